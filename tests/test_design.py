@@ -67,7 +67,7 @@ DATA_CLASSES = {
 # Files that are staged into the target environment and run there beside the kernels.
 STAGED = {
     f"splatfix/certify/{name}.py": {"kernels"}
-    for name in ("kernel_probe", "kernel_calls", "kernel_references")
+    for name in ("kernel_probe", "kernel_calls", "kernel_agreement", "kernel_references")
 }
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 from torch import Tensor
 
+from splatfix.certify.kernel_agreement import Ran
 from splatfix.certify.kernel_references import (
     Pinhole,
     Splats,
@@ -41,8 +42,9 @@ def check_ssim(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     found = kernel.fused_ssim(given, second.to(device))
     torch.autograd.backward(found)
     value, gradient = relative_error(found, wanted), _gradient_error([given], [exact])
+    ran = Ran([first, second], found, [given.grad])
     # plain PyTorch has its own contract; other single-precision kernels get more room
-    return _errors(value, 1e-6, gradient, 5e-5) if plain else _errors(value, 1e-5, gradient, 1e-4)
+    return _errors(value, 1e-6, gradient, 5e-5, ran) if plain else _errors(value, 1e-5, gradient, 1e-4, ran)
 
 
 def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
@@ -52,7 +54,7 @@ def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     found = kernel.distCUDA2(points.to(device))
     wanted = knn_reference(points.double())
     error = float(((found.double().cpu() - wanted).abs() / wanted.clamp_min(1e-12)).max())
-    return _errors(error, 5e-6 if plain else 1e-4, None, None)
+    return _errors(error, 5e-6 if plain else 1e-4, None, None, Ran([points], found, []))
 
 
 def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
@@ -86,11 +88,12 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         drawn = _draw(kernel, arguments, smooth, given, torch.zeros_like(means2d))
         value = max(value, relative_error(drawn[0], splat_reference(_double(smooth), exact)[0]))
     gradient = _gradient_error(list(given), list(exact))
+    ran = Ran([*camera, *splats], color, [item.grad for item in given])
     if plain:
-        result = _errors(value, 1e-5, gradient, 1e-4)
+        result = _errors(value, 1e-5, gradient, 1e-4, ran)
     else:
         # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
-        result = _errors(value, 5e-5, gradient, 5e-4 if camera.kernel_size is None else 5e-3)
+        result = _errors(value, 5e-5, gradient, 5e-4 if camera.kernel_size is None else 5e-3, ran)
     if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
         result.update(outcome="failed", detail="means2D got no gradient, so nothing would densify")
     return result
@@ -288,7 +291,8 @@ def _gradient_error(given: List[Tensor], exact: List[Tensor]) -> float:
     return worst
 
 
-def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any) -> Dict[str, Any]:
+def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any, ran: Ran) -> Dict[str, Any]:
+    """The result of a kernel; ``ran``, which is no part of it, is taken out by the probe."""
     good = value <= allowed and (gradient is None or gradient <= gradient_allowed)
     return {
         "outcome": "met" if good else "failed",
@@ -297,6 +301,7 @@ def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any) 
         "gradient_error": _finite(gradient),
         "gradient_allowed": gradient_allowed,
         "detail": "",
+        "ran": ran,
     }
 
 

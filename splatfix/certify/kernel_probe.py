@@ -22,6 +22,7 @@ from typing import Any, Dict, FrozenSet, Optional
 
 import torch
 
+from splatfix.certify.kernel_agreement import judge, keep
 from splatfix.certify.kernel_calls import BLANK, CHECKS, NotMeasured
 from splatfix.kernels.native import needs_gpu
 
@@ -136,8 +137,12 @@ def make_current(device: str) -> None:
         raise NotMeasured(f"CUDA does not start on {device}: {str(error).partition(chr(10))[0]}") from None
 
 
-def run_check(kernel: str, name: str, kind: str, device: str) -> Dict[str, Any]:
-    """Compare one implementation with the reference; an exception is its result."""
+def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path] = None) -> Dict[str, Any]:
+    """Compare one implementation with the reference, and with splatfix's own; an exception is its result.
+
+    Args:
+        own: the file that the own kernel's results go to, and that others are compared with.
+    """
     try:
         if device != "cpu":
             if reason := no_gpu():
@@ -152,7 +157,14 @@ def run_check(kernel: str, name: str, kind: str, device: str) -> Dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - a broken extension may raise anything while it loads
         return dict(BLANK, outcome="failed", detail=f"does not import: {type(error).__name__}: {error}")
     try:
-        return CHECKS[kernel](module, device, kind in ("ours", "drop-in"))
+        result = CHECKS[kernel](module, device, kind in ("ours", "drop-in"))
+        ran = result.pop("ran", None)
+        if own is not None and ran is not None:
+            if kind == "ours":
+                keep(own, ran)
+            else:
+                result = judge(own, ran, result)
+        return result
     except NotMeasured as reason:
         return dict(BLANK, outcome="not-measured", detail=str(reason))
     except Exception as error:  # noqa: BLE001 - any exception of a kernel is its result
@@ -174,6 +186,7 @@ def main() -> int:
     parser.add_argument("kernel", choices=sorted(CHECKS))
     parser.add_argument("implementation")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--own", type=Path, help="file for the results of splatfix's own kernel")
     options = parser.parse_args()
     name = options.implementation
     row = {"name": options.kernel, "implementation": name, "kind": ""}
@@ -182,7 +195,7 @@ def main() -> int:
     else:
         row["kind"] = kind_of(name)
         _say(dict(row, outcome="failed", detail="it was started"))
-        result = run_check(options.kernel, name, row["kind"], options.device)
+        result = run_check(options.kernel, name, row["kind"], options.device, options.own)
     _say({**row, **result})
     return 0
 

@@ -30,11 +30,12 @@ IMPLEMENTATIONS = (
     ("rasterizer", "diff_surfel_rasterization"),
     ("rasterizer", "diff_triangle_rasterization"),
 )
-"""Each kernel, and a module that implements it: ours first, then those that stacks install."""
+"""Each kernel, and a module that implements it: ours first, which the others are compared with, then those that stacks
+install."""
 ALWAYS_NAMED = frozenset({"fused_ssim", "simple_knn._C", "diff_gaussian_rasterization"})
 """What a report names also where it is not installed."""
 NOT_INSTALLED = "not installed in this environment"
-STAGED = ("kernel_probe.py", "kernel_calls.py", "kernel_references.py")
+STAGED = ("kernel_probe.py", "kernel_calls.py", "kernel_agreement.py", "kernel_references.py")
 """The probe, and what it imports."""
 WHICH = (
     "import importlib.util, sys; print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)], sep='\\n')"
@@ -60,6 +61,7 @@ def check_kernels(
                 checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_INSTALLED))
             continue
         argv = [python, str(folder / STAGED[0]), kernel, module, "--device", device]
+        argv += ["--own", str(staged / f"own-{kernel}.json")]
         limit = min(AFTER_A_HANG, KERNEL_TIMEOUT) if hung else KERNEL_TIMEOUT
         done = runner.run(argv, timeout=limit, env=variables, cwd=staged)
         found = _outcome_of(kernel, module, done)

@@ -219,11 +219,22 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
         for item in good
         if item.value_error is not None
     )
+    agree = ", ".join(
+        f"{item.implementation} to {_largest(item):.1e}" for item in good if item.own_difference is not None
+    )
+    together = f"; installed and splatfix's own kernels agree on the same input: {agree}" if agree else ""
     not_run = [f"{item.implementation} ({item.detail})" for item in kernels if item.native_not_measured]
     rest = f"; not measured: {', '.join(not_run)}" if not_run else ""
     return Rung(
-        RungName.COMPUTES, True, f"forward and gradient agree with float64 references: {errors}{rest}"
+        RungName.COMPUTES,
+        True,
+        f"forward and gradient agree with float64 references: {errors}{together}{rest}",
     )
+
+
+def _largest(item: KernelCheck) -> float:
+    """The larger of a kernel's differences from splatfix's own."""
+    return max(item.own_difference or 0.0, item.own_gradient_difference or 0.0)
 
 
 def _trains(scenes: tuple[SceneRun, ...]) -> Rung:

@@ -63,6 +63,10 @@ class KernelCheck:
     detail: str = ""
     kind: str = ""
     """``ours``, ``drop-in`` (made by splatfix), ``native`` (compiled), ``python``; "" where nothing is installed."""
+    own_difference: float | None = None
+    """Largest difference from the value of splatfix's own kernel on the same input, relative to that; None where not compared."""
+    own_gradient_difference: float | None = None
+    """The same of the gradients."""
 
     @property
     def native_not_measured(self) -> bool:

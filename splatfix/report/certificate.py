@@ -208,7 +208,15 @@ def _measured(item: KernelCheck) -> str:
     errors = [f"value error {kernel_error(item.value_error, item.value_allowed)}"]
     if item.gradient_allowed:
         errors.append(f"gradient error {kernel_error(item.gradient_error, item.gradient_allowed)}")
+    if item.own_difference is not None:
+        errors.append(f"from splatfix's own {own_difference(item)}")
     return ", ".join(filter(None, (*errors, item.detail)))
+
+
+def own_difference(item: KernelCheck) -> str:
+    """How far a kernel is from splatfix's own on the same input: value, then gradient where there is one."""
+    found = (item.own_difference, item.own_gradient_difference)
+    return ", ".join(f"{value:.1e}" for value in found if value is not None) or "–"
 
 
 def kernel_error(found: float | None, allowed: float | None) -> str:

@@ -12,7 +12,7 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.plan.option import Options
 from splatfix.report import comparison as baseline
-from splatfix.report.certificate import TITLES, asked_of, kernel_error, skipped_by_reason
+from splatfix.report.certificate import TITLES, asked_of, kernel_error, own_difference, skipped_by_reason
 from splatfix.report.console import page
 from splatfix.report.options import show_suggestion
 from splatfix.report.results import HEADERS, legend, part, row
@@ -185,13 +185,14 @@ def _validation(certificate: Certificate) -> list[str]:
     if certificate.kernels:
         lines += ["### Kernels against float64 references", ""]
         lines += _table(
-            ("kernel", "implementation", "value error", "gradient error", "outcome"),
+            ("kernel", "implementation", "value error", "gradient error", "from splatfix's own", "outcome"),
             (
                 (
                     item.name,
                     item.implementation,
                     kernel_error(item.value_error, item.value_allowed),
                     kernel_error(item.gradient_error, item.gradient_allowed),
+                    own_difference(item),
                     _WORDS[item.outcome] + (f": {item.detail}" if item.detail else ""),
                 )
                 for item in certificate.kernels

@@ -64,7 +64,12 @@ def _judged(item: Criterion) -> _Case:
 def _kernel(item: KernelCheck) -> _Case:
     errors = [
         f"{name} error {error:.2g}"
-        for name, error in (("value", item.value_error), ("gradient", item.gradient_error))
+        for name, error in (
+            ("value", item.value_error),
+            ("gradient", item.gradient_error),
+            ("value from own", item.own_difference),
+            ("gradient from own", item.own_gradient_difference),
+        )
         if error is not None
     ]
     return f"{item.name}: {item.implementation or 'none'}", item.outcome, ", ".join(errors), item.detail

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-def probed(site: Path, variant: str, sabotage: str = "") -> dict[str, Any]:
+def probed(site: Path, variant: str, sabotage: str = "", own: Path | None = None) -> dict[str, Any]:
     """What the probe says of one stand-in, in this process."""
     standins.put(site, variant, sabotage)
     name = {"fused-ssim": "fused_ssim", "simple-knn": "simple_knn._C"}.get(variant)
@@ -36,7 +36,7 @@ def probed(site: Path, variant: str, sabotage: str = "") -> dict[str, Any]:
     name = name or standins.module_of(variant)
     with standins.imported(site, variant):
         assert kernel_probe.kind_of(name) == "native"
-        return kernel_probe.run_check(kernel, name, "native", "cpu")
+        return kernel_probe.run_check(kernel, name, "native", "cpu", own)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,31 @@ def test_right_kernels_reach_computes(tmp_path: Path, variant: str) -> None:
     row = probed(tmp_path, variant)
     assert (row["outcome"], row["detail"]) == ("met", "")
     assert row["value_error"] is not None
+
+
+@pytest.mark.parametrize(
+    ("variant", "sabotage", "compared", "outcome"),
+    [
+        ("inria-v1", "", True, "met"),
+        ("taming", "", True, "met"),
+        ("fused-ssim", "", True, "met"),
+        ("mip", "", False, "met"),  # its kernel size is its own
+        ("mcmc", "", False, "met"),  # a smaller scene
+        ("taming", "wrong-values", True, "failed"),
+        ("speedy", "halved-gradients", True, "failed"),
+    ],
+)
+def test_native_and_own_are_compared_on_the_same_input(
+    tmp_path: Path, variant: str, sabotage: str, compared: bool, outcome: str
+) -> None:
+    own = tmp_path / "own.json"
+    kernel = "ssim" if variant == "fused-ssim" else "rasterizer"
+    kernel_probe.run_check(kernel, f"splatfix.kernels.{kernel}", "ours", "cpu", own)
+    row = probed(tmp_path, variant, sabotage, own)
+    assert row["outcome"] == outcome and ("own_difference" in row) is compared
+    if compared:
+        worst = max(row["own_difference"], row["own_gradient_difference"])
+        assert (worst < 1e-5) is (outcome == "met"), worst
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from splatfix.facts.model import Facts
 from splatfix.plan.option import Option, Options
 from splatfix.plan.steps import BuildWheel
 from splatfix.report import comparison as baseline
-from splatfix.report.certificate import asked_of
+from splatfix.report.certificate import asked_of, own_difference
 from splatfix.report.html.markup import Html, badge, details, element, items, join, pairs, table
 from splatfix.report.html.scenes import OUTCOMES, criteria, overview, section
 from splatfix.report.html.shell import contents, whole_page
@@ -192,7 +192,15 @@ def _comparison(certificate: Certificate) -> Html:
 def _kernels(certificate: Certificate) -> Html:
     if not certificate.kernels:
         return Html("")
-    headers = ("kernel", "implementation", "result", "value error", "gradient error", "detail")
+    headers = (
+        "kernel",
+        "implementation",
+        "result",
+        "value error",
+        "gradient error",
+        "from splatfix's own",
+        "detail",
+    )
     rows = [
         (
             item.name,
@@ -200,6 +208,7 @@ def _kernels(certificate: Certificate) -> Html:
             badge(*_kernel_outcome(item)),
             _error(item.value_error, item.value_allowed),
             _error(item.gradient_error, item.gradient_allowed),
+            own_difference(item),
             item.detail or "–",
         )
         for item in certificate.kernels

@@ -1,0 +1,77 @@
+"""What splatfix's own kernel gave for an input, kept for the implementations that are called with the same one after it.
+
+For the probe that runs inside the target environment, a process for each implementation: the own kernel is not run again for
+each other, its results are read from a file. Imports torch only; Python 3.8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from splatfix.certify.kernel_references import relative_error
+
+
+class Ran(NamedTuple):
+    """One call of a kernel: what it was given, and what it gave. Tensors of any device."""
+
+    inputs: List[Any]
+    """Tensors and numbers that decide on the result, as they were before they went to the device."""
+    value: Tensor
+    gradients: List[Optional[Tensor]]
+    """Of each input that has one."""
+
+
+def keep(file: Path, ran: Ran) -> None:
+    """Write what the own kernel gave."""
+    gradients = [None if item is None else _listed(item) for item in ran.gradients]
+    document = {"inputs": _digest(ran.inputs), "value": _listed(ran.value), "gradients": gradients}
+    file.write_text(json.dumps(document), encoding="utf-8")
+
+
+def judge(file: Path, ran: Ran, result: Dict[str, Any]) -> Dict[str, Any]:
+    """The result of an implementation with its differences from the own kernel, where that ran and had the same input.
+
+    It may differ by what it may differ from the float64 reference. Each lies within its own tolerance of that already; two
+    that err in opposite directions can still lie further apart.
+    """
+    if not file.is_file():
+        return result
+    own = json.loads(file.read_text(encoding="utf-8"))
+    if own["inputs"] != _digest(ran.inputs):
+        return result  # a variant with a camera or a scene of its own
+    value = relative_error(ran.value, torch.tensor(own["value"]))
+    gradient = None
+    if result["gradient_allowed"] is not None:
+        pairs = [(one, other) for one, other in zip(ran.gradients, own["gradients"]) if other is not None]
+        wrong = [
+            float("inf") if one is None else relative_error(one, torch.tensor(other)) for one, other in pairs
+        ]
+        gradient = max(wrong, default=None)
+    judged = dict(result, own_difference=_finite(value), own_gradient_difference=_finite(gradient))
+    near = value <= result["value_allowed"]
+    near = near and (gradient is None or gradient <= result["gradient_allowed"])
+    if not near and result["outcome"] == "met":
+        words = f"value {value:.1e}" + ("" if gradient is None else f", gradient {gradient:.1e}")
+        judged.update(
+            outcome="failed", detail=f"differs from splatfix's own kernel on the same input: {words}"
+        )
+    return judged
+
+
+def _finite(number: Optional[float]) -> Optional[float]:
+    return None if number is None or number == float("inf") else number
+
+
+def _listed(tensor: Tensor) -> Any:
+    return tensor.detach().double().cpu().tolist()
+
+
+def _digest(inputs: List[Any]) -> str:
+    plain = [_listed(item) if isinstance(item, Tensor) else item for item in inputs]
+    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()

@@ -1,0 +1,159 @@
+"""Installed kernels against splatfix's own on the same input: they really are compared, and a difference refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import types
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from splatfix.certify import KernelCheck, Outcome, kernel_probe, kernels, verify  # noqa: E402
+from splatfix.certify.kernel_agreement import Ran, judge, keep  # noqa: E402
+from splatfix.certify.levels import evaluate, failures  # noqa: E402
+from splatfix.certify.trainer import stage  # noqa: E402
+from splatfix.core.proof import RungName  # noqa: E402
+from splatfix.facts import Facts  # noqa: E402
+from splatfix.install.dropins import make_dropin_wheel  # noqa: E402
+from splatfix.kernels import knn, rasterizer, ssim  # noqa: E402
+from splatfix.knowledge.dropins import DROPINS  # noqa: E402
+
+OURS = {"ssim": ssim, "knn": knn, "rasterizer": rasterizer}
+MET = {"outcome": "met", "value_allowed": 1e-5, "gradient_allowed": 1e-4, "detail": ""}
+
+
+def ran(value: float = 1.0, gradient: float | None = 2.0, given: float = 3.0) -> Ran:
+    gradients = [None if gradient is None else torch.tensor([gradient, 0.0])]
+    return Ran([torch.tensor([given]), None, 0.1], torch.tensor([value, 0.5]), gradients)
+
+
+@pytest.mark.parametrize(
+    ("other", "outcome"),
+    [
+        (ran(), "met"),
+        (ran(value=1 + 0.9e-5), "met"),
+        (ran(value=1 + 1.2e-5), "failed"),
+        (ran(gradient=2 * (1 + 0.9e-4)), "met"),
+        (ran(gradient=2 * (1 + 1.2e-4)), "failed"),
+        (ran(gradient=None), "failed"),
+        (ran(value=float("nan")), "failed"),
+    ],
+)
+def test_what_differs_is_refused(tmp_path: Path, other: Ran, outcome: str) -> None:
+    file = tmp_path / "own.json"
+    keep(file, ran())
+    found = judge(file, other, MET)
+    assert found["outcome"] == outcome
+    assert found["detail"].startswith("differs from splatfix's own kernel") is (outcome == "failed")
+    json.dumps(found, allow_nan=False)
+
+
+def test_other_inputs_are_not_compared(tmp_path: Path) -> None:
+    """Nor is anything where the own kernel gave nothing."""
+    file = tmp_path / "own.json"
+    assert judge(file, ran(value=9.0), MET) == MET
+    keep(file, ran())
+    assert judge(file, ran(value=9.0, given=4.0), MET) == MET
+
+
+def test_a_failure_keeps_its_own_words(tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    keep(file, ran())
+    found = judge(file, ran(value=2.0), {**MET, "outcome": "failed", "detail": "means2D got no gradient"})
+    assert (found["outcome"], found["detail"], found["own_difference"]) == (
+        "failed",
+        "means2D got no gradient",
+        1.0,
+    )
+
+
+@pytest.mark.parametrize("kernel", OURS)
+def test_each_kernel_is_held_against_what_the_own_one_gave(
+    tmp_path: Path, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An implementation within its tolerance of float64 is refused where it is not what the own kernel gave."""
+    own = tmp_path / "own.json"
+    name = f"splatfix.kernels.{kernel}"
+    assert kernel_probe.run_check(kernel, name, "ours", "cpu", own)["outcome"] == "met"
+    same = kernel_probe.run_check(kernel, name, "native", "cpu", own)
+    assert (same["outcome"], same["own_difference"]) == ("met", 0.0)
+    assert same["own_gradient_difference"] == (None if kernel == "knn" else 0.0)
+    assert "ran" not in same
+    kept = json.loads(own.read_text())
+
+    def moved(value: Any) -> Any:
+        return [moved(item) for item in value] if isinstance(value, list) else value * 1.001
+
+    own.write_text(json.dumps({**kept, "value": moved(kept["value"])}))
+    found = kernel_probe.run_check(kernel, name, "native", "cpu", own)
+    assert found["outcome"] == "failed" and "splatfix's own kernel on the same input" in found["detail"]
+    assert found["value_error"] <= found["value_allowed"], "float64 has nothing against it"
+
+
+def test_the_criterion_can_fail_where_float64_is_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that err in opposite directions, each within its tolerance: 8e-7 too much, and 9.5e-6 too little."""
+
+    def scaled(factor: float) -> types.ModuleType:
+        module = types.ModuleType("scaled")
+        vars(module)["fused_ssim"] = lambda *images: ssim.fused_ssim(*images) * factor
+        return module
+
+    own = tmp_path / "own.json"
+    modules = {"splatfix.kernels.ssim": scaled(1 + 8e-7), "fused_ssim": scaled(1 - 9.5e-6)}
+    monkeypatch.setattr(kernel_probe.importlib, "import_module", modules.__getitem__)
+    assert kernel_probe.run_check("ssim", "splatfix.kernels.ssim", "ours", "cpu", own)["outcome"] == "met"
+    alone = kernel_probe.run_check("ssim", "fused_ssim", "native", "cpu")
+    assert alone["outcome"] == "met"
+    beside = kernel_probe.run_check("ssim", "fused_ssim", "native", "cpu", own)
+    assert beside["outcome"] == "failed" and beside["own_difference"] > 1e-5
+
+
+def test_the_statement_names_both(known: Facts) -> None:
+    native = KernelCheck("ssim", "fused_ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4, "", "native", 2e-7, 3e-6)
+    (rung,) = [
+        one for one in evaluate((), (native,), (), None, "torch", "cpu") if one.name is RungName.COMPUTES
+    ]
+    assert rung.shown_by.endswith("own kernels agree on the same input: fused_ssim to 3.0e-06")
+    alone = dataclasses.replace(native, own_difference=None, own_gradient_difference=None)
+    (rung,) = [
+        one for one in evaluate((), (alone,), (), None, "torch", "cpu") if one.name is RungName.COMPUTES
+    ]
+    assert "own kernels" not in rung.shown_by
+    wrong = dataclasses.replace(native, outcome=Outcome.FAILED, detail="differs from splatfix's own kernel")
+    assert failures((wrong,), (), ()) == ("kernel ssim: differs from splatfix's own kernel",)
+
+
+@pytest.mark.slow
+def test_dropins_are_compared_on_the_cpu(
+    tmp_path: Path, known: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The three that stacks need, installed beside the trainer: each in its process, against the own one's file."""
+    wanted = ("fused_ssim", "simple_knn._C", "diff_gaussian_rasterization")
+    rows = tuple(row for row in kernels.IMPLEMENTATIONS if row[1] in wanted or row[1].startswith("splatfix."))
+    monkeypatch.setattr(kernels, "IMPLEMENTATIONS", rows)
+
+    def with_dropins(folder: Path) -> Path:
+        path = stage(folder)
+        for name in ("fused-ssim", "simple-knn", "diff-gaussian-rasterization"):
+            swap = next(item for item in DROPINS if item.distribution == name)
+            with zipfile.ZipFile(make_dropin_wheel(swap, "0+test", folder / "wheels")) as wheel:
+                wheel.extractall(path)
+        return path
+
+    found = {
+        item.implementation: item
+        for item in verify(sys.executable, "cpu", facts=known, stage_files=with_dropins)
+    }
+    for name in wanted:
+        assert (found[name].kind, found[name].outcome) == ("drop-in", Outcome.MET), found[name]
+        assert found[name].own_difference is not None and found[name].own_difference < 1e-6
+    assert found["diff_gaussian_rasterization"].own_gradient_difference is not None
+    assert all(found[name].own_difference is None for name in found if name.startswith("splatfix."))
