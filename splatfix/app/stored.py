@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from splatfix.plan import Options
 
 NAME = "certificate.json"
+_MOST = 8 << 20
+"""Bytes. Thirteen scenes and the facts of a large environment have half of one MiB; as Python's objects it is 30 times that."""
 _VERDICTS = [item.value for item in Verdict]
 
 
@@ -72,6 +74,8 @@ def read_stored(path: Path) -> Stored:
         facts = from_json(Facts, document.get("facts"))
         options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
         _check(certificate, file.parent)
+        if options and options.advice and options.advice.option not in (None, *options.available):
+            raise ValueError("options.advice is none of the options")
     except (CodecError, ValueError) as error:
         raise usage_error(
             "not-a-certificate",
@@ -88,7 +92,7 @@ def read_document(path: Path) -> tuple[Path, dict[str, Any]]:
         SplatfixError: exit code 2 for each: ``cannot-read``, ``not-json``, ``not-a-certificate``, ``other-schema``.
     """
     file = path / NAME if path.is_dir() else path
-    return file, _certificate(file, read_json(file, "a certificate"))
+    return file, _certificate(file, read_json(file, "a certificate", _MOST))
 
 
 def read_without_facts(file: str) -> dict[str, Any]:
@@ -97,7 +101,7 @@ def read_without_facts(file: str) -> dict[str, Any]:
     Raises:
         SplatfixError: as of :func:`read_document`.
     """
-    content = read_bytes(file)
+    content = read_bytes(file, _MOST)
     if not isinstance(content, bytes):
         raise usage_error("cannot-read", content.reason if content else "there is no such file")
     try:

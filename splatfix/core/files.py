@@ -104,13 +104,13 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
     return kept
 
 
-def read_json(path: Path, what: str) -> Any:
+def read_json(path: Path, what: str, most: int = _MOST_JSON) -> Any:
     """Read a JSON file a person named.
 
     Raises:
         SplatfixError: ``cannot-read`` or ``not-json`` (exit code 2), naming ``what`` the file should have been.
     """
-    content = read_bytes(path, _MOST_JSON)
+    content = read_bytes(path, most)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
         raise SplatfixError("cannot-read", f"Cannot read {path}: {reason}.", exit_code=Exit.USAGE)

@@ -88,7 +88,7 @@ def show(
         mark = RUNG_MARKS[run.passed]
         prose(console, f"  {mark} {escape(run.scene):<10}  ", summary)
         for item in run.criteria if verbose else ():
-            said = f"{item.code}: {escape(item.measured)} [dim](required: {escape(item.required)})[/]"
+            said = f"{escape(item.code)}: {escape(item.measured)} [dim](required: {escape(item.required)})[/]"
             if item.outcome is Outcome.UNDETERMINED:
                 said += f" {escape(item.why)}"
             prose(console, f"      {_MARKS[item.outcome]} ", said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -76,8 +75,8 @@ def _kernel(item: KernelCheck) -> _Case:
 
 
 def _xml(text: str) -> str:
-    """Without the characters that XML 1.0 cannot hold, whatever a log or a name has."""
-    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\N{REPLACEMENT CHARACTER}", text)
+    """Without what XML 1.0 cannot hold and no terminal should obey, whatever a log or a name has."""
+    return visible(text, keep="\n\t")
 
 
 def prometheus(certificate: Certificate) -> str:
@@ -137,7 +136,7 @@ def prometheus(certificate: Certificate) -> str:
 
 
 def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return visible(text, keep="\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _number(result: object, path: Iterable[str]) -> float | None:

@@ -23,6 +23,7 @@ from splatfix.report.difference import compare, markdown
 from splatfix.report.forms import FORMS
 from splatfix.report.recorded import Problem, fix_of, problems_of
 from tests.certify.conftest import RESULT, SHORT, RecordedTrainer
+from tests.cli.test_documents import check
 from tests.machines import facts_of
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -63,7 +64,7 @@ def test_the_terminal_and_the_json_say_what_certify_said(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"NOT CERTIFIED: {certificate.summary}\n")
     assert f"Report: {folder / 'certificate.html'}" in done.stdout and "Suggested fix: " in done.stdout
-    shown = json.loads(splatfix("report", "show", folder, "--json").stdout)
+    shown = check(json.loads(splatfix("report", "show", folder, "--json").stdout))
     assert (shown["command"], shown["exit_code"], shown["issued_by"]) == ("report show", 0, __version__)
     envelope = ("command", "exit_code")
     assert {key: value for key, value in shown.items() if key not in (*envelope, "file", "issued_by")} == {
@@ -94,6 +95,8 @@ def test_a_page_says_which_pictures_are_gone(recorded: tuple[Path, Certificate],
         (("scenes", 0, "result", "gaussians"), {}, "not-a-certificate"),
         (("scenes", 0, "result", "heldout"), {"psnr": "high"}, "not-a-certificate"),
         (("scenes", 0, "result", "notes"), 3, "not-a-certificate"),
+        (("scenes", 0, "result", "heldout", "lpips"), "low", "not-a-certificate"),
+        (("options", "advice", "option", "title"), "another", "not-a-certificate"),
         (("options", "advice", "option", "steps"), [{"text": 3}], "not-a-certificate"),
     ],
 )
@@ -138,7 +141,7 @@ def test_diff_names_the_first_cause_and_every_outcome(
     change(b, ("environment", "driver"), "1.0")  # no driver was used on the CPU
     change(b, (*run, "result", "heldout", "psnr"), RESULT["heldout"]["psnr"] / 2)
     change(b, (*run, "criteria", 1, "outcome"), "failed")
-    found = json.loads(splatfix("report", "diff", a, b, "--json").stdout)
+    found = check(json.loads(splatfix("report", "diff", a, b, "--json").stdout))
     assert (found["exit_code"], found["worse"]) == (1, True)
     assert [item["part"] for item in found["causes"]] == ["torch", "ssim", "seed"]
     assert (found["first_cause"], found["first_cause"]["b"]) == (found["causes"][0], "9.9")

@@ -191,6 +191,8 @@ def test_scenes(document: Document, tmp_path: Path) -> None:
         (("cache", "clear", "nonsuch", "--yes"), "not-in-cache"),
         (("verify", "--python", "/no/such/python"), "no-interpreter"),
         (("certify", "--base-image", "debian:12"), "only-in-a-container"),
+        (("report", "show", "/no/such/certificate.json"), "cannot-read"),
+        (("report", "diff", "/no/such/folder", "/"), "cannot-read"),
         (("scenes", "export", "nonsuch"), "unknown-scene"),
         (("monitor", "--interval", "nan", "--json", "true"), "no-interval"),
     ],

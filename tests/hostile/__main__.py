@@ -22,6 +22,7 @@ KINDS = {
     "facts": ("documents", "facts_cases", 200),
     "recordings": ("documents", "recording_cases", 100),
     "overrides": ("documents", "override_cases", 200),
+    "certificates": ("certificates", "cases", 200),
     "logs": ("documents", "log_cases", 1000),
 }
 

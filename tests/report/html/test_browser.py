@@ -11,6 +11,10 @@ import pytest
 
 from splatfix.app.certify import run_and_report
 from splatfix.certify import SUITES, Request
+from splatfix.report.html.matrix import matrix_page
+from splatfix.report.merging import Merger
+from tests.app.test_merge import BASE
+from tests.report.certificates import varied
 from tests.report.html.browser import PROGRAM, Page, browser
 from tests.report.html.conftest import Render, png
 
@@ -40,6 +44,28 @@ def test_no_error_and_no_sideways_scrolling(chromium: Page, file: Path, width: i
     assert chromium.value("document.querySelectorAll('details').forEach(part => part.open = true)") is None
     assert chromium.value("document.documentElement.scrollWidth") == width
     assert chromium.problems() == []
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_the_matrix_has_no_error_and_no_sideways_scrolling(
+    chromium: Page, tmp_path: Path, width: int
+) -> None:
+    merger = Merger()
+    for number, document in enumerate(varied(BASE)):
+        for copy in range(1 + number % 3):
+            merger.add(f"run {number} {copy}/certificate.json", f"run%20{number}/certificate.json", document)
+    path = tmp_path / "certificates.html"
+    path.write_text(
+        matrix_page(merger.merged(), [("x" * 200, "it is a folder")], "certificates.json"), "utf-8"
+    )
+    for dark in (False, True):
+        chromium.open(path, width, dark=dark)
+        chromium.value("document.querySelectorAll('details').forEach(part => part.open = true)")
+        assert chromium.value("document.documentElement.scrollWidth") == width
+        assert chromium.problems() == []
+    tree = chromium("Accessibility.getFullAXTree")["nodes"]
+    roles = [node["role"]["value"] for node in tree if not node.get("ignored")]
+    assert {"table", "rowheader", "columnheader", "link", "navigation", "main"} <= set(roles)
 
 
 def test_what_the_policy_forbids_is_noticed(chromium: Page, file: Path) -> None:
