@@ -278,9 +278,8 @@ def _suite(asked: CertifyRequest, method: Method | None, python: str, device: st
             "a CPU months.",
             say("Use a machine with a GPU, or leave --data out for the sample scenes."),
         )
-    length = FULL_ITERATIONS if full else None
-    if method and device != "cpu":
-        length = method.iterations
+    of_method = method.iterations if method and device != "cpu" else None
+    length = FULL_ITERATIONS if full else of_method
     suite = data_suite(
         asked.data, python, device, asked.iterations or length, asked.resolution, every_public=full
     )

@@ -58,7 +58,7 @@ class Change:
     """A level, a kernel or a criterion whose outcome differs; "" where one of them does not have it."""
 
     where: str
-    """``level``, ``kernel``, or the scene."""
+    """``level``, ``kernel``, ``diagnosis``, or the scene."""
     code: str
     a: str
     b: str
@@ -165,7 +165,7 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any], shared: list[str]) -> I
 def _outcomes(
     document: Mapping[str, Any], shared: list[str]
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Outcome and measurement of every level, kernel and criterion."""
+    """Outcome and measurement of every level, check, kernel and criterion."""
     words = {True: "verified", False: "failed", None: "not verified"}
     for item in map(mapping, listed(document.get("proof"))):
         reached = item.get("reached")
@@ -175,8 +175,11 @@ def _outcomes(
         name = " ".join(filter(None, (text(item.get("name")), text(item.get("implementation")))))
         yield ("kernel", name), (text(item.get("outcome")), text(item.get("detail")))
     scenes = scenes_of(document)
-    for name in shared:
-        for item in map(mapping, listed(scenes[name].get("criteria"))):
+    judged = {"diagnosis": document.get("diagnosis")} | {
+        name: scenes[name].get("criteria") for name in shared
+    }
+    for name, criteria in judged.items():
+        for item in map(mapping, listed(criteria)):
             yield (name, text(item.get("code"))), (text(item.get("outcome")), text(item.get("measured")))
 
 

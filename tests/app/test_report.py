@@ -166,6 +166,20 @@ def test_diff_compares_the_settings_of_shared_scenes_only() -> None:
     assert found.first_cause is not None and found.first_cause.part == "iterations" and not found.worse
 
 
+def test_diff_names_the_run_level_and_the_check_that_failed() -> None:
+    def certificate(level: int, outcome: str) -> dict[str, Any]:
+        diagnosis = [{"code": "torch-missing", "outcome": outcome, "measured": "none"}]
+        verdict = "certified" if outcome == "met" else "not-certified"
+        return {"verdict": verdict, "device": "cpu", "scenes": [], "level": level, "diagnosis": diagnosis}
+
+    found = compare("a", certificate(1, "met"), "b", certificate(2, "failed"))
+    assert found.first_cause is not None and found.first_cause.part == "run-level"
+    (changed,) = found.changes
+    assert found.worse and (changed.where, changed.code) == ("diagnosis", "torch-missing")
+    (problem,) = problems_of(certificate(2, "failed"))
+    assert (problem.kind, problem.code, problem.where) == ("criterion", "torch-missing", "diagnosis")
+
+
 def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
     """Every place of a real certificate with every other type in it."""
     whole = {

@@ -12,7 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from splatfix.app.certify import exit_code_of, monitoring_code_of, next_step, run_and_report
+import splatfix.certify
+from splatfix.app import certify as app
+from splatfix.app.certify import CertifyRequest, exit_code_of, monitoring_code_of, next_step, run_and_report
 from splatfix.certify import (
     SUITES,
     Certificate,
@@ -208,6 +210,38 @@ def test_every_public_scene_is_asked_for_where_none_is_there(tmp_path: Path) -> 
     full = data_suite(tmp_path, sys.executable, "cpu", every_public=True)
     assert usual.scenes == full.scenes == ("attic",)
     assert usual.skipped == () and {item.scene for item in full.skipped} == set(public_scenes())
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "length", "strategy"),
+    [
+        ({"level": 4}, "cuda", 30_000, ""),
+        ({"level": 4, "baseline": "inria-2023-7k"}, "cuda", 30_000, "default"),
+        ({"baseline": "inria-2023-7k"}, "cuda", 7_000, "default"),
+        ({"baseline": "taming-3dgs", "iterations": 9}, "cuda", 9, "budget"),
+        ({"baseline": "inria-2023"}, "cpu", None, "default"),
+        ({}, "cuda", None, ""),
+    ],
+)
+def test_the_length_of_public_scenes(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    asked: dict[str, Any],
+    device: str,
+    length: int | None,
+    strategy: str,
+) -> None:
+    """A level's own is not shortened by what it is held against; None leaves it to the device."""
+    given: list[Any] = []
+
+    def listed(root: Path, python: str, device: str, iterations: int | None, *rest: Any, **_: Any) -> Suite:
+        given.append(iterations)
+        return Suite("data", ("garden",), 60.0, iterations, None, root)
+
+    monkeypatch.setattr(splatfix.certify, "data_suite", listed)
+    request = CertifyRequest(data=tmp_path, **asked)
+    suite = app._suite(request, app._published(request), "python", device)
+    assert (given, suite.iterations, suite.strategy) == ([length], length, strategy)
 
 
 @pytest.mark.parametrize("level", [1, 2])

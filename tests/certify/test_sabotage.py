@@ -244,3 +244,27 @@ def test_every_criterion_is_sabotaged(tmp_path: Path, known: Facts) -> None:
     codes = {item.code for run in certificate.scenes for item in run.criteria}
     assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
     assert codes - {"held-out-quality"} == BROKEN.keys() - {"no-cuda-error"}
+
+
+def test_an_installed_kernel_that_is_not_the_own_one(tmp_path: Path, known: Facts) -> None:
+    """Both lie within their tolerance of float64, on opposite sides: only side by side they are seen to differ."""
+    scaled = "def fused_ssim(*images):\n    return _fused(*images) * (1 {})\n"
+
+    def stage_files(folder: Path) -> Path:
+        path = sabotage("splatfix/kernels/ssim.py", f"_fused = fused_ssim\n{scaled.format('+ 8e-7')}")(folder)
+        installed = path / "fused_ssim"
+        installed.mkdir()
+        text = f"from splatfix.kernels.ssim import _fused\n\n\n{scaled.format('- 9.5e-6')}"
+        (installed / "__init__.py").write_text(text)
+        return path
+
+    request = Request(sys.executable, Suite("", (), 0.0), tmp_path, level=2)
+    certificate, _ = certify(request, facts=known, stage_files=stage_files)
+    assert certificate.verdict is Verdict.NOT_CERTIFIED
+    (reason,) = certificate.reasons
+    assert reason.startswith(
+        "kernel ssim: differs from splatfix's own kernel on the same input: value 1.0e-05"
+    )
+    (wrong,) = [item for item in certificate.kernels if item.outcome is Outcome.FAILED]
+    assert wrong.implementation == "fused_ssim"
+    assert wrong.value_error is not None and wrong.value_error <= wrong.value_allowed
