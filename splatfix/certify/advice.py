@@ -15,6 +15,11 @@ _LEARNING = (
     "Certify again with --renderer torch --device cpu: where that learns, the GPU kernels are at fault (splatfix verify names "
     "them); where it does not, look at the scene's images and poses with splatfix scenes check."
 )
+_PLAIN = (
+    "All that ran was plain PyTorch on the CPU, so no extension is at fault: look at a scene of yours with splatfix scenes "
+    "check; for a sample scene, install torch anew, or another version of it."
+)
+"""In place of the two, where what they suggest is what ran."""
 _PACKAGE = (
     "Run splatfix diagnose: it names packages that are not what their name says, and which one is imported."
 )
@@ -37,7 +42,7 @@ _ADVICE = {
     "gradients-rotation": _BACKWARD,
     "gaussians-reached": _BACKWARD,
     "densification-works": "Densification needs the gradient of the projected means (means2D), which some variants of the "
-    "rasterizer do not return. " + _BACKWARD,
+    "rasterizer do not return. Certify again with --renderer torch: where that works, install the variant that the stack names.",
     "loss-falls": _LEARNING,
     "loss-trend": _LEARNING,
     "held-out-psnr-rises": _LEARNING,
@@ -49,17 +54,23 @@ _ADVICE = {
     "memory-utilisation": "End other programs that hold memory, train at a smaller --resolution, or with fewer Gaussians.",
     "time-by-phase": "Look for work between the phases: saving, logging, waiting for the GPU.",
     "throughput-steady": "Look for other load and for throttling (nvidia-smi -q -d PERFORMANCE,TEMPERATURE), and certify again.",
-    "training-repeats": "Certify again with --renderer torch: where that repeats, the installed extension reads memory it has "
-    "not written, which compute-sanitizer --tool initcheck finds.",
+    "training-repeats": "Look for what no seed sets, and for an extension that reads memory it has not written, which "
+    "compute-sanitizer --tool initcheck finds; --renderer torch runs none.",
     "scene-readable": "Run splatfix scenes check on the scene's folder: it names what the scene lacks.",
 }
 _ANY = "Run splatfix diagnose in the same environment."
 
 
-def advised(item: Criterion) -> Criterion:
-    """The criterion with what to do about it; as it is where it was met, or could not be measured here."""
+def advised(item: Criterion, renderer: str, device: str) -> Criterion:
+    """The criterion with what to do about it; as it is where it was met, or could not be measured here.
+
+    Args:
+        renderer, device: of the run.
+    """
     if item.outcome is Outcome.UNDETERMINED:
         return replace(item, advice=f"Train for {SHORTEST} iterations or more (--iterations).")
     if item.outcome is Outcome.FAILED or item.code == "scene-readable":
-        return replace(item, advice=_ADVICE.get(item.code, _ANY))
+        found = _ADVICE.get(item.code, _ANY)
+        plain = (renderer, device) == ("torch", "cpu")
+        return replace(item, advice=_PLAIN if plain and found in (_BACKWARD, _LEARNING) else found)
     return item

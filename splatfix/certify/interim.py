@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -69,28 +70,26 @@ class InterimReports:
         write: Callable[[Certificate], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``conclude`` makes the certificate of the scenes that are done."""
+        """``conclude`` makes the certificate of the scenes that are done, as of now."""
         self._scenes, self._conclude, self._write, self._clock = scenes, conclude, write, clock
-        self._base: Certificate | None = None
-        self._next = 0.0
+        self._next = math.inf
         self.under_way: dict[str, Any] = {}
         """What runs, as in :class:`~splatfix.certify.model.Certificate`."""
 
     def settled(self) -> None:
         """The kernels, or one more scene, are done."""
-        self.under_way, self._base = {}, self._conclude()
+        self.under_way = {}
         self._report()
 
     def training(self, where: str, state: Mapping[str, Any]) -> None:
         """A training began, or came further."""
         known = self.under_way if self.under_way.get("where") == where else {}
         self.under_way = {**known, **state, "where": where}
-        if self._base is not None and self._clock() >= self._next:
+        if self._clock() >= self._next:
             self._report()
 
     def _report(self) -> None:
-        assert self._base is not None
         began = self._clock()
-        self._write(incomplete(self._base, self._scenes, self.under_way, interrupted=False))
+        self._write(incomplete(self._conclude(), self._scenes, self.under_way, interrupted=False))
         ended = self._clock()
         self._next = ended + max(EVERY, SHARE * (ended - began))

@@ -157,7 +157,8 @@ def certify(
                         variables,
                     )
                     run = replace(run, criteria=(*run.criteria, judged))
-                runs.append(replace(run, criteria=tuple(map(advised, run.criteria))))
+                judged_run = (advised(item, request.renderer, request.device) for item in run.criteria)
+                runs.append(replace(run, criteria=tuple(judged_run)))
                 reports.settled()
     except KeyboardInterrupt:
         partial = None

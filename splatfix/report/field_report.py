@@ -16,6 +16,7 @@ from splatfix.report.certificate import TITLES, asked_of, kernel_error, own_diff
 from splatfix.report.console import page
 from splatfix.report.options import show_suggestion
 from splatfix.report.results import HEADERS, legend, part, row
+from splatfix.report.troubleshooting import troubles
 
 _WORDS = {
     Outcome.MET: "met",
@@ -212,51 +213,24 @@ def _validation(certificate: Certificate) -> list[str]:
 
 def _troubleshooting(certificate: Certificate, options: Options | None) -> list[str]:
     """Each thing that went wrong or stayed open: what it means, and what to do."""
-    found: list[tuple[str, str, str, str]] = [
-        (
-            f"kernel {item.implementation or item.name}",
-            "failed",
-            item.detail or "its error is above what is allowed",
-            "",
-        )
-        for item in certificate.kernels
-        if item.outcome is Outcome.FAILED
-    ]
-    found += [
-        (
-            f"{run.scene}: {item.code}",
-            _VERDICTS[item.outcome].lower(),
-            f"{item.measured}. {item.why}",
-            item.advice,
-        )
-        for run in certificate.scenes
-        for item in run.criteria
-        if item.advice or item.outcome in (Outcome.FAILED, Outcome.UNDETERMINED)
-    ]
-    found += [
-        (f"diagnosis: {item.code}", _VERDICTS[item.outcome].lower(), item.measured, item.advice)
-        for item in certificate.diagnosis
-        if item.outcome in (Outcome.FAILED, Outcome.UNDETERMINED)
-    ]
-    if not found:  # a level may fail although nothing that was run did
-        found = [
-            (f"level {rung.name.value}", "failed", rung.shown_by, "")
-            for rung in certificate.proof
-            if rung.reached is False
-        ]
+    found = troubles(certificate)
     lines = ["## Troubleshooting", ""]
-    if not found and options is None:
-        wrong = certificate.interrupted or certificate.unfinished
-        return [*lines, "The run did not come to its end." if wrong else "Nothing went wrong.", ""]
-    for name, outcome, means, todo in found:
-        lines += [f"- **{cell(name)}** {outcome}: {cell(means.strip())}"]
-        lines += [f"  What to do: {cell(todo)}"] if todo else []
+    if certificate.interrupted or certificate.unfinished:
+        lines += ["The run did not come to its end: start it again with the command below.", ""]
+    elif not found and options is None:
+        lines += ["Nothing went wrong.", ""]
+    for todo, items in found.items():
+        lines += [
+            f"- **{cell(f'{item.where}: {item.code}')}** {_VERDICTS[item.outcome].lower()}: {cell(item.means)}"
+            for item in items
+        ]
+        lines += ["", f"  What to do: {cell(todo)}", ""] if todo else [""]
     if options is not None:
         text = io.StringIO()
         show_suggestion(page(text, width=80), options, None)
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text.getvalue())), default=0))
-        lines += ["", f"{fence}text", text.getvalue().rstrip(), fence]
-    return [*lines, ""]
+        lines += [f"{fence}text", text.getvalue().rstrip(), fence, ""]
+    return lines
 
 
 def _reproduce(certificate: Certificate) -> list[str]:

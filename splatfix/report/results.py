@@ -32,7 +32,7 @@ def row(run: SceneRun) -> tuple[str, ...]:
         resolution(result) or "–",
         _views(result),
         _from_to(part(result, "gaussians"), ("initial", "final"), "{:,.0f}"),
-        "–" if ply is None else f"{ply / 1e6:.2f} MB",
+        "–" if ply is None else f"{ply / 1e6:.2f} MB" if ply >= 1e5 else f"{ply / 1e3:.0f} kB",
         f"{run.seconds:.0f} s",
         shown(result.get("iterations_per_second"), "{:.2f}"),
         _from_to(part(result, "train_loss"), ("first", "last"), "{:.4f}"),

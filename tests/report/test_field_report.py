@@ -12,10 +12,15 @@ import pytest
 from splatfix.certify import criteria
 from splatfix.certify.advice import advised
 from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Verdict
+from splatfix.context import make_context
+from splatfix.context.matrix import binary_matrix
 from splatfix.core.proof import Rung, RungName
+from splatfix.facts.collect import playback
 from splatfix.report.field_report import markdown
+from splatfix.report.html import certificate_page
 from splatfix.report.results import HEADERS, row
 from tests.report.test_certificate import WRONG, certificate
+from tools.machines import raw_machines
 
 RESULT = json.loads(
     (Path(__file__).parents[1] / "certify" / "figurine_result.json").read_text(encoding="utf-8")
@@ -104,40 +109,56 @@ def test_code_is_told_by_its_digest_and_scenes() -> None:
 def test_nothing_wrong_is_said_so() -> None:
     assert section(markdown(recorded()), "Troubleshooting").strip() == "Nothing went wrong."
     unfinished = recorded(verdict=Verdict.UNDETERMINED, unfinished=True)
-    assert section(markdown(unfinished), "Troubleshooting").strip() == "The run did not come to its end."
+    assert section(markdown(unfinished), "Troubleshooting").startswith("\nThe run did not come to its end")
 
 
 def test_each_failure_has_its_meaning_and_what_to_do() -> None:
     flat = {**RESULT, "train_loss": {"first": 0.1, "last": 0.1, "windows": [0.1] * 10}}
-    run = dataclasses.replace(RUN, result=flat, criteria=tuple(map(advised, criteria.judge(flat, "torch"))))
-    text = section(
-        markdown(recorded(verdict=Verdict.NOT_CERTIFIED, scenes=(run,), kernels=(WRONG,))), "Troubleshooting"
+    run = dataclasses.replace(
+        RUN,
+        result=flat,
+        criteria=tuple(advised(item, "gsplat", "cuda") for item in criteria.judge(flat, "torch")),
     )
+    failed = recorded(verdict=Verdict.NOT_CERTIFIED, scenes=(run,), kernels=(WRONG,))
+    text = section(markdown(failed), "Troubleshooting")
     lines = text.strip().splitlines()
     assert [line.partition("**:")[0] for line in lines if line.startswith("- ")] == [
-        f"- **kernel {WRONG.implementation}** failed: its error is above what is allowed",
+        f"- **kernel: {WRONG.implementation}** failed: its error is above what is allowed",
         "- **figurine: loss-falls** failed: 0.1000 to 0.1000. The optimizer does not improve its training views.",
         "- **figurine: loss-trend** failed: Kendall's tau 0.00 over 10 parts, the last 1.00 times the best. "
         "The loss fell and rose again: first and last alone do not show it.",
     ]
-    assert sum(line.startswith("  What to do: Certify again with --renderer torch") for line in lines) == 2
+    assert sum(line.startswith("  What to do: Certify again with --renderer torch") for line in lines) == 1
+    facts = playback(raw_machines()["h200"])
+    page = certificate_page(failed, facts, Path(), None, binary_matrix(make_context(facts)))
+    told = page[page.index('id="what-to-do"') :]
+    assert "Loss falls from start to end (figurine), Loss falls all the way (figurine)" in told
+    assert told.count("Certify again with --renderer torch --device cpu") == 1
+
+
+def test_nothing_is_advised_that_ran_already() -> None:
+    for code in ("loss-falls", "gradients-xyz"):
+        failed = Criterion(code, Outcome.FAILED, "", "")
+        assert "--renderer torch" in advised(failed, "torch", "cuda").advice
+        assert "--renderer torch" in advised(failed, "inria", "cpu").advice
+        assert "--renderer" not in advised(failed, "torch", "cpu").advice
 
 
 def test_a_level_that_failed_alone_is_told() -> None:
     proof = (Rung(RungName.RESOLVED, False, "the driver is too old"),)
     text = section(markdown(recorded(verdict=Verdict.NOT_CERTIFIED, proof=proof)), "Troubleshooting")
-    assert text.strip() == "- **level resolved** failed: the driver is too old"
+    assert text.strip() == "- **level: resolved** failed: the driver is too old"
 
 
 @pytest.mark.parametrize(
     "item", [*RUN.criteria, Criterion("no-cuda-error", Outcome.MET, "", "")], ids=lambda item: item.code
 )
 def test_every_criterion_has_advice_of_its_own(item: Criterion) -> None:
-    failed = advised(dataclasses.replace(item, outcome=Outcome.FAILED))
-    unknown = advised(Criterion("no-such-criterion", Outcome.FAILED, "", ""))
+    failed = advised(dataclasses.replace(item, outcome=Outcome.FAILED), "gsplat", "cuda")
+    unknown = advised(Criterion("no-such-criterion", Outcome.FAILED, "", ""), "gsplat", "cuda")
     assert failed.advice not in ("", unknown.advice)
-    assert advised(item) == item and not item.advice, "nothing to do about what was met"
-    short = advised(dataclasses.replace(item, outcome=Outcome.UNDETERMINED))
+    assert advised(item, "gsplat", "cuda") == item and not item.advice, "nothing to do about what was met"
+    short = advised(dataclasses.replace(item, outcome=Outcome.UNDETERMINED), "torch", "cpu")
     assert "100 iterations" in short.advice
 
 

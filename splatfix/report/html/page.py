@@ -19,7 +19,8 @@ from splatfix.report.html.markup import Html, badge, details, element, items, jo
 from splatfix.report.html.scenes import OUTCOMES, criteria, overview, section
 from splatfix.report.html.shell import contents, whole_page
 from splatfix.report.html.views import read_views
-from splatfix.report.html.words import GLOSSARY, MEANS
+from splatfix.report.html.words import GLOSSARY, MEANS, title_of
+from splatfix.report.troubleshooting import troubles
 
 _VERDICTS = {
     Verdict.CERTIFIED: ("good", "Certified"),
@@ -50,7 +51,7 @@ def certificate_page(
     """
     kind, words = _VERDICTS[certificate.verdict]
     parts = [
-        ("what-to-do", "What to do", _options(options)),
+        ("what-to-do", "What to do", join((_options(options), _advice(certificate)))),
         ("levels", "What was verified", _levels(certificate)),
         ("diagnosis", "Diagnosis", join(criteria(certificate.diagnosis))),
         ("scenes", "Scenes", _scenes(certificate, folder)),
@@ -108,6 +109,16 @@ def _options(options: Options | None) -> Html:
             element("p", item.text),
             items("ol", map(_step, item.steps)),
         ]
+    return join(parts)
+
+
+def _advice(certificate: Certificate) -> Html:
+    """What to do about each criterion that failed or stayed open; once for those that share it."""
+    parts: list[object] = []
+    for todo, found in troubles(certificate).items():
+        if todo:
+            statements = dict.fromkeys(f"{title_of(item.code)} ({item.where})" for item in found)
+            parts += [element("h3", ", ".join(statements)), element("p", todo)]
     return join(parts)
 
 

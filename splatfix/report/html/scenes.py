@@ -14,7 +14,7 @@ from splatfix.report.html.charts import lines, shown, stack
 from splatfix.report.html.markup import Html, badge, details, element, join, pairs, table
 from splatfix.report.html.metrics import MEMORY, Metrics, read_metrics
 from splatfix.report.html.views import Views, show_views
-from splatfix.report.html.words import HELD_OUT, SLIDE, TITLES
+from splatfix.report.html.words import HELD_OUT, SLIDE, title_of
 from splatfix.report.results import HEADERS, finite, legend, part, resolution, row
 
 GIB = 2**30
@@ -189,12 +189,11 @@ def criteria(judged: Sequence[Criterion]) -> Iterable[Html]:
 
 def _criterion(item: Criterion) -> Html:
     kind, words = OUTCOMES[item.outcome]
-    name = TITLES.get(item.code) or item.code.replace("-", " ").capitalize()
     return details(
         join(
             (
                 badge(kind, words),
-                element("b", name),
+                element("b", title_of(item.code)),
                 element("span", item.measured, class_="measured"),
             )
         ),
@@ -202,7 +201,6 @@ def _criterion(item: Criterion) -> Html:
             (
                 ("required", item.required),
                 ("what it means", item.why),
-                ("what to do", item.advice),
                 ("source", item.source),
                 ("code", element("code", item.code)),
             )

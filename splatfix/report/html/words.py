@@ -35,6 +35,12 @@ TITLES = {
 }
 """A criterion's code as a statement, which is then met or failed."""
 
+
+def title_of(code: str) -> str:
+    """A criterion's statement; its code as words where it has none."""
+    return TITLES.get(code) or code.replace("-", " ").capitalize()
+
+
 MEANS = {
     Verdict.CERTIFIED: "All that was run passed.",
     Verdict.NOT_CERTIFIED: "Something that was run failed; the reasons are below.",
