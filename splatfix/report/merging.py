@@ -144,7 +144,8 @@ class Merger:
         parts = tuple(self._one(known.get(part, "")) for part in PARTS)
         others = tuple(dict.fromkeys(item.code for item in problems if item.code != problems[0].code))
         kept = (
-            self._one(item) for item in (place, parts, first, others, fix_of(document) if first else None)
+            self._one(item)
+            for item in (place, parts, first, others, fix_of(document, first) if first else None)
         )
         self._read.append(_Read(entry, *kept))
 

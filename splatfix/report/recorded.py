@@ -58,19 +58,21 @@ class Problem:
     """Why a certificate is not one of success."""
 
     kind: str
-    """``kernel``, ``criterion``, ``level``, ``scene`` or ``run``."""
+    """``diagnosis``, ``kernel``, ``criterion``, ``level``, ``scene`` or ``run``."""
     code: str
-    """Of the criterion; the kernel's or level's name; ``interrupted``."""
+    """Of the criterion or the finding; the kernel's or level's name; ``interrupted``, ``unfinished``."""
     where: str
     """The scene; the implementation of a kernel."""
     measured: str
     why: str
     """What it means in practice; "" where the certificate does not say."""
+    advice: str = ""
+    """What to do about it; "" where the certificate does not say."""
 
 
 @dataclass(frozen=True)
 class Fix:
-    """What a certificate advises: the option of a diagnosis of the same environment."""
+    """What a certificate advises: the option of a diagnosis of the same environment, or what to do about a criterion."""
 
     title: str
     steps: tuple[Step, ...]
@@ -163,38 +165,45 @@ def problems_of(document: Mapping[str, Any]) -> Iterator[Problem]:
     if verdict == Verdict.CERTIFIED.value:
         return
     failed, open_ = Outcome.FAILED.value, Outcome.UNDETERMINED.value
-    for item in map(mapping, listed(document.get("kernels"))):
-        if item.get("outcome") == failed:
-            words = text(item.get("detail")) or "differs from its float64 reference"
-            yield Problem("kernel", text(item.get("name")), text(item.get("implementation")), words, "")
     for wanted in (failed, open_):
-        judged = {"diagnosis": {"criteria": document.get("diagnosis")}, **scenes_of(document)}
-        for name, run in judged.items():
-            for item in map(mapping, listed(run.get("criteria"))):
-                if item.get("outcome") == wanted:
-                    measured, why = text(item.get("measured")), text(item.get("why"))
-                    yield Problem("criterion", text(item.get("code")), name, measured, why)
+        yield from _criteria("diagnosis", "", document.get("diagnosis"), wanted)
+        for item in map(mapping, listed(document.get("kernels"))):
+            if item.get("outcome") == wanted:
+                words = text(item.get("detail")) or "differs from its float64 reference"
+                yield Problem("kernel", text(item.get("name")), text(item.get("implementation")), words, "")
+        for name, run in scenes_of(document).items():
+            yield from _criteria("criterion", name, run.get("criteria"), wanted)
             if wanted == open_ and text(run.get("unreadable")):
                 yield Problem("scene", "scene-readable", name, text(run.get("unreadable")), "")
-        if wanted == failed:
-            for item in map(mapping, listed(document.get("proof"))):
-                if item.get("reached") is False:
-                    yield Problem("level", text(item.get("name")), "", text(item.get("shown_by")), "")
-    if document.get("interrupted") is True:
-        yield Problem("run", "interrupted", "", text(document.get("summary")), "")
+        for item in map(mapping, listed(document.get("proof"))):
+            if wanted == failed and item.get("reached") is False:
+                yield Problem("level", text(item.get("name")), "", text(item.get("shown_by")), "")
+    for code in ("interrupted", "unfinished"):
+        if document.get(code) is True:
+            yield Problem("run", code, "", text(document.get("summary")), "")
 
 
-def fix_of(document: Mapping[str, Any]) -> Fix | None:
-    """What the certificate advises, where a diagnosis explained its failure."""
+def _criteria(kind: str, where: str, criteria: object, wanted: str) -> Iterator[Problem]:
+    for item in map(mapping, listed(criteria)):
+        if item.get("outcome") == wanted:
+            words = (text(item.get(name)) for name in ("measured", "why", "advice"))
+            yield Problem(kind, text(item.get("code")), where, *words)
+
+
+def fix_of(document: Mapping[str, Any], first: Problem | None) -> Fix | None:
+    """What the certificate advises: where a diagnosis explained its failure its option, else what to do about the first
+    problem."""
     advice = mapping(mapping(document.get("options")).get("advice"))
     option, also = mapping(advice.get("option")), listed(advice.get("also_needed"))
-    first = option or (mapping(also[0]) if also else {})
-    title = text(first.get("title")) or text(first.get("text"))
+    found = option or (mapping(also[0]) if also else {})
+    title = text(found.get("title")) or text(found.get("text"))
     try:
-        steps = from_json(tuple[Step, ...], listed(first.get("steps")))
+        steps = from_json(tuple[Step, ...], listed(found.get("steps")))
     except CodecError:
-        return None  # no advice of splatfix's
-    return Fix(title, steps) if title else None
+        title = ""  # no advice of splatfix's: what the criterion says stands
+    if title:
+        return Fix(title, steps)
+    return Fix(first.advice, ()) if first and first.advice else None
 
 
 def _of_run(result: Mapping[str, Any]) -> dict[str, str]:

@@ -125,6 +125,18 @@ def test_a_group_has_one_fix_and_says_how_many_advise_it() -> None:
     command = group.fix.steps[0].command
     assert command is not None and command.argv == ("splatfix", "install", "a b")
     assert group_of(ended).advised == 0
+    failed = {
+        "code": "driver-too-old",
+        "outcome": "failed",
+        "measured": "535",
+        "advice": "Install a newer driver.",
+    }
+    unadvised = changed(
+        verdict="not-certified", diagnosis=[failed], kernels=[{"name": "ssim", "outcome": "failed"}]
+    )
+    group = group_of(unadvised, unadvised)
+    assert (group.kind, group.code, group.also) == ("diagnosis", "driver-too-old", ("ssim",))
+    assert (group.fix.title, group.advised) == ("Install a newer driver.", 2)
     assert "none of these certificates has advice" in markdown(merged(ended), ())
 
 

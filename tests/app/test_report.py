@@ -177,7 +177,7 @@ def test_diff_names_the_run_level_and_the_check_that_failed() -> None:
     (changed,) = found.changes
     assert found.worse and (changed.where, changed.code) == ("diagnosis", "torch-missing")
     (problem,) = problems_of(certificate(2, "failed"))
-    assert (problem.kind, problem.code, problem.where) == ("criterion", "torch-missing", "diagnosis")
+    assert (problem.kind, problem.code, problem.where) == ("diagnosis", "torch-missing", "")
 
 
 def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
@@ -211,7 +211,7 @@ def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], 
             assert all(
                 isinstance(item, Problem) for item in problems_of({**other, "verdict": "undetermined"})
             )
-            fix = fix_of(other)
+            fix = fix_of(other, None)
             assert fix is None or fix.title
             count += 1
     survived("certificates with a changed place in report diff", count)
