@@ -90,7 +90,7 @@ def _beside_published(run: SceneRun, method: Method) -> SceneComparison:
     figures, now = method.scenes.get(run.scene), _measures(run.result)
     if figures is None:
         why = f"{method.name} has no figures of it"
-        return SceneComparison(run.scene, Outcome.NOT_MEASURED, (), why)
+        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, {}, why), why)
     then = {
         "speed": method.iterations / figures.seconds if figures.seconds else None,
         "train-memory": figures.train_gb * _GB if figures.train_gb else None,
@@ -163,7 +163,7 @@ def _judged(
         new, old = now[name], then[name]
         tolerance, why = allowed.get(name, (0.0, _NOT_JUDGED.get(name, "")))
         if new is None or old is None:
-            why = why or ("not measured" if new is None else "the baseline does not have it")
+            why = "not measured" if new is None else "the baseline does not have it"
         if why or new is None or old is None:
             measures.append(Compared(name, unit, new, old, Outcome.NOT_MEASURED, None, why))
             continue
@@ -181,7 +181,8 @@ def _shown(
 ) -> tuple[Compared, ...]:
     """Measures beside each other, none judged."""
     return tuple(
-        Compared(name, unit, now[name], then[name], Outcome.NOT_MEASURED, None, why) for name, unit in _PARTS
+        Compared(name, unit, now[name], then.get(name), Outcome.NOT_MEASURED, None, why)
+        for name, unit in _PARTS
     )
 
 

@@ -7,7 +7,13 @@ from splatfix.certify.model import Compared, Comparison, Outcome, SceneCompariso
 HEADERS = ("scene", "speed", "change", "train memory", "eval memory", "PSNR", "SSIM", "LPIPS", "verdict")
 TITLE = "Beside the baseline"
 VERDICTS = {Outcome.MET: "holds", Outcome.FAILED: "worse", Outcome.NOT_MEASURED: "not comparable"}
-_NAMES = {"train-memory": "train memory", "eval-memory": "eval memory"}
+_NAMES = {
+    "train-memory": "train memory",
+    "eval-memory": "eval memory",
+    "psnr": "PSNR",
+    "ssim": "SSIM",
+    "lpips": "LPIPS",
+}
 _MEMORY = ("train-memory", "eval-memory")
 
 
@@ -28,12 +34,12 @@ def remarks(comparison: Comparison) -> list[str]:
     for item in comparison.scenes:
         if item.why:
             found.setdefault(f"{VERDICTS.get(item.outcome, '')}: {item.why}", []).append(item.scene)
-            if item.outcome is Outcome.NOT_MEASURED:
-                continue
+        open_: dict[str, list[str]] = {}
         for measure in item.measures:
-            if measure.outcome is Outcome.NOT_MEASURED and measure.why and measure.why != item.why:
-                name = _NAMES.get(measure.name, measure.name)
-                found.setdefault(f"{name} not judged: {measure.why}", []).append(item.scene)
+            if measure.outcome is Outcome.NOT_MEASURED and measure.why not in ("", item.why):
+                open_.setdefault(measure.why, []).append(_NAMES.get(measure.name, measure.name))
+        for why, names in open_.items():
+            found.setdefault(f"{', '.join(names)} not judged: {why}", []).append(item.scene)
     every = [item.scene for item in comparison.scenes]
     return [
         f"{'all scenes' if names == every and len(names) > 1 else ', '.join(names)}: {why}"

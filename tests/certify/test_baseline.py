@@ -117,7 +117,8 @@ def test_a_run_without_quality_is_worse() -> None:
 
 def test_other_scenes_and_methods_are_named() -> None:
     attic = dataclasses.replace(garden(), scene="attic")
-    assert only(compare((attic,), None, "inria-2023")).why == "inria-2023 has no figures of it"
+    scene = only(compare((attic,), None, "inria-2023"))
+    assert scene.why == "inria-2023 has no figures of it" and scene.measures[3].now == 27.41
     for name in ("mip-splatting", "3dgs-mcmc", "taming-3dgs"):
         scene = only(compare((garden(),), None, name))
         assert scene.outcome is Outcome.NOT_MEASURED and scene.why == methods()[name].differs
@@ -193,6 +194,8 @@ def test_the_table_in_every_form() -> None:
     row = next(line for line in rows if line.startswith("| garden |"))
     assert "| 20.00 dB (27.41 dB) ✗ | 0.8680 (0.8680) | 0.1030 (0.1030) | worse |" in row
     assert "- room: not comparable: --resolution 4, the source 2" in text
+    assert "- garden: speed, train memory, eval memory not judged: the baseline does not have it" in text
+    assert "- garden: LPIPS not judged: shown only" in text
     for verbose in (True, False):
         stream = io.StringIO()
         show(page(stream, width=300), subject, Path("report"), verbose=verbose)

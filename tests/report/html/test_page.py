@@ -218,7 +218,7 @@ def test_the_baseline_beside_it(render: Render, scene: SceneRun) -> None:
     Outline(drawn)
     section = drawn.partition('id="baseline"')[2].partition("</section>")[0]
     assert "1.21 it/s (100.00 it/s)" in section and "-99%" in section and "holds" in section
-    assert "speed not judged: another machine" in section
+    assert "speed, train memory not judged: another machine" in section
     assert "<script>alert" not in drawn and 'id="baseline"' not in render()
 
 
