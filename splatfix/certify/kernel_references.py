@@ -2,13 +2,13 @@
 
 They are written for clarity, directly from the formulas (SSIM: Wang et al. 2004 with the 11-tap window of 3DGS; EWA splatting:
 Zwicker et al. 2001 with the constants of 3DGS, Kerbl et al. 2023; the compensations of opacity: Inria 2024 and Mip-Splatting,
-Yu et al. 2024), and share no code with the kernels. Imports torch only; Python 3.8.
+Yu et al. 2024; surfels: Huang et al. 2024), and share no code with the kernels. Imports torch only; Python 3.8.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -81,22 +81,7 @@ def splat_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
     (width, height), focal = camera.size, camera.focal
     means, dtype = splats.means, splats.means.dtype
     depth = means[:, 2]
-    w, x, y, z = splats.rotations.unbind(-1)
-    turn = torch.stack(
-        [
-            1 - 2 * (y * y + z * z),
-            2 * (x * y - w * z),
-            2 * (x * z + w * y),
-            2 * (x * y + w * z),
-            1 - 2 * (x * x + z * z),
-            2 * (y * z - w * x),
-            2 * (x * z - w * y),
-            2 * (y * z + w * x),
-            1 - 2 * (x * x + y * y),
-        ],
-        -1,
-    ).reshape(-1, 3, 3)
-    stretched = turn * splats.scales[:, None, :]
+    stretched = _turns(splats) * splats.scales[:, None, :]
     covariance = stretched @ stretched.transpose(1, 2)
     zero = torch.zeros_like(depth)
     jacobian = torch.stack(
@@ -139,6 +124,76 @@ def splat_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
         inverse = inverse + alpha * through / depth[i]
         through = through * (1 - alpha)
     return image + camera.background[:, None, None] * through, inverse
+
+
+def surfel_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
+    """Color [3, H, W] and allmap [7, H, W] of discs with the first two scales of each Gaussian, as 2DGS defines them.
+
+    Rays meet the plane of every disc in camera space. Where a pixel lies nearer to the center of the disc's box, in units of
+    1 / sqrt(2) pixels, than its ray to the disc's center, in sigmas, that decides, and the place on the disc counts as a constant
+    in the depth. No cut at 3 sigma, see :func:`splat_reference`. The distortion is summed over all pairs of discs.
+    """
+    (width, height), focal = camera.size, camera.focal
+    dtype = splats.means.dtype
+    rows, columns = torch.meshgrid(
+        torch.arange(height, dtype=dtype), torch.arange(width, dtype=dtype), indexing="ij"
+    )
+    across, down = (columns - (width - 1) / 2) / focal, (rows - (height - 1) / 2) / focal
+    rays = torch.stack([across, down, torch.ones_like(across)], -1)  # of depth 1
+    turns, colors = _turns(splats), _colors(splats)
+    image = torch.zeros(3, height, width, dtype=dtype)
+    maps = torch.zeros(6, height, width, dtype=dtype)
+    through = torch.ones(height, width, dtype=dtype)
+    met: List[Tuple[Tensor, Tensor]] = []
+    distortion = torch.zeros(height, width, dtype=dtype)
+    for i in torch.argsort(splats.means[:, 2]).tolist():
+        normal = turns[i, :, 2]
+        normal = normal if float((normal * splats.means[i]).sum().detach()) < 0 else -normal
+        depth = (normal * splats.means[i]).sum() / (rays @ normal)
+        place = (rays * depth[..., None] - splats.means[i]) @ turns[i, :, :2] / splats.scales[i, :2]
+        axes = (turns[i, :, :2] * splats.scales[i, :2]).t()
+        on_plane = (place.detach() @ axes + splats.means[i])[..., 2]
+        # the box of the ellipse at 3 sigma, from the homogeneous pixel coordinates of its axes and center
+        points = torch.cat([axes, splats.means[i][None]])
+        weights = torch.tensor([9.0, 9.0, -1.0], dtype=dtype)
+        scale = (weights * points[:, 2] ** 2).sum()
+        middle_x = focal * (weights * points[:, 0] * points[:, 2]).sum() / scale + (width - 1) / 2
+        middle_y = focal * (weights * points[:, 1] * points[:, 2]).sum() / scale + (height - 1) / 2
+        low_pass = 2 * ((columns - middle_x) ** 2 + (rows - middle_y) ** 2)
+        squared = (place**2).sum(-1)
+        depth = torch.where(squared <= low_pass, depth, on_plane)
+        alpha = splats.opacities[i, 0] * torch.exp(-0.5 * torch.minimum(squared, low_pass))
+        alpha = torch.where((alpha < 1.0 / 255.0) | (depth < 0.2), torch.zeros_like(alpha), alpha)
+        weight = alpha * through
+        image = image + colors[i][:, None, None] * weight
+        parts = [depth[None], torch.ones_like(depth)[None], normal[:, None, None].expand(3, height, width)]
+        middle = torch.where((alpha > 0) & (through > 0.5), depth, maps[5])
+        maps = torch.cat([maps[:5] + torch.cat(parts) * weight, middle[None]])
+        unit = 100.0 / 99.8 * (1 - 0.2 / depth)
+        for other, at in met:
+            distortion = distortion + weight * other * (unit - at) ** 2
+        met.append((weight, unit))
+        through = through * (1 - alpha)
+    return image + camera.background[:, None, None] * through, torch.cat([maps, distortion[None]])
+
+
+def _turns(splats: Splats) -> Tensor:
+    """Rotation matrices [P, 3, 3]."""
+    w, x, y, z = splats.rotations.unbind(-1)
+    return torch.stack(
+        [
+            1 - 2 * (y * y + z * z),
+            2 * (x * y - w * z),
+            2 * (x * z + w * y),
+            2 * (x * y + w * z),
+            1 - 2 * (x * x + z * z),
+            2 * (y * z - w * x),
+            2 * (x * z - w * y),
+            2 * (y * z + w * x),
+            1 - 2 * (x * x + y * y),
+        ],
+        -1,
+    ).reshape(-1, 3, 3)
 
 
 def _colors(splats: Splats) -> Tensor:

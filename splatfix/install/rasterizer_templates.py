@@ -36,7 +36,7 @@ from torch import nn
 
 from . import _C
 from ._rasterizer import GaussianRasterizationSettings as _Settings
-from ._rasterizer import rasterize as _rasterize
+from ._@kernel@ as _rasterize
 @imports@
 
 class GaussianRasterizationSettings(NamedTuple):
@@ -205,6 +205,7 @@ def rasterizer_package(row: Variant) -> str:
         "radii": "rendered.radii",
         "invdepths": "rendered.invdepth",
         "is_used": f"_is_used(settings, means3D, {gaussians})",
+        "allmap": "rendered.allmap",
         "countBuffer": f"*_sums(settings, pixel_weights, means3D, rendered.radii, {gaussians})",
         "accum_metric_counts": f"_marked(settings, get_flag, metric_map, means3D, {gaussians})",
     }
@@ -228,6 +229,9 @@ def rasterizer_package(row: Variant) -> str:
         "returns": ", ".join(row.returns),
         "results": ", ".join(returned),
         "own": _OWN.get(row.key, ""),
+        "kernel": "surfels import rasterize_surfels"
+        if "allmap" in row.returns
+        else "rasterizer import rasterize",
         "dc": "dc, " if dc else "",
         "join": _JOIN_DC if dc else "",
         "imports": "".join(imports),

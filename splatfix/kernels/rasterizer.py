@@ -1204,8 +1204,9 @@ def _check(
     scales: Optional[Tensor],
     rotations: Optional[Tensor],
     cov3D_precomp: Optional[Tensor],
+    sizes: tuple[int, int] = (3, 6),
 ) -> None:
-    """Raise for what v1 rejects, and for invalid shapes and types."""
+    """Raise for what v1 rejects, and for invalid shapes and types. `sizes`: of `scales` and `cov3D_precomp`."""
     if (shs is None) == (colors_precomp is None):
         raise ValueError(
             "Please provide exactly one of either SHs or precomputed colors: `shs` or `colors_precomp`."
@@ -1238,9 +1239,9 @@ def _check(
         ("opacities", opacities[:, None] if opacities.dim() == 1 else opacities, (points, 1)),
         ("shs", shs, (points, None, 3)),
         ("colors_precomp", colors_precomp, (points, channels)),
-        ("scales", scales, (points, 3)),
+        ("scales", scales, (points, sizes[0])),
         ("rotations", rotations, (points, 4)),
-        ("cov3D_precomp", cov3D_precomp, (points, 6)),
+        ("cov3D_precomp", cov3D_precomp, (points, sizes[1])),
     )
     for name, tensor, shape in shapes:
         if tensor is None:

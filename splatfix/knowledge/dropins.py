@@ -122,6 +122,13 @@ DROPINS: tuple[Dropin, ...] = (
         note="metric counts cost a second pass over the image, where get_flag asks for them",
         module="diff_gaussian_rasterization_fastgs",
     ),
+    _rasterizer(
+        "",
+        "2dgs-surfel",
+        beside=("surfels.py",),
+        note="surfels take about twice the time of Gaussians",
+        module="diff_surfel_rasterization",
+    ),
 )
 
 # Asked for, and honestly refused, by variant. Source: what they return, read from their sources (stacks.json).
@@ -129,7 +136,6 @@ IRREPLACEABLE_VARIANTS = {
     "gof": "its nine-channel output and integrate() have no drop-in (Gaussian opacity fields)",
     "rade": "its depth, coordinate and normal maps and integrate() have no drop-in (RaDe-GS)",
     "speedy": "its backward pass fills per-Gaussian scores by which Speedy-Splat prunes",
-    "2dgs-surfel": "its depth, normal and distortion maps have no drop-in (2D Gaussian splatting)",
     "pgsr": "its plane and normal outputs have no drop-in (PGSR)",
     "stopthepop": "its sorting and culling settings have no drop-in (StopThePop)",
     "depth": "its depth map, of which gradients come back, has no drop-in",
@@ -140,7 +146,6 @@ IRREPLACEABLE_VARIANTS = {
     "mesh": "it draws triangles, not Gaussians",
 }
 IRREPLACEABLE = {
-    "diff-surfel-rasterization": IRREPLACEABLE_VARIANTS["2dgs-surfel"],
     "diff-plane-rasterization": IRREPLACEABLE_VARIANTS["pgsr"],
     "diff-triangle-rasterization": IRREPLACEABLE_VARIANTS["triangle"],
     "diff-triangle-mesh-rasterization": IRREPLACEABLE_VARIANTS["mesh"],

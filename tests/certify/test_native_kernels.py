@@ -53,6 +53,7 @@ def probed(site: Path, variant: str, sabotage: str = "", own: Path | None = None
         "depth-alpha",
         "fastgs",
         "pgsr",
+        "2dgs-surfel",
         "fused-ssim",
         "simple-knn",
     ],
@@ -93,7 +94,6 @@ def test_native_and_own_are_compared_on_the_same_input(
     [
         ("gof", "no reference for the ray space of GOF"),
         ("rade", "no reference for RaDe-GS"),
-        ("2dgs-surfel", "no reference for the surfels of 2DGS"),
         ("triangle", "no reference for triangles"),
         ("stopthepop", "a variant that splatfix cannot call"),
     ],
@@ -120,8 +120,8 @@ def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str, why
 @pytest.mark.parametrize(
     ("variant", "sabotage"),
     [
-        *((name, "wrong-values") for name in ("mip", "taming", "simple-knn", "fused-ssim")),
-        *((name, "zero-gradients") for name in ("mip", "fastgs", "fused-ssim")),
+        *((name, "wrong-values") for name in ("mip", "taming", "2dgs-surfel", "simple-knn", "fused-ssim")),
+        *((name, "zero-gradients") for name in ("mip", "fastgs", "2dgs-surfel", "fused-ssim")),
         ("speedy", "halved-gradients"),
         ("pgsr", "no-kernel-image"),
         ("gof", "no-kernel-image"),

@@ -133,10 +133,10 @@ BAD_INPUT = [
     (["numpy", "--backend", "pure"], 2, "unknown-drop-in", "fused_ssim, simple_knn"),
     (["--backend", "pure"], 2, "nothing-to-replace", "fused_ssim, simple_knn"),
     (
-        ["diff_surfel_rasterization", "--backend", "pure"],
+        ["diff_plane_rasterization", "--backend", "pure"],
         1,
         "nothing-replaces-it",
-        "diff_surfel_rasterization",
+        "diff_plane_rasterization",
     ),
 ]
 

@@ -29,11 +29,11 @@ from .environments import make_environment
 from .test_cli import splatfix
 
 torch = pytest.importorskip("torch")
-from splatfix.kernels import contributions, helpers, rasterizer  # noqa: E402
+from splatfix.kernels import contributions, helpers, rasterizer, surfels  # noqa: E402
 
 NAME = "diff_gaussian_rasterization"
 VARIANTS = [dropin.variant for dropin in DROPINS if dropin.variant]
-FASTGS = "diff_gaussian_rasterization_fastgs"
+FASTGS, SURFEL = "diff_gaussian_rasterization_fastgs", "diff_surfel_rasterization"
 
 
 def one(name: str) -> Dropin:
@@ -229,7 +229,7 @@ def test_precomputed_colours_and_covariances_and_the_function(drop_in: ModuleTyp
     assert torch.equal(copied[0], inputs["means3D"]) and copied[0] is not inputs["means3D"] and copied[1] == 3
 
 
-@of(*VARIANTS, FASTGS)
+@of(*VARIANTS, FASTGS, SURFEL)
 def test_errors_are_the_originals(drop_in: ModuleType) -> None:
     inputs = scene()
     draw = drop_in.GaussianRasterizer(camera(drop_in))
@@ -342,6 +342,31 @@ def test_fastgs_gets_absolute_gradients_of_the_screen(drop_in: ModuleType) -> No
     assert (absolute >= signed.abs() * (1 - 1e-5)).all() and (absolute > 1.5 * signed.abs()).any()
 
 
+@of(SURFEL)
+def test_surfels_are_drawn_as_their_kernel_does(drop_in: ModuleType) -> None:
+    inputs, settings = scene(), camera(drop_in)
+    inputs["scales"] = inputs["scales"][:, :2].detach().requires_grad_(True)
+    same = {name: item.detach().requires_grad_(True) for name, item in inputs.items()}
+    points, same_points = screen(inputs), screen(same)
+    found = drop_in.GaussianRasterizer(raster_settings=settings)(means2D=points, **inputs)
+    kernel = rasterizer.GaussianRasterizationSettings(**settings._asdict())
+    wanted = surfels.rasterize_surfels(kernel, means2D=same_points, **same)
+    assert len(found) == 3 and all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    assert found[2].shape == (7, 32, 40) and found[1].dtype == torch.int32
+    weight = torch.randn(7, 32, 40)
+    for image, leaf in ((found[2], points), (wanted.allmap, same_points)):
+        (image * weight).sum().backward()
+        assert leaf.grad.abs().sum() > 0
+    assert torch.equal(points.grad, same_points.grad)
+    for name in ("means3D", "opacities", "scales", "rotations"):
+        assert torch.equal(inputs[name].grad, same[name].grad) and inputs[name].grad.abs().sum() > 0, name
+    transforms = torch.rand(25, 9)
+    drawn = drop_in.GaussianRasterizer(settings)(
+        inputs["means3D"], points, inputs["opacities"], shs=inputs["shs"], cov3D_precomp=transforms
+    )
+    assert drawn[2].isfinite().all()
+
+
 @of("v1")
 def test_mark_visible(drop_in: ModuleType) -> None:
     points = torch.tensor([[0.0, 0, 1], [0, 0, -1], [0, 0, 0.1], [50, 0, 1]])
@@ -396,7 +421,7 @@ def test_visible_filter(drop_in: ModuleType) -> None:
     assert torch.equal(radii, draw(means2D=screen(inputs), **inputs)[1]) and (radii > 0).any()
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, FASTGS])
+@pytest.mark.parametrize("name", [*VARIANTS, FASTGS, SURFEL])
 def test_the_api_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -> None:
     """What diagnose reads of an original is what it reads of the drop-in."""
     dropin = one(name)
@@ -498,7 +523,7 @@ def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None
     [
         (f"{NAME}@gof", "simple_knn"),
         (f"{NAME}@rade", "simple_knn"),
-        ("diff-surfel-rasterization", "simple_knn"),
+        ("diff-plane-rasterization", "simple_knn"),
         ("diff_triangle_rasterization", "simple_knn"),
         ("effrdel", "simple_knn"),
         ("gsplat", ""),

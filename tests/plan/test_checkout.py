@@ -204,9 +204,9 @@ def test_the_gsplat_release_named_is_one_install_takes() -> None:
 
 @pytest.mark.parametrize("inside", [False, True], ids=["checkout", "extension"])
 def test_a_refused_drop_in_names_the_source_that_was_given(tmp_path: Path, inside: bool) -> None:
-    folder = tmp_path / "a stack" / "surfel"
-    cuda_source(folder / "submodules" / "diff-surfel-rasterization", "diff_surfel_rasterization")
-    given = folder / "submodules" / "diff-surfel-rasterization" if inside else folder
+    folder = tmp_path / "a stack" / "plane"
+    cuda_source(folder / "submodules" / "diff-plane-rasterization", "diff_plane_rasterization")
+    given = folder / "submodules" / "diff-plane-rasterization" if inside else folder
     caught = refused(choose_dropins([str(given)]))
     assert caught.code == "nothing-replaces-it"
     assert caught.todo[0].line() == f"splatfix install '{given}' --target sm_120"

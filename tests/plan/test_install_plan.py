@@ -402,7 +402,7 @@ def test_auto_is_native_where_possible_else_pure(tmp_path: Path) -> None:
     assert made.backend == "pure" and made.subjects == ("simple-knn",)
     assert "CPU-only" in made.considered[0].why and "CPU-only" in made.notes[0]
     # what nothing replaces keeps the reason why it cannot be built; what is wrong with the request is no reason to swap
-    refused("cpu-only-torch", cuda_source(tmp_path / "b", "diff_surfel_rasterization"), cpu, backend="auto")
+    refused("cpu-only-torch", cuda_source(tmp_path / "b", "diff_plane_rasterization"), cpu, backend="auto")
     refused("not-a-folder", tmp_path / "nowhere", cpu, backend="auto")
 
 

@@ -375,9 +375,9 @@ def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     assert (aim.extensions, aim.dropins) == (("simple_knn",), ("simple_knn",))
     step = step_of(plan(find_options(aim, healthy()), OptionKind.DROPIN), UseDropins)
     assert argv(step)[:5] == ("splatfix", "install", "./knn", "--backend", "pure")
-    surfel = cuda_source(tmp_path / "surfel", name="diff_surfel_rasterization")
-    aim = goal_of(Request((str(surfel),), ("sm_120",)))
-    assert "depth, normal and distortion maps" in why_not(find_options(aim, healthy()), "drop-ins")
+    plane = cuda_source(tmp_path / "plane", name="diff_plane_rasterization")
+    aim = goal_of(Request((str(plane),), ("sm_120",)))
+    assert "plane and normal outputs" in why_not(find_options(aim, healthy()), "drop-ins")
     nothing = goal_of(Request((str(tmp_path / "nothing"),), ("sm_120",)))
     assert nothing.extensions == ()
 

@@ -73,7 +73,7 @@ def _keep(leaves: dict[str, Tensor], images: dict[str, Tensor]) -> int:
 
 
 def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
-    from splatfix.kernels import rasterizer
+    from splatfix.kernels import rasterizer, surfels
 
     count = len(given["means3D"])
     options: dict[str, Any] = {"antialiasing": given.get("antialiasing", False)}
@@ -99,8 +99,6 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     leaves["means2D"] = torch.zeros(count, 4 if variant == "fastgs" else 3, requires_grad=True)
     with torch.enable_grad():
         scales = leaves.get("scales")
-        if scales is not None and scales.shape[1] == 2:  # a surfel has no thickness
-            scales = torch.cat([scales, torch.full_like(scales[:, :1], 1e-6)], 1)
         harmonics = [leaves[name] for name in ("dc", "sh") if name in leaves]
 
         def draw(colors: Tensor | None, shs: Tensor | None, means2d: Tensor, at: Any) -> rasterizer.Rendered:
@@ -117,6 +115,15 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
             )
 
         shs = torch.cat(harmonics, 1) if harmonics else None
+        if variant == "2dgs-surfel":
+            flat = [leaves.get(name) for name in ("colors", "scales", "rotations", "cov3D")]
+            disc = surfels.rasterize_surfels(
+                settings, leaves["means3D"], leaves["means2D"], leaves["opacities"], shs, *flat
+            )
+            kept = {"color": disc.color, "allmap": disc.allmap}
+            plain = {name: image.detach() for name, image in kept.items()}
+            plain.update(dict.fromkeys(("geometry", "binning", "image"), EMPTY), radii=disc.radii)
+            return dict(plain, rendered=_keep(leaves, kept))
         drawn = draw(leaves.get("colors"), shs, leaves["means2D"], settings)
         images = {
             "color": drawn.color,
@@ -127,9 +134,6 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
         if variant == "gof":  # normal, depth, alpha, distortion: ours has no normals
             blank = torch.zeros_like(drawn.alpha)
             images["color"] = torch.cat([drawn.color, *(blank,) * 3, drawn.depth, drawn.alpha, blank])
-        if variant == "2dgs-surfel":
-            blank = torch.zeros_like(drawn.alpha)
-            images["depth"] = torch.cat([drawn.depth, drawn.alpha, *(blank,) * 5])
         if "all_map" in leaves:
             features = leaves["all_map"]
             flat = settings._replace(bg=torch.zeros(features.shape[1]))

@@ -72,12 +72,16 @@ def inputs(module: Any, variant: str) -> dict[str, Any]:
         "means2D": torch.zeros(3, 4 if variant == "fastgs" else 3, requires_grad=True),
         "opacities": leaf(3, 1),
         "shs": leaf(3, 4, 3),
-        "scales": (0.2 * leaf(3, 2 if variant == "2dgs-surfel" else 3)).detach().requires_grad_(True),
+        "scales": (0.2 * leaf(3, 3)).detach().requires_grad_(True),
         "rotations": torch.tensor([[1.0, 0, 0, 0]] * 3, requires_grad=True),
         "dc": leaf(3, 1, 3),
         "scores": torch.zeros(3, 1),
         "means2D_abs": torch.zeros(3, 3, requires_grad=True),
     }
+    if (
+        variant == "2dgs-surfel"
+    ):  # of some pixels, or the low-pass, which the statistic leaves out, decides everywhere
+        given["scales"] = leaf(3, 2)
     forward = module.GaussianRasterizer.forward.__code__.co_varnames
     return {name: value for name, value in given.items() if name in forward}
 
