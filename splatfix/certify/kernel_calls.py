@@ -133,7 +133,9 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     # the distortion is a small difference of large numbers in single precision
     value = max(value, 0.01 * relative_error(drawn[2][6], wanted[1][6]))
     gradient = _gradient_error(list(given), list(exact))
-    result = _errors(value, 1e-5, gradient, 1e-4) if plain else _errors(value, 5e-5, gradient, 5e-3)
+    ran = Ran([*camera, *splats], torch.cat(found), [item.grad for item in given])
+    allowed = (1e-5, 1e-4) if plain else (5e-5, 5e-3)
+    result = _errors(value, allowed[0], gradient, allowed[1], ran)
     if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
         result.update(outcome="failed", detail="means2D got no gradient, so nothing would densify")
     return result
