@@ -256,6 +256,7 @@ def test_every_form_without_a_scene(tmp_path: Path, known: Facts, found: list[Fi
     assert "numpy2-abi-mismatch" in issue(certificate)
     run_and_report(Request(sys.executable, NONE, tmp_path / "written", level=1), facts=known)
     page = (tmp_path / "written" / "certificate.html").read_text(encoding="utf-8")
+    assert "<b>torch is installed</b>" in page
     assert 'id="diagnosis"' in page and 'id="scenes"' not in page and 'id="kernels"' not in page
     assert "Run level 1, on the CPU." in page
     document = json.loads((tmp_path / "written" / "certificate.json").read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from splatfix.report.html.charts import lines, shown, stack
 from splatfix.report.html.markup import Html, badge, details, element, join, pairs, table
 from splatfix.report.html.metrics import MEMORY, Metrics, read_metrics
 from splatfix.report.html.views import Views, show_views
-from splatfix.report.html.words import HELD_OUT, SLIDE, title_of
+from splatfix.report.html.words import HELD_OUT, SLIDE, TITLES, title_of
 from splatfix.report.results import HEADERS, finite, legend, part, resolution, row
 
 GIB = 2**30
@@ -189,11 +189,13 @@ def criteria(judged: Sequence[Criterion]) -> Iterable[Html]:
 
 def _criterion(item: Criterion) -> Html:
     kind, words = OUTCOMES[item.outcome]
+    # the codes of checks name problems; what they ask for is the statement that is met or failed
+    title = title_of(item.code) if item.code in TITLES else item.required or title_of(item.code)
     return details(
         join(
             (
                 badge(kind, words),
-                element("b", title_of(item.code)),
+                element("b", title),
                 element("span", item.measured, class_="measured"),
             )
         ),

@@ -91,4 +91,8 @@ GLOSSARY = (
         "float64 reference",
         "The same computation, slow and in double precision, as the yardstick for a kernel.",
     ),
+    (
+        "run level",
+        "How much was run: 1 the diagnosis, 2 kernels too, 3 the quick suite too, 4 the standard suite or all public scenes.",
+    ),
 )
