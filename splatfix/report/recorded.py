@@ -6,10 +6,10 @@ A document may come from a stranger. What has another type than it should is as 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from splatfix.certify.model import Outcome, Verdict
@@ -239,17 +239,21 @@ def _number(value: object) -> str:
 
 
 def _ran(engine: Mapping[str, Any]) -> str:
-    """Name, version, engine and file of an implementation, with the SHA-256 of that file."""
-    words = " ".join(filter(None, (text(engine.get(name)) for name in ("name", "version", "engine"))))
-    digest = text(engine.get("sha256"))
-    return f"{words}, {text(engine.get('file'))} sha256:{digest[:16]}" if digest else words
+    return _ran_words(*(text(engine.get(name)) for name in ("name", "version", "engine", "file", "sha256")))
+
+
+@lru_cache(maxsize=4096)
+def _ran_words(name: str, version: str, engine: str, file: str, digest: str) -> str:
+    """An implementation with its file and the SHA-256 of that; every scene of a thousand certificates has the same few."""
+    words = " ".join(filter(None, (name, version, engine)))
+    return f"{words}, {file} sha256:{digest[:16]}" if digest else words
 
 
 def _digest(sources: object) -> str:
     files = mapping(sources)
     if not files:
         return ""
-    whole = hashlib.sha256(json.dumps(files, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+    whole = hashlib.sha256(repr(sorted(files.items())).encode("utf-8", "surrogatepass")).hexdigest()
     return f"sha256:{whole[:16]}"
 
 

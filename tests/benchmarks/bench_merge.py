@@ -101,6 +101,7 @@ def main() -> None:
         f"report merge   {seconds:7.2f} s   {result['certificates_per_second']:7.0f} a second   "
         f"{result['ratio_to_json_load']:.2f} of json.load ({peer:.2f} s)"
     )
+    print(f"processor time {busy:7.2f} s   {busy / peer_busy:.2f} of json.load ({peer_busy:.2f} s)")
     print(
         f"memory         {result['largest_resident_mib']:7.0f} MiB at most; the page has {page / 2**20:.1f} MiB"
     )
