@@ -90,6 +90,7 @@ Level = Annotated[
         "--data the thirteen public scenes. A level skips nothing that belongs to it.",
         min=1,
         max=4,
+        metavar="1-4",
         show_default="the suite, without a diagnosis",
         rich_help_panel=SCENES,
     ),
