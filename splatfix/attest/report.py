@@ -194,10 +194,10 @@ def compare_installed(statement: Mapping[str, Any], site_packages: Sequence[Path
 def _difference(file: str, digest: Any, site_packages: Sequence[Path]) -> str:
     if unfit_name(file):
         return "not compared: it was not in site-packages"
-    path = next((folder / file for folder in site_packages if (folder / file).is_file()), None)
-    if path is None:
-        return "not there"
     try:
+        path = next((folder / file for folder in site_packages if (folder / file).is_file()), None)
+        if path is None:
+            return "not there"
         return "" if sha256_of(path) == digest else "another file than the one that ran"
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"

@@ -134,7 +134,9 @@ def statement_of(folder: Path, certificate: Mapping[str, Any]) -> bytes:
         raise ValueError(f"{name}: {reason}")
     subjects = tuple(Subject(name, Digest(sha256_of(folder / name))) for name in found.files)
     statement = Statement(STATEMENT, subjects, PREDICATE, predicate_of(certificate))
-    return dumps(to_json(statement)).encode("utf-8")
+    payload = dumps(to_json(statement)).encode("utf-8")
+    parse_statement(payload)  # nobody could verify what this refuses
+    return payload
 
 
 def parse_statement(payload: bytes) -> Statement:
@@ -174,7 +176,7 @@ def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:
     ``sha256`` and ``calls``; ``sources``: SHA-256 of each source file that the trainer was handed.
     """
     plain = ("verdict", "summary", "issued", "suite", "renderer", "device", "interrupted", "unfinished")
-    environment = _mapping(certificate.get("environment"))
+    environment, scenes = _mapping(certificate.get("environment")), certificate.get("scenes")
     commit = re.search(r"\(commit (\w+)\)", str(environment.get("splatfix", "")))
     return {
         **{name: certificate.get(name) for name in plain},
@@ -186,7 +188,7 @@ def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:
         "environment": environment,
         "ran": [
             {"scene": run.get("scene"), "part": part, **{name: engine.get(name) for name in _RAN}}
-            for run in map(_mapping, certificate.get("scenes") or ())
+            for run in map(_mapping, scenes if isinstance(scenes, list) else ())
             for part, engine in _mapping(_mapping(run.get("result")).get("implementations")).items()
             if isinstance(engine, Mapping)
         ],

@@ -24,6 +24,7 @@ KINDS = {
     "overrides": ("documents", "override_cases", 200),
     "certificates": ("certificates", "cases", 200),
     "logs": ("documents", "log_cases", 1000),
+    "signatures": ("signatures", "cases", 4000),
 }
 
 
