@@ -79,8 +79,10 @@ class _Bars(Progress):
     def show(self, where: str, state: Mapping[str, Any]) -> None:
         """See :func:`training`."""
         if where not in self._under_way:
-            for task in self._under_way.values():
-                self.stop_task(task)
+            for task in self.tasks[-1:]:
+                self.stop_task(task.id)
+                if task.total is None:  # it is over, and its bar shall not go on moving
+                    self.update(task.id, total=1, completed=1)
             self._words = ""
             self._under_way[where] = self.add_task(escape(title(where, state)), total=None)
         if said := words(state):
