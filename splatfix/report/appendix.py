@@ -256,8 +256,8 @@ def _notes(certificate: Certificate) -> tuple[_Block, ...]:
     items += [(f"Reservation, {item.scene}", item.reason) for item in certificate.notes]
     items += [(f"Unreadable, {item.scene}", item.reason) for item in certificate.unreadable]
     items += [(f"Skipped, {item.scene}", item.reason) for item in certificate.skipped]
-    if certificate.interrupted:
-        items.append(("Interrupted", "not every scene of the suite was trained"))
+    if certificate.interrupted or certificate.unfinished:
+        items.append(("Not finished", "not every scene of the suite was trained"))
     return (*_listed(items), f"Certificate issued {certificate.issued}.", BLANK)
 
 
