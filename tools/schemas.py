@@ -181,6 +181,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     },
     "report merge": {**typing.get_type_hints(Merged), "unreadable": list[Unreadable], "files": list[str]},
     "report diff": typing.get_type_hints(Difference),
+    "rehearse": {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts},
     "monitor": {
         "command_exit_code": int | None,
         **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},

@@ -205,7 +205,7 @@ def exit_code_of(certificate: Certificate) -> Exit:
     """0 certified, 1 not certified, 3 undetermined."""
     from splatfix.certify import Verdict
 
-    codes = {Verdict.CERTIFIED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
+    codes = {Verdict.CERTIFIED: Exit.OK, Verdict.REHEARSED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
     return codes.get(certificate.verdict, Exit.UNDETERMINED)
 
 
@@ -214,7 +214,7 @@ def monitoring_code_of(certificate: Certificate) -> int:
     3 unknown."""
     from splatfix.certify import Verdict
 
-    if certificate.verdict is Verdict.CERTIFIED:
+    if certificate.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
         return 1 if certificate.notes or certificate.skipped else 0
     return 2 if certificate.verdict is Verdict.NOT_CERTIFIED else 3
 

@@ -63,6 +63,20 @@ def judge(result: Mapping[str, Any], renderer: str, iterations: int | None = Non
     )
 
 
+def judge_learning(result: Mapping[str, Any]) -> tuple[Criterion, ...]:
+    """The criteria on what was learned, which hold for any trainer whose result has the shape of ours."""
+    return (
+        _split(result),
+        _finite(result),
+        _reached(result),
+        _loss(result),
+        _trend(result),
+        _gain(result),
+        _quality(result),
+        _not_leaked(result),
+    )
+
+
 def _finished(result: Mapping[str, Any], iterations: int | None) -> Criterion:
     done, status = get(result, "iterations"), get(result, "status")
     wanted = iterations if iterations is not None else get(result, "config", "iterations")
@@ -122,6 +136,8 @@ def _finite(result: Mapping[str, Any]) -> Criterion:
 
 
 def _groups(result: Mapping[str, Any]) -> tuple[str, ...]:
+    if own := get(result, "config", "groups"):  # of a stack's own trainer
+        return tuple(own)
     constant = get(result, "config", "sh_degree") == 0  # no harmonics above the constant one
     return tuple(name for name in REQUIRED_GROUPS if not (constant and name == "f_rest"))
 

@@ -46,7 +46,7 @@ def evaluate(
     """All levels, lowest first; ``findings`` are those for the GPU that ``device`` means."""
     cpu = device == "cpu"
     return (
-        _resolved(findings, _OF_ANY_DEVICE if cpu else _RESOLVED_BY),
+        level_resolved(findings, device),
         _built(() if cpu else findings, plain=renderer == "torch" or _rendered_in_torch(scenes)),
         _loads(kernels, scenes),
         _computes(kernels),
@@ -168,7 +168,9 @@ def _highest(proof: tuple[Rung, ...]) -> RungName | None:
     return highest
 
 
-def _resolved(findings: tuple[Finding, ...], codes: Sequence[str]) -> Rung:
+def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
+    """The lowest level, by the findings for the GPU that ``device`` means."""
+    codes = _OF_ANY_DEVICE if device == "cpu" else _RESOLVED_BY
     judged = [item for item in findings if item.code in codes]
     bad = [item.summary for item in judged if item.status in (Status.FAIL, Status.CRASH)]
     if bad:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.proof import Rung
-from splatfix.core.step import Command
+from splatfix.core.step import Command, Step
 
 
 class Outcome(str, Enum):
@@ -26,6 +26,8 @@ class Verdict(str, Enum):
     """The result of a certification."""
 
     CERTIFIED = "certified"
+    REHEARSED = "rehearsed"
+    """A stack's own trainer met every criterion that the CPU can show; nothing is said about CUDA."""
     NOT_CERTIFIED = "not-certified"
     UNDETERMINED = "undetermined"
     """Nothing failed, but a scene of the user's could not be read, its run was too short to judge, part of a run level could
@@ -220,6 +222,39 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Mend:
+    """Something in a checkout or its environment that must be mended before the trainer runs as it is."""
+
+    code: str
+    """Of the finding: ``imports-missing``, ``numpy-alias-removed``."""
+    summary: str
+    remedy: tuple[Step, ...] = ()
+    edited: bool = False
+    """It was mended in the scratch copy that was run, so that the trainer came further."""
+
+
+@dataclass(frozen=True)
+class TestedStack:
+    """A stack's own trainer that was certified."""
+
+    name: str
+    """Of the stack it is or was made from; the folder's name where it is none that splatfix knows."""
+    folder: str
+    remote: str
+    commit: str
+    """"" where git does not tell."""
+    command: Command
+    """The training, as it was started."""
+    rehearsed: bool
+    """On the CPU, with drop-ins; False: on the GPU, with its own extensions."""
+    dropins: tuple[str, ...] = ()
+    """Which stood in for extensions."""
+    mends: tuple[Mend, ...] = ()
+    weights: tuple[str, ...] = ()
+    """Pretrained weights that could not be had, with the reason; a network kept its random ones."""
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The outcome of one certification."""
 
@@ -256,6 +291,8 @@ class Certificate:
     """The run level that was asked for, 1 to 4; None where none was."""
     diagnosis: tuple[Criterion, ...] = ()
     """Where a run level was asked for: the findings of a diagnosis that matter for the device."""
+    stack: TestedStack | None = None
+    """The trainer, where it was a stack's own and not splatfix's."""
 
     @property
     def notes(self) -> tuple[Skipped, ...]:

@@ -122,7 +122,7 @@ def certify(
         require_packages(facts, request.python, "certify", run_levels.NEEDS[request.level or FULL])
         if request.level == 1:
             require_visible_gpu(request.device, facts)
-            _make_room(request.out, ())
+            make_room(request.out, ())
             return conclude(facts, whole=True), facts
         with temporary_folder() as folder:
             staged = stage_files(folder)
@@ -131,7 +131,7 @@ def certify(
             progress("kernels", {})
             kernels = check_kernels(processes, request.python, request.device, folder, variables)
             require_device(kernels, request.device)
-            _make_room(request.out, scenes)
+            make_room(request.out, scenes)
             known = facts
             reports = InterimReports(
                 len(scenes),
@@ -223,7 +223,7 @@ def _conclude(
         proof=proof,
         kernels=kernels,
         scenes=scenes,
-        environment=_environment(facts, scenes, request.device),
+        environment=environment_of(facts, scenes, request.device),
         repeat=request.command,
         issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         seconds=seconds,
@@ -253,7 +253,7 @@ def verify(
         return check_kernels(runner or ProcessRunner(), python, device, folder, variables)
 
 
-def _make_room(out: Path, scenes: tuple[str, ...]) -> None:
+def make_room(out: Path, scenes: tuple[str, ...]) -> None:
     """An empty report folder; an earlier report moves to ``previous``.
 
     Raises:
@@ -345,7 +345,7 @@ def _read_result(folder: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _environment(facts: Facts, scenes: tuple[SceneRun, ...], device: str) -> dict[str, str]:
+def environment_of(facts: Facts, scenes: tuple[SceneRun, ...], device: str) -> dict[str, str]:
     """Versions of everything that ran, and the hardware."""
     interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
     found = {

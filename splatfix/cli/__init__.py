@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import certify, diagnose, install, process, report
+from splatfix.cli import certify, diagnose, install, process, rehearse, report
 from splatfix.core.errors import Exit
 
 FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
@@ -89,6 +89,14 @@ app.command(
         "splatfix certify --suite standard", "splatfix certify --data ./scenes --renderer gsplat"
     ),
 )(certify.certify)
+app.command(
+    "rehearse",
+    rich_help_panel=PROVE,
+    epilog=_example(
+        "splatfix rehearse ./gaussian-splatting",
+        "splatfix rehearse ./mip-splatting --scene ./garden -- --kernel_size 0.2",
+    ),
+)(rehearse.rehearse)
 # Options after the command to watch are the command's own.
 app.command(
     "monitor",

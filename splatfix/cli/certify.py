@@ -95,6 +95,25 @@ Level = Annotated[
         rich_help_panel=SCENES,
     ),
 ]
+Repo = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--repo",
+        help="Run this checkout's own trainer instead of splatfix's; see splatfix rehearse.",
+        metavar="CHECKOUT",
+        rich_help_panel=SCENES,
+    ),
+]
+Scene = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--scene",
+        help="Folder of the scene that a stack's own trainer trains (--repo); it is copied, and never written into.",
+        show_default="a bundled one",
+        metavar="FOLDER",
+        rich_help_panel=SCENES,
+    ),
+]
 Iterations = Annotated[
     Optional[int],
     typer.Option(
@@ -197,6 +216,8 @@ def certify(
     level: Level = None,
     suite: Suite = None,
     data: Data = None,
+    repo: Repo = None,
+    scene: Scene = None,
     iterations: Iterations = None,
     resolution: Resolution = None,
     python: options.Python = None,
@@ -224,6 +245,20 @@ def certify(
     if data is not None and suite is not None:
         raise usage_error(
             "suite-and-data", "--suite and --data both choose the scenes.", say("Use one of them.")
+        )
+    if repo is not None:
+        _refuse_with_repo({"--suite": suite, "--data": data, "--seed": seed, "--baseline": baseline})
+        _refuse_with_repo({"--renderer": renderer is not Renderer.torch, "--container": container})
+        from splatfix.app.rehearse import RehearseRequest, rehearse
+
+        monitoring = exit_codes is ExitCodes.monitoring
+        own = RehearseRequest(
+            repo, scene, python, out, device.value, iterations, resolution, (), verbose, monitoring
+        )
+        finish(rehearse(own), as_json, form.value)
+    if scene is not None:
+        raise usage_error(
+            "scene-without-repo", "--scene is for --repo.", say("Use --data for splatfix's own trainer.")
         )
     trained = {"--renderer": renderer is not Renderer.torch, "--seed": seed, "--baseline": baseline}
     _refuse_with_level(
@@ -284,6 +319,18 @@ def _refuse_with_level(
             "not-with-level",
             f"{', '.join(unfit)} cannot be combined with --level {level}: {why}.",
             say("Leave that out, or leave --level out. --level 4 takes --data."),
+        )
+
+
+def _refuse_with_repo(typed: Mapping[str, object]) -> None:
+    from splatfix.core.errors import usage_error
+    from splatfix.core.step import say
+
+    if unfit := ", ".join(name for name, value in typed.items() if value):
+        raise usage_error(
+            "not-with-repo",
+            f"{unfit} cannot be combined with --repo: the checkout's trainer has options of its own.",
+            say("Leave that out, or give its train.py words after -- with splatfix rehearse."),
         )
 
 

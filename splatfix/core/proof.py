@@ -15,6 +15,8 @@ class RungName(str, Enum):
     """The binary exists and its fat binary carries code that this GPU can run."""
     LOADS = "loads"
     """It imports in the target environment, in a child process."""
+    REHEARSED = "rehearsed"
+    """Without a GPU: the stack's own trainer ran on the CPU, with drop-ins in place of its CUDA extensions."""
     COMPUTES = "computes"
     """Its kernels ran; forward and gradient agree with the float64 reference."""
     TRAINS = "trains"

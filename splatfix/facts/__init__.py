@@ -59,6 +59,7 @@ from splatfix.facts.model.source import (
     Source,
     Submodule,
 )
+from splatfix.facts.source.arguments import Argument, read_arguments
 from splatfix.facts.source.build_variables import is_arch_variable
 from splatfix.facts.source.checkout import read_checkout, read_identity, read_pins
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
@@ -93,6 +94,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "Adapter",
     "ArchVariable",
+    "Argument",
     "Binary",
     "BuildRecord",
     "Checkout",
@@ -168,6 +170,7 @@ __all__ = [
     "packages_in",
     "photos_alone",
     "probe_environment",
+    "read_arguments",
     "read_checkout",
     "read_files",
     "read_identity",

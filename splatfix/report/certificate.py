@@ -26,11 +26,13 @@ _MARKS = {
 RUNG_MARKS = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "[dim]–[/]"}
 TITLES = {
     Verdict.CERTIFIED: "CERTIFIED",
+    Verdict.REHEARSED: "REHEARSED",
     Verdict.NOT_CERTIFIED: "NOT CERTIFIED",
     Verdict.UNDETERMINED: "UNDETERMINED",
 }
 _COLORS = {
     Verdict.CERTIFIED: "green",
+    Verdict.REHEARSED: "green",
     Verdict.NOT_CERTIFIED: "bold red",
     Verdict.UNDETERMINED: "bold yellow",
 }

@@ -25,7 +25,7 @@ _MEASURES: tuple[tuple[str, str, tuple[str, ...], float], ...] = (
     ("peak memory", "MiB", ("memory", "rss"), 2**20),
 )
 """Name, unit, where it is in the trainer's result, and what one unit is in that."""
-_RANK = {Verdict.CERTIFIED: 0, Verdict.UNDETERMINED: 1, Verdict.NOT_CERTIFIED: 2}
+_RANK = {Verdict.CERTIFIED: 0, Verdict.REHEARSED: 1, Verdict.UNDETERMINED: 2, Verdict.NOT_CERTIFIED: 3}
 _GOOD = {Outcome.MET.value, "verified"}
 _BAD = {Outcome.FAILED.value}
 

@@ -18,6 +18,7 @@ from splatfix.report.recorded import natural
 KINDS: Mapping[Verdict, tuple[str, str]] = {
     Verdict.NOT_CERTIFIED: ("bad", "not certified"),
     Verdict.UNDETERMINED: ("unsure", "undetermined"),
+    Verdict.REHEARSED: ("good", "rehearsed"),
     Verdict.CERTIFIED: ("good", "certified"),
 }
 """How each verdict is shown, the one that matters most first."""

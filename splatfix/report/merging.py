@@ -223,7 +223,7 @@ def _groups(every: Sequence[_Read]) -> Iterable[Group]:
 
 
 def _good(item: _Read) -> bool:
-    return item.entry.verdict is Verdict.CERTIFIED
+    return item.entry.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED)
 
 
 def _in_common(items: Sequence[_Read], certified: Sequence[set[str]]) -> Iterable[str]:

@@ -24,6 +24,7 @@ from splatfix.report.troubleshooting import troubles
 
 _VERDICTS = {
     Verdict.CERTIFIED: ("good", "Certified"),
+    Verdict.REHEARSED: ("good", "Rehearsed"),
     Verdict.NOT_CERTIFIED: ("bad", "Not certified"),
     Verdict.UNDETERMINED: ("unsure", "Undetermined"),
 }
@@ -34,6 +35,7 @@ _MEANS = {
     "resolved": "A consistent set of versions exists for this GPU, driver, toolkit and torch.",
     "built": "The binaries carry code that this GPU can run.",
     "loads": "Trainer and kernels import in the environment.",
+    "rehearsed": "Without a GPU: the stack's own trainer ran on the CPU, drop-ins in place of its CUDA extensions.",
     "computes": "The kernels ran, and forward and gradient agree with float64 references.",
     "trains": "Every scene trained, and every criterion was met.",
     "reproduces": "Speed, memory and quality hold against a stored baseline.",

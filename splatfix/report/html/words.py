@@ -43,6 +43,7 @@ def title_of(code: str) -> str:
 
 MEANS = {
     Verdict.CERTIFIED: "All that was run passed.",
+    Verdict.REHEARSED: "The stack's own trainer passed on the CPU; nothing is said about CUDA.",
     Verdict.NOT_CERTIFIED: "Something that was run failed; the reasons are below.",
     Verdict.UNDETERMINED: "Neither passed nor failed: what was run does not decide it.",
 }

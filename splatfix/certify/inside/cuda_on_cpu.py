@@ -1,0 +1,298 @@
+"""A rehearsal's stand-in for torch's CUDA: what a trainer asks of ``cuda`` lands on the CPU. It proves nothing about CUDA.
+
+Two parts. A ``TorchFunctionMode``, in every thread, sees each call of torch's functions and tensor methods and changes the
+devices in them (torch.overrides, torch 1.13 and newer). What is plain Python and no torch function is replaced by name:
+``torch.cuda``, ``torch.load``, autocast, gradient scaling. ``torch.load`` keeps its ``weights_only``: what fails there fails on
+a GPU too.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+NAME = "rehearsal on the CPU"
+"""What ``torch.cuda.get_device_name`` says."""
+MOVES = ("cuda", "pin_memory")
+"""Methods of a tensor that leave it where it is."""
+
+
+def here(value: Any) -> Any:
+    """The same device on the CPU: ``"cuda:0"``, ``torch.device("cuda")`` and an index are ``cpu``; anything else is as it was."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) or (isinstance(value, str) and value.partition(":")[0] == "cuda"):
+        return "cpu"
+    if getattr(value, "type", None) == "cuda" and type(value).__name__ == "device":
+        return "cpu"
+    return value
+
+
+def land(torch: Any, memory: Callable[[], int]) -> None:
+    """Replace what asks for a GPU, for the rest of this process.
+
+    Args:
+        memory: bytes that the process holds, which torch.cuda's figures of memory then say.
+    """
+    mode = _mode(torch)
+    mode().__enter__()
+    _in_every_thread(mode)
+    _devices(torch)
+    _cuda(torch, memory)
+    _half_precision(torch)
+    _types(torch)
+    load = torch.load
+
+    @functools.wraps(load)
+    def load_here(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return load(f, "cpu" if map_location is None else here(map_location), *args, **kwargs)
+
+    torch.load = load_here
+
+
+def _mode(torch: Any) -> Any:
+    from torch.overrides import TorchFunctionMode
+
+    tensor = torch.Tensor
+    is_cuda = tensor.is_cuda.__get__
+
+    def moved(args: Any, kwargs: dict[str, Any]) -> Any:
+        head, rest = args[:1], args[1:]
+        if rest and not torch.is_tensor(rest[0]):
+            rest = (here(rest[0]), *rest[1:])
+        return tensor.to(*head, *rest, **kwargs)
+
+    def typed(args: Any, kwargs: dict[str, Any]) -> Any:
+        words = [word.replace("torch.cuda.", "torch.") if isinstance(word, str) else word for word in args]
+        return tensor.type(*words, **kwargs)
+
+    special: dict[Any, Callable[..., Any]] = {
+        tensor.to: moved,
+        tensor.type: typed,
+        **{getattr(tensor, name): lambda args, kwargs: args[0] for name in MOVES},
+    }
+
+    class OnCpu(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if kwargs:
+                if "device" in kwargs:
+                    kwargs = {**kwargs, "device": here(kwargs["device"])}
+                if kwargs.get("pin_memory"):
+                    kwargs = {**kwargs, "pin_memory": False}
+            answer = special.get(func)
+            if answer is not None:
+                return answer(args, kwargs or {})
+            if func == is_cuda:
+                # torch's own code asks to choose kernels, a trainer to see that it is on the GPU
+                asks = sys._getframe(1).f_globals.get("__name__", "")
+                return func(*args) if asks.partition(".")[0] == "torch" else True
+            if func is torch.as_tensor and len(args) > 2:
+                args = (*args[:2], here(args[2]))
+            return func(*args, **(kwargs or {}))
+
+    return OnCpu
+
+
+def _in_every_thread(mode: Any) -> None:
+    """Modes hold for one thread; loaders of images use several."""
+    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    @functools.wraps(begin)
+    def begin_with_it(self: threading.Thread) -> None:
+        with mode():
+            begin(self)
+
+    threading.Thread._bootstrap_inner = begin_with_it  # type: ignore[attr-defined]
+
+
+def _devices(torch: Any) -> None:
+    """``with torch.device("cuda")`` and ``torch.set_default_device("cuda")``."""
+    from torch.utils import _device
+
+    begin: Any = _device.DeviceContext.__init__
+
+    @functools.wraps(begin)
+    def begin_here(self: Any, device: Any) -> None:
+        begin(self, torch.device(here(device)))
+
+    setattr(_device.DeviceContext, "__init__", begin_here)  # noqa: B010 - a method
+    generator = torch.Generator
+
+    class Generator(type(generator)):  # type: ignore[misc]
+        def __call__(cls, device: Any = "cpu") -> Any:
+            return generator(device=here(device))
+
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, generator)
+
+    torch.Generator = Generator("Generator", (), {})
+
+
+class _Event:
+    """An event of the CPU: recorded at once."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.at = 0.0
+
+    def record(self, *_: Any) -> None:
+        self.at = time.perf_counter()
+
+    def wait(self, *_: Any) -> None:
+        """Everything before it is done."""
+
+    synchronize = wait
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, other: _Event) -> float:
+        """Milliseconds."""
+        return 1000.0 * (other.at - self.at)
+
+
+class _Stream:
+    """A stream of the CPU: everything runs in order."""
+
+    cuda_stream = 0
+    device_index = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def wait_stream(self, *_: Any) -> None:
+        """Everything before is done."""
+
+    synchronize = wait_event = wait_stream
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: Any = None) -> Any:
+        event = event or _Event()
+        event.record()
+        return event
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+class _Properties:
+    name, major, minor, multi_processor_count, is_integrated = NAME, 8, 0, 1, False
+    warp_size = 32
+
+    def __init__(self, total_memory: int) -> None:
+        self.total_memory = total_memory
+
+
+def _cuda(torch: Any, memory: Callable[[], int]) -> None:
+    """What ``torch.cuda`` answers. Of itself it says that it is there, because a trainer's path on a GPU is what is rehearsed."""
+    cuda = torch.cuda
+    total = _total_memory()
+
+    def says(value: Any) -> Callable[..., Any]:
+        return lambda *_, **__: value
+
+    nothing = (
+        "init _lazy_init synchronize empty_cache set_device ipc_collect reset_peak_memory_stats reset_max_memory_allocated "
+        "reset_max_memory_cached reset_accumulated_memory_stats manual_seed manual_seed_all seed seed_all set_stream "
+        "set_per_process_memory_fraction set_rng_state set_rng_state_all"
+    )
+    for name in nothing.split():
+        setattr(cuda, name, says(None))
+    figures = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached"
+    for name in figures.split():
+        setattr(cuda, name, lambda *_, **__: memory())
+    cuda.is_available, cuda.device_count, cuda.current_device = says(True), says(1), says(0)
+    cuda.is_initialized, cuda.is_bf16_supported = says(True), says(False)
+    cuda.is_current_stream_capturing = says(False)
+    cuda.get_device_name, cuda.get_device_capability = says(NAME), says((8, 0))
+    cuda.get_device_properties = says(_Properties(total))
+    cuda.mem_get_info = lambda *_: (max(total - memory(), 0), total)
+    cuda.memory_stats = lambda *_: {
+        "allocated_bytes.all.current": memory(),
+        "allocated_bytes.all.peak": memory(),
+    }
+    cuda.memory_summary = says(f"{NAME}: there is no GPU memory\n")
+    cuda.get_rng_state = lambda *_: torch.get_rng_state()
+    cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
+    cuda.Event, cuda.Stream, cuda.ExternalStream = _Event, _Stream, _Stream
+    cuda.current_stream = cuda.default_stream = says(_Stream())
+    cuda.stream = cuda.device = cuda.device_of = _Stream
+    for name in ("range_push", "range_pop", "mark"):
+        setattr(cuda.nvtx, name, says(0))
+    cuda.nvtx.range = _Stream
+
+
+def _total_memory() -> int:
+    import os
+
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not POSIX
+        return 8 << 30
+
+
+def _half_precision(torch: Any) -> None:
+    """Autocast for ``cuda`` and scaling of gradients are off: the CPU has other half types, and float32 shows the calls."""
+    autocast = torch.amp.autocast_mode.autocast
+    begin = autocast.__init__
+
+    @functools.wraps(begin)
+    def begin_off(
+        self: Any, device_type: str, dtype: Any = None, enabled: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        off = here(device_type) != device_type
+        begin(
+            self, "cpu" if off else device_type, None if off else dtype, enabled and not off, *args, **kwargs
+        )
+
+    autocast.__init__ = begin_off
+    scalers = {getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler} - {None}
+    for scaler in scalers:
+        _switch_off(scaler)
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 4):
+        for optimizer in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
+            _without_fused(optimizer)  # fused kernels for the CPU came with torch 2.4
+
+
+def _switch_off(scaler: Any) -> None:
+    begin = scaler.__init__
+
+    @functools.wraps(begin)
+    def begin_off(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        self._enabled = False
+
+    scaler.__init__ = begin_off
+
+
+def _without_fused(optimizer: Any) -> None:
+    begin = optimizer.__init__
+
+    @functools.wraps(begin)
+    def begin_without(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs.pop("fused", None)
+        begin(self, *args, **kwargs)
+
+    optimizer.__init__ = begin_without
+
+
+def _types(torch: Any) -> None:
+    """``torch.cuda.FloatTensor`` and its like."""
+    for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
+        if hasattr(torch, f"{name}Tensor"):
+            setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
+    choose = torch.set_default_tensor_type
+
+    @functools.wraps(choose)
+    def choose_here(kind: Any) -> None:
+        choose(kind.replace("torch.cuda.", "torch.") if isinstance(kind, str) else kind)
+
+    torch.set_default_tensor_type = choose_here

@@ -1,0 +1,136 @@
+"""Imports of a trainer: actions after a module was imported, imports that fail, and placeholders for missing modules."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from splatfix.certify.inside.observer import Record
+
+Action = Callable[[ModuleType], None]
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Runs an action once on each module whose top-level name has one, after its own code ran and before its importer goes on."""
+
+    def __init__(self, actions: dict[str, Action]) -> None:
+        self.actions = actions
+        self._busy: set[str] = set()
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        """The spec that the other finders have, with the action added to its loader."""
+        action = self.actions.get(name) or self.actions.get(name.partition(".")[0] + ".*")
+        if action is None or name in self._busy:
+            return None
+        self._busy.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._busy.discard(name)
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return spec
+        run = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            action(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Modules that are missing can be imported, so that what else stops the trainer comes up; using one fails as an import.
+
+    Comes last among the finders: a module that is there is never replaced.
+    """
+
+    def __init__(self, names: Sequence[str], record: Record) -> None:
+        self.names = frozenset(names)
+        self.record = record
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        """A spec for the missing modules and everything below them."""
+        if name.partition(".")[0] not in self.names:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Optional[ModuleType]:
+        """As usual."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Every name of it is a class that cannot be used."""
+        self.record.placeholder(module.__name__)
+
+        def absent(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return _Absent(name, (), {"__module__": module.__name__})
+
+        module.__getattr__ = absent  # type: ignore[method-assign]
+
+
+class _Absent(type):
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        raise _missing(cls)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _missing(cls)
+
+
+def _missing(cls: type) -> ModuleNotFoundError:
+    top = cls.__module__.partition(".")[0]
+    return ModuleNotFoundError(f"No module named {top!r} ({cls.__module__}.{cls.__name__} is used)", name=top)
+
+
+def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
+    """Write down every import that fails in a file of the checkout, whether or not the code goes on without it."""
+    root = os.path.join(os.path.abspath(configuration["checkout"]), "")
+    original = builtins.__import__
+
+    def watched(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> ModuleType:
+        file = str((globals or {}).get("__file__") or "")
+        inside = file and os.path.abspath(file).startswith(root)
+        try:
+            module = original(name, globals, locals, fromlist, level)
+        except Exception as error:
+            if inside:
+                record.failed_import(name, _place(root), error)
+            raise
+        for item in fromlist or () if inside else ():
+            whole = f"{module.__name__}.{item}"
+            if item != "*" and not hasattr(module, item) and whole not in sys.modules:
+                text = f"cannot import name {item!r} from {module.__name__!r}"
+                record.failed_import(f"{name}.{item}", _place(root), ImportError(text))
+        return module
+
+    builtins.__import__ = watched
+    if configuration["placeholders"]:
+        sys.meta_path.append(Placeholders(configuration["placeholders"], record))
+
+
+def _place(root: str) -> str:
+    """``file:line`` of the statement in the checkout that runs now."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not os.path.abspath(frame.f_code.co_filename).startswith(root):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return f"{os.path.relpath(frame.f_code.co_filename, root)}:{frame.f_lineno}"

@@ -1,0 +1,354 @@
+"""Observes a trainer from within its own process: losses, gradients, counts, which extensions ran, and how it ended.
+
+Nothing of the trainer is edited. Hooked are ``Tensor.backward``, ``Optimizer.__init__`` (to know the parameter groups) and the
+functions and modules of the splatting extensions that it imports. Each backward pass is one line of ``metrics.jsonl``; the
+rest is ``observed-PID.json``, written every few seconds and at the end, so that a killed trainer leaves what was seen till then.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import json
+import math
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from types import ModuleType
+from typing import Any, Optional
+
+from splatfix.certify.inside import cuda_on_cpu, importing, weights
+
+POSITIONS = ("xyz", "means", "anchor", "means3d", "positions", "points")
+"""Parameter groups whose rows are Gaussians (or Scaffold's anchors), by the names that trainers give them."""
+EVERY = 2.0
+"""Seconds between two writings of ``observed.json``."""
+_OF_TORCH = (os.sep + "torch" + os.sep, os.sep + "splatfix" + os.sep + "certify" + os.sep + "inside" + os.sep)
+
+
+class Record:
+    """What was seen, and where it is written."""
+
+    def __init__(self, configuration: dict[str, Any]) -> None:
+        self.out = configuration["out"]
+        self.root = os.path.join(os.path.abspath(configuration["checkout"]), "")
+        self.seen: dict[str, Any] = {
+            "argv": None,
+            "python": sys.version.split()[0],
+            "torch": None,
+            "rehearsed": bool(configuration["cpu"]),
+            "started": time.time(),
+            "backward": 0,
+            "losses": [],
+            "groups": {},
+            "optimizers": {},
+            "counts": [],
+            "reached": {"share": None, "steps": 0},
+            "sh_degree": None,
+            "resolution": None,
+            "extensions": {},
+            "failed_imports": [],
+            "placeholders": [],
+            "weights": [],
+            "error": None,
+            "finished": False,
+            "rss": 0,
+        }
+        self.pid = os.getpid()
+        self._written = 0.0
+        self._lock = threading.Lock()
+        self._lines: Optional[Any] = None
+
+    def failed_import(self, name: str, place: str, error: BaseException) -> None:
+        """An import in the checkout that failed; said once for each place."""
+        row = {"name": name, "place": place, "error": f"{type(error).__name__}: {error}"[:500]}
+        if row not in self.seen["failed_imports"]:
+            self.seen["failed_imports"].append(row)
+
+    def placeholder(self, name: str) -> None:
+        """A module that is missing was imported."""
+        self.seen["placeholders"].append(name)
+
+    def line(self, row: dict[str, Any]) -> None:
+        """One backward pass."""
+        if self._lines is None:
+            self._lines = open(os.path.join(self.out, "metrics.jsonl"), "a", encoding="utf-8", buffering=1)
+        self._lines.write(json.dumps(row) + "\n")
+        if time.monotonic() - self._written > EVERY:
+            self.write()
+
+    def write(self) -> None:
+        """Write ``observed.json`` whole or not at all. A process that only forks off the trainer writes none."""
+        if os.getpid() != self.pid:
+            return
+        with self._lock:
+            self.seen["argv"] = self.seen["argv"] or list(getattr(sys, "argv", []))
+            self.seen["rss"] = max(self.seen["rss"], resident())
+            self.seen["seconds"] = round(time.time() - self.seen["started"], 3)
+            path = os.path.join(self.out, f"observed-{self.pid}.json")
+            with open(path + ".partial", "w", encoding="utf-8") as file:
+                json.dump(self.seen, file)
+            os.replace(path + ".partial", path)
+            self._written = time.monotonic()
+
+
+def resident() -> int:
+    """Peak of this process's memory in bytes; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) if sys.platform == "darwin" else int(peak) * 1024
+
+
+def start(record: Record, configuration: dict[str, Any]) -> None:
+    """Hook what is to be seen, as soon as it is imported."""
+    extensions = _Extensions(record)
+
+    def on_torch(torch: ModuleType) -> None:
+        record.seen["torch"] = str(torch.__version__)
+        if configuration["cpu"]:
+            cuda_on_cpu.land(torch, resident)
+            weights.go_without(torch, record.seen["weights"])
+        _Training(record, torch).hook()
+
+    actions: dict[str, importing.Action] = {"torch": on_torch}
+    actions.update({f"{name}.*": extensions.watch for name in configuration["extensions"]})
+    sys.meta_path.insert(0, importing.AfterImport(actions))
+    ending = sys.excepthook
+
+    def on_error(kind: Any, error: BaseException, trace: Any) -> None:
+        record.seen["error"] = describe(kind, error, trace, record.root)
+        ending(kind, error, trace)
+
+    sys.excepthook = on_error
+
+    def at_end() -> None:
+        record.seen["finished"] = record.seen["error"] is None
+        if record.seen["torch"] or record.seen["error"]:
+            record.write()
+
+    atexit.register(at_end)
+
+
+def describe(kind: Any, error: BaseException, trace: Any, root: str) -> dict[str, Any]:
+    """An exception that ended the trainer: its words, and the innermost place in the checkout."""
+    frames = [
+        (os.path.relpath(frame.filename, root), frame.lineno, frame.name)
+        for frame in traceback.extract_tb(trace)
+        if os.path.abspath(frame.filename).startswith(root)
+    ]
+    place = frames[-1] if frames else None
+    return {
+        "type": getattr(kind, "__name__", str(kind)),
+        "message": str(error)[:2000],
+        "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
+        "place": f"{place[0]}:{place[1]}" if place else None,
+        "function": place[2] if place else None,
+    }
+
+
+class _Extensions:
+    """Counts the calls of what an extension offers, by module and name."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    def watch(self, module: ModuleType) -> None:
+        """Wrap its public functions and the ``forward`` of its torch modules; note where it came from."""
+        last = module.__name__.rpartition(".")[2]
+        if last.startswith("_") and last != "_C":  # how it is made inside
+            return
+        torch, top = sys.modules.get("torch"), module.__name__.partition(".")[0]
+        file = getattr(module, "__file__", None)
+        row: dict[str, Any] = {"file": file, "sha256": _digest(file), "dropin": _is_dropin(file), "calls": {}}
+        self.record.seen["extensions"][module.__name__] = row
+        for name, value in list(vars(module).items()):
+            if name.startswith("_"):
+                continue
+            origin = getattr(value, "__module__", None) or module.__name__
+            if origin.partition(".")[0] != top:
+                continue
+            if isinstance(value, type):
+                if torch is not None and issubclass(value, torch.nn.Module) and origin == module.__name__:
+                    setattr(value, "forward", self._counted(getattr(value, "forward"), row["calls"], name))  # noqa: B009, B010 - any class
+            elif callable(value) and not hasattr(value, "__wrapped__"):
+                setattr(module, name, self._counted(value, row["calls"], name))
+
+    def _counted(self, function: Any, calls: dict[str, int], name: str) -> Any:
+        calls[name] = 0
+
+        @functools.wraps(function, updated=())
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            calls[name] += 1
+            self._settings(args)
+            return function(*args, **kwargs)
+
+        return counted
+
+    def _settings(self, args: tuple[Any, ...]) -> None:
+        """Degree of the harmonics and size of the image, from the settings of a rasterizer of Inria's family."""
+        settings = getattr(args[0], "raster_settings", None) if args else None
+        degree, seen = getattr(settings, "sh_degree", None), self.record.seen
+        if isinstance(degree, int):
+            seen["sh_degree"] = max(degree, seen["sh_degree"] or 0)
+        size = (getattr(settings, "image_width", None), getattr(settings, "image_height", None))
+        if seen["resolution"] is None and all(isinstance(item, int) for item in size):
+            seen["resolution"] = list(size)
+
+
+def _digest(file: Optional[str]) -> Optional[str]:
+    if not file or not os.path.isfile(file):
+        return None
+    with open(file, "rb") as opened:
+        return hashlib.sha256(opened.read()).hexdigest()
+
+
+def _is_dropin(file: Optional[str]) -> bool:
+    """splatfix writes a manifest beside the code of every drop-in."""
+    folder = os.path.dirname(file or "")
+    if not folder:
+        return False
+    above = os.path.dirname(folder)
+    names = os.listdir(above) if os.path.isdir(above) else []
+    name = os.path.basename(folder)
+    return any(
+        item.startswith(name + "-")
+        and item.endswith(".dist-info")
+        and os.path.isfile(os.path.join(above, item, "splatfix.json"))
+        for item in names
+    )
+
+
+class _Training:
+    """Backward passes and the parameter groups of every optimizer."""
+
+    def __init__(self, record: Record, torch: Any) -> None:
+        self.record, self.torch = record, torch
+        self.optimizers: list[Any] = []
+        self._reached: Optional[Any] = None
+        self._steps = 0
+        self._last = time.perf_counter()
+        self._rows: Optional[int] = None
+        self._inside = False
+
+    def hook(self) -> None:
+        """Wrap ``Tensor.backward`` and ``Optimizer.__init__``."""
+        optimizer, tensor = self.torch.optim.Optimizer, self.torch.Tensor
+        begin, backward = optimizer.__init__, tensor.backward
+
+        @functools.wraps(begin)
+        def begin_seen(this: Any, *args: Any, **kwargs: Any) -> None:
+            begin(this, *args, **kwargs)
+            self.optimizers.append(weakref.ref(this))
+            row = self._row_of(this)
+            this.register_step_post_hook(lambda *_: row.__setitem__("steps", row["steps"] + 1))
+
+        @functools.wraps(backward)
+        def backward_seen(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside:  # torch hands a call on to its own wrapped name where a mode is active
+                return backward(this, *args, **kwargs)
+            self._inside = True
+            try:
+                done = backward(this, *args, **kwargs)
+            finally:
+                self._inside = False
+            self.after(this)
+            return done
+
+        optimizer.__init__, tensor.backward = begin_seen, backward_seen
+
+    def _row_of(self, optimizer: Any) -> dict[str, Any]:
+        name = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
+        file = getattr(sys.modules.get(type(optimizer).__module__), "__file__", None)
+        rows = self.record.seen["optimizers"]
+        row: dict[str, Any] = rows.setdefault(
+            name, {"file": file, "sha256": _digest(file), "made": 0, "steps": 0}
+        )
+        row["made"] += 1
+        return row
+
+    def after(self, root: Any) -> None:
+        """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""
+        seen = self.record.seen
+        seen["backward"] += 1
+        with self.torch.no_grad():
+            loss = float(root.detach()) if root.numel() == 1 else None
+            norms = {name: self._norm(name, params) for name, params in self._groups()}
+        seen["losses"].append(loss if loss is not None and math.isfinite(loss) else None)
+        now = time.perf_counter()
+        line: dict[str, Any] = {
+            "iteration": seen["backward"],
+            "loss": seen["losses"][-1],
+            "gaussians": self._rows,
+            "rss_gb": round(resident() / 2**30, 4),
+            "ms": {"iteration": round(1000 * (now - self._last), 3)},
+            "gradients": {
+                name: norm if norm is None or math.isfinite(norm) else str(norm)
+                for name, norm in norms.items()
+            },
+        }
+        self._last = now
+        if self._rows is not None and (not seen["counts"] or seen["counts"][-1][1] != self._rows):
+            seen["counts"].append([seen["backward"], self._rows])
+        self.record.line(line)
+
+    def _groups(self) -> list[tuple[str, list[Any]]]:
+        groups: dict[str, list[Any]] = {}
+        alive = [optimizer for optimizer in (item() for item in self.optimizers) if optimizer is not None]
+        for position, optimizer in enumerate(alive):
+            for number, group in enumerate(optimizer.param_groups):
+                name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
+                groups.setdefault(name, []).extend(group["params"])
+        return list(groups.items())
+
+    def _norm(self, name: str, params: list[Any]) -> Optional[float]:
+        """The norm over a group's gradients; None where none of it has one. Adds it to what the group showed so far."""
+        row = self.record.seen["groups"].setdefault(
+            name, {"steps": 0, "none": 0, "zero": 0, "non_finite": 0, "sum": 0.0, "max": 0.0, "shape": None}
+        )
+        row["steps"] += 1
+        row["shape"] = [list(param.shape) for param in params][:4]
+        if name.lstrip("_") in POSITIONS and params:
+            self._reach(params[0])
+        grads = [param.grad for param in params if param.grad is not None]
+        if not grads:
+            row["none"] += 1
+            return None
+        norm = math.sqrt(sum(float(_values(grad).pow(2).sum()) for grad in grads))
+        if not math.isfinite(norm):
+            row["non_finite"] += 1
+        elif norm == 0.0:
+            row["zero"] += 1
+        else:
+            row["sum"] += norm
+            row["max"] = max(row["max"], norm)
+        return norm
+
+    def _reach(self, positions: Any) -> None:
+        """Which rows had a gradient, gathered until their number changes."""
+        count = int(positions.shape[0])
+        if count != self._rows:
+            self._rows, self._reached, self._steps = count, None, 0
+        if positions.grad is None or not count:
+            return
+        rows = (
+            (_values(positions.grad) != 0).reshape(count, -1).any(dim=1)
+            if not positions.grad.is_sparse
+            else None
+        )
+        if rows is None:
+            return
+        self._reached = rows if self._reached is None else rows | self._reached
+        self._steps += 1
+        self.record.seen["reached"] = {"share": float(self._reached.float().mean()), "steps": self._steps}
+
+
+def _values(grad: Any) -> Any:
+    grad = grad.detach()
+    return (grad.coalesce().values() if grad.is_sparse else grad).double()

@@ -1,0 +1,50 @@
+"""``sitecustomize`` of a trainer that is certified: sets up what the configuration asks for, then the environment's own.
+
+Python imports ``sitecustomize`` in every interpreter that inherits PYTHONPATH, so what a trainer starts is observed too.
+Nothing here stops a trainer: what cannot be set up is written to ``inside.txt`` beside the records, which the report shows.
+"""
+
+import json
+import os
+import sys
+import traceback
+
+CONFIGURATION = "SPLATFIX_INSIDE"
+"""Names the JSON file: see :class:`splatfix.certify.stack_child.Inside`."""
+
+
+def set_up() -> None:
+    """Hook what the configuration asks for."""
+    path = os.environ.get(CONFIGURATION, "")
+    if not path:
+        return
+    with open(path, encoding="utf-8") as file:
+        configuration = json.load(file)
+    try:
+        from splatfix.certify.inside import importing, observer
+
+        record = observer.Record(configuration)
+        importing.watch_imports(record, configuration)
+        observer.start(record, configuration)
+    except Exception:
+        with open(os.path.join(configuration["out"], "inside.txt"), "a", encoding="utf-8") as file:
+            file.write(traceback.format_exc())
+
+
+def run_the_next() -> None:
+    """The environment's own ``sitecustomize``, which Python would have imported without ours."""
+    import importlib.machinery
+    import importlib.util
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    others = [place for place in sys.path if os.path.abspath(place or ".") != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+set_up()
+run_the_next()

@@ -1,0 +1,115 @@
+"""What a stack's own trainer finds when it is certified: the observer, drop-ins, a copy of the scene, and its command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatfix.certify.trainer import child_variables
+from splatfix.facts import Argument
+from splatfix.knowledge.schedules import short_schedule, words_for
+
+_INSIDE = Path(__file__).with_name("inside")
+_LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
+"""Files of a scene that no trainer writes to, by their endings."""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What the code inside a trainer is told; see ``splatfix/certify/inside``."""
+
+    checkout: Path
+    cpu: bool
+    """Calls for CUDA land on the CPU."""
+    extensions: tuple[str, ...]
+    """Top-level modules whose calls are counted."""
+    placeholders: tuple[str, ...] = ()
+    """Missing modules that may be imported, though not used."""
+
+
+def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) -> dict[str, str]:
+    """Put the observer into ``folder`` and return the variables with which a child loads it, and the drop-ins, first.
+
+    Args:
+        out: an existing folder for what it observes.
+    """
+    package = folder / "splatfix" / "certify"
+    if not package.exists():
+        shutil.copytree(_INSIDE, package / "inside", ignore=shutil.ignore_patterns("__pycache__"))
+        for place in (package, package.parent):
+            (place / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
+        shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+    told = {
+        "out": str(out),
+        "checkout": str(inside.checkout),
+        "cpu": inside.cpu,
+        "extensions": list(inside.extensions),
+        "placeholders": list(inside.placeholders),
+    }
+    configuration = out / "inside.json"
+    configuration.write_text(json.dumps(told), encoding="utf-8")
+    variables = child_variables(folder)
+    # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
+    places = [str(folder), *([str(dropins)] if dropins else []), os.environ.get("PYTHONPATH", "")]
+    return {
+        **variables,
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        "SPLATFIX_INSIDE": str(configuration),
+        "WANDB_MODE": "disabled",
+    }
+
+
+def copy_scene(scene: Path, destination: Path) -> Path:
+    """A copy that a trainer may write into, as Inria's does with ``points3D.ply``; images are linked where links can be made."""
+
+    def copy(source: str, target: str) -> str:
+        if Path(source).suffix.lower() in _LINKED:
+            try:
+                Path(target).symlink_to(Path(source).resolve())
+                return target
+            except OSError:  # no links here
+                pass
+        return shutil.copyfile(source, target)
+
+    return Path(shutil.copytree(scene, destination, copy_function=copy))
+
+
+def training_words(
+    arguments: Mapping[str, Argument],
+    stack_key: str,
+    scene: Path,
+    model: Path,
+    iterations: int,
+    resolution: int | None,
+    images: str,
+    extra: Sequence[str] = (),
+) -> list[str]:
+    """What follows ``train.py``: the scene, where to write, and the short schedule as far as the trainer has the options.
+
+    Args:
+        images: the folder of the images in the scene, where it is not called ``images``; "" else.
+        extra: the user's own words, last.
+    """
+    words = ["--source_path", str(scene), "--model_path", str(model)]
+    for name, setting in short_schedule().items():
+        if name in arguments:
+            words += [arguments[name].name, *setting.words(iterations)]
+    if resolution is not None and "resolution" in arguments:
+        words += ["--resolution", str(resolution)]
+    if images and "images" in arguments:
+        words += ["--images", images]
+    if "port" in arguments:
+        words += ["--port", str(_free_port())]
+    return [*words, *words_for(stack_key), *extra]
+
+
+def _free_port() -> int:
+    """A TCP port that nobody listens on now: trainers of Inria's family open one for their viewer."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])

@@ -1,0 +1,222 @@
+"""The criteria of a stack's own trainer: those of the smoke trainer that can be observed, and what only its own run shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from splatfix.certify.criteria import MAX_ZERO_STEPS, judge_learning
+from splatfix.certify.measured import criterion, get, number, unless_short
+from splatfix.certify.model import Criterion, Mend, Outcome
+from splatfix.core.runner import Completed
+from splatfix.core.words import counted, few
+
+_HARMONICS = ("f_rest", "features_rest", "shN", "sh_rest")
+"""Groups whose gradients are zero until the degree of the harmonics rises, every 1,000 iterations in Inria's family."""
+_UNOBSERVED = {
+    "evaluation-memory": "the trainer does not say when it evaluates",
+    "memory-growth": "what belongs to the model and what to the trainer is not told apart from outside",
+    "time-by-phase": "its phases are its own",
+    "ply-round-trip": "only the trainer could render before and after saving",
+}
+
+
+def judge_stack(
+    result: Mapping[str, Any],
+    done: Completed,
+    extensions: Sequence[str],
+    mends: Sequence[Mend],
+    others: Mapping[str, Completed],
+) -> tuple[Criterion, ...]:
+    """All criteria for one run.
+
+    Args:
+        result: see :func:`splatfix.certify.stack_result.result_of`.
+        done: how the training ended.
+        extensions: top-level modules that the checkout calls.
+        mends: what had to be left out or mended so that it ran at all.
+        others: how ``render.py`` and ``metrics.py`` ended, where they were run.
+    """
+    ran = (
+        _finished(result, done),
+        _as_it_is(mends),
+        _extensions(result, extensions),
+        _fallbacks(result, extensions),
+    )
+    if not result.get("iterations"):  # nothing more was seen
+        return ran
+    return (
+        *ran,
+        *judge_learning(result),
+        *_gradients(result),
+        _densified(result),
+        _saved(result),
+        *(_ended(name, run) for name, run in others.items()),
+        *(Criterion(code, Outcome.NOT_MEASURED, why, "not observed") for code, why in _UNOBSERVED.items()),
+    )
+
+
+def reason(result: Mapping[str, Any], done: Completed) -> str:
+    """Why a trainer ended, in its own words: the exception with its place in the checkout, else its last line of output."""
+    error = result.get("error")
+    if isinstance(error, Mapping):
+        said = str(error.get("message") or "").strip().splitlines()
+        place = f" ({error['place']}, in {error['function']})" if error.get("place") else ""
+        return f"{error.get('type')}{': ' + said[0] if said else ''}{place}"
+    if done.error:
+        return done.error
+    lines = [line.strip() for line in re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}") if line.strip()]
+    told = next((line for line in reversed(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), "")
+    return told or (lines[-1] if lines else done.why())
+
+
+def _finished(result: Mapping[str, Any], done: Completed) -> Criterion:
+    passes, wanted = int(result.get("iterations") or 0), int(get(result, "config", "iterations") or 0)
+    ended = f"exit code {done.returncode}" if done.returncode is not None else "killed"
+    measured = f"{counted(passes, 'iteration')}, {ended}"
+    return criterion(
+        "training-finishes",
+        done.ok and passes >= wanted,
+        measured if done.ok else f"{measured}: {reason(result, done)}",
+        f"{counted(wanted, 'iteration')}, exit code 0",
+        "The trainer stopped early."
+        if not done.ok
+        else "The trainer ended well, and trained less than it was asked to.",
+        "what was asked for",
+    )
+
+
+def _as_it_is(mends: Sequence[Mend]) -> Criterion:
+    return criterion(
+        "runs-as-it-is",
+        not mends,
+        " ".join(f"{item.summary.rstrip('.')} [{item.code}]." for item in mends)
+        or "nothing had to be mended",
+        "no module missing, nothing mended",
+        "The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
+        "the checks of splatfix diagnose --repo",
+    )
+
+
+def _extensions(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterion:
+    ran = {name.partition(".")[0] for name in get(result, "implementations") or {}}
+    idle = [name for name in extensions if name not in ran and not _gone_without(result, name)]
+    calls = [
+        f"{name} ({row['name']}): " + ", ".join(f"{key} {count}" for key, count in row["calls"].items())
+        for name, row in (get(result, "implementations") or {}).items()
+        if isinstance(row.get("calls"), Mapping)
+    ]
+    rasterizers = [name for name in extensions if "raster" in name]
+    return criterion(
+        "extensions-ran",
+        bool(ran) and not [name for name in idle if name in rasterizers],
+        "; ".join([*calls, *([f"never called: {', '.join(idle)}"] if idle else [])]) or "none was called",
+        f"calls of {few(list(extensions))}" if extensions else "calls of a rasterizer",
+        "The trainer never drew with its rasterizer.",
+        "what the checkout imports",
+    )
+
+
+def _gone_without(result: Mapping[str, Any], name: str) -> bool:
+    return any(str(row["name"]).partition(".")[0] == name for row in result.get("failed_imports", ()))
+
+
+def _fallbacks(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterion:
+    failed = result.get("failed_imports", ())
+    fatal = get(result, "error", "module")
+    whole = [
+        row
+        for row in failed
+        if row["name"].partition(".")[0] in extensions and row["name"].partition(".")[0] != fatal
+    ]
+    # a name that one variant of a module has and another has not is asked for to find out
+    lost = [row for row in whole if not row["error"].startswith("ImportError: cannot import name")]
+    asked = [row for row in whole if row not in lost]
+    words = [f"{row['place']}: {row['name']}: {row['error']}" for row in lost]
+    words += [
+        f"{row['place']} goes on without {row['name']}, which this variant does not have" for row in asked
+    ]
+    return criterion(
+        "no-silent-fallback",
+        not lost,
+        "; ".join(words) or "no import of an extension failed",
+        "every extension that is asked for is there",
+        "An import failed and the code went on without it: something slower, or something else, ran in its place.",
+        "field report: a trainer that used a slow SSIM for weeks",
+    )
+
+
+def _gradients(result: Mapping[str, Any]) -> list[Criterion]:
+    judged = []
+    for name, row in (result.get("gradients") or {}).items():
+        steps, zero, largest = number(row["steps"]) or 0.0, number(row["zero_steps"]), number(row["max"])
+        code = f"gradients-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}"
+        required = f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps"
+        if name in _HARMONICS and not get(result, "config", "sh_degree"):
+            why = "the degree of the harmonics stayed 0: the trainer raises it later than this run is long"
+            judged.append(Criterion(code, Outcome.NOT_MEASURED, why, required))
+            continue
+        if not any(size for shape in row["shape"] or () for size in shape):
+            judged.append(Criterion(code, Outcome.NOT_MEASURED, "the group has no parameters", required))
+            continue
+        one = criterion(
+            code,
+            zero is not None and bool(largest) and zero <= MAX_ZERO_STEPS * steps,
+            f"zero or none in {zero or 0:.0f} of {counted(steps, 'step')}, largest norm {largest or 0:.3g}",
+            required,
+            f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
+            "field report: gsplat on a T4, 30,000 iterations with all gradients zero",
+        )
+        judged.append(unless_short(one, result, zero is not None))
+    return judged
+
+
+def _densified(result: Mapping[str, Any]) -> Criterion:
+    counts = result.get("gaussians") or {}
+    known = {name: number(counts.get(name)) for name in ("initial", "final", "added", "removed")}
+    judged = criterion(
+        "densification-works",
+        bool(known["added"]) and bool(known["final"]),
+        ", ".join(f"{name} {value:.0f}" for name, value in known.items() if value is not None)
+        or "not recorded",
+        "Gaussians are added, and some remain",
+        "The screen-space gradient that drives densification is missing, or its schedule never started.",
+        "Kerbl et al. 2023, section 5.2; which were cloned and which split is not seen from outside",
+    )
+    return unless_short(judged, result, bool(known["initial"] and known["final"]))
+
+
+def _saved(result: Mapping[str, Any]) -> Criterion:
+    saves = result.get("saves") or {}
+    wanted = str(get(result, "config", "iterations"))
+    final, last = number(get(saves, wanted, "count")), number(get(result, "gaussians", "final"))
+    bad = [
+        name
+        for name, row in saves.items()
+        if row.get("error") or row.get("non_finite") or row.get("whole") is False
+    ]
+    words = [
+        f"iteration {name}: {row.get('error') or counted(row.get('count') or 0, 'Gaussian')}"
+        + (f", {counted(row['non_finite'], 'non-finite value')}" if row.get("non_finite") else "")
+        for name, row in saves.items()
+    ]
+    return criterion(
+        "point-cloud-saved",
+        final is not None and not bad and (last is None or final == last),
+        ", ".join(words) or "no point_cloud.ply was found",
+        f"a PLY file of iteration {wanted} with every Gaussian, all values finite",
+        "What was trained was not saved whole.",
+        "the trainer's own folder point_cloud/iteration_N",
+    )
+
+
+def _ended(name: str, run: Completed) -> Criterion:
+    return criterion(
+        f"{name}-finishes",
+        run.ok,
+        "exit code 0" if run.ok else reason({}, run),
+        "exit code 0",
+        f"{name}.py does not run after the training.",
+        "what was asked for",
+    )

@@ -1,0 +1,147 @@
+"""From what was observed of a stack's own trainer to a result of the shape of the smoke trainer's ``result.json``."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from splatfix.core.runner import Completed
+
+SMOOTHED_OVER = 10
+"""Iterations at either end of a run, averaged; as the smoke trainer's."""
+WINDOWS = 10
+"""Parts of a run, for the trend of its loss."""
+
+
+def read_observed(folder: Path, script: str) -> dict[str, Any]:
+    """What the observer wrote of the process that ran ``script``; empty where it wrote nothing that can be read.
+
+    A trainer may start others: of several records the one with the most backward passes counts.
+    """
+    found: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("observed-*.json")):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue  # it was being written when the child was killed; the others count
+        argv = document.get("argv") or [""]
+        if Path(str(argv[0])).name == Path(script).name:
+            found.append(document)
+    return max(found, key=lambda item: int(item.get("backward", 0)), default={})
+
+
+def result_of(
+    observed: Mapping[str, Any],
+    done: Completed,
+    iterations: int,
+    quality: Mapping[str, Any],
+    saves: Mapping[int, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The measurements of one run; what was not observed is left out.
+
+    Args:
+        observed: see ``splatfix/certify/inside/observer.py``.
+        iterations: as many as were asked for.
+        quality: ``heldout``, ``initial_heldout`` and ``training_views`` as far as they were rendered.
+        saves: what is known of the point cloud of an iteration.
+    """
+    losses = list(observed.get("losses", ()))
+    passes = int(observed.get("backward", 0))
+    seconds = float(observed.get("seconds") or done.seconds)
+    result: dict[str, Any] = {
+        "schema_version": 1,
+        "status": "ok" if done.ok else "failed",
+        "iterations": passes,
+        "config": {
+            "iterations": iterations,
+            "strategy": "the trainer's own",
+            "seed": "the trainer's own",
+            "groups": sorted(observed.get("groups", {})),
+            "sh_degree": observed.get("sh_degree"),
+            "psnr_floor": None,
+        },
+        "resolution": observed.get("resolution"),
+        "implementations": implementations(observed),
+        "gradients": {
+            name: {
+                "steps": row["steps"],
+                "zero_steps": row["zero"] + row["none"],
+                "non_finite_steps": row["non_finite"],
+                "max": row["max"],
+                "shape": row["shape"],
+            }
+            for name, row in observed.get("groups", {}).items()
+        },
+        "reached": observed.get("reached", {}),
+        "versions": {"python": observed.get("python"), "torch": observed.get("torch")},
+        "memory": {"rss": observed.get("rss") or None, "cuda": None},
+        "iterations_per_second": round(passes / seconds, 3) if passes and seconds else None,
+        "seconds": {"total": seconds},
+        "saves": {str(name): dict(row) for name, row in saves.items()},
+        "failed_imports": observed.get("failed_imports", []),
+        "error": observed.get("error"),
+    }
+    if losses:
+        result["train_loss"] = _curve(losses)
+    counts = [int(count) for _, count in observed.get("counts", ())]
+    if counts:
+        result["gaussians"] = {
+            "initial": counts[0],
+            "final": counts[-1],
+            "peak": max(counts),
+            "added": sum(max(0, after - before) for before, after in pairwise(counts)),
+            "removed": sum(max(0, before - after) for before, after in pairwise(counts)),
+        }
+    heldout, trained = quality.get("heldout", {}), quality.get("training_views", {})
+    for name in ("heldout", "initial_heldout", "training_views"):
+        if "psnr" in quality.get(name, {}):
+            result[name] = {key: value for key, value in quality[name].items() if key != "digests"}
+    if "digests" in heldout:
+        # images as they were rendered have no names: the digests of their pixels tell them apart
+        result["split"] = {"test": heldout["digests"], "train": trained.get("digests", []), "repeated": []}
+        result["resolution"] = heldout.get("size") or result["resolution"]
+    return result
+
+
+def implementations(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Which extensions and optimizers ran: module, file, digest and calls."""
+    found: dict[str, Any] = {}
+    for module, row in observed.get("extensions", {}).items():
+        calls = {name: count for name, count in row["calls"].items() if count}
+        if calls:
+            found[module] = {
+                "name": "splatfix's drop-in" if row["dropin"] else "native",
+                "module": module,
+                "file": Path(row["file"]).name if row["file"] else None,
+                "sha256": row["sha256"],
+                "calls": calls,
+            }
+    for name, row in observed.get("optimizers", {}).items():
+        if row["steps"]:
+            found[f"optimizer {name}"] = {
+                "name": name,
+                "file": Path(row["file"]).name if row["file"] else None,
+                "sha256": row["sha256"],
+                "calls": row["steps"],
+            }
+    return found
+
+
+def _curve(losses: Sequence[float | None]) -> dict[str, Any]:
+    """First and last loss, each a mean over SMOOTHED_OVER, and the means of ten equal parts; None where one is not finite."""
+    size = max(1, len(losses) // WINDOWS)
+    parts = [losses[start : start + size] for start in range(0, size * WINDOWS, size)]
+    return {
+        "first": _mean(losses[:SMOOTHED_OVER]),
+        "last": _mean(losses[-SMOOTHED_OVER:]),
+        "windows": [_mean(part) for part in parts if part],
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None

@@ -1,0 +1,42 @@
+"""How a stack's own training is made short: which options of a trainer say when something happens (``data/schedules.toml``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from splatfix.knowledge.tables import table
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one option is given in a short training; one of the fields is set."""
+
+    share: float | None = None
+    """Of the iterations."""
+    saves: bool = False
+    """The first iteration, and the last."""
+    last: bool = False
+    flag: bool = False
+
+    def words(self, iterations: int) -> list[str]:
+        """What follows the option on the command line."""
+        if self.share is not None:
+            return [str(max(1, round(self.share * iterations)))]
+        if self.saves:
+            return ["1", str(iterations)]
+        return [str(iterations)] if self.last else []
+
+
+def short_schedule() -> Mapping[str, Setting]:
+    """By option (``densify_from_iter``); an option counts only where a trainer has it."""
+    return {
+        name: Setting(row.get("share"), *(bool(row.get(key)) for key in ("saves", "last", "flag")))
+        for name, row in table("schedules")["options"].items()
+    }
+
+
+def words_for(stack_key: str) -> tuple[str, ...]:
+    """What the trainer of one stack is told besides."""
+    row = table("schedules")["stacks"].get(stack_key)
+    return tuple(row["words"]) if row else ()

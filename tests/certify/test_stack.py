@@ -1,0 +1,121 @@
+"""A stack's own trainer, whole and broken in ten ways; it is a tiny one of ours with the faces of Inria's."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from splatfix.app.rehearse import RehearseRequest, run_and_report
+from splatfix.certify import Certificate, Outcome, Verdict
+from splatfix.facts import gather, read_arguments, with_checkout
+from splatfix.knowledge.breakages import source_patterns
+
+pytest.importorskip("torch")
+HERE = Path(__file__).parent
+Rehearse = Callable[..., Certificate]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the tiny stack."""
+    return Path(
+        shutil.copytree(HERE / "tiny_stack", tmp_path / "tiny", ignore=shutil.ignore_patterns("__pycache__"))
+    )
+
+
+@pytest.fixture
+def rehearse(checkout: Path, tmp_path: Path) -> Rehearse:
+    """Rehearse the copy."""
+
+    def run(iterations: int = 100, scene: Path | None = None, extra: Sequence[str] = ()) -> Certificate:
+        asked = RehearseRequest(
+            checkout, scene, sys.executable, tmp_path / "report", "cpu", iterations, extra=tuple(extra)
+        )
+        known = with_checkout(gather(sys.executable), checkout, source_patterns())
+        return run_and_report(asked, sys.executable, "cpu", known)
+
+    return run
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace a text that is there."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Every file below a folder with its SHA-256."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def failed(certificate: Certificate) -> set[str]:
+    """Codes of the criteria that failed."""
+    return {item.code for item in certificate.scenes[0].criteria if item.outcome is Outcome.FAILED}
+
+
+def test_options_are_read_from_the_trainers_own_source() -> None:
+    found = read_arguments(HERE / "tiny_stack", "train.py")
+    assert found["iterations"].default == 30_000 and found["iterations"].kind == "value"
+    assert found["eval"].kind == "flag" and found["save_iterations"].kind == "list"
+    assert found["resolution"].name == "--resolution" and found["resolution"].file == "arguments/__init__.py"
+    assert not read_arguments(HERE / "tiny_stack", "absent.py")
+
+
+def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
+    checkout: Path, rehearse: Rehearse
+) -> None:
+    before = digests(checkout)
+    made = rehearse(3)
+    assert digests(checkout) == before
+    assert made.verdict is Verdict.UNDETERMINED and not made.reasons
+    assert made.stack is not None and made.stack.rehearsed
+    assert set(made.stack.dropins) == {"diff_gaussian_rasterization@v1", "simple_knn", "fused_ssim"}
+    assert "--save_iterations" in made.stack.command.argv
+    result = made.scenes[0].result
+    assert result["iterations"] == 3 and set(result["gradients"]) >= {"xyz", "f_rest", "rotation"}
+    assert result["implementations"]["simple_knn._C"]["calls"] == {"distCUDA2": 1}
+    assert result["heldout"]["views"] == 3
+    rungs = {rung.name.value: rung.reached for rung in made.proof}
+    assert (
+        rungs["loads"]
+        and rungs["rehearsed"] is None
+        and rungs["computes"] is None
+        and rungs["trains"] is None
+    )
+
+
+@pytest.mark.slow
+def test_missing_modules_are_placeholders_and_all_named_in_one_command(
+    checkout: Path, rehearse: Rehearse
+) -> None:
+    edit(
+        checkout / "train.py",
+        "import torch\n",
+        "import torch\nimport plyfile\nfrom einops import rearrange\n",
+    )
+    made = rehearse(3)
+    assert failed(made) == {"runs-as-it-is"}
+    assert made.scenes[0].result["iterations"] == 3
+    assert made.stack is not None
+    commands = [step.command.argv for mend in made.stack.mends for step in mend.remedy if step.command]
+    assert [set(argv[-2:]) for argv in commands] == [{"plyfile", "einops"}]
+
+
+@pytest.mark.slow
+def test_names_that_numpy_removed_are_mended_in_a_copy(checkout: Path, rehearse: Rehearse) -> None:
+    edit(checkout / "scene.py", "near, far = 0.01, 100.0", "near, far = np.float(0.01), 100.0")
+    before = digests(checkout)
+    made = rehearse(3)
+    assert failed(made) == {"runs-as-it-is"} and made.scenes[0].result["iterations"] == 3
+    assert made.stack is not None and [item.edited for item in made.stack.mends] == [True]
+    assert digests(checkout) == before
