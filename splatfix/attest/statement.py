@@ -170,12 +170,22 @@ def _children(item: Any) -> Collection[Any]:
 def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:
     """What a certificate says of itself, for those who read the statement alone: verdict, levels, and what ran.
 
-    Keys: ``verdict``, ``summary``, ``issued``, ``suite``, ``renderer``, ``device``, ``interrupted``, ``unfinished``;
-    ``levels``, each with ``name``, ``reached`` and ``shown_by``; ``splatfix`` with ``version`` and, for a clone, ``commit``;
-    ``environment``; ``ran``: for each scene and part the implementation that was called, with ``module``, ``file``,
+    Keys: ``verdict``, ``summary``, ``issued``, ``suite``, ``renderer``, ``device``, ``interrupted``, ``unfinished``,
+    ``level`` (the run level, or null); ``levels``, each with ``name``, ``reached`` and ``shown_by``; ``splatfix`` with
+    ``version`` and, for a clone, ``commit``; ``environment``; ``ran``: for each scene and part the implementation that was called, with ``module``, ``file``,
     ``sha256`` and ``calls``; ``sources``: SHA-256 of each source file that the trainer was handed.
     """
-    plain = ("verdict", "summary", "issued", "suite", "renderer", "device", "interrupted", "unfinished")
+    plain = (
+        "verdict",
+        "summary",
+        "issued",
+        "suite",
+        "renderer",
+        "device",
+        "interrupted",
+        "unfinished",
+        "level",
+    )
     environment, scenes = _mapping(certificate.get("environment")), certificate.get("scenes")
     commit = re.search(r"\(commit (\w+)\)", str(environment.get("splatfix", "")))
     return {

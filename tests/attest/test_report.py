@@ -74,7 +74,7 @@ def test_the_predicate_names_what_ran() -> None:
     assert PREDICATE.endswith("/certificate/v1")
     assert list(found) == [
         *("verdict", "summary", "issued", "suite", "renderer", "device", "interrupted"),
-        *("unfinished", "levels", "splatfix", "environment", "ran", "sources"),
+        *("unfinished", "level", "levels", "splatfix", "environment", "ran", "sources"),
     ]
     assert found["splatfix"] == {"version": "0.1.0", "commit": "1a2b3c4"}
     assert found["ran"] == [
