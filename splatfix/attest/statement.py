@@ -172,8 +172,9 @@ def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:
 
     Keys: ``verdict``, ``summary``, ``issued``, ``suite``, ``renderer``, ``device``, ``interrupted``, ``unfinished``,
     ``level`` (the run level, or null); ``levels``, each with ``name``, ``reached`` and ``shown_by``; ``splatfix`` with
-    ``version`` and, for a clone, ``commit``; ``environment``; ``ran``: for each scene and part the implementation that was called, with ``module``, ``file``,
-    ``sha256`` and ``calls``; ``sources``: SHA-256 of each source file that the trainer was handed.
+    ``version`` and, for a clone, ``commit``; ``environment``; ``ran``: for each scene and part the implementation that was
+    called, with ``module``, ``file``, ``sha256`` and ``calls``; ``sources``: SHA-256 of each source file that the trainer
+    was handed.
     """
     plain = (
         "verdict",

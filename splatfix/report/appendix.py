@@ -125,7 +125,7 @@ def _sections(certificate: Certificate) -> _Sections:
         ("Software dependencies", (*_listed(_software(certificate)), BLANK)),
         ("Data sets", (_data_sets(trained) or BLANK,)),
         ("Installation", (f"splatfix {splatfix}, and the environment under Software dependencies.", BLANK)),
-        ("Experiment workflow", ("One command trains every scene and writes the report:", _Code(command))),
+        ("Experiment workflow", ("One command does all of it and writes the report:", _Code(command))),
         ("Evaluation and expected results", _expected(certificate, trained)),
         (
             "Experiment customization",
@@ -148,11 +148,15 @@ def _check_list(certificate: Certificate, trained: Sequence[SceneRun], command: 
     )
     names = ", ".join(run.scene for run in certificate.scenes)
     software = _software(certificate)
+    trainer = f", its smoke trainer with the renderer {certificate.renderer}"
+    metrics = "PSNR, SSIM and LPIPS of held-out views; iterations per second; memory; Gaussians"
+    output = "certificate.json, .md and .html"
+    output += "; for each scene a log, measurements and a model" if trained else ""
     execution = f"{counted(len(trained), 'scene')} one after the other on {certificate.device}, seed {seeds}"
     return _List(
         (
             ("Algorithm", algorithm if trained else BLANK),
-            ("Program", f"splatfix {splatfix}, its smoke trainer with the renderer {certificate.renderer}"),
+            ("Program", f"splatfix {splatfix}{trainer if trained else ''}"),
             ("Compilation", BLANK),
             ("Binary", _binaries(trained) or BLANK),
             ("Model", BLANK),
@@ -161,8 +165,8 @@ def _check_list(certificate: Certificate, trained: Sequence[SceneRun], command: 
             ("Hardware", _hardware(certificate)),
             ("Run-time state", BLANK),
             ("Execution", execution if trained else BLANK),
-            ("Metrics", "PSNR, SSIM and LPIPS of held-out views; iterations per second; memory; Gaussians"),
-            ("Output", "certificate.json, .md and .html; for each scene a log, measurements and a model"),
+            ("Metrics", metrics if trained else BLANK),
+            ("Output", output),
             ("Experiments", command),
             ("How much disk space required (approximately)?", BLANK),
             ("How much time is needed to prepare workflow (approximately)?", BLANK),
@@ -188,7 +192,7 @@ def _is_hardware(name: str) -> bool:
 
 def _hardware(certificate: Certificate) -> str:
     found = [f"{name}: {text}" for name, text in certificate.environment.items() if _is_hardware(name)]
-    return f"Trained on {certificate.device}; {'; '.join(found) or BLANK}"
+    return f"Run on {certificate.device}; {'; '.join(found) or BLANK}"
 
 
 def _software(certificate: Certificate) -> list[tuple[str, str]]:

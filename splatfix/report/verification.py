@@ -26,10 +26,16 @@ def vouched_for(found: Verification) -> tuple[str, ...]:
         return ()
     said = found.statement
     ran = {str(item["sha256"]) for item in said["ran"] if item["sha256"]}
-    return (
+    level = f" at run level {said['level']}" if said["level"] is not None else ""
+    certain = (
         f"{counted(len(found.files), 'file')}: byte for byte what the holder of the key signed, none missing or added",
-        f"the statement that the holder signed: {said['verdict']}, issued {said['issued']} by splatfix "
+        f"the statement that the holder signed: {said['verdict']}{level}, issued {said['issued']} by splatfix "
         f"{said['splatfix']['version']}",
+    )
+    if not ran:
+        return certain
+    return (
+        *certain,
         f"that splatfix recorded the digests of {counted(len(ran), 'file')} that implement what was called, and of "
         f"{counted(len(said['sources']), 'source file')} of its trainer",
     )

@@ -108,6 +108,17 @@ def test_a_signed_certification(
     assert splatfix("report", "verify", out, "--key", public).returncode == 0
 
 
+def test_a_run_level_without_training_vouches_for_none(
+    keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
+) -> None:
+    variables = {**os.environ, VARIABLE: "correct horse"}
+    words = ("certify", "--level", "1", "--python", sys.executable, "--out", tmp_path / "report")
+    splatfix(*words, "--sign", keys[0], env=variables)
+    done = splatfix("report", "verify", tmp_path / "report", "--key", keys[1])
+    assert done.returncode == 0 and " at run level 1, issued " in done.stdout
+    assert "recorded the digests" not in done.stdout
+
+
 def test_an_interrupted_run_is_not_signed(
     recorded: Trainer,
     keys: tuple[Path, Path],

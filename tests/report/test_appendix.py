@@ -62,7 +62,8 @@ def test_what_the_certificate_does_not_know_is_a_blank() -> None:
     blank = {label for label, said in check_list(markdown(certificate())).items() if said == BLANK}
     assert known < blank and not blank & {"Algorithm", "Program", "Data set", "Execution", "Experiments"}
     empty = check_list(markdown(dataclasses.replace(certificate(), scenes=())))
-    unknown = ("Algorithm", "Binary", "Data set", "Execution", "Run-time environment")
+    unknown = ("Algorithm", "Binary", "Data set", "Execution", "Run-time environment", "Metrics")
+    assert "train" not in empty["Program"] + empty["Output"]  # a run level without training
     assert {empty[label] for label in unknown} == {BLANK}
     assert not re.search(r"\\begin\{itemize\}\s*\\end", latex(dataclasses.replace(certificate(), proof=())))
 
@@ -79,7 +80,7 @@ def test_what_it_knows_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     )
     text = markdown(found)
     listed = check_list(text)
-    assert listed["Hardware"] == "Trained on cpu; GPU: NVIDIA H100"
+    assert listed["Hardware"] == "Run on cpu; GPU: NVIDIA H100"
     assert listed["Run-time environment"] == "torch 2.13.0; python ~/env/bin/python"
     assert listed["Binary"] == "fused_ssim.so (SHA-256 12ef)"
     assert "strategy budget" in listed["Algorithm"] and "seed 3" in listed["Execution"]
