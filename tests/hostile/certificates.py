@@ -63,11 +63,12 @@ def whole(machine: str) -> dict[str, Any]:
 
 def cases(count: int, seed: int) -> Iterator[Case]:
     """Every command that reads certificates, over damaged ones; then over large ones."""
+    bases = [whole(machine) for machine in MACHINES]  # once, before each case has a process of its own
     for number in range(seed, seed + count):
 
         def run(folder: Path, number: int = number) -> None:
             rng = random.Random(number)
-            base = whole(MACHINES[number % len(MACHINES)])
+            base = bases[number % len(bases)]
             without = {name: value for name, value in base.items() if name != "facts"}
             damaged = damaged_document(rng, without)
             if isinstance(damaged, dict):
