@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from splatfix.certify import Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import run
 from splatfix.report.html.matrix import matrix_page
@@ -60,8 +61,7 @@ def test_every_certificate_is_in_one_cell() -> None:
     found = merged(*lab)
     assert len(found.cells) == len(lab) == 160
     assert found.verdicts == {
-        verdict: sum(item["verdict"] == verdict for item in lab)
-        for verdict in ("certified", "not-certified", "undetermined")
+        verdict.value: sum(item["verdict"] == verdict.value for item in lab) for verdict in Verdict
     }
     (gsplat, made), (inria, _) = tables(found)
     assert gsplat.startswith("gsplat: ") and inria.startswith("inria: ")
