@@ -21,7 +21,8 @@ Order        by view depth of the centers in the precision of the input, ties by
 Gradients    the derivative of all that, by autograd, with two conventions of the CUDA kernel: the 0.99 cap passes the
              gradient straight through; where the low-pass decides, s is a constant in the depth. `means2D` takes no part: its
              gradient is (dL/dTu.z W / 2, dL/dTv.z H / 2, 0) times Tw.z, the densification statistic, in which the low-pass
-             has no part unless `transforms` are given. No gradient to background or camera.
+             has no part unless `transforms` are given. What comes back for a pixel that meets no surfel is not read, be it NaN.
+             No gradient to background or camera.
 
 Deviations: the gradient of `scales` has the factor `scale_modifier`, and that of a quaternion no radial part (the CUDA kernel
 leaves the factor out, and does not differentiate its normalization); no surfels give the background (CUDA: black); a surfel
@@ -485,6 +486,8 @@ def rasterize_surfels(
         image = _to_image(torch.cat([sums, median[:, None]], dim=1), tiles, lists.tile, height, width)
         # nothing seen: the images still have a gradient, which is 0
         image = image + 0.0 * (table.sum().to(image.dtype) + features.sum() + alpha.sum())
+        # 2DGS divides depth by alpha: 0 / 0 where nothing is met, with a gradient of NaN, which the CUDA kernel never reads
+        image = torch.where(image.detach()[count + 3] > 0, image, image.detach())
         normal, opaque = image[count : count + 3], image[count + 3 : count + 4]
         depths, distortion, middle = (
             image[count + 4 : count + 5],

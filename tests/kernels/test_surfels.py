@@ -287,6 +287,18 @@ def test_what_is_not_finite_is_left_out() -> None:
         rasterize_surfels(settings._replace(debug=True), means2D=None, **leaves)
 
 
+def test_the_gradient_of_an_empty_pixel_is_not_read() -> None:
+    """2DGS's render() divides the depth by alpha and writes 0 over NaN: the gradient of 0 / 0 is NaN all the same."""
+    inputs, settings = discs(3, seed=46, size=(0.1, 0.2)), look_at(40, 30)
+    leaves = {name: item.requires_grad_() for name, item in inputs.items()}
+    points = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
+    found = rasterize_surfels(settings, means2D=points, **leaves)
+    assert (found.allmap[1] == 0).any() and (found.allmap[1] > 0).any()
+    torch.nan_to_num(found.allmap[0] / found.allmap[1]).sum().backward()
+    for item in (leaves["means3D"], leaves["scales"], leaves["rotations"], points):
+        assert item.grad is not None and torch.isfinite(item.grad).all() and item.grad.abs().sum() > 0
+
+
 def test_what_is_refused() -> None:
     inputs, settings = discs(3), look_at(20, 20)
     for options in ({"kernel_size": 0.1}, {"antialiasing": True}, {"compact_box": 0.5}):
