@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": {"facts", "knowledge", "context"},
     "plan": {"facts", "knowledge", "context", "checks"},
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "kernels"},
+    "explain": {"facts", "knowledge", "context"},
     "report": set(),  # the data classes only, see DATA_CLASSES
     "attest": set(),
     "certify": {"facts", "knowledge", "context", "checks"},
@@ -42,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "attest",
         "certify",
         "containers",
+        "explain",
         "report",
     },
     "cli": {"app", "knowledge", "plan"},  # data for parsing only: architecture names, the request
@@ -58,6 +60,7 @@ DATA_CLASSES = {
     "splatfix.attest.model",
     "splatfix.certify.model",
     "splatfix.certify.progress",  # only words
+    "splatfix.explain.model",
     "splatfix.plan.option",
     "splatfix.plan.steps",
     "splatfix.install.outcome",
@@ -239,6 +242,7 @@ WRITERS = {
     "splatfix/report/console.py",
     "splatfix/app/result.py",
     "splatfix/cli/__init__.py",
+    "splatfix/core/passthrough.py",
     "splatfix/facts/environment/probe_env.py",
     "splatfix/facts/machine/probe_cuda.py",
     "splatfix/certify/kernel_probe.py",
@@ -279,6 +283,7 @@ def test_every_module_says_what_it_is_for() -> None:
 STARTS_PROCESSES = {
     "splatfix/core/runner.py": "the one runner, which isolates every child",
     "splatfix/core/shell.py": "only quotes words",
+    "splatfix/core/passthrough.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
 }
 

@@ -27,6 +27,7 @@ from splatfix.context import Goal
 from splatfix.core.codec import substitute
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step
+from splatfix.explain.model import FailureCause, KnownClass
 from splatfix.facts import Facts
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, Outcome, RevertOutcome
@@ -151,6 +152,17 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "unreadable": list[Unreadable],
         "skipped": list[Unreadable],
     },
+    "explain": {
+        "recognised": bool,
+        "causes": list[FailureCause],
+        "first_error": list[str],
+        "collect": list[Step],
+        "facts": str,
+        "lines_read": int,
+        "bytes_read": int,
+        "command_exit_code": int | None,
+        "classes": list[KnownClass],
+    },
     "checks list": {"checks": list[Check]},
     "checks show": {"check": CheckPage},
     "install": {
@@ -214,7 +226,11 @@ class _Writer:
 
     def document(self, command: str, content: Mapping[str, Any]) -> Schema:
         """The schema of a command's document."""
-        exits = {"type": "integer"} if command == "monitor" else {"enum": [int(code) for code in Exit]}
+        exits = (
+            {"type": "integer"}
+            if command in ("monitor", "explain")
+            else {"enum": [int(code) for code in Exit]}
+        )
         envelope: Schema = {
             "schema_version": {"const": SCHEMA_VERSION},
             "command": {"const": command},
@@ -292,6 +308,12 @@ def _label(kind: Any) -> str:
     return "_".join(word for word in words if word != "class")
 
 
+_RENAMED: dict[type, tuple[str, str]] = {
+    Finding: ("code", "check"),
+    FailureCause: ("name", "class"),
+    KnownClass: ("name", "class"),
+}
+"""Fields that have another name in JSON."""
 _STEP = {
     "text": str,
     "argv": list[str],
@@ -308,8 +330,9 @@ def _hints(target: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
         hints = {field.name: hints[field.name] for field in dataclasses.fields(target)}
     parameters = dict(zip(getattr(target, "__parameters__", ()), arguments, strict=False))
     hints = {name: substitute(kind, parameters) for name, kind in hints.items()}
-    if target is Finding:
-        hints = {"check": hints.pop("code"), **hints}
+    if target in _RENAMED:
+        old, new = _RENAMED[target]
+        hints = {new: hints.pop(old), **hints}
     return hints
 
 
@@ -328,8 +351,10 @@ def _field_docs(target: Any) -> dict[str, str]:
                     and isinstance(doc.value, ast.Constant)
                 ):
                     docs[field.target.id] = " ".join(str(doc.value.value).split())
-    if target is Finding:
-        docs["check"] = docs.pop("code")
+    if target in _RENAMED:
+        old, new = _RENAMED[target]
+        if old in docs:
+            docs[new] = docs.pop(old)
     return docs
 
 

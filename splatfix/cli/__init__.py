@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import certify, diagnose, install, process, rehearse, report
+from splatfix.cli import certify, diagnose, explain, install, process, rehearse, report
 from splatfix.core.errors import Exit
 
 FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
@@ -73,6 +73,14 @@ app.command(
 app.command("inspect", rich_help_panel=FIND, epilog=_example("splatfix inspect build/_C.so --target sm_120"))(
     diagnose.inspect
 )
+app.command(
+    "explain",
+    cls=explain.WithCommand,
+    rich_help_panel=FIND,
+    epilog=_example(
+        "pip install ./submodules/simple-knn 2>&1 | splatfix explain", "splatfix explain -- make"
+    ),
+)(explain.explain)
 app.add_typer(diagnose.checks_app, name="checks", rich_help_panel=FIND)
 app.command(
     "install",

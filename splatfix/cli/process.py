@@ -115,13 +115,15 @@ def command_name(typed: list[str]) -> str:
     for at, word in enumerate(words):
         if word in ("checks", "cache", "scenes", "report"):
             return " ".join(words[at : at + 2])
-        if word in ("diagnose", "inspect", "install", "revert", "verify", "certify", "monitor"):
+        if word in ("diagnose", "inspect", "explain", "install", "revert", "verify", "certify", "monitor"):
             return word
     return "splatfix"
 
 
 def _own_words(typed: list[str]) -> list[str]:
-    """Without the command that ``monitor`` watches, whose options are its own."""
+    """Without the command that ``monitor`` watches or ``explain`` runs, whose options are its own."""
+    if "explain" in typed and "--" in typed:
+        return typed[: typed.index("--")]
     if "monitor" not in typed:
         return typed
     at = typed.index("monitor") + 1

@@ -210,9 +210,16 @@ def leading_numbers(text: str) -> Version:
 @cache
 def _shipped(name: str) -> Mapping[str, Any]:
     if name == "breakages":
-        return {path.stem: _read(path) for path in sorted(bundled("patches").glob("*.toml"))}
+        return _read_folder(bundled("patches"))
+    if (DATA / name).is_dir():
+        return _read_folder(DATA / name)
     path = DATA / f"{name}.json"
     return _read(path if path.is_file() else path.with_suffix(".toml"))
+
+
+def _read_folder(folder: Path) -> Mapping[str, Any]:
+    """A table that is a file for each row."""
+    return {path.stem: _read(path) for path in sorted(folder.glob("*.toml"))}
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from splatfix.knowledge import (
     host_compilers,
     load_overrides,
     parse_target,
+    signatures,
     stacks,
     table_names,
     toolkits,
@@ -74,7 +75,7 @@ def test_schema(name: str) -> None:
     whole = {"$defs": SCHEMAS["$defs"], **SCHEMAS["properties"][name]}
     assert [error.message for error in jsonschema.Draft7Validator(whole).iter_errors(document)] == []
     assert problem_in(name, document) == ""
-    if name != "breakages":
+    if name not in ("breakages", "signatures"):
         assert datetime.date.fromisoformat(document["date"]) >= datetime.date(2026, 11, 20)
 
 
@@ -93,7 +94,7 @@ def test_uncertainty_is_a_field_and_not_a_word_in_a_value(name: str) -> None:
         assert not re.search(r"UNV|UNVERIFIED", json.dumps({**row, "evidence": "", "builds": {}}))
 
 
-@pytest.mark.parametrize("path", [*DATA.iterdir(), SCHEMA], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*(path for path in DATA.rglob("*") if path.is_file()), SCHEMA], ids=lambda path: path.name)
 def test_no_traces_of_one_machine(path: Path) -> None:
     assert not re.search(r"/(root|home|Users|tmp)/", path.read_text())
 
@@ -245,6 +246,7 @@ def read_everything() -> None:
     host_compilers.limits((12, 8)), host_compilers.library_unreadable((11, 5), 11)
     host_compilers.oldest_gcc_of_torch("2.9"), host_compilers.compiler_check_skipped("2.9.1", None)
     breakages.failure_classes(), breakages.explain_message("error", "compiler")
+    signatures.signatures(), signatures.observations()
 
 
 def damaged(name: str) -> Iterator[dict[str, Any]]:
@@ -290,13 +292,13 @@ def test_every_section_takes_a_new_row_and_a_changed_field(name: str, section: s
     )
     key, row = next(iter(found.items()))
     path.write_text(json.dumps({name: {section: {new: row, key: {"note": "seen here"}}}}))
-    if name in ("failures", "build_logs", "recipes"):
+    if name in ("failures", "build_logs", "recipes", "log_observations"):
         path.write_text(json.dumps({name: {section: {new: row}}}))
     with using(path):
         read_everything()
         mine = table(name)[section]
         assert mine[new] == row and len(mine) == len(found) + 1
-        assert name in ("failures", "build_logs", "recipes") or mine[key] == {**row, "note": "seen here"}
+        assert name in ("failures", "build_logs", "recipes", "log_observations") or mine[key] == {**row, "note": "seen here"}
     assert table(name)[section] == found
 
 

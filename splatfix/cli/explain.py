@@ -1,0 +1,90 @@
+"""Why something failed: ``splatfix explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+from typer.core import TyperCommand
+
+from splatfix.cli import options
+from splatfix.cli.options import finish
+
+_COMMAND = "splatfix.explain.command"
+
+
+class WithCommand(TyperCommand):
+    """A command whose words after ``--`` are another program's: they are kept apart before options are parsed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the other program's words off."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_COMMAND] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def explain(
+    context: typer.Context,
+    log: Annotated[
+        Optional[Path],
+        typer.Argument(
+            help="The log; - or nothing: standard input. After --: a command to run.", metavar="[LOG|-]"
+        ),
+    ] = None,
+    facts: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--facts", help="Facts of the machine where it failed (diagnose --save).", metavar="FILE"
+        ),
+    ] = None,
+    python: Annotated[
+        Optional[str],
+        typer.Option("--python", help="It failed here, in this environment: read its facts.", metavar="ENV"),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the failure classes.")] = False,
+    class_name: Annotated[
+        str, typer.Option("--class", help="Show one failure class and its sources.", metavar="NAME")
+    ] = "",
+    jsonl: Annotated[
+        bool,
+        typer.Option(
+            "--jsonl",
+            help="Many logs: reads lines of JSON with id and log, prints lines with id and causes.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Name the cause of a failed build or training by its log, and the fix."""
+    from splatfix.app import explain as use_case
+
+    command: tuple[str, ...] = context.meta.get(_COMMAND, ())
+    given = {
+        "LOG": log,
+        "a command": command,
+        "--facts": facts,
+        "--python": python,
+        "--jsonl": jsonl,
+        "--list": listed,
+        "--class": class_name,
+    }
+    named = [name for name, value in given.items() if value]
+    for one, fits in (
+        ("--list", set()),
+        ("--class", set()),
+        ("--jsonl", {"LOG"}),
+        ("a command", {"--facts", "--python"}),
+    ):
+        if one in named and (others := [name for name in named if name != one and name not in fits]):
+            raise use_case.not_with(one, others)
+    if facts is not None and python is not None:
+        raise use_case.not_with("--facts", ["--python"])
+    if listed or class_name:
+        finish(use_case.list_classes(class_name), as_json)
+    if jsonl:
+        finish(use_case.explain_many(log), as_json, "jsonl")
+    request = use_case.ExplainRequest(log, command, facts, python)
+    finish(use_case.explain(request, as_json=as_json), as_json)

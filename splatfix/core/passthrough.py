@@ -1,0 +1,84 @@
+"""Runs a command as typed, on the user's own terminal and without a time limit, and keeps a copy of what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import IO, BinaryIO
+
+from splatfix.core.errors import usage_error
+from splatfix.core.step import say
+
+_PIECE = 1 << 16
+
+
+def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -> int:
+    """Run a command; its output goes where ours goes as it appears, and both streams go into ``copy``.
+
+    Ctrl-C reaches the command, which decides; SIGTERM is passed on to it.
+
+    Args:
+        quiet: the command's standard output goes to our standard error.
+
+    Returns:
+        The exit code as a shell reports it: 128 and the number of the signal that ended the command.
+
+    Raises:
+        SplatfixError: ``cannot-start`` (exit code 2).
+    """
+    try:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    except OSError as error:
+        raise usage_error(
+            "cannot-start",
+            f"Cannot start {argv[0]}: {error.strerror or error}.",
+            say("Give the command as you would type it, after --."),
+        ) from error
+    assert process.stdout is not None and process.stderr is not None
+    lock = threading.Lock()
+    ends = (2 if quiet else 1, 2)
+    sys.stdout.flush()
+    threads = [
+        threading.Thread(target=_copy, args=(source, end, copy, lock), daemon=True)
+        for source, end in zip((process.stdout, process.stderr), ends, strict=True)
+    ]
+    with _supervised(process):
+        for thread in threads:
+            thread.start()
+        code = process.wait()
+        for thread in threads:
+            thread.join()
+    return code if code >= 0 else 128 - code
+
+
+def _copy(source: BinaryIO, end: int, copy: IO[bytes], lock: threading.Lock) -> None:
+    """Pass on what is there as soon as it is there; a reader of ours that has gone stops the copy to it only."""
+    there = True
+    while piece := os.read(source.fileno(), _PIECE):
+        with lock:
+            copy.write(piece)
+        while there and piece:
+            try:
+                piece = piece[os.write(end, piece) :]
+            except OSError:
+                there = False
+
+
+@contextlib.contextmanager
+def _supervised(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave Ctrl-C to the command (same terminal), pass SIGTERM on, and end the command when we fail."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ended = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, ended)
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -1,0 +1,235 @@
+"""Ranks the classes of failure that a log shows: signs are weighed, consequences are set below their causes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import BinaryIO
+
+from splatfix.core.redact import without_credentials
+from splatfix.core.step import Step, run, say
+from splatfix.explain.judges import Surroundings, judge, toolkit_in
+from splatfix.explain.literals import required
+from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass, Line
+from splatfix.explain.reading import kept_lines, plain, read_log
+from splatfix.knowledge.breakages import failure_class, failure_classes
+from splatfix.knowledge.signatures import Anchor, Signature, observations, signatures
+from splatfix.knowledge.tables import cached
+
+_SHOWN = 6
+"""Lines of a cause."""
+_LEAST = 0.1
+"""Confidence below which a class is not named at all."""
+_CONSEQUENCE = 0.35
+"""What is left of a class's confidence where another explains its signs."""
+_NOT_PREDICTED = 0.3
+"""What is left of the doubt about a class that the checks of the machine predict."""
+_RULED_OUT = 0.5
+"""What is left of the confidence in a class that the checks of the machine see all of, and found nothing of."""
+_FIRST_ERROR = re.compile(
+    r"\b(?:fatal )?error\b ?[A-Z]{0,3}\d{0,5} ?:|\bERROR\b|^[\w.]{1,200}(?:Error|Exception)\b"
+    r"|\bfatal\s{0,4}:|\bFAILED\b|^Traceback"
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What facts say of the machine where the command failed."""
+
+    predicted: frozenset[str] = frozenset()
+    """Classes that a failing check predicts."""
+    ruled_out: frozenset[str] = frozenset()
+    """Classes of which the checks see all, and that none of them found."""
+    toolkit: tuple[int, int] | None = None
+    """Version of the nvcc that builds use."""
+
+
+UNKNOWN = Machine()
+
+
+@dataclass(frozen=True)
+class _Needle:
+    """A pattern with the literals without which it cannot match."""
+
+    pattern: re.Pattern[str]
+    literals: tuple[str, ...]
+
+    def search(self, line: str, low: str) -> re.Match[str] | None:
+        """The first match in a line; ``low`` is the line in lower case."""
+        if self.literals and not any(text in low for text in self.literals):
+            return None
+        return self.pattern.search(line)
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """An anchor of a class found in the log."""
+
+    anchor: Anchor
+    weight: float
+    line: Line
+
+
+def explain(stream: BinaryIO, machine: Machine = UNKNOWN) -> Explanation:
+    """Why a command failed, by its log.
+
+    Args:
+        stream: the log as bytes, of any size.
+        machine: what facts say of the machine where it failed.
+    """
+    lines, count, size = read_log(stream)
+    return explain_lines(lines, machine, lines_read=count, bytes_read=size)
+
+
+def explain_text(text: str, machine: Machine = UNKNOWN) -> Explanation:
+    """The same for a short log that is at hand as text."""
+    return explain_lines(kept_lines(text), machine, lines_read=text.count("\n") + 1, bytes_read=len(text))
+
+
+def explain_lines(
+    lines: Sequence[Line], machine: Machine = UNKNOWN, *, lines_read: int, bytes_read: int
+) -> Explanation:
+    """The same for lines that were read; see :func:`splatfix.explain.reading.read_log`."""
+    texts = [plain(line.text) for line in lines]
+    lows = [text.lower() for text in texts]
+    everything = "\n".join(lows)
+    seen = {name for name, needle in _observed().items() if _anywhere(needle, texts, lows, everything)}
+    around = Surroundings(machine.toolkit or toolkit_in(texts))
+    scores: dict[str, float] = {}
+    signs: dict[str, list[_Sign]] = {}
+    for name, anchors in _anchors().items():
+        found = [
+            sign
+            for anchor, needle in anchors
+            if (sign := _sign(anchor, needle, lines, texts, lows, everything, seen, around))
+        ]
+        if found:
+            signs[name] = found
+            score = 1 - prod(1 - sign.weight for sign in found)
+            if name in machine.predicted:
+                score = 1 - (1 - score) * _NOT_PREDICTED
+            scores[name] = score * _RULED_OUT if name in machine.ruled_out else score
+    return Explanation(
+        _ranked(scores, signs), _first_error(lines, texts), lines_read=lines_read, bytes_read=bytes_read
+    )
+
+
+@cached
+def _anchors() -> Mapping[str, tuple[tuple[Anchor, _Needle], ...]]:
+    return {
+        name: tuple((anchor, _Needle(anchor.pattern, required(anchor.pattern))) for anchor in row.anchors)
+        for name, row in signatures().items()
+    }
+
+
+@cached
+def _observed() -> Mapping[str, _Needle]:
+    return {name: _Needle(pattern, required(pattern)) for name, pattern in observations().items()}
+
+
+def _anywhere(needle: _Needle, texts: Sequence[str], lows: Sequence[str], everything: str) -> bool:
+    if needle.literals and not any(text in everything for text in needle.literals):
+        return False
+    return any(needle.search(text, low) for text, low in zip(texts, lows, strict=True))
+
+
+def _sign(
+    anchor: Anchor,
+    needle: _Needle,
+    lines: Sequence[Line],
+    texts: Sequence[str],
+    lows: Sequence[str],
+    everything: str,
+    seen: Collection[str],
+    around: Surroundings,
+) -> _Sign | None:
+    """The first line that bears an anchor out; None where there is none, or something rules it out."""
+    if not set(anchor.all) <= set(seen) or any(name in seen for name in anchor.none):
+        return None
+    if needle.literals and not any(text in everything for text in needle.literals):
+        return None
+    best: _Sign | None = None
+    for at, text in enumerate(texts):
+        match = needle.search(text, lows[at])
+        if match is None:
+            continue
+        weight = anchor.weight * (judge(anchor.test, text, match, around) if anchor.test else 1.0)
+        if weight > (best.weight if best else 0.0):
+            best = _Sign(anchor, weight, lines[at])
+        if not anchor.test:
+            break
+    return best
+
+
+def _ranked(scores: Mapping[str, float], signs: Mapping[str, Sequence[_Sign]]) -> tuple[FailureCause, ...]:
+    """Causes by confidence. What another cause explains comes after it, and rivals take from each other's confidence."""
+    table = signatures()
+    causes: list[tuple[float, float, int, str, str]] = []
+    for name, score in scores.items():
+        cause = max(
+            (other for other in scores if scores[other] >= SURE and _explains(table[other], name)),
+            key=lambda other: scores[other],
+            default="",
+        )
+        first = min(sign.line.number for sign in signs[name])
+        causes.append((score * (_CONSEQUENCE if cause else 1.0), score, first, name, cause))
+    # of causes that fit about as well, the one that the log speaks of first
+    causes.sort(key=lambda item: (-round(item[0], 1), item[2], -item[0], item[3]))
+    found = []
+    for confidence, _, _, name, cause in causes:
+        rival = max((other[0] for other in causes if other[3] != name and not other[4]), default=0.0)
+        certain = confidence if cause else confidence * (1 - 0.4 * rival * rival)
+        if certain >= _LEAST:
+            found.append(_cause(name, certain, signs[name], cause))
+    return tuple(found)
+
+
+def _explains(one: Signature, name: str) -> bool:
+    """A message that belongs to no class of failures gives way to any class."""
+    known = failure_class(one.name) is not None
+    return one.name != name and (name in one.explains or (known and failure_class(name) is None))
+
+
+def _cause(name: str, confidence: float, signs: Sequence[_Sign], cause: str) -> FailureCause:
+    by_number = {sign.line.number: sign.line for sign in signs}
+    return FailureCause(
+        name=name,
+        confidence=round(confidence, 3),
+        lines=tuple(without_credentials(by_number[number].text) for number in sorted(by_number)[:_SHOWN]),
+        line_numbers=tuple(sorted(by_number)[:_SHOWN]),
+        why=signatures()[name].why,
+        fix=fix_of(name),
+        consequence_of=cause,
+    )
+
+
+def fix_of(name: str) -> tuple[Step, ...]:
+    """What to do about a class, whatever the machine is."""
+    known = failure_class(name)
+    if known is None:
+        return ()
+    text = "On the machine where it failed, look for what leads there"
+    look = [run("splatfix", "diagnose", "--only", code, text=text) for code in known.checks[:1]]
+    return (say(known.fix), *look)
+
+
+def known_classes() -> tuple[KnownClass, ...]:
+    """Every class that can be recognised, the commonest first."""
+    found = []
+    for row in failure_classes():
+        sign = signatures()[row.name]
+        found.append(
+            KnownClass(
+                row.name, row.definition, sign.why, row.fix, row.checks, len(sign.anchors), sign.sources
+            )
+        )
+    return tuple(found)
+
+
+def _first_error(lines: Sequence[Line], texts: Sequence[str]) -> tuple[str, ...]:
+    at = next((at for at, text in enumerate(texts) if _FIRST_ERROR.search(text)), None)
+    if at is None:
+        return ()
+    return tuple(without_credentials(line.text) for line in lines[at : at + 3] if line.text.strip())

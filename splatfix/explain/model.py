@@ -1,0 +1,69 @@
+"""What explaining a log gives: ranked causes, each with the lines that prove it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from splatfix.core.step import Step
+
+SURE = 0.5
+"""Confidence from which on a cause is named as the cause; below it, it is one to consider."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the log, without colours and carriage returns."""
+
+    number: int
+    """Counted from 1."""
+    text: str
+
+
+@dataclass(frozen=True)
+class FailureCause:
+    """One class of failure that fits the log."""
+
+    name: str
+    """The failure class."""
+    confidence: float
+    """0 to 1: the share of logs with this evidence that have this cause."""
+    lines: tuple[str, ...]
+    """The lines that say it, in the order of the log."""
+    line_numbers: tuple[int, ...]
+    """Where each of them stands in the log, counted from 1."""
+    why: str
+    fix: tuple[Step, ...]
+    consequence_of: str = ""
+    """The class that this is a consequence of; "" where it is a cause of its own."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a command failed, by its log."""
+
+    causes: tuple[FailureCause, ...]
+    """Ranked, the likeliest first; empty where nothing is recognised."""
+    first_error: tuple[str, ...]
+    """The first lines of the log that report an error, known or not."""
+    lines_read: int
+    bytes_read: int
+
+    @property
+    def recognised(self) -> bool:
+        """Some cause is likelier than not."""
+        return bool(self.causes) and self.causes[0].confidence >= SURE
+
+
+@dataclass(frozen=True)
+class KnownClass:
+    """A class of failure that can be recognised."""
+
+    name: str
+    definition: str
+    why: str
+    fix: str
+    checks: tuple[str, ...]
+    """Codes of the checks of ``diagnose`` that predict it."""
+    wordings: int
+    """How many wordings of tools are known for it."""
+    sources: tuple[str, ...]

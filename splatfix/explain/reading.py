@@ -1,0 +1,221 @@
+"""Reads a log of any size as bytes and keeps the lines that can matter: its beginning, its end, and what stands around errors.
+
+A scan for a few literals finds the places; only there are lines decoded and cleaned. Memory is bounded by the number of
+lines kept, whatever the size of the log.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from splatfix.explain.model import Line
+
+TRIGGERS = (
+    *(
+        b"rror",
+        b"RROR",
+        b"atal",
+        b"FATAL",
+        b"ailed",
+        b"No such",
+        b"ot found",
+        b"NOT find",
+        b"annot ",
+        b"ould not",
+    ),
+    *(
+        b"No module",
+        b"ot compatible",
+        b"PyTorch",
+        b"nsupported",
+        b"illed",
+        b"driver",
+        b"undefined ",
+        b"unrecogni",
+        b"nan",
+    ),
+    *(
+        b"oes not",
+        b"LNK",
+        b"xception",
+        b"illegal",
+        b"out of memory",
+        b"Segmentation",
+        b"Aborted",
+        b"already exists",
+    ),
+)
+"""A line that says why something failed holds one of these; a test holds the signatures to them."""
+_CHUNK = 1 << 20
+_LONGEST = 4096
+"""Characters of a line that are kept: its first and last halves of that."""
+_HEAD = 400
+"""Lines from the beginning that are kept whatever they say: the command, versions, settings."""
+_TAIL = 400
+_BEFORE, _AFTER = 14, 6
+_MOST = 6000
+"""Lines that are kept in all, besides the last ones."""
+_ALIKE = 3
+"""Times that lines that differ in their numbers only are kept."""
+
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,24}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][0-9A-B]|[=>78])")
+_PREFIX = re.compile(
+    r"^(?:\ufeff|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|#\d{1,4} \d{1,6}\.\d{1,3}\s"
+    r"|##\[\w{1,10}\]|[│|]\s|\[\d\d:\d\d:\d\d\]\s|\d\d:\d\d:\d\d\s)"
+)
+_QUOTES = str.maketrans(
+    {"‘": "'", "’": "'", "`": "'", "´": "'", "“": '"', "”": '"', "（": "(", "）": ")", "：": ":"}
+)
+_DIGITS = bytes(range(48, 58))
+
+
+def read_log(stream: BinaryIO) -> tuple[list[Line], int, int]:
+    """The lines of a log that can matter, the number of all lines, and of all bytes.
+
+    Args:
+        stream: the log; UTF-8, UTF-16 or a single-byte encoding, with any line ends. Bytes that are no text become signs
+            that no pattern matches.
+    """
+    keeper = _Keeper()
+    for block in _blocks(stream):
+        keeper.take(block)
+    return keeper.lines(), keeper.count, keeper.size
+
+
+def kept_lines(text: str) -> list[Line]:
+    """Every line of a short text, cleaned."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return [Line(number, clean(line)) for number, line in enumerate(lines, 1)]
+
+
+def clean(line: str) -> str:
+    """A line without colours, prefixes of CI systems and what is too long of it."""
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    while found := _PREFIX.match(line):
+        line = line[found.end() :]
+    return line.replace("\x00", "").rstrip()
+
+
+def plain(line: str) -> str:
+    """A line as the patterns expect it: with plain quotes."""
+    return line if line.isascii() and "`" not in line else line.translate(_QUOTES)
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    """The log as UTF-8 (or as it is), in blocks that end with a line, every line end a newline."""
+    first = stream.read(_CHUNK)
+    decoder = _utf16(first)
+    held = b""
+    chunk = first
+    while chunk:
+        data = decoder.decode(chunk).encode("utf-8", "replace") if decoder else chunk
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        data = held + data
+        cut = data.rfind(b"\n") + 1
+        if cut == 0 and len(data) > 4 * _CHUNK:  # a line without an end: what it says stands at its ends
+            held = data[:_LONGEST] + data[-_CHUNK:]
+        else:
+            held = data[cut:]
+        if cut:
+            yield data[:cut]
+        chunk = stream.read(_CHUNK)
+    if held:
+        yield held + b"\n"
+
+
+def _utf16(first: bytes) -> codecs.IncrementalDecoder | None:
+    """A decoder where the log is UTF-16 (what PowerShell writes), with or without a byte order mark."""
+    sample = first[:4096]
+    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return codecs.getincrementaldecoder("utf-16")("replace")
+    half = max(len(sample) // 2, 1)
+    if len(sample) >= 16 and sample[1::2].count(0) > 0.7 * half:
+        return codecs.getincrementaldecoder("utf-16-le")("replace")
+    if len(sample) >= 16 and sample[::2].count(0) > 0.7 * half:
+        return codecs.getincrementaldecoder("utf-16-be")("replace")
+    return None
+
+
+class _Keeper:
+    """Keeps the lines of a log that can matter."""
+
+    def __init__(self) -> None:
+        self.count = self.size = 0
+        self._kept: dict[int, bytes] = {}
+        self._last: deque[tuple[int, bytes]] = deque(maxlen=_TAIL)
+        self._seen: dict[bytes, int] = {}
+
+    def take(self, block: bytes) -> None:
+        """Look at a block of whole lines."""
+        self.size += len(block)
+        start, lines_before = 0, self.count
+        if self.count < _HEAD:
+            for line in block.split(b"\n", _HEAD - self.count)[: _HEAD - self.count]:
+                self._kept[self.count + 1] = line
+                self.count += 1
+                start += len(line) + 1
+                if start >= len(block):
+                    break
+        for at in self._places(block, min(start, len(block))):
+            self._keep_around(block, at, lines_before)
+        self.count = lines_before + block.count(b"\n")
+        tail = block[-_TAIL * _LONGEST :].split(b"\n")[:-1][-_TAIL:]
+        self._last.extend(enumerate(tail, self.count - len(tail) + 1))
+
+    def _places(self, block: bytes, start: int) -> Iterable[int]:
+        """Where lines begin that hold a trigger and are not like many before."""
+        found: set[int] = set()
+        for word in TRIGGERS:
+            at = block.find(word, start)
+            while at >= 0:
+                end = block.find(b"\n", at)
+                begin = block.rfind(b"\n", 0, at) + 1
+                if begin not in found:
+                    kind = block[begin : min(end, begin + 400)].translate(None, _DIGITS)
+                    times = self._seen.get(kind, 0)
+                    if times < _ALIKE and len(self._seen) < _MOST:
+                        self._seen[kind] = times + 1
+                        found.add(begin)
+                at = block.find(word, end) if end >= 0 else -1
+        return sorted(found)
+
+    def _keep_around(self, block: bytes, begin: int, lines_before: int) -> None:
+        if len(self._kept) > _MOST:
+            return
+        first = begin
+        for _ in range(_BEFORE):
+            if first == 0:
+                break
+            first = block.rfind(b"\n", 0, first - 1) + 1
+        number = lines_before + block.count(b"\n", 0, first) + 1
+        last = begin
+        for _ in range(_AFTER + 1):
+            last = block.find(b"\n", last) + 1
+            if last == 0:
+                last = len(block)
+                break
+        for line in block[first:last].split(b"\n")[:-1]:
+            self._kept.setdefault(number, line)
+            number += 1
+
+    def lines(self) -> list[Line]:
+        """What was kept, decoded and cleaned, in the order of the log."""
+        for number, line in self._last:
+            self._kept.setdefault(number, line)
+        return [Line(number, clean(_decoded(self._kept[number]))) for number in sorted(self._kept)]
+
+
+def _decoded(line: bytes) -> str:
+    line = line if len(line) <= 4 * _LONGEST else line[: 2 * _LONGEST] + b" ... " + line[-2 * _LONGEST :]
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("cp1252", "replace")

@@ -1,0 +1,90 @@
+"""``splatfix explain`` as it is typed: files, standard input, commands, many logs, and wrong use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+
+
+def splatfix(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "splatfix", "explain", *words], input=given, capture_output=True
+    )
+
+
+def test_a_file_and_standard_input(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text(LOG)
+    for done in (splatfix(str(log)), splatfix(given=LOG.encode()), splatfix("-", given=LOG.encode())):
+        assert done.returncode == 0
+        assert b"toolkit_too_old_for_arch" in done.stdout and b"compute_120" in done.stdout
+
+
+def test_the_document(tmp_path: Path) -> None:
+    done = splatfix("--json", given=LOG.encode())
+    document = json.loads(done.stdout)
+    first = document["causes"][0]
+    assert (document["schema_version"], document["command"], document["recognised"]) == (2, "explain", True)
+    assert {"class", "confidence", "lines", "why", "fix"} <= set(first)
+    assert first["lines"] == [LOG.strip()] and first["line_numbers"] == [1]
+
+
+def test_not_recognised_says_what_to_collect() -> None:
+    done = splatfix("--json", given=b"all is well\n")
+    document = json.loads(done.stdout)
+    assert done.returncode == 3 and not document["recognised"] and document["collect"]
+    assert b"Not recognised" in splatfix(given=b"all is well\n").stdout
+
+
+def test_many_logs() -> None:
+    given = "".join(
+        json.dumps({"id": n, "log": text}) + "\n" for n, text in enumerate((LOG, "", "fine\x1b\u202e"))
+    )
+    done = splatfix("--jsonl", given=given.encode())
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and [row["id"] for row in rows] == [0, 1, 2]
+    assert rows[0]["causes"][0]["class"] == "toolkit_too_old_for_arch" and rows[1]["causes"] == []
+
+
+def test_a_command_runs_and_keeps_its_exit_code() -> None:
+    code = f"import sys; print('before'); sys.stderr.write({LOG!r}); sys.exit(7)"
+    done = splatfix("--", sys.executable, "-c", code)
+    assert (done.returncode, done.stdout.splitlines()) == (7, [b"before"])
+    assert LOG.strip().encode() in done.stderr and b"toolkit_too_old_for_arch" in done.stderr
+    quiet = splatfix("--json", "--", sys.executable, "-c", code)
+    document = json.loads(quiet.stdout)
+    assert document["command_exit_code"] == quiet.returncode == 7 and b"before" in quiet.stderr
+
+
+def test_a_command_that_succeeds_is_not_explained() -> None:
+    done = splatfix("--", sys.executable, "-c", "print('Unsupported gpu architecture compute_120')")
+    assert done.returncode == 0 and b"toolkit" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "code"),
+    [
+        (["/no/such.log"], b"", b"no-such-log"),
+        (["."], b"", b"no-such-log"),
+        (["--class", "nonsense"], b"", b"unknown-class"),
+        (["--list", "--jsonl"], b"", b"options-conflict"),
+        (["--jsonl"], b'{"id": 1}\n', b"not-jsonl"),
+        (["--jsonl"], b"[1\n", b"not-jsonl"),
+        (["--", "/no/such/program"], b"", b"cannot-start"),
+    ],
+)
+def test_wrong_use(words: list[str], given: bytes, code: bytes) -> None:
+    done = splatfix(*words, given=given)
+    assert done.returncode == 2 and code in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_classes() -> None:
+    listed = json.loads(splatfix("--list", "--json").stdout)["classes"]
+    assert len(listed) == 75 and all(row["wordings"] and row["sources"] for row in listed)
+    assert b"parameter packs" in splatfix("--class", "host_gcc_too_new").stdout

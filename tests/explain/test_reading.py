@@ -1,0 +1,147 @@
+"""A log of any size, encoding and origin is read in bounded memory; no pattern takes long on any line."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import time
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from splatfix.explain import explain, explain_text
+from splatfix.explain.literals import nested_repeats, required, unbounded_repeats
+from splatfix.explain.reading import TRIGGERS, clean
+from splatfix.knowledge.signatures import observations, signatures
+from tests.explain.conftest import cases
+
+GIVEN = cases("given")
+PATTERNS = [(name, anchor.pattern) for name, row in signatures().items() for anchor in row.anchors] + list(
+    observations().items()
+)
+LINE = 'a.cu(12): error: identifier "FLT_MAX" is undefined'
+NOISE = "[{n}/90] nvcc -I/opt/torch/include -c src/file_{n}.cu -o build/file_{n}.o -gencode=arch=compute_80"
+
+
+def top(data: bytes) -> str:
+    found = explain(io.BytesIO(data))
+    return found.causes[0].name if found.causes else ""
+
+
+def big(megabytes: float) -> Iterator[bytes]:
+    """Lines of a build, one error in the middle."""
+    size, number, half = 0, 0, megabytes * 5e5
+    while size < megabytes * 1e6:
+        line = NOISE.format(n=number).encode() + b"\n"
+        if size < half <= size + len(line):
+            line = LINE.encode() + b"\n"
+        yield line
+        size, number = size + len(line), number + 1
+
+
+def test_the_given_cases_are_the_same_read_as_bytes() -> None:
+    for case in GIVEN:
+        whole = explain_text(case["log"])
+        read = explain(io.BytesIO(case["log"].encode()))
+        assert [c.name for c in read.causes] == [c.name for c in whole.causes], case["id"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LINE.encode("utf-16"),
+        f"start\r\n{LINE}\r\nend\r\n".encode("utf-16-le"),
+        f"start\r\n{LINE}\r\nend\r\n".encode("utf-16-be"),
+        f"Überschrift\r\n{LINE}\r\n".encode("cp1252"),
+        f"\x1b[31m{LINE}\x1b[0m\r\n".encode(),
+        f"10%\r20%\r{LINE}\r".encode(),
+        f"2024-05-01T10:00:00.1234567Z {LINE}\n".encode(),
+        f"#12 34.51 {LINE}\n".encode(),
+        bytes(range(256)) * 40 + b"\n" + LINE.encode() + b"\n\x00\xff\xfe\x80",
+        LINE.encode()[:-4],
+        b"x" * 9_000_000 + b"\n" + LINE.encode(),
+    ],
+    ids=lambda data: repr(data[:12]),
+)
+def test_any_encoding_and_origin(data: bytes) -> None:
+    assert top(data) == "missing_cfloat"
+
+
+def test_an_error_in_the_middle_of_a_long_log_is_found_with_its_line_number() -> None:
+    data = b"".join(big(6))
+    found = explain(io.BytesIO(data))
+    assert found.causes[0].name == "missing_cfloat"
+    assert found.causes[0].line_numbers == (data[: data.index(LINE.encode())].count(b"\n") + 1,)
+    assert (found.lines_read, found.bytes_read) == (data.count(b"\n"), len(data))
+
+
+def test_memory_does_not_grow_with_the_log() -> None:
+    explain(io.BytesIO(b"".join(big(1))))  # tables
+    peaks = []
+    for size in (4, 16):
+        data = io.BytesIO(b"".join(big(size)))
+        tracemalloc.start()
+        explain(data)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0] < 60e6, peaks
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"), PATTERNS, ids=[f"{name}-{n}" for n, (name, _) in enumerate(PATTERNS)]
+)
+def test_patterns_are_linear_by_construction(name: str, pattern: re.Pattern[str]) -> None:
+    assert unbounded_repeats(pattern) <= 3, name
+    assert not nested_repeats(pattern) or unbounded_repeats(pattern) == 0, name
+
+
+def test_a_nested_repeat_is_seen() -> None:
+    assert nested_repeats(re.compile(r"(a+)+b")) and nested_repeats(re.compile(r"x(?:(?:ab|c*)d){2,}"))
+    assert not nested_repeats(re.compile(r"a+b+(c|d)?"))
+
+
+def test_literals_are_in_whatever_a_pattern_matches() -> None:
+    assert required(re.compile("No module named '?torch")) == ("no module named ",)
+    assert set(required(re.compile("(error|FATAL): x"))) == {"error", "fatal"} or required(
+        re.compile("(error|FATAL): x")
+    ) == (": x",)
+    assert required(re.compile("[ab]+|c")) == ()
+    needles = [(name, pattern, required(pattern)) for name, pattern in PATTERNS]
+    for case in GIVEN[::4]:
+        for line in {clean(line) for line in case["log"].split("\n")}:
+            low = line.lower()
+            for name, pattern, literals in needles:
+                if literals and not any(text in low for text in literals):
+                    assert not pattern.search(line), (name, line)
+
+
+def test_nearly_every_log_holds_a_trigger() -> None:
+    """Otherwise its lines would be passed over in the middle of a long log; a few excerpts end before the error itself."""
+    words = [word.decode() for word in TRIGGERS]
+    missed = []
+    for case in GIVEN:
+        found = explain_text(case["log"])
+        lines = found.causes[0].lines
+        if not any(word in line for word in words for line in (*lines, *case["log"].split("\n"))):
+            missed.append((case["id"], lines))
+    assert len(missed) <= 4, missed
+
+
+@pytest.mark.slow
+def test_no_line_takes_any_pattern_long() -> None:
+    """Long lines made of the pieces of the pattern itself: the worst case of each grows as the line does, not as its square."""
+    source = random.Random(7)
+    for name, pattern in PATTERNS:
+        pieces = re.findall(r"[A-Za-z ]{2,}", pattern.pattern) or ["a"]
+        spent = []
+        for length in (1024, 4096):
+            line = "".join(source.choice([*pieces, "a", " ", "/", "'", "0", ":"]) for _ in range(length))[
+                :length
+            ]
+            begin = time.process_time()
+            for _ in range(3):
+                pattern.search(line)
+            spent.append(time.process_time() - begin)
+        assert spent[1] < 0.2 + 40 * spent[0], (name, pattern.pattern, spent)
