@@ -94,7 +94,9 @@ def test_uncertainty_is_a_field_and_not_a_word_in_a_value(name: str) -> None:
         assert not re.search(r"UNV|UNVERIFIED", json.dumps({**row, "evidence": "", "builds": {}}))
 
 
-@pytest.mark.parametrize("path", [*(path for path in DATA.rglob("*") if path.is_file()), SCHEMA], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [*(path for path in DATA.rglob("*") if path.is_file()), SCHEMA], ids=lambda path: path.name
+)
 def test_no_traces_of_one_machine(path: Path) -> None:
     assert not re.search(r"/(root|home|Users|tmp)/", path.read_text())
 
@@ -298,7 +300,10 @@ def test_every_section_takes_a_new_row_and_a_changed_field(name: str, section: s
         read_everything()
         mine = table(name)[section]
         assert mine[new] == row and len(mine) == len(found) + 1
-        assert name in ("failures", "build_logs", "recipes", "log_observations") or mine[key] == {**row, "note": "seen here"}
+        assert name in ("failures", "build_logs", "recipes", "log_observations") or mine[key] == {
+            **row,
+            "note": "seen here",
+        }
     assert table(name)[section] == found
 
 
