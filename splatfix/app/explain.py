@@ -227,6 +227,7 @@ def _machine(facts: Facts | None, findings: Sequence[Finding]) -> Machine:
     from splatfix.checks import Status
     from splatfix.context import make_context
     from splatfix.knowledge.breakages import failure_classes
+    from splatfix.knowledge.tables import pair
 
     failed = {item.code for item in findings if item.status in (Status.FAIL, Status.CRASH)}
     passed = {item.code for item in findings if item.status is Status.PASS} - failed
@@ -240,7 +241,7 @@ def _machine(facts: Facts | None, findings: Sequence[Finding]) -> Machine:
             for row in failure_classes()
             if row.checks and not row.limit and passed >= set(row.checks)
         ),
-        toolkit=toolkit.version[:2] if toolkit and toolkit.version else None,
+        toolkit=pair(toolkit.version) if toolkit and toolkit.version else None,
     )
 
 
