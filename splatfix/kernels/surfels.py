@@ -72,7 +72,7 @@ __all__ = ["SurfelImages", "rasterize_surfels"]
 _FAR = 100.0  # with _NEAR, the depths that the distortion maps to [0, 1]
 _CUTOFF = 3.0  # sigma
 _LOW_PASS = 0.707106  # pixels; the low-pass multiplies squared distances by its inverse square, 2
-_CELLS = 1 << 18  # pixel-pairs of a block; each costs some 40 numbers while its gradient is computed
+_CELLS = 1 << 17  # pixel-pairs of a block; each costs some 40 numbers while its gradient is computed
 
 
 class SurfelImages(NamedTuple):
@@ -314,10 +314,10 @@ def _block(
     def over_pixels(value: Tensor) -> Tensor:
         return value.to(dtype)[..., None]
 
-    p_x, p_y, p_z = (
-        over_pixels(constant[..., i]) + over_pixels(one[..., 3 + i]) * u + over_pixels(one[..., 6 + i]) * v
-        for i in range(3)
-    )
+    linear = torch.stack([constant, one[..., 3:6], one[..., 6:9]], dim=-1).permute(
+        2, 0, 1, 3
+    )  # [xyz, G, K, 3]
+    p_x, p_y, p_z = torch.matmul(linear.to(dtype), torch.stack([torch.ones_like(u), u, v])).unbind(0)
     across = over_pixels(one[..., 10] - x[..., 0]) - u
     down = over_pixels(one[..., 11] - y[..., 0]) - v
     low_pass = 2.0 * (across * across + down * down)

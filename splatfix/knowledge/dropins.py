@@ -126,7 +126,7 @@ DROPINS: tuple[Dropin, ...] = (
         "",
         "2dgs-surfel",
         beside=("surfels.py",),
-        note="surfels take about twice the time of Gaussians",
+        note="surfels take some eight times as long as Gaussians",
         module="diff_surfel_rasterization",
     ),
 )

@@ -1,0 +1,78 @@
+"""The cost of what the variants' drop-ins draw beside v1's image: FastGS's tiles, Taming's sums, 2DGS's surfels; as ratios to v1.
+
+python tests/benchmarks/bench_variants.py [--count 10000] [--size 128] [--rounds 5] [--threads 1]
+
+CPU time of this process, the least of the rounds: on a busy machine wall-clock time says nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from splatfix.kernels.contributions import contributions
+from splatfix.kernels.rasterizer import rasterize
+from splatfix.kernels.surfels import rasterize_surfels
+from tests.kernels.rasterizer_compare import cloud, look_at
+
+
+def least(rounds: int, run: Callable[[], Any]) -> float:
+    run()
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, default in (("count", 10000), ("size", 128), ("rounds", 5), ("threads", 1)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    settings = look_at(given.size, given.size)
+    inputs = {
+        name: item.float() for name, item in cloud(given.count, 1, spread=1.2, size=(0.01, 0.06)).items()
+    }
+    discs = inputs | {"scales": inputs["scales"][:, :2].contiguous()}
+    upstream = torch.randn(3, given.size, given.size)
+    weights = torch.rand(given.size, given.size)
+
+    def step(draw: Callable[..., Any], scene: dict[str, torch.Tensor], **options: Any) -> Callable[[], None]:
+        def run() -> None:
+            leaves = {name: item.clone().requires_grad_() for name, item in scene.items()}
+            points = torch.zeros(given.count, 3, requires_grad=True)
+            drawn = draw(settings._replace(**options), means2D=points, **leaves)
+            loss = (drawn.color * upstream).sum()
+            (loss + drawn.allmap.mean() if hasattr(drawn, "allmap") else loss).backward()
+
+        return run
+
+    without = {name: item for name, item in inputs.items() if name != "shs"}
+    cases = {
+        "v1": step(rasterize, inputs),
+        "FastGS, mult 0.5": step(rasterize, inputs, compact_box=0.5),
+        "the sums of Taming, FastGS": lambda: contributions(settings, **without, pixel_weights=weights),
+        "2DGS": step(rasterize_surfels, discs),
+    }
+    base = 0.0
+    for name, run in cases.items():
+        seconds = least(given.rounds, run)
+        base = base or seconds
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{name:28} {seconds:7.3f} s  {seconds / base:5.1f} x v1  {peak:6.0f} MiB peak so far")
+
+
+if __name__ == "__main__":
+    main()
