@@ -23,12 +23,12 @@ from splatfix.certify.stack_result import read_observed, result_of
 from splatfix.certify.trainer import child_variables, stage
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import Command, say
+from splatfix.core.step import Command, fill_in, say
 from splatfix.core.words import counted
 from splatfix.facts import Facts, read_arguments
 
@@ -85,7 +85,7 @@ def certify_stack(
     """Run the trainer and judge it. Nothing is written into the checkout or the scene.
 
     Raises:
-        SplatfixError: ``no-trainer`` or ``not-our-folder`` (exit code 2), ``cannot-write``.
+        SplatfixError: ``no-trainer`` or ``not-our-folder`` (exit code 2), ``no-length`` (3), ``cannot-write``.
         Interrupted: Ctrl-C or SIGTERM.
     """
     if not (request.source / TRAIN).is_file():
@@ -131,6 +131,8 @@ class _Run:
             request.images,
             request.extra,
         )
+        if "iterations" not in arguments and not request.extra:
+            raise _no_length(request)
         done, observed = self.child(TRAIN, words, "trainer.log")
         others: dict[str, Completed] = {}
         if done.ok:
@@ -141,8 +143,6 @@ class _Run:
         quality = {name: row for name, row in measured.items() if not name.isdigit()}
         saves = {int(name): row for name, row in measured.items() if name.isdigit()}
         result = result_of(observed, done, iterations, quality, saves)
-        if "iterations" not in arguments:
-            self.unshortened(result)
         judged = judge_stack(result, done, request.extensions, request.mends, others)
         images = sorted(
             path.relative_to(request.out).as_posix() for path in self.report.glob("renders/**/*.png")
@@ -152,11 +152,8 @@ class _Run:
         run = SceneRun(
             self.scene, judged, seconds, result, tuple(images[:MAX_IMAGES]), f"{self.scene}/trainer.log"
         )
-        return run, tuple(words), tuple(observed.get("weights", ()))
-
-    def unshortened(self, result: dict[str, Any]) -> None:
-        """Say that the trainer's length could not be chosen."""
-        result["notes"] = ["its train.py has no --iterations: it trained as long as it does by default"]
+        places = {str(copy): "SCENE", str(self.model): "MODEL"}
+        return run, tuple(places.get(word, word) for word in words), tuple(observed.get("weights", ()))
 
     def child(self, script: str, words: list[str], log: str) -> tuple[Completed, dict[str, Any]]:
         """Run one script of the checkout to its end; how it ended, and what was observed."""
@@ -246,6 +243,21 @@ class _Run:
         return None
 
 
+def _no_length(request: StackRequest) -> SplatfixError:
+    return SplatfixError(
+        "no-length",
+        f"{request.checkout / TRAIN} has no option --iterations that could be read.",
+        meaning="It would train as long as it does by default: it was not run.",
+        todo=(
+            fill_in(
+                *("splatfix", "rehearse", str(request.checkout), "--", "--OPTION", "100"),
+                text="Name its own option for the length",
+            ),
+        ),
+        exit_code=Exit.UNDETERMINED,
+    )
+
+
 def _conclude(
     request: StackRequest,
     facts: Facts,
@@ -287,7 +299,9 @@ def _conclude(
         ),
         environment={
             **environment_of(facts, (run,), request.device),
-            "stack": f"{request.name} {request.commit}".strip(),
+            "stack": ", ".join(filter(None, (request.name, request.remote, request.commit))),
+            "training": stack.command.shell(windows=False),
+            **({"drop-ins": ", ".join(request.dropin_names)} if request.dropin_names else {}),
         },
         repeat=request.repeat,
         issued=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

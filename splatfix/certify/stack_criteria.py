@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from splatfix.certify.criteria import MAX_ZERO_STEPS, judge_learning
@@ -88,7 +89,7 @@ def _finished(result: Mapping[str, Any], done: Completed) -> Criterion:
 
 
 def _as_it_is(mends: Sequence[Mend]) -> Criterion:
-    return criterion(
+    judged = criterion(
         "runs-as-it-is",
         not mends,
         " ".join(f"{item.summary.rstrip('.')} [{item.code}]." for item in mends)
@@ -97,6 +98,12 @@ def _as_it_is(mends: Sequence[Mend]) -> Criterion:
         "The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
         "the checks of splatfix diagnose --repo",
     )
+    todo = [
+        step.command.shell(windows=False) if step.command else step.text
+        for item in mends
+        for step in item.remedy
+    ]
+    return replace(judged, advice="; ".join(todo))
 
 
 def _extensions(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterion:
@@ -130,9 +137,9 @@ def _fallbacks(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterio
         for row in failed
         if row["name"].partition(".")[0] in extensions and row["name"].partition(".")[0] != fatal
     ]
-    # a name that one variant of a module has and another has not is asked for to find out
-    lost = [row for row in whole if not row["error"].startswith("ImportError: cannot import name")]
-    asked = [row for row in whole if row not in lost]
+    # a class that one variant of a module has and another has not is asked for to find out which it is
+    asked = [row for row in whole if "cannot import name" in row["error"] and _is_class(row["name"])]
+    lost = [row for row in whole if row not in asked]
     words = [f"{row['place']}: {row['name']}: {row['error']}" for row in lost]
     words += [
         f"{row['place']} goes on without {row['name']}, which this variant does not have" for row in asked
@@ -145,6 +152,10 @@ def _fallbacks(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterio
         "An import failed and the code went on without it: something slower, or something else, ran in its place.",
         "field report: a trainer that used a slow SSIM for weeks",
     )
+
+
+def _is_class(name: str) -> bool:
+    return name.rpartition(".")[2][:1].isupper()
 
 
 def _gradients(result: Mapping[str, Any]) -> list[Criterion]:

@@ -70,6 +70,9 @@ def show(
         prose(console, "  [bold yellow]?[/] ", f"{escape(scene.scene)}: {escape(scene.reason)}")
     if options is not None:
         show_suggestion(console, options, None)
+    for mend in certificate.stack.mends if certificate.stack else ():
+        for step in mend.remedy:
+            show_step(console, step, indent=2)
     if next_step is not None:
         show_step(console, next_step, indent=2)
     console.print("\n[bold]Levels[/]")

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.app.certify import exit_code_of
 from splatfix.app.rehearse import RehearseRequest, run_and_report
 from splatfix.certify import Certificate, Outcome, Verdict
+from splatfix.certify.scenes import export_sample, find_samples
+from splatfix.core.errors import SplatfixError
 from splatfix.facts import gather, read_arguments, with_checkout
 from splatfix.knowledge.breakages import source_patterns
 
@@ -119,3 +122,109 @@ def test_names_that_numpy_removed_are_mended_in_a_copy(checkout: Path, rehearse:
     assert failed(made) == {"runs-as-it-is"} and made.scenes[0].result["iterations"] == 3
     assert made.stack is not None and [item.edited for item in made.stack.mends] == [True]
     assert digests(checkout) == before
+
+
+SABOTAGE = {
+    # name: (file, old, new, iterations, criteria that fail, words of the reason)
+    "opacity gets no gradient": (
+        *("model.py", 'torch.sigmoid(rows["opacity"])', 'torch.sigmoid(rows["opacity"].detach())'),
+        *(100, {"gradients-opacity"}, "zero or none in 100 of 100 steps"),
+    ),
+    "nothing is densified": (
+        *("train.py", "late = args", "late = False and args", 100),
+        *({"densification-works"}, "added 0"),
+    ),
+    "a loss that is NaN": (
+        *("train.py", "loss.backward()", "(loss * (float('nan') if iteration == 2 else 1)).backward()", 3),
+        *({"finite-values"}, "steps with non-finite gradients"),
+    ),
+    "it crashes as it saves": (
+        *(
+            "model.py",
+            "os.makedirs(folder, exist_ok=True)",
+            "raise OSError(28, 'No space left on device')",
+            3,
+        ),
+        *({"training-finishes"}, "OSError: [Errno 28] No space left on device (model.py:"),
+    ),
+    "an extension's name is wrong": (
+        *("train.py", "from fused_ssim import fused_ssim", "from fused_ssim import fused_sim", 3),
+        *({"no-silent-fallback"}, "train.py:12: fused_ssim.fused_sim"),
+    ),
+    "it ends early": (
+        *("train.py", "begin.record()", "if iteration == 3: return", 3),
+        *(
+            {"training-finishes", "point-cloud-saved", "held-out-views", "held-out-not-above-training"},
+            "less",
+        ),
+    ),
+    "it saves half of it": (
+        *("model.py", "np.concatenate(values, axis=1))", "np.concatenate(values, axis=1)[::2])", 3),
+        *({"point-cloud-saved"}, "150 Gaussians"),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SABOTAGE)
+def test_a_broken_stack_is_refused_for_that_reason(name: str, checkout: Path, rehearse: Rehearse) -> None:
+    file, old, new, iterations, codes, words = SABOTAGE[name]
+    edit(checkout / file, old, new)
+    made = rehearse(iterations)
+    assert made.verdict is Verdict.NOT_CERTIFIED and exit_code_of(made) == 1
+    assert failed(made) >= codes, made.reasons
+    assert any(words in reason for reason in made.reasons), made.reasons
+    rungs = {rung.name.value: rung.reached for rung in made.proof}
+    assert rungs["rehearsed"] is False
+
+
+@pytest.mark.slow
+def test_a_whole_stack_is_rehearsed(rehearse: Rehearse) -> None:
+    made = rehearse(100)
+    assert made.verdict is Verdict.REHEARSED and exit_code_of(made) == 0, made.reasons
+    rungs = {rung.name.value: rung.reached for rung in made.proof}
+    assert rungs["rehearsed"] and rungs["computes"] is None and rungs["trains"] is None
+    assert "CUDA and its kernels were not verified" in made.summary
+
+
+@pytest.mark.slow
+def test_a_camera_model_that_it_does_not_take(tmp_path: Path, rehearse: Rehearse) -> None:
+    scene = export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+    cameras = scene / "sparse" / "0" / "cameras.txt"
+    cameras.write_text(
+        cameras.read_text().replace("PINHOLE 160 120 150 150 80 60", "OPENCV 160 120 150 150 80 60 0 0 0 0")
+    )
+    made = rehearse(3, scene)
+    assert failed(made) == {"training-finishes", "extensions-ran"}
+    assert "camera model OPENCV not handled: only PINHOLE (scene.py:" in made.reasons[0]
+
+
+@pytest.mark.slow
+def test_images_without_a_byte(tmp_path: Path, rehearse: Rehearse) -> None:
+    scene = export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+    for image in (scene / "images").iterdir():
+        image.write_bytes(b"")
+    made = rehearse(3, scene)
+    assert failed(made) == {"training-finishes", "extensions-ran"}
+    assert "UnidentifiedImageError" in made.reasons[0] and "scene.py:" in made.reasons[0]
+
+
+def test_a_call_that_no_drop_in_answers(checkout: Path, rehearse: Rehearse) -> None:
+    edit(checkout / "model.py", "prefiltered=False,", "prefiltered=False, beams=7,")
+    with pytest.raises(SplatfixError) as refused:
+        rehearse(3)
+    assert refused.value.code == "nothing-replaces-it" and "beams" in refused.value.what
+
+
+def test_a_length_that_is_no_option(checkout: Path, rehearse: Rehearse) -> None:
+    edit(checkout / "arguments" / "__init__.py", "self.iterations = 30_000", "pass")
+    with pytest.raises(SplatfixError) as refused:
+        rehearse(3)
+    assert refused.value.code == "no-length" and refused.value.exit_code == 3
+
+
+def test_a_folder_without_a_trainer(checkout: Path, rehearse: Rehearse) -> None:
+    (checkout / "train.py").rename(checkout / "start.py")
+    with pytest.raises(SplatfixError) as refused:
+        rehearse(3)
+    assert refused.value.code == "no-trainer" and refused.value.exit_code == 2
