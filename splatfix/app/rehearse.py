@@ -111,6 +111,7 @@ def run_and_report(
     from splatfix.context.matrix import binary_matrix
     from splatfix.core.files import write_json, write_text
     from splatfix.core.scratch import temporary_folder
+    from splatfix.knowledge.schedules import least_iterations
     from splatfix.report import certificate
     from splatfix.report.documents import envelope
     from splatfix.report.field_report import markdown
@@ -139,7 +140,8 @@ def run_and_report(
             scene=scene,
             out=asked.out.absolute(),
             device=device,
-            iterations=asked.iterations or (ITERATIONS if rehearsed else GPU_ITERATIONS),
+            iterations=asked.iterations
+            or max(ITERATIONS if rehearsed else GPU_ITERATIONS, least_iterations(recognised[0])),
             resolution=resolution,
             images=images,
             extensions=_extensions(checkout, replacement),

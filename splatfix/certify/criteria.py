@@ -53,7 +53,7 @@ def judge(result: Mapping[str, Any], renderer: str, iterations: int | None = Non
         *_gradients(result),
         _reached(result),
         _loss(result),
-        _trend(result),
+        judge_trend(result),
         _densified(result),
         _gain(result),
         _quality(result),
@@ -70,7 +70,7 @@ def judge_learning(result: Mapping[str, Any]) -> tuple[Criterion, ...]:
         _finite(result),
         _reached(result),
         _loss(result),
-        _trend(result),
+        judge_trend(result),
         _gain(result),
         _quality(result),
         _not_leaked(result),
@@ -182,7 +182,8 @@ def _loss(result: Mapping[str, Any]) -> Criterion:
     return unless_short(judged, result, known)
 
 
-def _trend(result: Mapping[str, Any]) -> Criterion:
+def judge_trend(result: Mapping[str, Any]) -> Criterion:
+    """Whether the loss fell over the run, by the order of its parts."""
     windows = [number(value) for value in get(result, "train_loss", "windows") or ()]
     known = [value for value in windows if value is not None]
     pairs = list(combinations(known, 2))

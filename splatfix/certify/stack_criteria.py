@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from splatfix.certify.criteria import MAX_ZERO_STEPS, judge_learning
+from splatfix.certify.criteria import MAX_ZERO_STEPS, judge_learning, judge_trend
 from splatfix.certify.measured import criterion, get, number, unless_short
 from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.core.runner import Completed
@@ -15,6 +15,10 @@ from splatfix.core.words import counted, few
 
 _HARMONICS = ("f_rest", "features_rest", "shN", "sh_rest")
 """Groups whose gradients are zero until the degree of the harmonics rises, every 1,000 iterations in Inria's family."""
+LONG = 1000
+"""Iterations from which on a stranger's trainer must have learned as much as splatfix's own on the sample scenes."""
+LEAST_GAIN_DB = 0.5
+"""Held-out PSNR that counts as learning in a shorter run."""
 _UNOBSERVED = {
     "evaluation-memory": "the trainer does not say when it evaluates",
     "memory-growth": "what belongs to the model and what to the trainer is not told apart from outside",
@@ -49,7 +53,7 @@ def judge_stack(
         return ran
     return (
         *ran,
-        *judge_learning(result),
+        *(_unless_slow(item, result) for item in judge_learning(result)),
         *_gradients(result),
         _densified(result),
         _saved(result),
@@ -152,6 +156,21 @@ def _fallbacks(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterio
         "An import failed and the code went on without it: something slower, or something else, ran in its place.",
         "field report: a trainer that used a slow SSIM for weeks",
     )
+
+
+def _unless_slow(judged: Criterion, result: Mapping[str, Any]) -> Criterion:
+    """A trainer that learns, and slower than ours, is not refused for a short run: how far is for a longer one to show."""
+    if judged.outcome is not Outcome.FAILED or (result.get("iterations") or 0) >= LONG:
+        return judged
+    before, after = (number(get(result, name, "psnr")) for name in ("initial_heldout", "heldout"))
+    learns = {
+        "loss-falls": judge_trend(result).outcome is Outcome.MET,
+        "held-out-psnr-rises": before is not None and after is not None and after >= before + LEAST_GAIN_DB,
+    }
+    if not learns.get(judged.code):
+        return judged
+    why = "It learns, though less than a run of this length shows with splatfix's own trainer: more iterations decide it."
+    return replace(judged, outcome=Outcome.UNDETERMINED, why=why, advice="Give it more with --iterations.")
 
 
 def _is_class(name: str) -> bool:

@@ -40,3 +40,9 @@ def words_for(stack_key: str) -> tuple[str, ...]:
     """What the trainer of one stack is told besides."""
     row = table("schedules")["stacks"].get(stack_key)
     return tuple(row["words"]) if row else ()
+
+
+def least_iterations(stack_key: str) -> int:
+    """Below which a stack's short training shows nothing; 0 where that is not known."""
+    row = table("schedules")["stacks"].get(stack_key)
+    return int(row.get("iterations", 0)) if row else 0
