@@ -24,8 +24,9 @@ Gradients    the derivative of all that, by autograd, with two conventions of th
              has no part unless `transforms` are given. What comes back for a pixel that meets no surfel is not read, be it NaN.
              No gradient to background or camera.
 
-Deviations: the gradient of `scales` has the factor `scale_modifier`, and that of a quaternion no radial part (the CUDA kernel
-leaves the factor out, and does not differentiate its normalization); no surfels give the background (CUDA: black); a surfel
+Deviations: the gradient has the factor `scale_modifier`, no radial part of a quaternion, and the image's own size (the CUDA
+kernel leaves the first out, does not differentiate its normalization, and takes int(2 focal tan) for the size, which is a
+pixel short at some fields of view); no surfels give the background (CUDA: black); a surfel
 with a NaN or an infinity is skipped, with radius 0 and zero gradient.
 
 Algorithm
