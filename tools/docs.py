@@ -63,6 +63,7 @@ def main(out: Path) -> None:
         text = page.read_text(encoding="utf-8")
         text = re.sub(r"<!-- options: (.+?) -->", lambda m: options_of(m[1].split()), text)
         text = re.sub(r"<!-- output: (.+?) -->", lambda m: output_of(m[1]), text)
+        text = text.replace("<!-- explain-record -->", explain_record())
         page.write_text(text, encoding="utf-8")
     json_page = out / "json.md"
     json_page.write_text(
@@ -120,6 +121,31 @@ def output_of(line: str) -> str:
     if done.returncode not in (0, 1):
         raise SystemExit(f"splatfix {line} ended with {done.returncode}: {done.stderr}")
     return f"```console\n$ splatfix {line}\n{done.stdout.rstrip()}\n```"
+
+
+def explain_record() -> str:
+    """How often ``explain`` is right, as a table of the record."""
+    found = json.loads((ROOT / "tests" / "records" / "explain.json").read_text(encoding="utf-8"))
+    titles = {
+        "given": "given",
+        "held_out_first_time": "held out, first time",
+        "held_out_now": "held out, now",
+        "made_here": "failing builds made for it",
+        "wordings_held_out": "wordings held out",
+        "classes_held_out": "classes held out",
+    }
+    rows = [
+        (
+            title,
+            str(found[key]["cases"]),
+            *(
+                f"{100 * found[key][part]:.1f} %"
+                for part in ("top_1", "wrong_while_confident", "not_recognised")
+            ),
+        )
+        for key, title in titles.items()
+    ]
+    return _table(("cases", "number", "right", "wrong at 0.5 or more", "not recognised"), rows)
 
 
 def _schemas(out: Path) -> str:

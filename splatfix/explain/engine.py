@@ -64,11 +64,12 @@ class _Needle:
 
 
 @dataclass(frozen=True)
-class _Sign:
+class Sign:
     """An anchor of a class found in the log."""
 
     anchor: Anchor
     weight: float
+    """After its numbers were tested."""
     line: Line
 
 
@@ -80,40 +81,54 @@ def explain(stream: BinaryIO, machine: Machine = UNKNOWN) -> Explanation:
         machine: what facts say of the machine where it failed.
     """
     lines, count, size = read_log(stream)
-    return explain_lines(lines, machine, lines_read=count, bytes_read=size)
+    return _explanation(lines, signs_in(lines, machine), machine, count, size)
 
 
-def explain_text(text: str, machine: Machine = UNKNOWN) -> Explanation:
-    """The same for a short log that is at hand as text."""
-    return explain_lines(kept_lines(text), machine, lines_read=text.count("\n") + 1, bytes_read=len(text))
-
-
-def explain_lines(
-    lines: Sequence[Line], machine: Machine = UNKNOWN, *, lines_read: int, bytes_read: int
+def explain_text(
+    text: str, machine: Machine = UNKNOWN, *, without: Collection[Anchor] = frozenset()
 ) -> Explanation:
-    """The same for lines that were read; see :func:`splatfix.explain.reading.read_log`."""
+    """The same for a short log that is at hand as text.
+
+    Args:
+        without: anchors that are not looked for, to measure what depends on them.
+    """
+    lines = kept_lines(text)
+    found = signs_in(lines, machine, without)
+    return _explanation(lines, found, machine, text.count("\n") + 1, len(text))
+
+
+def signs_in(
+    lines: Sequence[Line], machine: Machine = UNKNOWN, without: Collection[Anchor] = frozenset()
+) -> dict[str, list[Sign]]:
+    """What speaks for each class, by its name; classes that nothing speaks for are left out."""
     texts = [plain(line.text) for line in lines]
     lows = [text.lower() for text in texts]
     everything = "\n".join(lows)
     seen = {name for name, needle in _observed().items() if _anywhere(needle, texts, lows, everything)}
     around = Surroundings(machine.toolkit or toolkit_in(texts))
-    scores: dict[str, float] = {}
-    signs: dict[str, list[_Sign]] = {}
+    found: dict[str, list[Sign]] = {}
     for name, anchors in _anchors().items():
-        found = [
+        signs = [
             sign
             for anchor, needle in anchors
-            if (sign := _sign(anchor, needle, lines, texts, lows, everything, seen, around))
+            if anchor not in without
+            and (sign := _sign(anchor, needle, lines, texts, lows, everything, seen, around))
         ]
-        if found:
-            signs[name] = found
-            score = 1 - prod(1 - sign.weight for sign in found)
-            if name in machine.predicted:
-                score = 1 - (1 - score) * _NOT_PREDICTED
-            scores[name] = score * _RULED_OUT if name in machine.ruled_out else score
-    return Explanation(
-        _ranked(scores, signs), _first_error(lines, texts), lines_read=lines_read, bytes_read=bytes_read
-    )
+        if signs:
+            found[name] = signs
+    return found
+
+
+def _explanation(
+    lines: Sequence[Line], signs: Mapping[str, Sequence[Sign]], machine: Machine, count: int, size: int
+) -> Explanation:
+    scores: dict[str, float] = {}
+    for name, found in signs.items():
+        score = 1 - prod(1 - sign.weight for sign in found)
+        if name in machine.predicted:
+            score = 1 - (1 - score) * _NOT_PREDICTED
+        scores[name] = score * _RULED_OUT if name in machine.ruled_out else score
+    return Explanation(_ranked(scores, signs), _first_error(lines), lines_read=count, bytes_read=size)
 
 
 @cached
@@ -144,26 +159,26 @@ def _sign(
     everything: str,
     seen: Collection[str],
     around: Surroundings,
-) -> _Sign | None:
+) -> Sign | None:
     """The first line that bears an anchor out; None where there is none, or something rules it out."""
     if not set(anchor.all) <= set(seen) or any(name in seen for name in anchor.none):
         return None
     if needle.literals and not any(text in everything for text in needle.literals):
         return None
-    best: _Sign | None = None
+    best: Sign | None = None
     for at, text in enumerate(texts):
         match = needle.search(text, lows[at])
         if match is None:
             continue
         weight = anchor.weight * (judge(anchor.test, text, match, around) if anchor.test else 1.0)
         if weight > (best.weight if best else 0.0):
-            best = _Sign(anchor, weight, lines[at])
+            best = Sign(anchor, weight, lines[at])
         if not anchor.test:
             break
     return best
 
 
-def _ranked(scores: Mapping[str, float], signs: Mapping[str, Sequence[_Sign]]) -> tuple[FailureCause, ...]:
+def _ranked(scores: Mapping[str, float], signs: Mapping[str, Sequence[Sign]]) -> tuple[FailureCause, ...]:
     """Causes by confidence. What another cause explains comes after it, and rivals take from each other's confidence."""
     table = signatures()
     causes: list[tuple[float, float, int, str, str]] = []
@@ -192,7 +207,7 @@ def _explains(one: Signature, name: str) -> bool:
     return one.name != name and (name in one.explains or (known and failure_class(name) is None))
 
 
-def _cause(name: str, confidence: float, signs: Sequence[_Sign], cause: str) -> FailureCause:
+def _cause(name: str, confidence: float, signs: Sequence[Sign], cause: str) -> FailureCause:
     by_number = {sign.line.number: sign.line for sign in signs}
     return FailureCause(
         name=name,
@@ -228,8 +243,8 @@ def known_classes() -> tuple[KnownClass, ...]:
     return tuple(found)
 
 
-def _first_error(lines: Sequence[Line], texts: Sequence[str]) -> tuple[str, ...]:
-    at = next((at for at, text in enumerate(texts) if _FIRST_ERROR.search(text)), None)
+def _first_error(lines: Sequence[Line]) -> tuple[str, ...]:
+    at = next((at for at, line in enumerate(lines) if _FIRST_ERROR.search(line.text)), None)
     if at is None:
         return ()
     return tuple(without_credentials(line.text) for line in lines[at : at + 3] if line.text.strip())

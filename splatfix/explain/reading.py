@@ -70,7 +70,8 @@ _PREFIX = re.compile(
 _QUOTES = str.maketrans(
     {"‘": "'", "’": "'", "`": "'", "´": "'", "“": '"', "”": '"', "（": "(", "）": ")", "：": ":"}
 )
-_DIGITS = bytes(range(48, 58))
+_VARYING = b"0123456789abcdef"
+"""Signs of counts, times, addresses and hashes: lines that differ in them only are alike."""
 
 
 def read_log(stream: BinaryIO) -> tuple[list[Line], int, int]:
@@ -173,13 +174,15 @@ class _Keeper:
     def _places(self, block: bytes, start: int) -> Iterable[int]:
         """Where lines begin that hold a trigger and are not like many before."""
         found: set[int] = set()
+        looked_at: set[int] = set()
         for word in TRIGGERS:
             at = block.find(word, start)
             while at >= 0:
                 end = block.find(b"\n", at)
                 begin = block.rfind(b"\n", 0, at) + 1
-                if begin not in found:
-                    kind = block[begin : min(end, begin + 400)].translate(None, _DIGITS)
+                if begin not in looked_at:
+                    looked_at.add(begin)
+                    kind = block[begin : min(end, begin + 200)].translate(None, _VARYING)
                     times = self._seen.get(kind, 0)
                     if times < _ALIKE and len(self._seen) < _MOST:
                         self._seen[kind] = times + 1

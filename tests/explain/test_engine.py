@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from splatfix.explain import Machine, explain_text, known_classes
 from splatfix.knowledge.breakages import failure_classes
 from splatfix.knowledge.signatures import observations, signatures
 from tests.explain.conftest import cases
+from tools.explain_record import PLOT, RECORD, plot, record
 
 GIVEN = cases("given")
 NAMES = {row.name for row in failure_classes()}
@@ -24,6 +27,26 @@ def test_of_the_given_cases_at_least_98_percent_are_right() -> None:
     assert len(GIVEN) == 120
     assert len(wrong) <= 2, wrong
     assert [row for row in wrong if row[2] >= 0.5] == []
+
+
+@pytest.mark.parametrize("name", ["held_out", "made_here"])
+def test_other_cases_stay_right(name: str) -> None:
+    said = [(case, *verdict(case["log"])) for case in cases(name)]
+    wrong = [(case["id"], found, sure) for case, found, sure in said if found not in case["accept"]]
+    assert len(said) >= 30 and len(wrong) <= len(said) // 50, wrong
+    assert all("made" in case or "first" in case for case in cases(name))
+
+
+def test_the_record_is_what_the_tool_measures() -> None:
+    assert json.loads(RECORD.read_text()) == record()
+    assert PLOT.read_text() == plot(record()) + "\n"
+
+
+def test_without_its_anchors_a_class_is_not_named() -> None:
+    log = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
+    anchors = frozenset(signatures()["toolkit_too_old_for_arch"].anchors)
+    assert explain_text(log).causes[0].name == "toolkit_too_old_for_arch"
+    assert "toolkit_too_old_for_arch" not in [c.name for c in explain_text(log, without=anchors).causes]
 
 
 def test_every_class_has_a_signature_and_every_signature_a_class() -> None:

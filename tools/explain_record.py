@@ -1,0 +1,174 @@
+"""Measures how often ``explain`` is right, and writes the record and the calibration plot of the documentation.
+
+``python -m tools.explain_record`` writes ``tests/records/explain.json`` and ``docs/assets/explain-calibration.svg``.
+
+Three things are held out in turn: cases (``held_out`` was written before it was looked at, and keeps what was said of each
+case the first time), wordings (in five folds by source, an anchor that no case outside the fold bears out is left out), and
+classes (a class's whole signature is left out: what is then said of its cases should not be loud).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from splatfix.explain import explain_text
+from splatfix.explain.engine import signs_in
+from splatfix.explain.model import SURE
+from splatfix.explain.reading import kept_lines
+from splatfix.knowledge.signatures import Anchor, signatures
+
+ROOT = Path(__file__).resolve().parent.parent
+CASES = ROOT / "tests" / "explain" / "cases"
+RECORD = ROOT / "tests" / "records" / "explain.json"
+PLOT = ROOT / "docs" / "assets" / "explain-calibration.svg"
+FOLDS = 5
+BINS = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
+Case = Mapping[str, Any]
+Said = tuple[float, bool]
+"""Confidence in the first cause (0 where there is none), and whether it is right."""
+
+
+def read(name: str) -> list[Case]:
+    """The cases of one file."""
+    return [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def said_of(case: Case, without: Collection[Anchor] = frozenset()) -> Said:
+    """What is said of a case."""
+    causes = explain_text(case["log"], without=without).causes
+    return (causes[0].confidence, causes[0].name in case["accept"]) if causes else (0.0, False)
+
+
+def summary(said: Sequence[Said]) -> dict[str, Any]:
+    """Shares of cases: right first causes, wrong ones at a confidence of 0.5 or more, and none that sure."""
+    count = len(said)
+    return {
+        "cases": count,
+        "top_1": round(sum(right for _, right in said) / count, 4),
+        "wrong_while_confident": round(sum(sure >= SURE and not right for sure, right in said) / count, 4),
+        "not_recognised": round(sum(sure < SURE for sure, _ in said) / count, 4),
+    }
+
+
+def by_wording(cases: Sequence[Case]) -> list[Said]:
+    """Each fold of sources explained without the anchors that only its own cases bear out."""
+    matched = [
+        {sign.anchor for signs in signs_in(kept_lines(case["log"])).values() for sign in signs}
+        for case in cases
+    ]
+    folds = [zlib.crc32(case["source"].partition("#")[0].encode()) % FOLDS for case in cases]
+    said = []
+    for at, case in enumerate(cases):
+        elsewhere = set().union(*(found for n, found in enumerate(matched) if folds[n] != folds[at]))
+        said.append(said_of(case, frozenset(matched[at] - elsewhere)))
+    return said
+
+
+def by_class(cases: Sequence[Case]) -> list[Said]:
+    """Each case explained without the signatures of the classes that are right for it."""
+    return [
+        said_of(case, frozenset(anchor for name in case["accept"] for anchor in signatures()[name].anchors))
+        for case in cases
+    ]
+
+
+def calibration(said: Sequence[Said]) -> list[dict[str, Any]]:
+    """For each range of confidence: how many cases, their mean confidence, and the share that is right."""
+    rows = []
+    for low, high in itertools.pairwise(BINS):
+        within = [item for item in said if low < item[0] <= high]
+        if within:
+            mean = sum(sure for sure, _ in within) / len(within)
+            right = sum(good for _, good in within) / len(within)
+            rows.append(
+                {
+                    "from": low,
+                    "to": high,
+                    "cases": len(within),
+                    "confidence": round(mean, 3),
+                    "right": round(right, 3),
+                }
+            )
+    return rows
+
+
+def record() -> dict[str, Any]:
+    """Everything that is measured."""
+    given, held, made = read("given"), read("held_out"), read("made_here")
+    first = [case["first"] for case in held]
+    wording = by_wording([*given, *held])
+    all_said = [said_of(case) for case in (*given, *held, *made)]
+    return {
+        "given": summary([said_of(case) for case in given]),
+        "held_out_first_time": {
+            "cases": len(first),
+            "top_1": round(first.count("right") / len(first), 4),
+            "wrong_while_confident": round(first.count("wrong") / len(first), 4),
+            "not_recognised": round(first.count("missed") / len(first), 4),
+        },
+        "held_out_now": summary([said_of(case) for case in held]),
+        "made_here": summary([said_of(case) for case in made]),
+        "wordings_held_out": summary(wording),
+        "classes_held_out": summary(by_class([*given, *held])),
+        "calibration": calibration(all_said),
+        "calibration_wordings_held_out": calibration(wording),
+        "classes": len(signatures()),
+        "anchors": sum(len(row.anchors) for row in signatures().values()),
+    }
+
+
+def plot(found: Mapping[str, Any]) -> str:
+    """The calibration as SVG: the share that is right over the confidence; a point's area is its number of cases."""
+    size, edge = 320, 40
+
+    def x(value: float) -> float:
+        return edge + value * size
+
+    def y(value: float) -> float:
+        return 10 + (1 - value) * size
+
+    def points(rows: Sequence[Mapping[str, Any]], fill: str) -> list[str]:
+        return [
+            f'<circle cx="{x(row["confidence"]):.1f}" cy="{y(row["right"]):.1f}" r="{2 + row["cases"] ** 0.5:.1f}" '
+            f'fill="{fill}" fill-opacity="0.6"><title>{row["cases"]} cases</title></circle>'
+            for row in rows
+        ]
+
+    ticks: list[str] = []
+    place: Callable[[float], str] = lambda value: f"{value:.1f}"  # noqa: E731
+    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
+        ticks += [
+            f'<text x="{place(x(value))}" y="{size + 28}" text-anchor="middle">{value}</text>',
+            f'<text x="{edge - 6}" y="{place(y(value) + 4)}" text-anchor="end">{value}</text>',
+        ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size + edge + 20} {size + 70}" '
+            'font-family="sans-serif" font-size="11">',
+            f'<rect width="{size + edge + 20}" height="{size + 70}" fill="white"/>',
+            f'<path d="M{x(0)} {y(1)}V{y(0)}H{x(1)}M{x(0)} {y(0)}L{x(1)} {y(1)}" stroke="#999" fill="none"/>',
+            *ticks,
+            *points(found["calibration_wordings_held_out"], "#d95f02"),
+            *points(found["calibration"], "#1b6ca8"),
+            f'<text x="{x(0.5)}" y="{size + 46}" text-anchor="middle">confidence</text>',
+            f'<text x="{x(0)}" y="{size + 63}"><tspan fill="#1b6ca8">all cases</tspan> '
+            '<tspan fill="#d95f02">wordings held out</tspan>; up: share that is right</text>',
+            "</svg>",
+        ]
+    )
+
+
+def main() -> None:
+    """Write the record and the plot."""
+    found = record()
+    RECORD.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    PLOT.write_text(plot(found) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
