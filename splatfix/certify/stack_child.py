@@ -19,6 +19,23 @@ _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".w
 """Files of a scene that no trainer writes to, by their endings."""
 
 
+_NVIDIA_SMI = """#!/bin/sh
+# stands in for a GPU in a rehearsal of splatfix
+case "$*" in
+*--query-gpu*) echo "0" ;;
+*) cat <<END
+GPU 00000000:00:00.0
+    FB Memory Usage
+        Total                             : 8192 MiB
+        Reserved                          : 0 MiB
+        Used                              : 0 MiB
+        Free                              : 8192 MiB
+END
+;;
+esac
+"""
+
+
 @dataclass(frozen=True)
 class Inside:
     """What the code inside a trainer is told; see ``splatfix/certify/inside``."""
@@ -55,6 +72,8 @@ def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) 
     configuration.write_text(json.dumps(told), encoding="utf-8")
     variables = child_variables(folder)
     # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
+    if inside.cpu and shutil.which("nvidia-smi") is None:
+        variables["PATH"] = f"{_without_gpus(folder / 'bin')}{os.pathsep}{variables.get('PATH', os.defpath)}"
     places = [str(folder), *([str(dropins)] if dropins else []), os.environ.get("PYTHONPATH", "")]
     return {
         **variables,
@@ -62,6 +81,15 @@ def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) 
         "SPLATFIX_INSIDE": str(configuration),
         "WANDB_MODE": "disabled",
     }
+
+
+def _without_gpus(folder: Path) -> Path:
+    """A folder with an ``nvidia-smi`` for trainers that choose the idlest GPU by its output, as Scaffold-GS does."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "nvidia-smi"
+    program.write_text(_NVIDIA_SMI, encoding="utf-8")
+    program.chmod(0o755)
+    return folder
 
 
 def copy_scene(scene: Path, destination: Path) -> Path:

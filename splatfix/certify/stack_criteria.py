@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from splatfix.certify.criteria import MAX_ZERO_STEPS, judge_learning, judge_trend
+from splatfix.certify.criteria import MAX_ZERO_STEPS, REQUIRED_GROUPS, judge_learning, judge_trend
 from splatfix.certify.measured import criterion, get, number, unless_short
 from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.core.runner import Completed
 from splatfix.core.words import counted, few
 
+_OF_ANCHORS = ("anchor", "offset", "anchor_feat", "scaling", "means", "opacities", "scales", "quats", "sh0")
+"""What Scaffold-GS, whose networks make the rest, and gsplat's trainers must train."""
 _HARMONICS = ("f_rest", "features_rest", "shN", "sh_rest")
 """Groups whose gradients are zero until the degree of the harmonics rises, every 1,000 iterations in Inria's family."""
 LONG = 1000
@@ -141,8 +143,8 @@ def _fallbacks(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterio
         for row in failed
         if row["name"].partition(".")[0] in extensions and row["name"].partition(".")[0] != fatal
     ]
-    # a class that one variant of a module has and another has not is asked for to find out which it is
-    asked = [row for row in whole if "cannot import name" in row["error"] and _is_class(row["name"])]
+    # what one variant of a module has and another has not is asked for to find out which it is
+    asked = [row for row in whole if "cannot import name" in row["error"] and _of_a_variant(row["name"])]
     lost = [row for row in whole if row not in asked]
     words = [f"{row['place']}: {row['name']}: {row['error']}" for row in lost]
     words += [
@@ -173,18 +175,26 @@ def _unless_slow(judged: Criterion, result: Mapping[str, Any]) -> Criterion:
     return replace(judged, outcome=Outcome.UNDETERMINED, why=why, advice="Give it more with --iterations.")
 
 
-def _is_class(name: str) -> bool:
-    return name.rpartition(".")[2][:1].isupper()
+def _of_a_variant(name: str) -> bool:
+    """Rasterizers come in variants: a trainer for several asks for what only some have."""
+    return "raster" in name.partition(".")[0] or name.rpartition(".")[2][:1].isupper()
 
 
 def _gradients(result: Mapping[str, Any]) -> list[Criterion]:
-    judged = []
+    judged: list[Criterion] = []
+    needed = REQUIRED_GROUPS if "xyz" in (result.get("gradients") or {}) else _OF_ANCHORS
     for name, row in (result.get("gradients") or {}).items():
         steps, zero, largest = number(row["steps"]) or 0.0, number(row["zero_steps"]), number(row["max"])
         code = f"gradients-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}"
         required = f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps"
         if name in _HARMONICS and not get(result, "config", "sh_degree"):
             why = "the degree of the harmonics stayed 0: the trainer raises it later than this run is long"
+            judged.append(Criterion(code, Outcome.NOT_MEASURED, why, required))
+            continue
+        if name not in needed and row["none_steps"] == row["steps"]:
+            why = "it is no part of what was differentiated" + (
+                "" if row["trained"] else ": requires_grad is off"
+            )
             judged.append(Criterion(code, Outcome.NOT_MEASURED, why, required))
             continue
         if not any(size for shape in row["shape"] or () for size in shape):

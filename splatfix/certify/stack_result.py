@@ -70,6 +70,8 @@ def result_of(
             name: {
                 "steps": row["steps"],
                 "zero_steps": row["zero"] + row["none"],
+                "none_steps": row["none"],
+                "trained": row["trained"],
                 "non_finite_steps": row["non_finite"],
                 "max": row["max"],
                 "shape": row["shape"],

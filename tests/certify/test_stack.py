@@ -151,6 +151,16 @@ SABOTAGE = {
         *("train.py", "from fused_ssim import fused_ssim", "from fused_ssim import fused_sim", 3),
         *({"no-silent-fallback"}, "train.py:12: fused_ssim.fused_sim"),
     ),
+    "a group that is switched off": (
+        *(
+            "model.py",
+            'rows["rotation"])',
+            'rows["rotation"].detach())',
+            100,
+            {"gradients-rotation"},
+            "in 100 of 100",
+        ),
+    ),
     "it ends early": (
         *("train.py", "begin.record()", "if iteration == 3: return", 3),
         *(

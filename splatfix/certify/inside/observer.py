@@ -313,6 +313,7 @@ class _Training:
             name, {"steps": 0, "none": 0, "zero": 0, "non_finite": 0, "sum": 0.0, "max": 0.0, "shape": None}
         )
         row["steps"] += 1
+        row["trained"] = any(param.requires_grad for param in params)
         row["shape"] = [list(param.shape) for param in params][:4]
         if name.lstrip("_") in POSITIONS and params:
             self._reach(params[0])
