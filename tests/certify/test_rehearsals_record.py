@@ -1,0 +1,35 @@
+"""The record of rehearsed stacks says what their certificates said."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.rehearsals import RECORD, row_of
+
+ROWS = json.loads(RECORD.read_text(encoding="utf-8"))["rows"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["stack"] for row in ROWS])
+def test_a_row_is_consistent(row: dict[str, object]) -> None:
+    criteria, psnr = row["criteria"], row["psnr"]
+    assert isinstance(criteria, dict) and isinstance(psnr, list)
+    failed = [code for code, outcome in criteria.items() if outcome == "failed"]
+    assert (row["verdict"] == "not-certified") == bool(failed) == bool(row["reasons"])
+    assert re.fullmatch("[0-9a-f]{40}", str(row["commit"]))
+    if row["verdict"] == "rehearsed":
+        assert criteria["training-finishes"] == criteria["extensions-ran"] == "met"
+        assert psnr[1] > psnr[0] and row["loss"][0] > row["loss"][1]  # type: ignore[index]
+        assert any("GaussianRasterizer" in calls for calls in row["extensions"].values())  # type: ignore[attr-defined]
+
+
+def test_no_row_names_a_place_of_the_machine_that_made_it() -> None:
+    assert not re.search(r'"/(?!\w*\W*")\w+/', RECORD.read_text(encoding="utf-8"))
+
+
+def test_only_certificates_of_rehearse_are_taken(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no certificate of splatfix rehearse"):
+        row_of({"command": "certify", "stack": None, "scenes": []})
