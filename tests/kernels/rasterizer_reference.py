@@ -150,7 +150,7 @@ def _tile_rectangle(settings: Any, x: float, y: float, radius: int) -> tuple[int
     )
 
 
-def _least(conic: Sequence[float], x: tuple[float, float], y: tuple[float, float]) -> float:
+def least(conic: Sequence[float], x: tuple[float, float], y: tuple[float, float]) -> float:
     """The least a dx^2 + 2 b dx dy + c dy^2 over a rectangle given relative to the centre: inside it, or on one of its sides."""
     if x[0] <= 0 <= x[1] and y[0] <= 0 <= y[1]:
         return 0.0
@@ -174,7 +174,7 @@ def _compact_box(settings: Any, x: float, y: float, conic: Sequence[Tensor], opa
         return where
     for top in range(0, settings.image_height, 16):
         for left in range(0, settings.image_width, 16):
-            if _least((a, b, c), (left - x, left + 16 - x), (top - y, top + 16 - y)) <= level:
+            if least((a, b, c), (left - x, left + 16 - x), (top - y, top + 16 - y)) <= level:
                 where[top : top + 16, left : left + 16] = True
     return where
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
 
+from splatfix.kernels import rasterizer
 from splatfix.kernels.contributions import contributions, screen_positions
 from splatfix.kernels.rasterizer import rasterize
 
@@ -101,6 +103,29 @@ def test_the_compact_box_of_fastgs(box: float, seed: int) -> None:
     """Image, radii and gradients where only tiles that the smaller (or larger) ellipse touches are drawn."""
     inputs = cloud(40, seed=seed, size=(0.02, 0.5), spread=1.5)
     compare(look_at(67, 45, compact_box=box), inputs)
+
+
+@pytest.mark.parametrize("box", [0.3, 1.0])
+def test_every_tile_that_an_ellipse_touches_and_no_other(box: float) -> None:
+    """300 ellipses over 117 tiles, against the least of the quadratic form over each tile."""
+    inputs, settings = cloud(300, seed=12, spread=2.5, size=(0.01, 0.4)), look_at(203, 131, compact_box=box)
+    camera = rasterizer._camera(settings, inputs["means3D"])
+    geometry = (inputs[name] for name in ("means3D", "opacities", "scales", "rotations"))
+    splats = rasterizer._project(camera, settings, *geometry, None)
+    owner, tile = rasterizer._compact_tiles(camera, splats)
+    wanted = []
+    for i, (x, y, z, a, b, c, det, opacity) in enumerate(
+        zip(*(field.tolist() for field in splats), strict=True)
+    ):
+        level = box * 2 * math.log(255 * opacity)
+        for row in range(9 if z > 0 else 0):
+            for column in range(13):
+                low, top = 16 * column - x, 16 * row - y
+                conic = (c / det, -b / det, a / det)
+                if reference.least(conic, (low, low + 16), (top, top + 16)) <= level:
+                    wanted.append((i, 13 * row + column))
+    assert len(wanted) > 500
+    assert list(zip(owner.tolist(), tile.tolist(), strict=True)) == wanted
 
 
 def test_the_compact_box_differs_from_the_square_of_v1() -> None:
