@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "context": {"facts", "knowledge"},
     "checks": {"facts", "knowledge", "context"},
     "plan": {"facts", "knowledge", "context", "checks"},
-    "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "kernels"},
+    "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain", "kernels"},
     "explain": {"facts", "knowledge", "context"},
     "report": set(),  # the data classes only, see DATA_CLASSES
     "attest": set(),

@@ -16,12 +16,12 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
+from splatfix.explain.root_cause import RootCause, find_root_cause
 from splatfix.facts import read_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
 from splatfix.install.outcome import Tell
-from splatfix.install.root_cause import RootCause, find_root_cause
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
@@ -260,7 +260,12 @@ def _failed(action: BuildWheel, cause: RootCause, log: Path) -> SplatfixError:
         f"The build of {action.subject} failed: {cause.lines[0] if cause.lines else 'it printed nothing'}",
         meaning="\n  ".join([*cause.lines[1:], f"{cause.meaning} Nothing was installed.".strip()]),
         todo=(*cause.todo, say(f"Full log: {log}")),
-        details={"cause": cause.kind, "lines": list(cause.lines), "log": str(log)},
+        details={
+            "cause": cause.kind,
+            "class": cause.failure_class,
+            "lines": list(cause.lines),
+            "log": str(log),
+        },
     )
 
 

@@ -99,7 +99,7 @@ class LogCause:
     meaning: str
     steps: tuple[Mapping[str, Any], ...]
     kind: str = ""
-    """Only in messages of this kind (see ``install/root_cause.py``)."""
+    """Only in messages of this kind (see ``explain/root_cause.py``)."""
     failure_class: str = ""
 
     def explain(self, text: str) -> Explanation | None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.install.root_cause import find_root_cause
+from splatfix.explain.root_cause import find_root_cause
 from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
 from splatfix.knowledge.tables import table, table_names
-from tests.install import test_root_cause
+from tests.explain import test_root_cause
 from tests.machines import NAMES, facts_of, raw_machines
 
 from .commands import command, enter

@@ -1,4 +1,8 @@
-"""Finds in a build log the lines that say why it failed: the first cause, not the last line."""
+"""Why a build of ours failed, by its log: the lines that say it first, their class, and what to do.
+
+The lines are those of the one kind of message that explains the rest; what they mean comes from the record of that message
+where there is one, else from the class that the engine recognises in the whole log.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from splatfix.core.step import Step, say
+from splatfix.explain.engine import explain_text
 from splatfix.knowledge.breakages import explain_message, log_cause
 
 
@@ -22,6 +27,8 @@ class RootCause:
     """The lines of the log that say it, at most a handful."""
     meaning: str = ""
     todo: tuple[Step, ...] = ()
+    failure_class: str = ""
+    """The class that the whole log shows; "" where none is recognised."""
 
 
 # gcc: f.cpp:3:10: fatal error: x · nvcc: f.cu(12): error: x · nvcc fatal : x · ptxas f.ptx, line 3; error : x
@@ -56,7 +63,18 @@ _CHATTER = re.compile(
 
 
 def find_root_cause(log: str) -> RootCause:
-    """The first thing that went wrong in a build log of pip, setuptools, ninja, nvcc and gcc."""
+    """The first thing that went wrong in a build log of pip, setuptools, ninja, nvcc and gcc, with its class."""
+    cause = _first_thing(log)
+    found = explain_text(log)
+    if not found.recognised:
+        return cause
+    best = found.causes[0]
+    if cause.meaning or cause.todo:
+        return replace(cause, failure_class=best.name)
+    return replace(cause, meaning=best.why, todo=best.fix, failure_class=best.name)
+
+
+def _first_thing(log: str) -> RootCause:
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in log.splitlines()]
     lines = [line.removeprefix("  ") for line in lines]  # pip sets off what a build prints by two blanks
     for kind, matches in _KINDS:

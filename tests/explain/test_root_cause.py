@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.install.root_cause import find_root_cause
+from splatfix.explain.root_cause import find_root_cause
 
 NVCC = """\
   [1/5] /usr/local/cuda/bin/nvcc -c cuda_rasterizer/forward.cu -o forward.o
@@ -258,3 +258,12 @@ def test_a_log_that_says_nothing_known_gives_its_end() -> None:
 def test_where_nothing_is_known_the_builds_own_last_words_count() -> None:
     log = "  doing this\n  giving up for no reason\n" + NO_COMPILER.partition("'gcc'\n")[2]
     assert find_root_cause(log).lines == ("doing this", "giving up for no reason")
+
+
+def test_the_class_of_the_whole_log_and_its_fix_where_the_line_has_none() -> None:
+    assert find_root_cause(GCC).failure_class == "missing_cstdint"
+    log = "/usr/bin/ld: cannot find -lEGL: No such file or directory\ncollect2: error: ld returned 1 exit status\n"
+    cause = find_root_cause(log)
+    assert (cause.kind, cause.failure_class) == ("linker", "egl_missing")
+    assert "EGL" in cause.meaning and "libegl1" in cause.todo[0].line()
+    assert find_root_cause("nothing of note\n").failure_class == ""
