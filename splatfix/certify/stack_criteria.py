@@ -17,6 +17,8 @@ _OF_ANCHORS = ("anchor", "offset", "anchor_feat", "scaling", "means", "opacities
 """What Scaffold-GS, whose networks make the rest, and gsplat's trainers must train."""
 _HARMONICS = ("f_rest", "features_rest", "shN", "sh_rest")
 """Groups whose gradients are zero until the degree of the harmonics rises, every 1,000 iterations in Inria's family."""
+_OF_RENDERINGS = ("held-out-views", "held-out-psnr-rises", "held-out-not-above-training")
+_NO_RENDER = "it has no render.py"
 LONG = 1000
 """Iterations from which on a stranger's trainer must have learned as much as splatfix's own on the sample scenes."""
 LEAST_GAIN_DB = 0.5
@@ -53,12 +55,20 @@ def judge_stack(
     )
     if not result.get("iterations"):  # nothing more was seen
         return ran
-    return (
-        *ran,
+    judged = (
         *(_unless_slow(item, result) for item in judge_learning(result)),
         *_gradients(result),
         _densified(result),
         _saved(result),
+    )
+    rendering = others.get("rendering")
+    cut = "" if done.ok else "the training did not end well"
+    unseen = cut or (
+        "" if rendering and rendering.ok else "its test views were not rendered" if rendering else _NO_RENDER
+    )
+    return (
+        *ran,
+        *(_unless_cut(item, unseen if item.code in _OF_RENDERINGS else cut) for item in judged),
         *(_ended(name, run) for name, run in others.items()),
         *(Criterion(code, Outcome.NOT_MEASURED, why, "not observed") for code, why in _UNOBSERVED.items()),
     )
@@ -158,6 +168,14 @@ def _fallbacks(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterio
         "An import failed and the code went on without it: something slower, or something else, ran in its place.",
         "field report: a trainer that used a slow SSIM for weeks",
     )
+
+
+def _unless_cut(judged: Criterion, why: str) -> Criterion:
+    """What cannot be met because something before it failed is told there, and not again."""
+    told = judged.code == "finite-values" or judged.code.startswith("gradients-")
+    if not why or judged.outcome is not Outcome.FAILED or told:
+        return judged
+    return Criterion(judged.code, Outcome.NOT_MEASURED, f"{judged.measured}: {why}", judged.required)
 
 
 def _unless_slow(judged: Criterion, result: Mapping[str, Any]) -> Criterion:

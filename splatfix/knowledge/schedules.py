@@ -14,6 +14,8 @@ class Setting:
 
     share: float | None = None
     """Of the iterations."""
+    times: int = 1
+    """The rounded share, so often."""
     saves: bool = False
     """The first iteration, and the last."""
     last: bool = False
@@ -22,7 +24,7 @@ class Setting:
     def words(self, iterations: int) -> list[str]:
         """What follows the option on the command line."""
         if self.share is not None:
-            return [str(max(1, round(self.share * iterations)))]
+            return [str(self.times * max(1, round(self.share * iterations)))]
         if self.saves:
             return ["1", str(iterations)]
         return [str(iterations)] if self.last else []
@@ -31,7 +33,9 @@ class Setting:
 def short_schedule() -> Mapping[str, Setting]:
     """By option (``densify_from_iter``); an option counts only where a trainer has it."""
     return {
-        name: Setting(row.get("share"), *(bool(row.get(key)) for key in ("saves", "last", "flag")))
+        name: Setting(
+            row.get("share"), row.get("times", 1), *(bool(row.get(key)) for key in ("saves", "last", "flag"))
+        )
         for name, row in table("schedules")["options"].items()
     }
 

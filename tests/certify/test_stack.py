@@ -163,10 +163,7 @@ SABOTAGE = {
     ),
     "it ends early": (
         *("train.py", "begin.record()", "if iteration == 3: return", 3),
-        *(
-            {"training-finishes", "point-cloud-saved", "held-out-views", "held-out-not-above-training"},
-            "less",
-        ),
+        *({"training-finishes", "point-cloud-saved"}, "less than it was asked"),
     ),
     "it saves half of it": (
         *("model.py", "np.concatenate(values, axis=1))", "np.concatenate(values, axis=1)[::2])", 3),
