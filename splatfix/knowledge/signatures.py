@@ -55,7 +55,9 @@ def signatures() -> Mapping[str, Signature]:
         if record.log is None:
             continue
         name = record.failure_class or record.key.replace("-", "_")
-        anchor = Anchor(record.log.pattern, _OF_BREAKAGE)
+        # a record's own pattern meets logs as they are; here every quote is a plain one
+        pattern = re.compile(record.log.pattern.pattern.replace("`", "'"))
+        anchor = Anchor(pattern, _OF_BREAKAGE)
         known = found.get(name, Signature(name, record.symptom, (), (), record.sources))
         found[name] = Signature(name, known.why, (*known.anchors, anchor), known.explains, known.sources)
     return found

@@ -29,12 +29,11 @@ def test_of_the_given_cases_at_least_98_percent_are_right() -> None:
     assert [row for row in wrong if row[2] >= 0.5] == []
 
 
-@pytest.mark.parametrize("name", ["held_out", "made_here"])
+@pytest.mark.parametrize("name", ["held_out", "made_here", "wordings"])
 def test_other_cases_stay_right(name: str) -> None:
     said = [(case, *verdict(case["log"])) for case in cases(name)]
     wrong = [(case["id"], found, sure) for case, found, sure in said if found not in case["accept"]]
     assert len(said) >= 30 and len(wrong) <= len(said) // 50, wrong
-    assert all("made" in case or "first" in case for case in cases(name))
 
 
 def test_the_record_is_what_the_tool_measures() -> None:

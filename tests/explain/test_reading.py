@@ -97,6 +97,10 @@ def test_patterns_are_linear_by_construction(name: str, pattern: re.Pattern[str]
     assert not nested_repeats(pattern) or unbounded_repeats(pattern) == 0, name
 
 
+def test_no_pattern_asks_for_a_quote_that_is_made_plain() -> None:
+    assert [name for name, pattern in PATTERNS if set(pattern.pattern) & set("`´‘’“”")] == []
+
+
 def test_a_nested_repeat_is_seen() -> None:
     assert nested_repeats(re.compile(r"(a+)+b")) and nested_repeats(re.compile(r"x(?:(?:ab|c*)d){2,}"))
     assert not nested_repeats(re.compile(r"a+b+(c|d)?"))
