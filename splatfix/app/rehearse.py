@@ -107,6 +107,7 @@ def run_and_report(
         SplatfixError: see :func:`rehearse`.
     """
     from splatfix.certify.stack import GPU_ITERATIONS, ITERATIONS, StackRequest, certify_stack
+    from splatfix.certify.stack_child import STANDINS
     from splatfix.context import Goal, make_context
     from splatfix.context.matrix import binary_matrix
     from splatfix.core.files import write_json, write_text
@@ -125,7 +126,11 @@ def run_and_report(
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_folder())
         replacement = _replacement(checkout, rehearsed=rehearsed)
-        mends, placeholders = to_be_mended(context, checkout)
+        mends, missing = to_be_mended(context, checkout)
+        standins = tuple(name for name in missing if rehearsed and name in STANDINS)
+        placeholders = tuple(name for name in missing if name not in standins)
+        if not placeholders:  # nothing is missing that has to be there on a CPU
+            mends = tuple(item for item in mends if item.code != "imports-missing" or not standins)
         source, mends = mended_copy(checkout, context, mends, folder)
         scene, images, resolution = _scene(asked, folder, rehearsed=rehearsed)
         recognised = _recognised(checkout)
@@ -146,8 +151,9 @@ def run_and_report(
             images=images,
             extensions=_extensions(checkout, replacement),
             dropins=_unpacked(replacement, folder) if rehearsed else None,
-            dropin_names=tuple(item.name for item in replacement.dropins) if rehearsed else (),
+            dropin_names=(*(item.name for item in replacement.dropins), *standins) if rehearsed else (),
             placeholders=placeholders,
+            standins=standins,
             mends=mends,
             extra=asked.extra,
             repeat=_repeat(asked, target, device),
@@ -207,16 +213,14 @@ def _replacement(checkout: Checkout, *, rehearsed: bool) -> Replacement:
 
 
 def _extensions(checkout: Checkout, replacement: Replacement) -> tuple[str, ...]:
-    """Top-level modules of the extensions that the checkout calls."""
+    """Top-level modules of the extensions that the checkout calls; without those that it asks for in a ``try`` and does not
+    bring, as FastGS does with Inria's rasterizer for an optimizer: it goes on without them by design."""
+    served = {*(item.module for item in replacement.dropins), *(item.module for item in replacement.native)}
+    meant = {name.partition(".")[0] for name in (*served, *checkout.imports)}
     called = [call.module for call in checkout.calls] + [call.module for call in checkout.extension_calls]
-    guarded = [
-        item.module
-        for item in checkout.guarded
-        if any(item.module == one.module for one in replacement.dropins)
-    ]
-    return tuple(
-        dict.fromkeys(name.partition(".")[0] for name in (*called, *checkout.imports, *guarded) if name)
-    )
+    guarded = {item.module.partition(".")[0] for item in checkout.guarded}
+    tops = [name.partition(".")[0] for name in (*called, *checkout.imports, *sorted(guarded & meant))]
+    return tuple(dict.fromkeys(name for name in tops if name in meant or name not in guarded))
 
 
 def _unpacked(replacement: Replacement, folder: Path) -> Path:

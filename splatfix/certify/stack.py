@@ -64,6 +64,7 @@ class StackRequest:
     """A folder with them, to be searched first."""
     dropin_names: tuple[str, ...] = ()
     placeholders: tuple[str, ...] = ()
+    standins: tuple[str, ...] = ()
     mends: tuple[Mend, ...] = ()
     extra: tuple[str, ...] = ()
     """The user's own words for train.py."""
@@ -112,7 +113,9 @@ class _Run:
         make_room(request.out, (self.scene,))
         self.report = make_folder(request.out / self.scene)
         self.model = folder / "model"
-        self.inside = Inside(request.source, request.rehearsed, request.extensions, request.placeholders)
+        self.inside = Inside(
+            request.source, request.rehearsed, request.extensions, request.placeholders, request.standins
+        )
         self.timeout = TIMEOUT if request.rehearsed else GPU_TIMEOUT
 
     def all(self) -> tuple[SceneRun, tuple[str, ...], tuple[str, ...]]:

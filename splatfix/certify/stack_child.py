@@ -15,6 +15,8 @@ from splatfix.facts import Argument
 from splatfix.knowledge.schedules import short_schedule, words_for
 
 _INSIDE = Path(__file__).with_name("inside")
+STANDINS = frozenset({"torch_scatter"})
+"""Compiled packages beside the splatting extensions that a rehearsal can do without."""
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
 """Files of a scene that no trainer writes to, by their endings."""
 
@@ -47,6 +49,8 @@ class Inside:
     """Top-level modules whose calls are counted."""
     placeholders: tuple[str, ...] = ()
     """Missing modules that may be imported, though not used."""
+    standins: tuple[str, ...] = ()
+    """Missing compiled packages that a stand-in takes the place of; of :data:`STANDINS`."""
 
 
 def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) -> dict[str, str]:
@@ -61,6 +65,8 @@ def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) 
         for place in (package, package.parent):
             (place / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
         shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+    for name in inside.standins:
+        shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
     told = {
         "out": str(out),
         "checkout": str(inside.checkout),

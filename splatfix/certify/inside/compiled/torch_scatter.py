@@ -1,0 +1,99 @@
+"""``torch_scatter`` in plain PyTorch, for a rehearsal: reductions of rows by index, along one dimension.
+
+What it computes is documented by torch_scatter (``scatter(src, index, dim, out, dim_size, reduce)``); made with
+``Tensor.scatter_reduce``. Rows of the result that no index names are 0, also of maximum and minimum; the argument of these is
+then the size of ``src``, as there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+def scatter(
+    src: Tensor,
+    index: Tensor,
+    dim: int = -1,
+    out: Optional[Tensor] = None,
+    dim_size: Optional[int] = None,
+    reduce: str = "sum",
+) -> Tensor:
+    """``src`` reduced along ``dim`` to ``dim_size`` rows (default: the largest index + 1).
+
+    Args:
+        index: int64, of the shape of ``src`` or one that broadcasts to it; one dimension is meant along ``dim``.
+        reduce: ``sum``, ``add``, ``mean``, ``mul``, ``max`` or ``min``.
+
+    Raises:
+        ValueError: another reduction, or ``out``, which no trainer was seen to give.
+    """
+    names = {"sum": "sum", "add": "sum", "mean": "mean", "mul": "prod", "max": "amax", "min": "amin"}
+    if reduce not in names or out is not None:
+        raise ValueError(
+            f"splatfix's stand-in for torch_scatter has no {'out' if out is not None else reduce!r}"
+        )
+    rows = _broadcast(index, src, dim)
+    made = _empty(src, rows, dim, dim_size)
+    if reduce == "mul":
+        made = made + 1
+    return made.scatter_reduce(dim, rows, src, names[reduce], include_self=reduce == "mul")
+
+
+def scatter_add(
+    src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
+) -> Tensor:
+    """Sums; see :func:`scatter`."""
+    return scatter(src, index, dim, out, dim_size, "sum")
+
+
+scatter_sum = scatter_add
+
+
+def scatter_mean(
+    src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
+) -> Tensor:
+    """Means; see :func:`scatter`."""
+    return scatter(src, index, dim, out, dim_size, "mean")
+
+
+def scatter_max(
+    src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
+) -> Tuple[Tensor, Tensor]:
+    """Maxima, and where in ``src`` along ``dim`` each is first."""
+    return _with_argument(src, index, dim, scatter(src, index, dim, out, dim_size, "max"))
+
+
+def scatter_min(
+    src: Tensor, index: Tensor, dim: int = -1, out: Any = None, dim_size: Optional[int] = None
+) -> Tuple[Tensor, Tensor]:
+    """Minima, and where in ``src`` along ``dim`` each is first."""
+    return _with_argument(src, index, dim, scatter(src, index, dim, out, dim_size, "min"))
+
+
+def _broadcast(index: Tensor, src: Tensor, dim: int) -> Tensor:
+    if index.dim() == 1 and src.dim() > 1:
+        shape = [1] * src.dim()
+        shape[dim] = -1
+        index = index.view(shape)
+    return index.expand_as(src)
+
+
+def _empty(src: Tensor, rows: Tensor, dim: int, dim_size: Optional[int]) -> Tensor:
+    shape = list(src.shape)
+    shape[dim] = dim_size if dim_size is not None else (int(rows.max()) + 1 if rows.numel() else 0)
+    return src.new_zeros(shape)
+
+
+def _with_argument(src: Tensor, index: Tensor, dim: int, found: Tensor) -> Tuple[Tensor, Tensor]:
+    rows = _broadcast(index, src, dim)
+    count = src.shape[dim]
+    shape = [1] * src.dim()
+    shape[dim] = -1
+    places = torch.arange(count, device=src.device).view(shape).expand_as(src)
+    is_it = src == found.gather(dim, rows)
+    places = torch.where(is_it, places, torch.full_like(places, count))
+    argument = torch.full(found.shape, count, dtype=torch.long, device=src.device)
+    return found, argument.scatter_reduce(dim, rows, places, "amin", include_self=True)
