@@ -229,10 +229,11 @@ def _machine(facts: Facts | None, findings: Sequence[Finding]) -> Machine:
     from splatfix.knowledge.breakages import failure_classes
     from splatfix.knowledge.tables import pair
 
-    failed = {item.code for item in findings if item.status in (Status.FAIL, Status.CRASH)}
+    # a warning is what may fail; here something has failed
+    failed = {item.code for item in findings if item.status in (Status.FAIL, Status.CRASH, Status.WARN)}
     passed = {item.code for item in findings if item.status is Status.PASS} - failed
     # what was not looked at says nothing
-    passed -= {item.code for item in findings if item.status in (Status.UNKNOWN, Status.WARN)}
+    passed -= {item.code for item in findings if item.status is Status.UNKNOWN}
     toolkit = make_context(facts).build_toolkit
     return Machine(
         predicted=frozenset(row.name for row in failure_classes() if failed & set(row.checks)),
@@ -253,7 +254,10 @@ def _fitted(cause: FailureCause, findings: Sequence[Finding]) -> FailureCause:
     known = failure_class(cause.name)
     codes = set(known.checks) if known else set()
     steps = [
-        step for item in findings if item.status is Status.FAIL and item.code in codes for step in item.remedy
+        step
+        for item in findings
+        if item.status in (Status.FAIL, Status.WARN) and item.code in codes
+        for step in item.remedy
     ]
     return replace(cause, fix=tuple(dict.fromkeys([*steps, *cause.fix]))) if steps else cause
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.machines import folder
+
 LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
 
 
@@ -40,6 +42,15 @@ def test_not_recognised_says_what_to_collect() -> None:
     document = json.loads(done.stdout)
     assert done.returncode == 3 and not document["recognised"] and document["collect"]
     assert b"Not recognised" in splatfix(given=b"all is well\n").stdout
+
+
+def test_facts_name_what_the_words_leave_open_and_bring_the_remedy_of_the_check() -> None:
+    log = b"TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
+    assert splatfix(given=log).returncode == 3
+    done = splatfix("--facts", str(folder("a100-conda-without-nvcc")), "--json", given=log)
+    first = json.loads(done.stdout)["causes"][0]
+    assert (done.returncode, first["class"]) == (0, "cuda_toolkit_missing") and first["confidence"] > 0.5
+    assert len(first["fix"]) > 2 and any(step["argv"] for step in first["fix"])
 
 
 def test_many_logs() -> None:
