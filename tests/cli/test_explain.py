@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_documents import check
 from tests.machines import folder
 
 LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
@@ -30,7 +31,7 @@ def test_a_file_and_standard_input(tmp_path: Path) -> None:
 
 def test_the_document(tmp_path: Path) -> None:
     done = splatfix("--json", given=LOG.encode())
-    document = json.loads(done.stdout)
+    document = check(json.loads(done.stdout))
     first = document["causes"][0]
     assert (document["schema_version"], document["command"], document["recognised"]) == (2, "explain", True)
     assert {"class", "confidence", "lines", "why", "fix"} <= set(first)
@@ -39,7 +40,7 @@ def test_the_document(tmp_path: Path) -> None:
 
 def test_not_recognised_says_what_to_collect() -> None:
     done = splatfix("--json", given=b"all is well\n")
-    document = json.loads(done.stdout)
+    document = check(json.loads(done.stdout))
     assert done.returncode == 3 and not document["recognised"] and document["collect"]
     assert b"Not recognised" in splatfix(given=b"all is well\n").stdout
 
@@ -96,6 +97,6 @@ def test_wrong_use(words: list[str], given: bytes, code: bytes) -> None:
 
 
 def test_classes() -> None:
-    listed = json.loads(splatfix("--list", "--json").stdout)["classes"]
+    listed = check(json.loads(splatfix("--list", "--json").stdout))["classes"]
     assert len(listed) == 75 and all(row["wordings"] and row["sources"] for row in listed)
     assert b"parameter packs" in splatfix("--class", "host_gcc_too_new").stdout
