@@ -172,8 +172,10 @@ class _Run:
             on_line=lambda line: None,
             log=self.report / log,
         )
-        if script == TRAIN and (seen / "metrics.jsonl").is_file():
-            shutil.copyfile(seen / "metrics.jsonl", self.report / "metrics.jsonl")
+        kept = {"metrics.jsonl": "metrics.jsonl", "inside.txt": "observer.log"}
+        for name, copy in kept.items() if script == TRAIN else ():
+            if (seen / name).is_file():
+                shutil.copyfile(seen / name, self.report / copy)
         return done, read_observed(seen, script)
 
     def render(self, iterations: int) -> dict[str, Completed]:
@@ -354,7 +356,7 @@ def _trained(run: SceneRun) -> tuple[bool | None, str]:
     if failed:
         return False, f"criteria failed: {', '.join(failed)}"
     if run.passed is None:
-        return None, f"too short to judge: {counted(run.result.get('iterations') or 0, 'iteration')}"
+        return None, f"{_open(run)}: {counted(run.result.get('iterations') or 0, 'iteration')}"
     psnr = run.result.get("heldout", {}).get("psnr")
     quality = "held-out quality was not measured" if psnr is None else f"held-out PSNR {psnr:.2f} dB"
     return (
@@ -373,9 +375,17 @@ def _summary(verdict: Verdict, request: StackRequest, run: SceneRun, proof: tupl
         failed = failed.replace("criterions", "criteria")
         return f"{what} {how} for {done}, and does not pass: {failed} failed.{last}"
     if verdict is Verdict.UNDETERMINED:
-        return f"{what} {how} for {done}, too short to judge.{last}"
+        return f"{what} {how} for {done}, {_open(run)}.{last}"
     unmeasured = _unmeasured(run.criteria)
     return f"{what} {how} for {done} on {run.scene}, and meets every criterion that was measured ({unmeasured}).{last}"
+
+
+def _open(run: SceneRun) -> str:
+    """Why a run without a failure is no success."""
+    seen = next((item for item in run.criteria if item.code == "observed"), None)
+    if seen is None or seen.outcome is Outcome.MET:
+        return "too short to judge"
+    return f"and could not be observed ({seen.measured})"
 
 
 def _unmeasured(criteria: tuple[Criterion, ...]) -> str:

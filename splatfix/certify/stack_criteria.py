@@ -47,6 +47,20 @@ def judge_stack(
         mends: what had to be left out or mended so that it ran at all.
         others: how ``render.py`` and ``metrics.py`` ended, where they were run.
     """
+    judged = _judged(result, done, extensions, mends, others)
+    seen = _observed(result, done)
+    if seen.outcome is Outcome.MET:
+        return (seen, *judged)
+    return (seen, *(_unless_blind(item) for item in judged))
+
+
+def _judged(
+    result: Mapping[str, Any],
+    done: Completed,
+    extensions: Sequence[str],
+    mends: Sequence[Mend],
+    others: Mapping[str, Completed],
+) -> tuple[Criterion, ...]:
     ran = (
         _finished(result, done),
         _as_it_is(mends),
@@ -86,6 +100,32 @@ def reason(result: Mapping[str, Any], done: Completed) -> str:
     lines = [line.strip() for line in re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}") if line.strip()]
     told = next((line for line in reversed(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), "")
     return told or (lines[-1] if lines else done.why())
+
+
+def _observed(result: Mapping[str, Any], done: Completed) -> Criterion:
+    """Whether all that the others are judged by was hooked: what the observer misses would look like a fault of the trainer."""
+    trouble = str(get(result, "observer", "trouble") or "").strip().splitlines()
+    # a trainer that ends before it imports torch leaves no record, and its exit code says enough
+    there = bool(get(result, "observer", "started")) or not done.ok
+    judged = criterion(
+        "observed",
+        there and not trouble,
+        trouble[-1] if trouble else "every hook was set" if there else "no record was written",
+        "every hook is set in the trainer's process",
+        "The observer could not be set up in this environment: what it missed cannot be told from a fault of the trainer.",
+        "the observer's own traceback, in observer.log of the report",
+    )
+    if judged.outcome is Outcome.MET:
+        return judged
+    advice = "Rehearse it with torch 2.0 or newer; where that is what is installed, report it to splatfix."
+    return replace(judged, outcome=Outcome.UNDETERMINED, advice=advice)
+
+
+def _unless_blind(judged: Criterion) -> Criterion:
+    """No failure is one of the trainer's where a hook is missing; what had to be mended was seen without."""
+    if judged.outcome is not Outcome.FAILED or judged.code == "runs-as-it-is":
+        return judged
+    return replace(judged, outcome=Outcome.UNDETERMINED, why="It was not observed as a whole.")
 
 
 def _finished(result: Mapping[str, Any], done: Completed) -> Criterion:

@@ -20,8 +20,11 @@ WINDOWS = 10
 def read_observed(folder: Path, script: str) -> dict[str, Any]:
     """What the observer wrote of the process that ran ``script``; empty where it wrote nothing that can be read.
 
-    A trainer may start others: of several records the one with the most backward passes counts.
+    A trainer may start others: of several records the one with the most backward passes counts. ``trouble`` are the tracebacks
+    of hooks that could not be set, in any of them; "" where all were.
     """
+    trouble = folder / "inside.txt"
+    told = trouble.read_text(encoding="utf-8", errors="replace") if trouble.is_file() else ""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.glob("observed-*.json")):
         try:
@@ -31,7 +34,8 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
         argv = document.get("argv") or [""]
         if Path(str(argv[0])).name == Path(script).name:
             found.append(document)
-    return max(found, key=lambda item: int(item.get("backward", 0)), default={})
+    most: dict[str, Any] = max(found, key=lambda item: int(item.get("backward", 0)), default={})
+    return {**most, "trouble": told}
 
 
 def result_of(
@@ -86,6 +90,7 @@ def result_of(
         "saves": {str(name): dict(row) for name, row in saves.items()},
         "failed_imports": observed.get("failed_imports", []),
         "error": observed.get("error"),
+        "observer": {"started": bool(observed.get("python")), "trouble": observed.get("trouble", "")},
     }
     if losses:
         result["train_loss"] = _curve(losses)

@@ -149,7 +149,7 @@ SABOTAGE = {
     ),
     "an extension's name is wrong": (
         *("train.py", "from fused_ssim import fused_ssim", "from fused_ssim import fused_sim", 3),
-        *({"no-silent-fallback"}, "train.py:12: fused_ssim.fused_sim"),
+        *({"no-silent-fallback"}, "train.py:13: fused_ssim.fused_sim"),
     ),
     "a group that is switched off": (
         *(
@@ -214,6 +214,41 @@ def test_images_without_a_byte(tmp_path: Path, rehearse: Rehearse) -> None:
     made = rehearse(3, scene)
     assert failed(made) == {"training-finishes", "extensions-ran"}
     assert "UnidentifiedImageError" in made.reasons[0] and "scene.py:" in made.reasons[0]
+
+
+SABOTEUR = '''
+import importlib.util, sys
+from importlib.abc import MetaPathFinder
+class Older(MetaPathFinder):
+    """A torch of before 1.13: no TorchFunctionMode."""
+    def find_spec(self, name, path, target=None):
+        if name != "torch" or self in busy:
+            return None
+        busy.append(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        def older(module):
+            run(module)
+            del module.overrides.TorchFunctionMode
+        spec.loader.exec_module = older
+        return spec
+busy = []
+sys.meta_path.insert(1, Older())
+'''
+
+
+def test_what_the_observer_misses_is_no_fault_of_the_trainer(
+    tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older" / "sitecustomize.py").write_text(SABOTEUR)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "older"))
+    made = rehearse(3)
+    assert made.verdict is Verdict.UNDETERMINED and exit_code_of(made) == 3 and not made.reasons
+    seen = next(item for item in made.scenes[0].criteria if item.code == "observed")
+    assert seen.outcome is Outcome.UNDETERMINED and "TorchFunctionMode" in seen.measured
+    assert "could not be observed" in made.summary and "TorchFunctionMode" in made.summary
+    assert "Traceback" in (tmp_path / "report" / "fruit" / "observer.log").read_text()
 
 
 def test_a_call_that_no_drop_in_answers(checkout: Path, rehearse: Rehearse) -> None:

@@ -19,10 +19,14 @@ Action = Callable[[ModuleType], None]
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Runs an action once on each module whose top-level name has one, after its own code ran and before its importer goes on."""
+    """Runs an action once on each module whose top-level name has one, after its own code ran and before its importer goes on.
 
-    def __init__(self, actions: dict[str, Action]) -> None:
+    An action that fails is written down as not observed: the import is the trainer's, and its own.
+    """
+
+    def __init__(self, actions: dict[str, Action], record: Record) -> None:
         self.actions = actions
+        self.record = record
         self._busy: set[str] = set()
 
     def find_spec(
@@ -43,7 +47,10 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             run(module)
-            action(module)
+            try:
+                action(module)
+            except Exception:
+                self.record.not_observed()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -25,6 +25,8 @@ from splatfix.certify.inside import cuda_on_cpu, importing, weights
 
 POSITIONS = ("xyz", "means", "anchor", "means3d", "positions", "points")
 """Parameter groups whose rows are Gaussians (or Scaffold's anchors), by the names that trainers give them."""
+TROUBLE = "inside.txt"
+"""Beside the records: tracebacks of hooks that could not be set."""
 EVERY = 2.0
 """Seconds between two writings of ``observed.json``."""
 _OF_TORCH = (os.sep + "torch" + os.sep, os.sep + "splatfix" + os.sep + "certify" + os.sep + "inside" + os.sep)
@@ -73,6 +75,11 @@ class Record:
         """A module that is missing was imported."""
         self.seen["placeholders"].append(name)
 
+    def not_observed(self) -> None:
+        """What is being handled kept a hook from being set: ``inside.txt`` says it, and the trainer goes on without."""
+        with open(os.path.join(self.out, TROUBLE), "a", encoding="utf-8") as file:
+            file.write(traceback.format_exc())
+
     def line(self, row: dict[str, Any]) -> None:
         """One backward pass."""
         if self._lines is None:
@@ -119,7 +126,7 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
 
     actions: dict[str, importing.Action] = {"torch": on_torch}
     actions.update({f"{name}.*": extensions.watch for name in configuration["extensions"]})
-    sys.meta_path.insert(0, importing.AfterImport(actions))
+    sys.meta_path.insert(0, importing.AfterImport(actions, record))
     ending = sys.excepthook
 
     def on_error(kind: Any, error: BaseException, trace: Any) -> None:
