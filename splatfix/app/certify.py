@@ -71,7 +71,7 @@ def certify(asked: CertifyRequest) -> Result:
     from splatfix.app.attest import open_key, sign_report
     from splatfix.attest.dsse import ENVELOPE
     from splatfix.attest.report import require_key_elsewhere, require_room
-    from splatfix.certify import Request, device_for, require_gpu
+    from splatfix.certify import Interrupted, Request, device_for, require_gpu
     from splatfix.core.files import write_text
     from splatfix.report import appendix, certificate, console, verification
     from splatfix.report.field_report import markdown
@@ -105,7 +105,12 @@ def certify(asked: CertifyRequest) -> Result:
         if key is not None:
             require_room(request.out, suite.scenes)
         with training(console.err()) as progress:
-            result, options = run_and_report(request, progress, known)
+            try:
+                result, options = run_and_report(request, progress, known)
+            except Interrupted as stop:
+                missing = ["It is not signed."] if key is not None else []
+                stop.add(*missing, *(["The appendix was not written."] if asked.appendix else []))
+                raise
         if asked.appendix:
             write_text(request.out / "appendix.md", appendix.markdown(result))
             write_text(request.out / "appendix.tex", appendix.latex(result))
@@ -171,6 +176,9 @@ def run_and_report(
     except Interrupted as stop:
         if stop.certificate is not None:
             write(*stop.certificate)
+            stop.add(
+                f"The certificate of what was run, marked as interrupted: {request.out / 'certificate.html'}."
+            )
         raise
     return result, write(result, known)
 

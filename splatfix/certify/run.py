@@ -81,6 +81,10 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(visible(message))
         self.certificate = certificate
 
+    def add(self, *sentences: str) -> None:
+        """Say more about what is left behind."""
+        self.args = (" ".join((str(self), *map(visible, sentences))),)
+
 
 def certify(
     request: Request,

@@ -9,7 +9,6 @@ from typing import Annotated, Optional
 import typer
 
 from splatfix.cli import certify, diagnose, explain, install, process, rehearse, report
-from splatfix.core.errors import Exit
 
 FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
 
@@ -127,14 +126,11 @@ def main() -> None:
         # standalone, typer itself shows wrong usage, as text, and ends with 2
         alone = not (process.wants_json() or process.for_monitoring())
         code = app(prog_name="splatfix", standalone_mode=alone)
-        if code == process.INTERRUPTED and process.for_monitoring():
-            code = Exit.UNDETERMINED
         sys.exit(code if isinstance(code, int) else 0)
     except process.UsageError as error:
         process.end_with(process.usage_error_of(error.format_message()))  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("Interrupted.\n")
-        sys.exit(process.INTERRUPTED)
+        sys.exit(process.end_interrupted("Interrupted."))
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
         if "--debug" in sys.argv:
             from splatfix.app.result import show_traceback

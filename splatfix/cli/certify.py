@@ -242,6 +242,7 @@ def certify(
     from splatfix.core.errors import usage_error
     from splatfix.core.step import say
 
+    options.one_form(as_json, form.value)
     if data is not None and suite is not None:
         raise usage_error(
             "suite-and-data", "--suite and --data both choose the scenes.", say("Use one of them.")
@@ -314,11 +315,16 @@ def _refuse_with_level(
     unfit += ["--data"] if data is not None and level < 4 else []
     unfit += [name for name, value in trained.items() if value and level < 3]
     if unfit:
-        why = "nothing is trained there" if level < 3 else "a level has its own scenes, length and size"
+        named = ", ".join(unfit)
+        trains = level >= 3
+        why = f"run level {level} " + ("has its own scenes, length and size" if trains else "trains nothing")
+        todo = f"Leave out {named}" + (
+            ", or leave out --level to choose scenes and length yourself." if trains else "."
+        )
+        if unfit == ["--data"]:
+            todo = "Use --level 4, which trains the thirteen public scenes of --data, or leave out --data."
         raise usage_error(
-            "not-with-level",
-            f"{', '.join(unfit)} cannot be combined with --level {level}: {why}.",
-            say("Leave that out, or leave --level out. --level 4 takes --data."),
+            "not-with-level", f"{named} cannot be combined with --level {level}: {why}.", say(todo)
         )
 
 

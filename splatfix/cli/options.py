@@ -55,6 +55,23 @@ def finish(result: Result, as_json: bool, form: str = "") -> NoReturn:
     raise typer.Exit(deliver(result, as_json=as_json, form=form))
 
 
+def one_form(as_json: bool, form: str) -> None:
+    """Refuse ``--json`` beside a ``--format``, before anything is done: each is all of standard output.
+
+    Raises:
+        SplatfixError: ``json-and-format`` (exit code 2).
+    """
+    from splatfix.core.errors import usage_error
+    from splatfix.core.step import say
+
+    if as_json and form != "text":
+        raise usage_error(
+            "json-and-format",
+            f"--json and --format {form} both choose what is printed.",
+            say("Use one of them; splatfix report show FILE prints a certificate in any other form later."),
+        )
+
+
 def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:
     """Ask on a terminal before something is changed; elsewhere nobody could answer."""
     from splatfix.app.result import is_terminal, show_message

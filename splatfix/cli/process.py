@@ -18,9 +18,6 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Command, Step, say
 from splatfix.core.visible import visible
 
-INTERRUPTED = 130
-"""128 + SIGINT, the exit code a shell shows for a program that this signal ended."""
-
 NO_RESULT = "Interrupted: there is no result, and nothing was changed."
 """True of every command that only reads."""
 
@@ -39,10 +36,7 @@ class Commands(TyperGroup):
             with _showing_words():
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            from splatfix.app.result import show_message
-
-            show_message(str(stop) or NO_RESULT)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(end_interrupted(str(stop) or NO_RESULT)) from None
         except typer.Abort:  # no, to a question
             from splatfix.app.result import show_message
 
@@ -94,6 +88,20 @@ def end_with(problem: SplatfixError) -> NoReturn:
     if for_monitoring():
         problem.exit_code = Exit.UNDETERMINED
     sys.exit(deliver_error(problem, command_name(sys.argv[1:]), as_json=wants_json()))
+
+
+def end_interrupted(text: str) -> int:
+    """Say in which state an interrupted command leaves things, with ``--json`` as an error document; returns the exit code."""
+    code = Exit.UNDETERMINED if for_monitoring() else Exit.INTERRUPTED
+    if wants_json():
+        from splatfix.app.result import deliver_error
+
+        problem = SplatfixError("interrupted", text, exit_code=code)
+        return deliver_error(problem, command_name(sys.argv[1:]), as_json=True)
+    from splatfix.app.result import show_message
+
+    show_message(text)
+    return int(code)
 
 
 def wants_json() -> bool:

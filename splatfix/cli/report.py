@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from splatfix.cli import options
-from splatfix.cli.options import finish
+from splatfix.cli.options import finish, one_form
 
 report_app = typer.Typer(help="Show, compare, merge, sign and verify certificates.", no_args_is_help=True)
 
@@ -55,6 +55,7 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Print a certificate in any form, as certify did; exits with 0 whatever its verdict is."""
+    one_form(as_json, form.value)
     from splatfix.app.report import show as run
 
     finish(run(file, verbose=verbose), as_json, form.value)
@@ -72,6 +73,7 @@ def diff(
     as_json: options.Json = False,
 ) -> None:
     """Compare two certificates and name the first cause that differs; exits with 1 when B is worse than A."""
+    one_form(as_json, form.value)
     from splatfix.app.report import diff as run
 
     finish(run(a, b), as_json, form.value)

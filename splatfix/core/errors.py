@@ -20,6 +20,8 @@ class Exit(IntEnum):
     """The command was called wrongly; nothing was done."""
     UNDETERMINED = 3
     """It could not be determined (something needed to look is not there)."""
+    INTERRUPTED = 130
+    """Ctrl-C, SIGTERM or a hang-up ended it. 128 + SIGINT, the exit code a shell shows for a program that this signal ended."""
 
 
 class SplatfixError(Exception):

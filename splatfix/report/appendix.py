@@ -14,7 +14,7 @@ from typing import Any
 from splatfix.certify.model import Certificate, Outcome, SceneRun
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
-from splatfix.report.certificate import TITLES
+from splatfix.report.certificate import title_of
 from splatfix.report.console import shorten_home
 from splatfix.report.field_report import cell
 
@@ -118,7 +118,7 @@ def _sections(certificate: Certificate) -> _Sections:
     splatfix = certificate.environment.get("splatfix", BLANK)
     trained = [run for run in certificate.scenes if "heldout" in run.result]
     return (
-        ("Abstract", (f"{TITLES[certificate.verdict]}. {certificate.summary}", BLANK)),
+        ("Abstract", (f"{title_of(certificate.verdict, certificate.level)}. {certificate.summary}", BLANK)),
         ("Artifact check-list (meta-information)", (_check_list(certificate, trained, command, splatfix),)),
         ("How to access", (BLANK,)),
         ("Hardware dependencies", (_hardware(certificate), BLANK)),

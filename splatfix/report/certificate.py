@@ -24,7 +24,7 @@ _MARKS = {
     Outcome.UNDETERMINED: "[bold yellow]?[/]",
 }
 RUNG_MARKS = {True: "[green]✓[/]", False: "[bold red]✗[/]", None: "[dim]–[/]"}
-TITLES = {
+_TITLES = {
     Verdict.CERTIFIED: "CERTIFIED",
     Verdict.REHEARSED: "REHEARSED",
     Verdict.NOT_CERTIFIED: "NOT CERTIFIED",
@@ -36,6 +36,16 @@ _COLORS = {
     Verdict.NOT_CERTIFIED: "bold red",
     Verdict.UNDETERMINED: "bold yellow",
 }
+
+
+_WITHOUT_TRAINING = {1: "Diagnosis passed (run level 1)", 2: "Kernels verified (run level 2)"}
+"""What is certified only when scenes are trained."""
+
+
+def title_of(verdict: Verdict, level: int | None) -> str:
+    """The headline of a certificate, by what its run level includes: CERTIFIED is only said of what was trained."""
+    passed = _WITHOUT_TRAINING.get(level or 0) if verdict is Verdict.CERTIFIED else None
+    return passed or _TITLES[verdict]
 
 
 def document(certificate: Certificate, facts: Facts, options: Options | None = None) -> dict[str, Any]:
@@ -63,7 +73,8 @@ def show(
         options: see :func:`document`.
         verbose: every check, every criterion of every scene, and the table of the baseline too.
     """
-    _show_verdict(console, certificate.verdict, certificate.summary, certificate.reasons, report)
+    title = title_of(certificate.verdict, certificate.level)
+    _show_verdict(console, certificate.verdict, title, certificate.summary, certificate.reasons, report)
     for note in certificate.notes:
         prose(console, "  [bold yellow]![/] ", f"{escape(note.scene)}: {escape(note.reason)}")
     for scene in certificate.unreadable:
@@ -75,7 +86,7 @@ def show(
             show_step(console, step, indent=2)
     if next_step is not None:
         show_step(console, next_step, indent=2)
-    console.print("\n[bold]Levels[/]")
+    console.print("\n[bold]Levels of proof[/]")
     for rung in certificate.proof:
         prose(console, f"  {RUNG_MARKS[rung.reached]} {rung.name.value:<10}  ", escape(rung.shown_by))
     if verbose and certificate.diagnosis:
@@ -119,14 +130,14 @@ def show_from_container(console: Console, content: Mapping[str, Any], lane: str,
     """The outcome of a certification in a container, by its JSON document."""
     summary, reasons = content.get("summary", ""), content.get("reasons", ())
     told = [str(reason) for reason in reasons] if isinstance(reasons, list) else []
-    _show_verdict(console, Verdict(content["verdict"]), f"(lane {lane}) {summary}", told, report)
+    verdict = Verdict(content["verdict"])
+    _show_verdict(console, verdict, title_of(verdict, None), f"(lane {lane}) {summary}", told, report)
 
 
 def _show_verdict(
-    console: Console, verdict: Verdict, summary: str, reasons: Iterable[str], report: Path
+    console: Console, verdict: Verdict, title: str, summary: str, reasons: Iterable[str], report: Path
 ) -> None:
-    title = f"[{_COLORS[verdict]}]{TITLES[verdict]}:[/]"
-    paragraph(console, f"{title} {escape(summary)}", first=0, then=2)
+    paragraph(console, f"[{_COLORS[verdict]}]{title}:[/] {escape(summary)}", first=0, then=2)
     for reason in reasons:
         prose(console, "  [bold red]✗[/] ", escape(reason))
     prose(console, "  Report: ", escape(str(report)))

@@ -12,7 +12,7 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.plan.option import Options
 from splatfix.report import comparison as baseline
-from splatfix.report.certificate import TITLES, asked_of, kernel_error, own_difference, skipped_by_reason
+from splatfix.report.certificate import asked_of, kernel_error, own_difference, skipped_by_reason, title_of
 from splatfix.report.console import page
 from splatfix.report.options import show_suggestion
 from splatfix.report.results import HEADERS, legend, part, row
@@ -73,7 +73,7 @@ def _summary(certificate: Certificate) -> list[str]:
     if judged:
         said += f" {judged.count(Outcome.MET)} of {len(judged)} criteria met."
     return [
-        f"# splatfix certificate: {TITLES[certificate.verdict]}",
+        f"# splatfix certificate: {title_of(certificate.verdict, certificate.level)}",
         "",
         "## Summary",
         "",
@@ -169,7 +169,7 @@ def _pictures(run: SceneRun) -> list[str]:
 
 
 def _validation(certificate: Certificate) -> list[str]:
-    lines = ["## Technical validation", "", "### Levels", ""]
+    lines = ["## Technical validation", "", "### Levels of proof", ""]
     lines += _table(
         ("level", "verified", "evidence"),
         ((rung.name.value, _REACHED[rung.reached], rung.shown_by) for rung in certificate.proof),

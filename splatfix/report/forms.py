@@ -10,6 +10,7 @@ from xml.etree import ElementTree  # only written, never parsed  # nosec B405
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.core.visible import visible
 from splatfix.report import appendix
+from splatfix.report.certificate import title_of
 
 _SKIPPED = (Outcome.NOT_MEASURED, Outcome.UNDETERMINED)
 
@@ -148,7 +149,7 @@ def _number(result: object, path: Iterable[str]) -> float | None:
 def issue(certificate: Certificate) -> str:
     """What a maintainer wants in a report of a defect, as Markdown; the home folder is left out of paths."""
     lines = [
-        f"**splatfix certify: {certificate.verdict.value}.** {certificate.summary}",
+        f"**splatfix certify: {title_of(certificate.verdict, certificate.level)}.** {certificate.summary}",
         "",
         "### What failed",
         "",
@@ -158,7 +159,7 @@ def issue(certificate: Certificate) -> str:
         "",
         *(f"- {name}: {value}" for name, value in certificate.environment.items()),
         "",
-        "### Levels",
+        "### Levels of proof",
         "",
         *(
             f"- {rung.name.value}: {({True: 'yes', False: 'NO', None: 'not verified'})[rung.reached]} ({rung.shown_by})"

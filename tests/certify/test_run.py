@@ -317,7 +317,7 @@ class TestInterrupted:
     def test_partial_results_are_named(self, number: signal.Signals, tmp_path: Path) -> None:
         pytest.importorskip("torch")
         out = tmp_path / "report"
-        argv = ["certify", "--suite", "quick", "--iterations", "5000", "--out", str(out)]
+        argv = ["certify", "--suite", "quick", "--iterations", "5000", "--out", str(out), "--appendix"]
         process = subprocess.Popen(
             [sys.executable, "-m", "splatfix", *argv],
             stdout=subprocess.PIPE,
@@ -335,7 +335,10 @@ class TestInterrupted:
             process.kill()
             process.wait()
         assert (process.returncode, stdout) == (130, "")
-        assert " ".join(stderr.split()).endswith(str(Interrupted(out, ("courtyard",))))
+        assert " ".join(stderr.split()).endswith(
+            f"{Interrupted(out, ('courtyard',))} The certificate of what was run, marked as interrupted: "
+            f"{out / 'certificate.html'}. The appendix was not written."
+        )
         document = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
         assert (document["verdict"], document["interrupted"], document["scenes"]) == (
             "undetermined",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 import splatfix.certify
 from splatfix.app import certify as app
@@ -31,12 +33,16 @@ from splatfix.certify import (
 from splatfix.certify import run as run_module
 from splatfix.certify.run_levels import diagnosed, left_open
 from splatfix.checks import Finding, Status
+from splatfix.context.model import BinaryMatrix
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts
 from splatfix.knowledge.published import public_scenes
+from splatfix.report.certificate import show
+from splatfix.report.field_report import markdown
 from splatfix.report.forms import issue, junit, prometheus
+from splatfix.report.html import certificate_page
 from tests.certify.conftest import RecordedKernels, RecordedTrainer
 from tests.certify.test_scenes import lay_out
 
@@ -263,6 +269,25 @@ def test_every_form_without_a_scene(tmp_path: Path, known: Facts, found: list[Fi
     assert document["level"] == 1 and document["diagnosis"][0]["outcome"] == "met"
     markdown = (tmp_path / "written" / "certificate.md").read_text(encoding="utf-8")
     assert "## Diagnosis" in markdown and "## Kernels" not in markdown
+
+
+@pytest.mark.parametrize(
+    ("level", "title"), [(1, "Diagnosis passed (run level 1)"), (2, "Kernels verified (run level 2)")]
+)
+def test_what_trained_nothing_is_not_called_certified(
+    tmp_path: Path, known: Facts, found: list[Finding], level: int, title: str
+) -> None:
+    certificate = at(level, tmp_path, known)
+    text = io.StringIO()
+    show(Console(file=text, width=200), certificate, tmp_path)
+    page = certificate_page(certificate, known, tmp_path, None, BinaryMatrix((), ()))
+    assert text.getvalue().startswith(f"{title}: Run level {level}")
+    assert markdown(certificate).startswith(f"# splatfix certificate: {title}\n")
+    assert f"</span> {title}</span></h1>" in page
+    for said in (text.getvalue(), markdown(certificate), page, issue(certificate)):
+        assert title in said and "certified" not in said.lower()
+    refused = dataclasses.replace(certificate, verdict=Verdict.NOT_CERTIFIED)
+    assert "# splatfix certificate: NOT CERTIFIED\n" in markdown(refused)
 
 
 def test_warnings_are_reservations() -> None:

@@ -171,6 +171,19 @@ def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["certify", "--format", "junit"],
+        ["report", "show", "a", "--format", "html"],
+        ["report", "diff", "a", "b", "--format=markdown"],
+    ],
+)
+def test_json_and_a_format_are_wrong_usage(splatfix: Splatfix, words: list[str], tmp_path: Path) -> None:
+    done = splatfix(*words, "--json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "json-and-format")
+
+
+@pytest.mark.parametrize(
     ("words", "code"),
     [
         (["--renderer", "gsplat"], "renderer-needs-gpu"),

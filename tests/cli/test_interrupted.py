@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tools.schemas import FOLDER
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
@@ -87,7 +90,7 @@ def is_gone(mark: Path) -> bool:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["diagnose", "--json"], NOTHING),
+        (["diagnose"], NOTHING),
         (["install", "--dry-run"], NOTHING),
         (["revert"], NOTHING),
         (["verify"], "Interrupted: no kernel was verified; nothing was changed.\n"),
@@ -105,6 +108,20 @@ def test_a_command_that_only_looks_says_that_nothing_changed(
     done = interrupted(*words, "--python", str(python), when=mark, number=number)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", told)
     assert is_gone(mark)
+
+
+@pytest.mark.parametrize("words", [["diagnose"], ["certify", "--level", "1"]])
+def test_with_json_an_interrupted_command_still_prints_one_document(
+    words: list[str], endless: Callable[[str], Path], mark: Path, tmp_path: Path
+) -> None:
+    python = endless("python")
+    argv = [*words, "--json", "--python", str(python)]
+    done = interrupted(*argv, when=mark, number=signal.SIGTERM, cwd=tmp_path)
+    made = json.loads(done.stdout)
+    assert (done.returncode, made["command"], made["exit_code"]) == (130, words[0], 130), done.stderr
+    assert (made["error"]["code"], done.stderr) == ("interrupted", "")
+    schema = json.loads((FOLDER / f"{words[0]}.json").read_text(encoding="utf-8"))
+    assert made["exit_code"] in schema["properties"]["exit_code"]["enum"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -92,7 +92,7 @@ def test_the_certificate_on_a_terminal() -> None:
         "  Report: report.md",
         "  ! garden: 1 image(s) on disk are not in the reconstruction: a|b.jpg",
         "",
-        "Levels",
+        "Levels of proof",
         "  ✓ trains      every criterion met",
         "  – reproduces  no stored baseline was given (--baseline)",
         "",

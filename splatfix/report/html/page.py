@@ -14,12 +14,13 @@ from splatfix.facts.model import Facts
 from splatfix.plan.option import Option, Options
 from splatfix.plan.steps import BuildWheel
 from splatfix.report import comparison as baseline
-from splatfix.report.certificate import asked_of, own_difference
+from splatfix.report.certificate import asked_of, own_difference, title_of
 from splatfix.report.html.markup import Html, badge, details, element, items, join, pairs, table
 from splatfix.report.html.scenes import OUTCOMES, criteria, overview, section
 from splatfix.report.html.shell import contents, whole_page
 from splatfix.report.html.views import read_views
-from splatfix.report.html.words import GLOSSARY, MEANS, title_of
+from splatfix.report.html.words import GLOSSARY, MEANS, MEANS_WITHOUT_TRAINING
+from splatfix.report.html.words import title_of as criterion_title
 from splatfix.report.troubleshooting import troubles
 
 _VERDICTS = {
@@ -52,9 +53,13 @@ def certificate_page(
         options: where a diagnosis explains a failed certification: what to do about it.
     """
     kind, words = _VERDICTS[certificate.verdict]
+    means = MEANS[certificate.verdict]
+    if certificate.verdict is Verdict.CERTIFIED and (certificate.level or 0) in MEANS_WITHOUT_TRAINING:
+        words = title_of(certificate.verdict, certificate.level)
+        means = MEANS_WITHOUT_TRAINING[certificate.level or 0]
     parts = [
         ("what-to-do", "What to do", join((_options(options), _advice(certificate)))),
-        ("levels", "What was verified", _levels(certificate)),
+        ("levels", "What was verified: levels of proof", _levels(certificate)),
         ("diagnosis", "Diagnosis", join(criteria(certificate.diagnosis))),
         ("scenes", "Scenes", _scenes(certificate, folder)),
         ("baseline", baseline.TITLE, _comparison(certificate)),
@@ -67,7 +72,7 @@ def certificate_page(
         "header",
         element("p", "splatfix certificate", class_="kicker"),
         element("h1", badge(kind, words)),
-        element("p", MEANS[certificate.verdict], class_="note"),
+        element("p", means, class_="note"),
         element("p", certificate.summary, class_="claim"),
         items("ul", certificate.reasons, class_="reasons", aria_label="Why it is not certified")
         if certificate.reasons
@@ -119,7 +124,7 @@ def _advice(certificate: Certificate) -> Html:
     parts: list[object] = []
     for todo, found in troubles(certificate).items():
         if todo:
-            statements = dict.fromkeys(f"{title_of(item.code)} ({item.where})" for item in found)
+            statements = dict.fromkeys(f"{criterion_title(item.code)} ({item.where})" for item in found)
             parts += [element("h3", ", ".join(statements)), element("p", todo)]
     return join(parts)
 

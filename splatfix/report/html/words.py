@@ -48,6 +48,12 @@ MEANS = {
     Verdict.UNDETERMINED: "Neither passed nor failed: what was run does not decide it.",
 }
 
+MEANS_WITHOUT_TRAINING = {
+    1: "The checks of this machine and environment passed. Nothing was computed, and nothing was trained.",
+    2: "The checks passed, and the kernels agree with their references. Nothing was trained.",
+}
+"""What a passed run level below the training ones means."""
+
 HELD_OUT = (
     "Photos that training never saw, and what the trained Gaussians show from the same place. In the error picture black is "
     "equal; colours are differences, four times as bright."
