@@ -116,6 +116,8 @@ class _Run:
         self.inside = Inside(
             request.source, request.rehearsed, request.extensions, request.placeholders, request.standins
         )
+        self.weights: dict[str, None] = {}
+        """Those that could not be had, with the script that asked: LPIPS of train.py and of metrics.py."""
         self.timeout = TIMEOUT if request.rehearsed else GPU_TIMEOUT
 
     def all(self) -> tuple[SceneRun, tuple[str, ...], tuple[str, ...]]:
@@ -156,7 +158,7 @@ class _Run:
             self.scene, judged, seconds, result, tuple(images[:MAX_IMAGES]), f"{self.scene}/trainer.log"
         )
         places = {str(copy): "SCENE", str(self.model): "MODEL"}
-        return run, tuple(places.get(word, word) for word in words), tuple(observed.get("weights", ()))
+        return run, tuple(places.get(word, word) for word in words), tuple(self.weights)
 
     def child(self, script: str, words: list[str], log: str) -> tuple[Completed, dict[str, Any]]:
         """Run one script of the checkout to its end; how it ended, and what was observed."""
@@ -176,7 +178,9 @@ class _Run:
         for name, copy in kept.items() if script == TRAIN else ():
             if (seen / name).is_file():
                 shutil.copyfile(seen / name, self.report / copy)
-        return done, read_observed(seen, script)
+        observed = read_observed(seen, script)
+        self.weights.update(dict.fromkeys(f"{script}: {text}" for text in observed.get("weights", ())))
+        return done, observed
 
     def render(self, iterations: int) -> dict[str, Completed]:
         """The test views after the first iteration and the last, and the training views after the last."""

@@ -258,12 +258,20 @@ def _gradients(result: Mapping[str, Any]) -> list[Criterion]:
         if not any(size for shape in row["shape"] or () for size in shape):
             judged.append(Criterion(code, Outcome.NOT_MEASURED, "the group has no parameters", required))
             continue
+        last, passes = int(number(row.get("last_step")) or 0), int(number(get(result, "iterations")) or 0)
+        # zero in all that followed, and before only in as many steps as are allowed: cut off by something that happened then
+        cut = 0 < last < passes and passes - last > MAX_ZERO_STEPS * steps
+        after = f", none after iteration {last}" if cut else ""
         one = criterion(
             code,
             zero is not None and bool(largest) and zero <= MAX_ZERO_STEPS * steps,
-            f"zero or none in {zero or 0:.0f} of {counted(steps, 'step')}, largest norm {largest or 0:.3g}",
+            f"zero or none in {zero or 0:.0f} of {counted(steps, 'step')}{after}, largest norm {largest or 0:.3g}",
             required,
-            f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
+            f"From iteration {last + 1} on no gradient reached {name}: training goes on without this part of the scene."
+            if cut
+            else f"No gradient reaches {name}: training runs, but never changes this part of the scene."
+            if not largest
+            else f"Gradients reach {name} in some steps only.",
             "field report: gsplat on a T4, 30,000 iterations with all gradients zero",
         )
         judged.append(unless_short(one, result, zero is not None))

@@ -78,6 +78,7 @@ def result_of(
                 "trained": row["trained"],
                 "non_finite_steps": row["non_finite"],
                 "max": row["max"],
+                "last_step": row["last"],
                 "shape": row["shape"],
             }
             for name, row in observed.get("groups", {}).items()

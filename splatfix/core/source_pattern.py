@@ -41,7 +41,7 @@ class NamePattern:
     key: str
     """Key of the breakage they belong to."""
     names: frozenset[str]
-    """``numpy.float``, ``imp``: the whole name, however the code imports it."""
+    """``numpy.float``, ``imp``: the whole name, however the code imports it; ``*.name`` is an attribute of any object."""
 
     def holds(self, used: str) -> bool:
         """Whether a dotted name is one of them, or something inside of one of them."""

@@ -19,7 +19,7 @@ from splatfix.knowledge.tables import cached, table
 
 VERSIONED = (
     *("cuda", "torch", "gcc", "glibc", "arch", "setuptools", "colmap"),
-    *("python", "numpy", "pillow", "torchvision"),
+    *("python", "numpy", "pillow", "torchvision", "matplotlib"),
 )
 """What ``when`` of a record may limit by version."""
 

@@ -151,6 +151,12 @@ SABOTAGE = {
         *("train.py", "from fused_ssim import fused_ssim", "from fused_ssim import fused_sim", 3),
         *({"no-silent-fallback"}, "train.py:13: fused_ssim.fused_sim"),
     ),
+    "opacity is frozen half way": (
+        "train.py",
+        "begin.record()",
+        "begin.record()\n        if iteration == 72: gaussians.rows['opacity'] = gaussians.rows['opacity'].detach()",
+        *(100, {"gradients-opacity"}, "From iteration 72 on no gradient reached opacity"),
+    ),
     "a group that is switched off": (
         *(
             "model.py",
@@ -214,6 +220,23 @@ def test_images_without_a_byte(tmp_path: Path, rehearse: Rehearse) -> None:
     made = rehearse(3, scene)
     assert failed(made) == {"training-finishes", "extensions-ran"}
     assert "UnidentifiedImageError" in made.reasons[0] and "scene.py:" in made.reasons[0]
+
+
+@pytest.mark.slow
+def test_weights_that_metrics_lack_are_noted(
+    checkout: Path, tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "hub"))
+    address = "http://127.0.0.1:9/vgg.pth"
+    (checkout / "metrics.py").write_text(
+        f"import torch\nlayer = torch.nn.Linear(1, 1)\n"
+        f"layer.load_state_dict(torch.hub.load_state_dict_from_url({address!r}))\n"
+    )
+    made = rehearse(3)
+    assert made.stack is not None and not made.reasons
+    (lacking,) = made.stack.weights
+    assert lacking.startswith(f"metrics.py: {address}: ")
+    assert any("random ones" in note and address in note for note in made.scenes[0].result["notes"])
 
 
 SABOTEUR = '''

@@ -81,6 +81,8 @@ def test_what_checkouts_are_searched_for() -> None:
         ("numpy-bool", {"numpy": (2, 4, 6)}, "", False),
         ("mutable-dataclass-default", {"python": (3, 10, 12)}, "", False),
         ("mutable-dataclass-default", {"python": (3, 11, 7)}, "", True),
+        ("matplotlib-tostring", {"matplotlib": (3, 9, 4)}, "", False),
+        ("matplotlib-tostring", {"matplotlib": (3, 10)}, "", True),
     ],
 )
 def test_when(key: str, versions: dict[str, tuple[int, ...]], system: str, holds: bool) -> None:
@@ -114,6 +116,11 @@ def test_an_unknown_record() -> None:
         (
             "ValueError: mutable default <class 'a.Sort'> for field sort is not allowed: use default_factory",
             "mutable-dataclass-default",
+            "",
+        ),
+        (
+            "AttributeError: 'FigureCanvasAgg' object has no attribute 'tostring_rgb'. Did you mean: 'tostring_argb'?",
+            "matplotlib-tostring",
             "",
         ),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_70'", "fixed-architectures", ""),

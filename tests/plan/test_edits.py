@@ -146,6 +146,11 @@ flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=
         "from collections.abc import Mapping, Iterable\nx = collections.abc.Sequence, collections.OrderedDict\n",
     ),
     "pillow-10": ("io.py", "a.resize(b, Image.ANTIALIAS)\n", "a.resize(b, Image.LANCZOS)\n"),
+    "matplotlib-tostring": (
+        "io.py",
+        "data = np.frombuffer(fig.canvas.tostring_rgb(), dtype=np.uint8)\n",
+        "data = np.frombuffer(np.asarray(fig.canvas.buffer_rgba())[..., :3].tobytes(), dtype=np.uint8)\n",
+    ),
     "torch-six": ("io.py", "from torch._six import inf\n", "from math import inf\n"),
     "functional-tensor": (
         "io.py",

@@ -317,7 +317,17 @@ class _Training:
     def _norm(self, name: str, params: list[Any]) -> Optional[float]:
         """The norm over a group's gradients; None where none of it has one. Adds it to what the group showed so far."""
         row = self.record.seen["groups"].setdefault(
-            name, {"steps": 0, "none": 0, "zero": 0, "non_finite": 0, "sum": 0.0, "max": 0.0, "shape": None}
+            name,
+            {
+                "steps": 0,
+                "none": 0,
+                "zero": 0,
+                "non_finite": 0,
+                "sum": 0.0,
+                "max": 0.0,
+                "last": 0,
+                "shape": None,
+            },
         )
         row["steps"] += 1
         row["trained"] = any(param.requires_grad for param in params)
@@ -334,6 +344,7 @@ class _Training:
         elif norm == 0.0:
             row["zero"] += 1
         else:
+            row["last"] = self.record.seen["backward"]
             row["sum"] += norm
             row["max"] = max(row["max"], norm)
         return norm

@@ -290,10 +290,14 @@ class _Reading:
             for name in pattern.names
             if name.startswith(f"{whole}.")
         ]
-        if not asked or not re.search(rf"\b({'|'.join(map(re.escape, asked))})\b", text):
+        methods = [name for pattern in self.patterns for name in pattern.names if name.startswith("*.")]
+        words = [*asked, *(name.removeprefix("*.") for name in methods)]
+        if not words or not re.search(rf"\b({'|'.join(map(re.escape, words))})\b", text):
             return  # expressions are many, and a walk through them is slow
         for place in places:
             for inner in _expressions(place.node) if place.sure else ():
+                if isinstance(inner, ast.Attribute) and f"*.{inner.attr}" in methods:
+                    yield inner.lineno, place.now, f"*.{inner.attr}"
                 if isinstance(inner, ast.Attribute) and (name := _dotted(inner)):
                     head, dot, rest = name.partition(".")
                     if head in local:

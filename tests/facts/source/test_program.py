@@ -311,3 +311,10 @@ def test_names_that_there_cannot_be(tmp_path: Path) -> None:
 def test_a_long_chain_ends(tmp_path: Path) -> None:
     text = "import numpy as np\nx = np" + ".a" * 60 + "\ny = " + "-" * 50 + "1" + " + 1" * 200 + "\n"
     assert program(tmp_path, text, "numpy.a").matches[0].line == 2
+
+
+def test_a_method_by_its_name_alone(tmp_path: Path) -> None:
+    text = "def draw(figure):\n    data = figure.canvas().tostring_rgb()\n    return data.tostring_argb()\n"
+    found = program(tmp_path, text, "*.tostring_rgb")
+    assert [(item.line, item.at_import) for item in found.matches] == [(2, False)]
+    assert not program(tmp_path, text, "*.canvas_rgb").matches
