@@ -57,12 +57,19 @@ def sign_report(folder: Path, key: PrivateKey) -> Path:
     """Sign a report folder with a key that was opened; returns the path of the signature.
 
     Raises:
-        SplatfixError: what lies there is no report (exit code 2), or cannot be written.
+        SplatfixError: what lies there is no report, or one of a run that did not come to its end (exit code 2), or cannot
+            be written.
     """
     from splatfix.app.stored import read_document
     from splatfix.attest.report import sign_folder
 
     _, document = read_document(folder)
+    if document.get("interrupted") or document.get("unfinished"):
+        raise usage_error(
+            "cannot-sign",
+            f"Cannot sign {folder}: its run did not come to its end.",
+            say("Certify again, and sign the report of a run that came to its end."),
+        )
     return sign_folder(folder, document, key)
 
 

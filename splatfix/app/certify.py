@@ -329,8 +329,20 @@ def _baseline(path: Path, renderer: str, device: str) -> dict[str, Any]:
     from splatfix.core.files import read_json
 
     document = read_json(path, "an earlier certificate.json")
-    if not isinstance(document, dict) or document.get("command") != "certify" or not document.get("scenes"):
+    if not isinstance(document, dict) or document.get("command") != "certify":
         raise usage_error("not-a-certificate", f"{path} is not a certificate.json of splatfix certify.")
+    if not document.get("scenes"):
+        level = document.get("level")
+        why = (
+            "ended before a scene was trained"
+            if level not in (1, 2)
+            else f"is of run level {level}, which trains nothing"
+        )
+        raise usage_error(
+            "another-baseline",
+            f"{path} {why}: there is nothing to compare with.",
+            say("Give the certificate.json of a run that trained, such as one of --level 3."),
+        )
     if (document.get("renderer"), document.get("device")) != (renderer, device):
         raise usage_error(
             "another-baseline",

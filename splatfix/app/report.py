@@ -14,7 +14,7 @@ from urllib.parse import quote
 from splatfix.app.result import Result, show_message
 from splatfix.app.stored import NAME, Stored, read_document, read_stored, read_without_facts
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json, write_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible
@@ -60,7 +60,8 @@ def show(path: Path, *, verbose: bool = False) -> Result:
 
 
 def diff(a: Path, b: Path) -> Result:
-    """What differs between two certificates, and the first cause that differs; exit code 1 where B is worse.
+    """What differs between two certificates, and the first cause that differs; exit code 1 where B is worse, 3 where
+    they cannot be compared.
 
     Raises:
         SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_document`.
@@ -73,7 +74,7 @@ def diff(a: Path, b: Path) -> Result:
         "report diff",
         lambda: to_json(found),
         lambda console: difference.show(console, found),
-        Exit.FAILURE if found.worse else Exit.OK,
+        Exit.FAILURE if found.worse else Exit.OK if found.comparable else Exit.UNDETERMINED,
         forms={"markdown": lambda: difference.markdown(found)},
     )
 
@@ -96,16 +97,18 @@ def _page(stored: Stored) -> str:
 def merge(paths: Sequence[Path], out: Path) -> Result:
     """Write the matrix of many certificates, and their failures by cause, as HTML, Markdown and JSON into ``out``.
 
-    What cannot be read is listed with its reason. Exit code 3 where nothing could be; nothing is written then.
+    What lies there and cannot be read is listed with its reason. Exit code 3 where nothing could be; nothing is written then.
 
     Raises:
-        SplatfixError: ``cannot-write``.
+        SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
     """
     from splatfix.report import merged
     from splatfix.report.documents import envelope
     from splatfix.report.html.matrix import matrix_page
     from splatfix.report.merging import Merger
 
+    for path in paths:
+        _require(path)
     merger, unreadable = Merger(), list[tuple[str, str]]()
     gc.disable()  # documents are trees, freed without it; looking through them for circles takes a tenth of the time
     try:
@@ -146,6 +149,24 @@ def merge(paths: Sequence[Path], out: Path) -> Result:
         error.exit_code if error else Exit.OK,
         error,
     )
+
+
+def _require(path: Path) -> None:
+    """What was named exists.
+
+    Raises:
+        SplatfixError: ``cannot-read`` (exit code 2).
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise usage_error(
+            "cannot-read",
+            f"{path}: there is no such file or folder; nothing was merged.",
+            say("Name files that splatfix certify wrote (certificate.json), or folders with such files."),
+        ) from error
+    except OSError:
+        return  # it may be there: whoever reads it lists it with the reason
 
 
 def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator[str]:

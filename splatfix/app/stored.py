@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -92,6 +93,18 @@ def read_document(path: Path) -> tuple[Path, dict[str, Any]]:
         SplatfixError: exit code 2 for each: ``cannot-read``, ``not-json``, ``not-a-certificate``, ``other-schema``.
     """
     file = path / NAME if path.is_dir() else path
+    if file != path and not os.path.lexists(file):
+        raise usage_error(
+            "cannot-read",
+            f"There is no {NAME} in {path}.",
+            run(
+                "splatfix",
+                "certify",
+                "--out",
+                "splatfix-report",
+                text="Name the folder of a report, or make one with",
+            ),
+        )
     return file, _certificate(file, read_json(file, "a certificate", _MOST))
 
 
@@ -136,9 +149,18 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
             "other-schema",
             f"{file} was written by splatfix {by} with schema_version {version}; splatfix {__version__} reads "
             f"{SCHEMA_VERSION}.",
-            say(f"Use splatfix {by} to show it, or certify again."),
+            say(_other_schema(by)),
         )
     return document
+
+
+def _other_schema(by: object) -> str:
+    if by != __version__:
+        return f"Use splatfix {by} to show it, or certify again."
+    return (
+        f"This splatfix {by} does not write that schema_version: a newer state of it did, or the file was changed. "
+        "Use a newer splatfix to show it, or certify again."
+    )
 
 
 _SHAPE: tuple[tuple[tuple[str, ...], tuple[type, ...]], ...] = (

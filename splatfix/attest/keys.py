@@ -89,7 +89,10 @@ def load_private(path: Path, passphrase: Callable[[], str]) -> PrivateKey:
     content = _content(path, "a private key")
     if b" PRIVATE KEY-----" not in content:
         public = content.startswith(b"ssh-") or b"PUBLIC KEY-----" in content
-        raise _unusable(path, "it is a public key" if public else "it holds no private key", *MAKE_ONE)
+        if public:
+            half = say("Name the private half of that pair: the file that the public key was made from.")
+            raise _unusable(path, "it is a public key, which cannot sign", half)
+        raise _unusable(path, "it holds no private key", *MAKE_ONE)
     load: Any = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in content else load_pem_private_key
     try:
         key = load(content, None)

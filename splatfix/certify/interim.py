@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from splatfix.certify.model import Certificate
+from splatfix.certify.model import NOT_REACHED, Certificate, Skipped
 from splatfix.certify.progress import title, words
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
@@ -20,20 +20,21 @@ SHARE = 50
 
 
 def incomplete(
-    base: Certificate, scenes: int, under_way: Mapping[str, Any], *, interrupted: bool
+    base: Certificate, scenes: Sequence[str], under_way: Mapping[str, Any], *, interrupted: bool
 ) -> Certificate:
     """A certificate of what was done so far, which says so.
 
     Args:
         base: the certificate of the scenes that are done.
-        scenes: as many as are to be trained.
+        scenes: those that are to be trained; those that are not done are ``skipped``.
         under_way: what ran: ``where``, and the trainer's last progress object.
         interrupted: it has ended; otherwise it goes on, and this report is to be replaced.
     """
     done, where = len(base.scenes), str(under_way.get("where", ""))
     at = words(under_way, left=False)
+    known = {run.scene for run in base.scenes}
     last = f", in {title(where, under_way)}{f' at {at}' if at else ''}" if where else ""
-    after = f"after {done} of {counted(scenes, 'scene')}{last}."
+    after = f"after {done} of {counted(len(scenes), 'scene')}{last}."
     if interrupted:
         said = f"Interrupted {after}"
     else:
@@ -44,6 +45,7 @@ def incomplete(
         interrupted=interrupted,
         unfinished=not interrupted,
         under_way=under_way,
+        skipped=(*base.skipped, *(Skipped(name, NOT_REACHED) for name in scenes if name not in known)),
     )
 
 
@@ -65,7 +67,7 @@ class InterimReports:
 
     def __init__(
         self,
-        scenes: int,
+        scenes: Sequence[str],
         conclude: Callable[[], Certificate],
         write: Callable[[Certificate], object],
         clock: Callable[[], float] = time.monotonic,

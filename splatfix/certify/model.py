@@ -109,6 +109,10 @@ class Skipped:
     reason: str
 
 
+NOT_REACHED = "not trained to its end: the run did not come to its end"
+"""Why a scene of the suite is skipped in a certificate that is interrupted or unfinished."""
+
+
 @dataclass(frozen=True)
 class Suite:
     """A named set of scenes: bundled ones, trained with the trainer's preset of that name, or those of a data folder."""

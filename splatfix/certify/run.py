@@ -138,7 +138,7 @@ def certify(
             make_room(request.out, scenes)
             known = facts
             reports = InterimReports(
-                len(scenes),
+                scenes,
                 lambda: conclude(known, whole=False),
                 lambda certificate: interim(certificate, known),
             )
@@ -168,7 +168,7 @@ def certify(
         partial = None
         if facts is not None and reports is not None and begun:
             base = conclude(facts, whole=False)
-            partial = incomplete(base, len(scenes), reports.under_way, interrupted=True), facts
+            partial = incomplete(base, scenes, reports.under_way, interrupted=True), facts
         raise Interrupted(request.out, tuple(begun), partial) from None
     return conclude(facts, whole=True), facts
 

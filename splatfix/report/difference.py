@@ -92,6 +92,9 @@ class Difference:
     b: Side
     worse: bool
     """B's verdict is lower, or B fails a level, a kernel or a criterion that A does not fail."""
+    comparable: bool
+    """False where B is not worse as far as can be told, and no scene was trained to its end in both though one of them
+    trained: there is nothing that B could be worse in."""
     first_cause: Cause | None
     """The first of ``causes``; None where nothing differs that was recorded."""
     causes: tuple[Cause, ...]
@@ -125,9 +128,11 @@ def compare(
     changes = tuple(_changes(document_a, document_b, shared))
     sides = (_side(file_a, document_a), _side(file_b, document_b))
     lower = _RANK[sides[1].verdict] > _RANK[sides[0].verdict]
+    worse = lower or any(item.worse for item in changes)
     return Difference(
         *sides,
-        worse=lower or any(item.worse for item in changes),
+        worse=worse,
+        comparable=worse or bool(shared) or not (_trains(document_a) or _trains(document_b)),
         first_cause=causes[0] if causes else None,
         causes=causes,
         not_recorded=tuple(label for part, label in PARTS.items() if (part in a) != (part in b)),
@@ -142,6 +147,12 @@ def compare(
         only_in_a=tuple(name for name in scenes_a if name not in scenes_b),
         only_in_b=tuple(name for name in scenes_b if name not in scenes_a),
     )
+
+
+def _trains(document: Mapping[str, Any]) -> bool:
+    """It trained a scene, or ended before it had."""
+    ended = document.get("interrupted") is True or document.get("unfinished") is True
+    return ended or bool(scenes_of(document))
 
 
 def _side(file: str, document: Mapping[str, Any]) -> Side:
@@ -207,6 +218,8 @@ def heading(found: Difference) -> str:
         return f"B is worse: {a} in A, {b} in B" + (
             f"; {counted(failed, 'outcome')} failed that did not" if failed else ""
         )
+    if not found.comparable:
+        return f"A and B cannot be compared: no scene was trained to its end in both ({a} in A, {b} in B)"
     return f"B is not worse: {a} in A, {b} in B"
 
 
@@ -220,7 +233,7 @@ def cause_words(found: Difference) -> str:
 
 def show(console: Console, found: Difference) -> None:
     """The outcome, the first cause, the other causes, then outcomes and measures that changed."""
-    mark = "[bold red]✗[/]" if found.worse else "[green]✓[/]"
+    mark = "[bold red]✗[/]" if found.worse else "[green]✓[/]" if found.comparable else "[magenta]?[/]"
     paragraph(console, f"{mark} [bold]{escape(heading(found))}[/]", first=0, then=2)
     for name, side in (("A", found.a), ("B", found.b)):
         prose(console, f"  {name}: ", f"{escape(side.file)} [dim]({escape(side.issued)})[/]")

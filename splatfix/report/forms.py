@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree  # only written, never parsed  # nosec B405
 
-from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
+from splatfix.certify.model import NOT_REACHED, Certificate, Criterion, KernelCheck, Outcome, Verdict
+from splatfix.core.proof import Rung
 from splatfix.core.visible import visible
 from splatfix.report import appendix
 from splatfix.report.certificate import title_of
@@ -16,18 +17,23 @@ _SKIPPED = (Outcome.NOT_MEASURED, Outcome.UNDETERMINED)
 
 
 def junit(certificate: Certificate) -> str:
-    """JUnit's XML, as CI systems read it: a suite for the diagnosis, the kernels and each scene, a case for each criterion.
+    """JUnit's XML, as CI systems read it: a suite for the diagnosis, the kernels, each scene and the levels, a case for each
+    criterion.
 
-    What failed is a failure with what it means; what was not measured, or not judged, is skipped.
+    What failed is a failure with what it means; what was not measured, or not judged, is skipped. Where the run did not come
+    to its end, that is an error, and so is each scene that was not trained.
     """
     root = ElementTree.Element("testsuites", name="splatfix certify", time=f"{certificate.seconds:.1f}")
-    suites = [("kernels", 0.0, [_kernel(item) for item in certificate.kernels])]
-    if certificate.diagnosis:
-        suites.insert(0, ("diagnosis", 0.0, [_judged(item) for item in certificate.diagnosis]))
-    suites += [
-        (run.scene, run.seconds, [_judged(item) for item in run.criteria]) for run in certificate.scenes
+    suites = [
+        ("diagnosis", 0.0, [_judged(item) for item in certificate.diagnosis]),
+        ("kernels", 0.0, [_kernel(item) for item in certificate.kernels]),
+        *((run.scene, run.seconds, [_judged(item) for item in run.criteria]) for run in certificate.scenes),
+        ("levels", 0.0, [_level(item) for item in certificate.proof]),
+        *_not_done(certificate),
     ]
     for name, seconds, cases in suites:
+        if not cases:
+            continue
         outcomes = [outcome for _, outcome, _, _ in cases]
         suite = ElementTree.SubElement(
             root,
@@ -35,7 +41,7 @@ def junit(certificate: Certificate) -> str:
             name=_xml(name),
             tests=str(len(cases)),
             failures=str(outcomes.count(Outcome.FAILED)),
-            errors="0",
+            errors=str(outcomes.count(None)),
             skipped=str(sum(outcome in _SKIPPED for outcome in outcomes)),
             time=f"{seconds:.1f}",
             timestamp=certificate.issued.partition("+")[0],
@@ -46,6 +52,8 @@ def junit(certificate: Certificate) -> str:
             )
             if outcome is Outcome.FAILED:
                 ElementTree.SubElement(case, "failure", message=_xml(measured)).text = _xml(why)
+            elif outcome is None:
+                ElementTree.SubElement(case, "error", message=_xml(measured))
             elif outcome in _SKIPPED:
                 ElementTree.SubElement(case, "skipped", message=_xml(why or measured))
             else:
@@ -54,7 +62,23 @@ def junit(certificate: Certificate) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-_Case = tuple[str, Outcome, str, str]
+_Case = tuple[str, Outcome | None, str, str]
+"""Name, outcome (None: there was none, because the run ended), what was found, what that means."""
+
+
+def _not_done(certificate: Certificate) -> Iterable[tuple[str, float, list[_Case]]]:
+    """The end that the run did not come to, and the scenes that were not trained."""
+    if certificate.interrupted or certificate.unfinished:
+        code = "interrupted" if certificate.interrupted else "unfinished"
+        yield "run", 0.0, [(code, None, certificate.summary, "")]
+    for item in certificate.skipped:
+        if item.reason == NOT_REACHED:
+            yield item.scene, 0.0, [("training-finishes", None, item.reason, "")]
+
+
+def _level(rung: Rung) -> _Case:
+    outcome = {True: Outcome.MET, False: Outcome.FAILED, None: Outcome.NOT_MEASURED}[rung.reached]
+    return rung.name.value, outcome, rung.shown_by, ""
 
 
 def _judged(item: Criterion) -> _Case:
@@ -102,6 +126,17 @@ def prometheus(certificate: Certificate) -> str:
         "1 certified, 0 not; absent where undetermined.",
         [(about, verdict.get(certificate.verdict))],
     )
+    metric(
+        "certificate_verdict",
+        "1 for the verdict that it has, 0 for the others.",
+        [({**about, "verdict": item.value}, float(item is certificate.verdict)) for item in Verdict],
+    )
+    finished = not (certificate.interrupted or certificate.unfinished)
+    metric(
+        "certificate_finished",
+        "1 the run came to its end, 0 it was interrupted or killed, or still runs.",
+        [(about, float(finished))],
+    )
     issued = datetime.fromisoformat(certificate.issued).timestamp()
     metric("certificate_timestamp_seconds", "When it was issued.", [(about, issued)])
     metric(
@@ -148,12 +183,19 @@ def _number(result: object, path: Iterable[str]) -> float | None:
 
 def issue(certificate: Certificate) -> str:
     """What a maintainer wants in a report of a defect, as Markdown; the home folder is left out of paths."""
+    ended = []
+    if certificate.interrupted or certificate.unfinished:
+        missing = [item.scene for item in certificate.skipped if item.reason == NOT_REACHED]
+        untrained = f"; not trained to its end: {', '.join(missing)}" if missing else ""
+        how = "it was interrupted" if certificate.interrupted else "it was killed, or still runs"
+        ended = [f"- Not finished: {how}{untrained}."]
     lines = [
         f"**splatfix certify: {title_of(certificate.verdict, certificate.level)}.** {certificate.summary}",
         "",
         "### What failed",
         "",
-        *([f"- {reason}" for reason in certificate.reasons] or ["Nothing."]),
+        *([f"- {reason}" for reason in certificate.reasons] or ([] if ended else ["Nothing."])),
+        *ended,
         "",
         "### Environment",
         "",
@@ -166,13 +208,13 @@ def issue(certificate: Certificate) -> str:
             for rung in certificate.proof
         ),
         "",
-        "### Scenes",
-        "",
+        *(["### Scenes", ""] if certificate.scenes else []),
     ]
     for run in certificate.scenes:
         met = sum(item.outcome is Outcome.MET for item in run.criteria)
         lines.append(f"- {run.scene}: {met} of {len(run.criteria)} criteria met")
-    lines += ["", "### To repeat it", "", f"    {certificate.repeat.shell(windows=False)}", ""]
+    lines += [""] if certificate.scenes else []
+    lines += ["### To repeat it", "", f"    {certificate.repeat.shell(windows=False)}", ""]
     return _without_home("\n".join(map(visible, lines)))
 
 

@@ -21,6 +21,7 @@ from splatfix.report.recorded import (
     problems_of,
     stack_of,
     text,
+    trains,
     verdict_of,
 )
 
@@ -105,6 +106,8 @@ class _Read:
     """What merging needs of one certificate until all are read."""
 
     entry: Listed
+    trains: bool
+    """It was to train scenes."""
     place: tuple[str, str, str, str]
     parts: tuple[str, ...]
     """In the order of PARTS; "" for what was not recorded."""
@@ -147,7 +150,7 @@ class Merger:
             self._one(item)
             for item in (place, parts, first, others, fix_of(document, first) if first else None)
         )
-        self._read.append(_Read(entry, *kept))
+        self._read.append(_Read(entry, trains(document), *kept))
 
     def _one(self, value: Any) -> Any:
         """The same object for equal values: thousands of certificates hold few different ones."""
@@ -179,29 +182,29 @@ def _cells(every: Sequence[_Read]) -> Iterable[Cell]:
 
 
 def _groups(every: Sequence[_Read]) -> Iterable[Group]:
-    tree: Node = {}
-    for item in every:
-        node = tree
-        for value in item.parts if _good(item) else ():
-            node = node.setdefault(value, {})
-    certified_values = [
-        set(values) for values in zip(*{item.parts for item in every if _good(item)}, strict=True)
-    ]
-    causes: dict[tuple[str, ...], tuple[int, tuple[str, ...]]] = {}
+    # a diagnosis that passed shows nothing about a training that failed
+    good = {
+        kind: {item.parts for item in every if _good(item) and item.trains >= kind} for kind in (False, True)
+    }
+    trees = {kind: _tree(parts) for kind, parts in good.items()}
+    certified_values = {
+        kind: [set(values) for values in zip(*parts, strict=True)] for kind, parts in good.items()
+    }
+    causes: dict[tuple[bool, tuple[str, ...]], tuple[int, tuple[str, ...]]] = {}
     found: dict[tuple[str, str, int, str], list[_Read]] = {}
     for item in every:
         if _good(item):
             continue
-        if item.parts not in causes:
-            causes[item.parts] = _first_difference(item.parts, tree)
-        at, _ = causes[item.parts]
+        if (item.trains, item.parts) not in causes:
+            causes[item.trains, item.parts] = _first_difference(item.parts, trees[item.trains])
+        at, _ = causes[item.trains, item.parts]
         problem = (item.first.kind, item.first.code) if item.first else ("run", "no-reason-recorded")
         found.setdefault((*problem, at, item.parts[at] if at >= 0 else ""), []).append(item)
     labels = list(PARTS.items())
     for (kind, code, at, value), items in found.items():
         part, label = labels[at] if at >= 0 else ("", "")
         others = Counter(name for item in items for name in item.others)
-        certified = Counter(name for item in items for name in causes[item.parts][1])
+        certified = Counter(name for item in items for name in causes[item.trains, item.parts][1])
         advice = Counter(item.fix for item in items if item.fix is not None)
         (fix, advised) = advice.most_common(1)[0] if advice else (_LOOK, 0)
         first = items[0].first
@@ -215,11 +218,22 @@ def _groups(every: Sequence[_Read]) -> Iterable[Group]:
             label,
             value,
             tuple(name for name, _ in certified.most_common(MOST_VALUES)),
-            tuple(_in_common(items, certified_values)) if len(items) > 1 else (),
+            tuple(_in_common(items, certified_values[any(item.trains for item in items)]))
+            if len(items) > 1
+            else (),
             fix,
             advised,
             _newest(item.entry for item in items),
         )
+
+
+def _tree(certified: Iterable[tuple[str, ...]]) -> Node:
+    tree: Node = {}
+    for parts in certified:
+        node = tree
+        for value in parts:
+            node = node.setdefault(value, {})
+    return tree
 
 
 def _good(item: _Read) -> bool:

@@ -33,6 +33,7 @@ PARTS: Mapping[str, str] = {
     "knn": "kNN that ran",
     "optimizer": "optimizer that ran",
     "splatfix": "splatfix",
+    "commit": "splatfix's commit",
     "sources": "trainer's sources",
     "run-level": "run level",
     "suite": "suite",
@@ -68,6 +69,10 @@ class Problem:
     """What it means in practice; "" where the certificate does not say."""
     advice: str = ""
     """What to do about it; "" where the certificate does not say."""
+
+
+AGAIN = "run it again"
+"""What to do about a run that did not come to its end."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,7 @@ def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None)
         if scenes is None or name in scenes
     }
     cpu = device == "cpu"
+    version, _, commit = text(environment.get("splatfix")).partition(" (commit ")
     limits = (text(environment.get(name)) for name in ("GPU clocks", "GPU power limit"))
     found = {
         "device": device,
@@ -134,7 +140,8 @@ def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None)
         "python": text(environment.get("python")),
         "torch": text(environment.get("torch")),
         "asked-renderer": text(document.get("renderer")),
-        "splatfix": text(environment.get("splatfix")),
+        "splatfix": version,
+        "commit": commit.strip(" ()"),
         "sources": _digest(document.get("sources")),
         "run-level": str(level) if isinstance(level := document.get("level"), int) else "",
         "suite": text(document.get("suite")),
@@ -143,6 +150,11 @@ def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None)
         **_in_common({name: _of_run(run) for name, run in runs.items()}),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def trains(document: Mapping[str, Any]) -> bool:
+    """It was to train scenes: run levels 1 and 2 train none."""
+    return document.get("level") not in (1, 2)
 
 
 def gpu_of(document: Mapping[str, Any]) -> str:
@@ -159,8 +171,8 @@ def stack_of(document: Mapping[str, Any]) -> str:
 
 
 def problems_of(document: Mapping[str, Any]) -> Iterator[Problem]:
-    """Why it is not certified, or undetermined: failed kernels, failed criteria, failed levels, then what could not be
-    judged. Nothing for a certificate of success."""
+    """Why it is not certified, or undetermined: failed kernels, failed criteria, failed levels, that it did not come to
+    its end, then what could not be judged. Nothing for a certificate of success."""
     verdict = document.get("verdict")
     if verdict in (Verdict.CERTIFIED.value, Verdict.REHEARSED.value):
         return
@@ -175,12 +187,14 @@ def problems_of(document: Mapping[str, Any]) -> Iterator[Problem]:
             yield from _criteria("criterion", name, run.get("criteria"), wanted)
             if wanted == open_ and text(run.get("unreadable")):
                 yield Problem("scene", "scene-readable", name, text(run.get("unreadable")), "")
+        if wanted == open_:
+            continue
         for item in map(mapping, listed(document.get("proof"))):
-            if wanted == failed and item.get("reached") is False:
+            if item.get("reached") is False:
                 yield Problem("level", text(item.get("name")), "", text(item.get("shown_by")), "")
-    for code in ("interrupted", "unfinished"):
-        if document.get(code) is True:
-            yield Problem("run", code, "", text(document.get("summary")), "")
+        for code in ("interrupted", "unfinished"):
+            if document.get(code) is True:
+                yield Problem("run", code, "", text(document.get("summary")), "", AGAIN)
 
 
 def _criteria(kind: str, where: str, criteria: object, wanted: str) -> Iterator[Problem]:

@@ -135,6 +135,9 @@ def test_an_interrupted_run_is_not_signed(
     words = ("certify", "--python", sys.executable, "--device", "cpu", "--out", tmp_path / "report")
     done = splatfix(*words, "--sign", keys[0], env={**os.environ, VARIABLE: "correct horse"})
     assert done.returncode == 130
+    word = {**os.environ, VARIABLE: "correct horse"}
+    later = splatfix("report", "sign", tmp_path / "report", "--key", keys[0], env=word)
+    assert later.returncode == 2 and "(cannot-sign)" in later.stderr and "come to its end" in later.stderr
     left = {path.name for path in (tmp_path / "report").iterdir()}
     assert "certificate.json" in left and "certificate.intoto.jsonl" not in left
 

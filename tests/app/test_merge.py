@@ -124,7 +124,8 @@ def test_a_group_has_one_fix_and_says_how_many_advise_it() -> None:
     assert (group.code, group.fix.title, group.advised) == ("interrupted", "rebuild", 2)
     command = group.fix.steps[0].command
     assert command is not None and command.argv == ("splatfix", "install", "a b")
-    assert group_of(ended).advised == 0
+    again = group_of(ended)
+    assert (again.fix.title, again.fix.steps, again.advised) == ("run it again", (), 1)
     failed = {
         "code": "driver-too-old",
         "outcome": "failed",
@@ -137,7 +138,20 @@ def test_a_group_has_one_fix_and_says_how_many_advise_it() -> None:
     group = group_of(unadvised, unadvised)
     assert (group.kind, group.code, group.also) == ("diagnosis", "driver-too-old", ("ssim",))
     assert (group.fix.title, group.advised) == ("Install a newer driver.", 2)
-    assert "none of these certificates has advice" in markdown(merged(ended), ())
+    bare = changed(verdict="not-certified", kernels=[{"name": "ssim", "outcome": "failed"}])
+    assert "none of these certificates has advice" in markdown(merged(bare), ())
+
+
+def test_a_diagnosis_that_passed_is_no_peer_of_a_training_that_failed() -> None:
+    kernel = {"name": "ssim", "outcome": "failed"}
+    failed = changed(
+        verdict="not-certified", kernels=[kernel], environment={"python": "3.11.7", "torch": "2.6"}
+    )
+    diagnosed = changed(level=1, scenes=[], environment={"python": "3.11.7", "torch": "2.13"})
+    assert (group_of(diagnosed, failed).part, group_of(diagnosed, failed).certified_with) == ("", ())
+    trained = {**diagnosed, "level": 3}
+    assert (group_of(trained, failed).part, group_of(trained, failed).certified_with) == ("torch", ("2.13",))
+    assert group_of(diagnosed, {**failed, "level": 1}).part == "torch", "of one diagnosis and another it is"
 
 
 class Links(HTMLParser):
@@ -178,7 +192,6 @@ def test_every_cell_is_linked_and_what_cannot_be_read_is_listed(splatfix: Splatf
         lab,
         lab / names[0] / "certificate.json",
         lab / "text.json",
-        tmp_path / "missing",
         lab / "pipe",
         "--out",
         out,
@@ -192,9 +205,9 @@ def test_every_cell_is_linked_and_what_cannot_be_read_is_listed(splatfix: Splatf
     }
     assert "schema_version 1" in reasons["lab/old"] and "not a certificate" in reasons["lab/other"]
     assert "nested too deeply" in reasons["lab/deep"] and "cut off" in reasons["lab/cut"]
-    assert reasons["lab/gone"] == reasons["missing"] == "there is no such file"
+    assert reasons["lab/gone"] == "there is no such file"
     assert "JSON" in reasons["lab/text.json"] and reasons["lab/pipe"] == "there is no certificate.json in it"
-    assert len(reasons) == len(document["unreadable"]) == 8
+    assert len(reasons) == len(document["unreadable"]) == 7
     linked = [unquote(item["link"]) for cell in document["cells"] for item in cell["certificates"]]
     assert {(out / link).resolve() for link in linked} == {
         page if name == names[0] else lab / name / "certificate.json" for name in names
@@ -225,8 +238,11 @@ def test_nothing_that_can_be_read_is_undetermined_and_writes_nothing(
     splatfix: Splatfix, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "x.json").write_text("no JSON")
     done = splatfix("report", "merge", tmp_path / "empty", tmp_path / "x.json", "--out", tmp_path / "out")
     assert done.returncode == 3 and "nothing-to-merge" in done.stderr and "x.json: " in done.stdout
+    done = splatfix("report", "merge", tmp_path / "empty", tmp_path / "y.json", "--out", tmp_path / "out")
+    assert done.returncode == 2 and "y.json: there is no such file or folder" in done.stderr
     assert not (tmp_path / "out").exists()
     document = check(
         json.loads(

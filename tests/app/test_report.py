@@ -114,6 +114,12 @@ def test_what_is_no_certificate_of_ours_is_refused(
         assert (done.returncode, done.stdout) == (2, "") and f"error ({code})" in done.stderr, done.stderr
     if code == "other-schema":
         assert f"written by splatfix {__version__} with schema_version 1" in done.stderr
+        assert f"Use splatfix {__version__}" not in done.stderr and "Use a newer splatfix" in done.stderr
+
+
+def test_a_folder_without_a_certificate(splatfix: Splatfix, tmp_path: Path) -> None:
+    done = splatfix("report", "show", tmp_path)
+    assert done.returncode == 2 and f"There is no certificate.json in {tmp_path}." in done.stderr
 
 
 def change(folder: Path, path: tuple[str | int, ...], value: Any) -> None:
@@ -166,6 +172,30 @@ def test_diff_compares_the_settings_of_shared_scenes_only() -> None:
     assert found.first_cause is not None and found.first_cause.part == "iterations" and not found.worse
 
 
+def test_diff_of_runs_without_a_common_scene_says_that_they_cannot_be_compared(
+    splatfix: Splatfix, recorded: tuple[Path, Certificate], tmp_path: Path
+) -> None:
+    def ended(**changes: Any) -> dict[str, Any]:
+        base = {"verdict": "undetermined", "device": "cpu", "scenes": [], "interrupted": True}
+        return base | {"environment": {"splatfix": "0.1.0"}} | changes
+
+    commit = {"splatfix": "0.1.0 (commit 1a2b3c4)"}
+    found = compare("a", ended(), "b", ended(environment=commit))
+    assert (found.worse, found.comparable, found.first_cause) == (False, False, None)
+    assert found.not_recorded == ("splatfix's commit",)
+    assert markdown(found).startswith("# A and B cannot be compared: no scene was trained to its end in both")
+    other = {"splatfix": "0.1.0 (commit 9f8e7d6)"}
+    cause = compare("a", ended(environment=commit), "b", ended(environment=other)).first_cause
+    assert cause is not None and (cause.part, cause.a, cause.b) == ("commit", "1a2b3c4", "9f8e7d6")
+    a, _ = recorded
+    b = tmp_path / "b"
+    shutil.copytree(a, b)
+    change(b, ("scenes", 0, "scene"), "another")
+    done = splatfix("report", "diff", a, b)
+    assert done.returncode == 3 and done.stdout.startswith("? A and B cannot be compared"), done.stdout
+    assert splatfix("report", "diff", a, a).returncode == 0
+
+
 def test_diff_names_the_run_level_and_the_check_that_failed() -> None:
     def certificate(level: int, outcome: str) -> dict[str, Any]:
         diagnosis = [{"code": "torch-missing", "outcome": outcome, "measured": "none"}]
@@ -207,7 +237,7 @@ def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], 
             place[path[-1]] = value
             found = compare("a", whole, "b", other)
             json.dumps(to_json(found), allow_nan=False)
-            assert markdown(found).startswith("# B is ")
+            assert markdown(found).startswith(("# B is ", "# A and B cannot be compared"))
             assert all(
                 isinstance(item, Problem) for item in problems_of({**other, "verdict": "undetermined"})
             )

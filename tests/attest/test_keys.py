@@ -131,7 +131,7 @@ def _huge(folder: Path) -> tuple[Path, Path]:
         (_no_key, "no such file", "no such file"),
         (_damaged, "damaged", "damaged"),
         (_another_kind, "no ed25519", "no ed25519"),
-        (_swapped, "it is a public key", "it is a private key"),
+        (_swapped, "it is a public key, which cannot sign", "it is a private key"),
         (_text, "holds no private key", "no public key"),
         (_huge, "larger than", "larger than"),
     ],
@@ -145,6 +145,10 @@ def test_what_cannot_be_used(make, private_is: str, public_is: str, tmp_path: Pa
         with pytest.raises(SplatfixError, match=said) as caught:
             load(path)
         assert (caught.value.code, int(caught.value.exit_code)) == ("unusable-key", 2)
+        if "which cannot sign" in said:
+            assert [step.text for step in caught.value.todo] == [
+                "Name the private half of that pair: the file that the public key was made from."
+            ]
 
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import pytest
 from splatfix.app.certify import exit_code_of, run_and_report
 from splatfix.certify import SUITES, Certificate, Outcome, Request, Verdict, certify
 from splatfix.certify.interim import EVERY, SHARE, InterimReports, incomplete
+from splatfix.certify.model import NOT_REACHED
 from splatfix.certify.trainer import ended_early
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
@@ -71,7 +72,10 @@ def test_within_a_scene_not_too_often(tmp_path: Path, known: Facts) -> None:
         written.append(certificate)
         now += cost
 
-    reports = InterimReports(3, lambda: dataclasses.replace(base, scenes=base.scenes[:1]), write, lambda: now)
+    scenes = SUITES["quick"].scenes
+    reports = InterimReports(
+        scenes, lambda: dataclasses.replace(base, scenes=base.scenes[:1]), write, lambda: now
+    )
     reports.training("study", STATE)
     assert not written, "there is nothing to report yet"
     reports.settled()
@@ -94,11 +98,16 @@ def test_within_a_scene_not_too_often(tmp_path: Path, known: Facts) -> None:
 
 def test_ctrl_c_says_how_far_it_came(tmp_path: Path, known: Facts) -> None:
     _, base = reports_of(tmp_path, known)
-    found = incomplete(base, 5, {"where": "study", **STATE}, interrupted=True)
+    scenes = (*SUITES["quick"].scenes, "fruit", "plaza")
+    found = incomplete(base, scenes, {"where": "study", **STATE}, interrupted=True)
     assert (found.interrupted, found.unfinished) == (True, False)
     assert found.summary.startswith(
         "Interrupted after 3 of 5 scenes, in study (scene 2 of 3) at iteration 120"
     )
+    assert [(item.scene, item.reason) for item in found.skipped] == [
+        ("fruit", NOT_REACHED),
+        ("plaza", NOT_REACHED),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from splatfix.app.certify import monitoring_code_of
+from splatfix.certify.interim import incomplete
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, Verdict
+from splatfix.core.proof import Rung, RungName
 from splatfix.report.forms import issue, junit, prometheus
 from tests.report.test_certificate import certificate
 
@@ -29,12 +31,48 @@ def refused():
 
 def test_junit_has_a_case_for_each_criterion() -> None:
     root = ElementTree.fromstring(junit(refused()))
-    kernels, scene = root.findall("testsuite")
+    kernels, scene, levels = root.findall("testsuite")
+    assert [suite.get("name") for suite in (kernels, levels)] == ["kernels", "levels"]
     assert kernels.get("failures") == "1"
     assert (scene.get("tests"), scene.get("failures"), scene.get("skipped")) == ("3", "1", "1")
     (failure,) = scene.iter("failure")
     assert failure.get("message") == "tau 0.1 (required: at most -0.46)"
     assert "again" in str(failure.text) and "\x1b" not in str(failure.text)
+
+
+@pytest.mark.parametrize("how", ["interrupted", "unfinished"])
+def test_a_run_that_did_not_come_to_its_end_is_not_green(how: str) -> None:
+    found = incomplete(
+        certificate(), ("garden", "study"), {"where": "study"}, interrupted=how == "interrupted"
+    )
+    found = dataclasses.replace(found, verdict=Verdict.UNDETERMINED)
+    suites = {item.get("name"): item for item in ElementTree.fromstring(junit(found)).findall("testsuite")}
+    assert {name: item.get("errors") for name, item in suites.items()} == {
+        "garden": "0",
+        "levels": "0",
+        "run": "1",
+        "study": "1",
+    }, "truck is not in the data folder, which is no error"
+    assert [case.get("name") for case in suites["run"]] == [how]
+    (error,) = suites["study"].iter("error")
+    assert "did not come to its end" in str(error.get("message"))
+    lines = prometheus(found).splitlines()
+    states = {
+        line.partition('verdict="')[2].partition('"')[0]: line[-3:] for line in lines if "verdict=" in line
+    }
+    assert states == {"certified": "0.0", "rehearsed": "0.0", "not-certified": "0.0", "undetermined": "1.0"}
+    (finished,) = (line for line in lines if line.startswith("splatfix_certificate_finished{"))
+    assert finished.endswith(" 0.0") and not any(line.startswith("splatfix_certified{") for line in lines)
+    text = issue(dataclasses.replace(found, scenes=()))
+    assert "- Not finished: it was " in text and "not trained to its end: study." in text
+    assert "Nothing." not in text and "### Scenes" not in text and "### Scenes" in issue(found)
+
+
+def test_a_level_or_a_finding_that_failed_is_a_case() -> None:
+    failed = dataclasses.replace(certificate(), diagnosis=(FAILED,), scenes=())
+    failed = dataclasses.replace(failed, proof=(Rung(RungName.REPRODUCES, False, "psnr fell"),))
+    root = ElementTree.fromstring(junit(failed))
+    assert {item.get("name"): item.get("failures") for item in root} == {"diagnosis": "1", "levels": "1"}
 
 
 def test_prometheus_lines_parse() -> None:
