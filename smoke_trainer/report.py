@@ -101,15 +101,22 @@ def describe_run(run: Run, status: str) -> Dict[str, Any]:
         "layout": run.scene.layout,
         "scene_sha256": run.scene.digest(),
         "status": status,
-        "config": config_summary(run.config),
+        **known_from_the_start(run),
         "iterations": run.iteration,
-        "resolution": [run.scene.test[0].camera.width, run.scene.test[0].camera.height],
         "split": {
             "train": [view.name for view in run.scene.train],
             "test": [view.name for view in run.scene.test],
             "repeated": run.scene.repeated(),
         },
         "notes": list(run.scene.notes),
+    }
+
+
+def known_from_the_start(run: Run) -> Dict[str, Any]:
+    """Configuration, implementations, versions and machine: what a run that is killed has told with its first iteration."""
+    return {
+        "config": config_summary(run.config),
+        "resolution": [run.scene.test[0].camera.width, run.scene.test[0].camera.height],
         "implementations": implementations(run),
         "versions": versions(),
         "machine": machine(run.device),

@@ -265,7 +265,8 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
                 # just flushed, so the GPU has done what was asked of it
                 run.seconds["warm_up"] = run.seconds["train"]
             if progress is not None:
-                progress(_state(run))
+                first = run.iteration == run.resumed_at + 1
+                progress(dict(_state(run), run=report.known_from_the_start(run)) if first else _state(run))
             if _is_due(config.checkpoint_every, run.iteration):
                 checkpoint.save(run)
             if _is_due(config.evaluate_every, run.iteration) and run.iteration < config.iterations:

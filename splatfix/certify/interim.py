@@ -85,7 +85,10 @@ class InterimReports:
 
     def training(self, where: str, state: Mapping[str, Any]) -> None:
         """A training began, or came further."""
-        known = self.under_way if self.under_way.get("where") == where else {}
+        before = self.under_way.get("where")
+        known = self.under_way if before == where else {}
+        if where == f"{before}, again" and "run" in self.under_way:
+            known = {"run": self.under_way["run"]}
         self.under_way = {**known, **state, "where": where}
         if self._clock() >= self._next:
             self._report()

@@ -290,7 +290,8 @@ class Certificate:
     unfinished: bool = False
     """Written while it ran, to be replaced at its end. Where no splatfix runs any more, it was killed."""
     under_way: Mapping[str, Any] = field(default_factory=dict)
-    """Of a run that is not finished: what ran, as ``where``, and the trainer's last progress object; empty otherwise."""
+    """Of a run that is not finished: what ran, as ``where``, the trainer's last progress object, and as ``run`` the settings,
+    implementations, versions and machine that it told with its first iteration; empty otherwise."""
     level: int | None = None
     """The run level that was asked for, 1 to 4; None where none was."""
     diagnosis: tuple[Criterion, ...] = ()

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,16 @@ def certify(
     def conclude(known: Facts, *, whole: bool) -> Certificate:
         seconds = round(time.monotonic() - started, 1)
         certificate = _conclude(request, known, kernels, tuple(runs), seconds, whole=whole)
+        if reports is not None and (told := reports.under_way.get("run")):
+            begun_run = SceneRun(str(reports.under_way.get("where")), (), 0.0, told)
+            certificate = replace(
+                certificate, environment=environment_of(known, (*runs, begun_run), request.device)
+            )
         return replace(certificate, sources=sources)
 
     scenes = request.suite.scenes
     reports: InterimReports | None = None
+    _commit()  # kept: after an interrupt no program is started any more
     try:
         progress("environment", {})
         facts = facts or gather(request.python)
@@ -374,6 +381,7 @@ def environment_of(facts: Facts, scenes: tuple[SceneRun, ...], device: str) -> d
     return found
 
 
+@cache
 def _commit() -> str:
     """`` (commit 1a2b3c4)`` where splatfix runs from a clone of itself; "" where it is installed."""
     root = Path(splatfix.__file__).resolve().parents[1]

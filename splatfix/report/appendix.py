@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from splatfix.certify.model import Certificate, Outcome, SceneRun
+from splatfix.certify.model import NOT_REACHED, Certificate, Outcome, SceneRun
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.report.certificate import title_of
@@ -140,47 +140,72 @@ def _sections(certificate: Certificate) -> _Sections:
 
 
 def _check_list(certificate: Certificate, trained: Sequence[SceneRun], command: str, splatfix: str) -> _List:
-    seeds = _each(trained, lambda run: _at(run, "config", "seed"))
-    strategies = _each(trained, lambda run: _at(run, "config", "strategy"))
+    begun = trained or _under_way(certificate)
+    seeds = _each(begun, lambda run: _at(run, "config", "seed"))
+    strategies = _each(begun, lambda run: _at(run, "config", "strategy"))
     degrees = _each(trained, lambda run: _at(run, "sh_degree"))
-    algorithm = (
-        f"3D Gaussian Splatting, densification strategy {strategies}, spherical harmonics of degree {degrees}"
+    algorithm = f"3D Gaussian Splatting, densification strategy {strategies}"
+    algorithm += f", spherical harmonics of degree {degrees}" if trained else ""
+    planned = [run.scene for run in certificate.scenes] + _not_reached(certificate)
+    names = ", ".join(planned)
+    ended = certificate.interrupted or certificate.unfinished
+    took = f"{certificate.seconds:.0f} s on the hardware above"
+    bundled = certificate.suite in _BUNDLED and certificate.stack is None
+    data_licence = (
+        f"splatfix's sample scenes: Apache-2.0, as splatfix; all else {BLANK}" if bundled else BLANK
     )
-    names = ", ".join(run.scene for run in certificate.scenes)
     software = _software(certificate)
     trainer = f", its smoke trainer with the renderer {certificate.renderer}"
     metrics = "PSNR, SSIM and LPIPS of held-out views; iterations per second; memory; Gaussians"
     output = "certificate.json, .md and .html"
     output += "; for each scene a log, measurements and a model" if trained else ""
-    execution = f"{counted(len(trained), 'scene')} one after the other on {certificate.device}, seed {seeds}"
+    lengths = _each(begun, lambda run: _at(run, "iterations") or _at(run, "config", "iterations"))
+    execution = f"{counted(len(planned), 'scene')} one after the other on {certificate.device}"
+    execution += f", iterations {lengths}, seed {seeds}"
+    execution += f"; {len(trained)} trained to the end" if ended else ""
     return _List(
         (
-            ("Algorithm", algorithm if trained else BLANK),
-            ("Program", f"splatfix {splatfix}{trainer if trained else ''}"),
+            ("Algorithm", algorithm if begun else BLANK),
+            ("Program", f"splatfix {splatfix}{trainer if planned else ''}"),
             ("Compilation", BLANK),
-            ("Binary", _binaries(trained) or BLANK),
+            ("Binary", _binaries(begun) or BLANK),
             ("Model", BLANK),
             ("Data set", f"suite {certificate.suite}: {names}" if names else BLANK),
             ("Run-time environment", "; ".join(f"{name} {text}" for name, text in software) or BLANK),
             ("Hardware", _hardware(certificate)),
             ("Run-time state", BLANK),
-            ("Execution", execution if trained else BLANK),
-            ("Metrics", metrics if trained else BLANK),
+            ("Execution", execution if begun else BLANK),
+            ("Metrics", metrics if planned else BLANK),
             ("Output", output),
             ("Experiments", command),
             ("How much disk space required (approximately)?", BLANK),
             ("How much time is needed to prepare workflow (approximately)?", BLANK),
             (
                 "How much time is needed to complete experiments (approximately)?",
-                f"{certificate.seconds:.0f} s on the hardware above",
+                f"not known: the run did not come to its end, and was {took}" if ended else took,
             ),
             ("Publicly available?", BLANK),
             ("Code licenses (if publicly available)?", f"splatfix: Apache-2.0; all else {BLANK}"),
-            ("Data licenses (if publicly available)?", BLANK),
+            ("Data licenses (if publicly available)?", data_licence),
             ("Workflow automation framework used?", "splatfix certify"),
             ("Archived (provide DOI)?", BLANK),
         )
     )
+
+
+_BUNDLED = ("quick", "standard")
+"""The suites of scenes that come with splatfix."""
+
+
+def _not_reached(certificate: Certificate) -> list[str]:
+    return [item.scene for item in certificate.skipped if item.reason == NOT_REACHED]
+
+
+def _under_way(certificate: Certificate) -> list[SceneRun]:
+    """The scene that was under way, with what it had told by then; nothing where there is none."""
+    told = certificate.under_way.get("run")
+    where = str(certificate.under_way.get("where", ""))
+    return [SceneRun(where, (), 0.0, told)] if isinstance(told, Mapping) else []
 
 
 _HARDWARE = ("GPU", "other GPUs", "CPU", "memory")

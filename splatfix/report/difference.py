@@ -14,7 +14,7 @@ from splatfix.core.words import counted, few
 from splatfix.report.console import escape, paragraph, prose
 from splatfix.report.console import table as show_table
 from splatfix.report.field_report import cell
-from splatfix.report.recorded import PARTS, listed, mapping, parts_of, scenes_of, text, verdict_of
+from splatfix.report.recorded import PARTS, listed, mapping, parts_of, runs_of, scenes_of, text, verdict_of
 
 _MEASURES: tuple[tuple[str, str, tuple[str, ...], float], ...] = (
     ("PSNR", "dB", ("heldout", "psnr"), 1),
@@ -119,7 +119,8 @@ def compare(
     scenes_a, scenes_b = scenes_of(document_a), scenes_of(document_b)
     shared = [name for name in scenes_a if name in scenes_b]
     both = (document_a, document_b)
-    a, b = (parts_of(document, shared or None) for document in both)
+    begun = [name for name in runs_of(document_a) if name in runs_of(document_b)]
+    a, b = (parts_of(document, begun or None) for document in both)
     causes = tuple(
         Cause(part, label, a[part], b[part], _files_that_differ(*both) if part == "sources" else "")
         for part, label in PARTS.items()

@@ -115,6 +115,15 @@ def scenes_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {text(item.get("scene")): item for item in found if text(item.get("scene"))}
 
 
+def runs_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The trainer's result of each scene, by name; of the scene that was under way what it had told by then."""
+    found = {name: mapping(item.get("result")) for name, item in scenes_of(document).items()}
+    under_way = mapping(document.get("under_way"))
+    if told := mapping(under_way.get("run")):
+        found.setdefault(text(under_way.get("where")).removesuffix(", again"), told)
+    return found
+
+
 def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None) -> dict[str, str]:
     """Those of :data:`PARTS` that the certificate recorded.
 
@@ -122,11 +131,7 @@ def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None)
         scenes: settings and code of these only, such as those that two certificates share; None: of all.
     """
     environment, device = mapping(document.get("environment")), text(document.get("device"))
-    runs = {
-        name: mapping(item.get("result"))
-        for name, item in scenes_of(document).items()
-        if scenes is None or name in scenes
-    }
+    runs = {name: run for name, run in runs_of(document).items() if scenes is None or name in scenes}
     cpu = device == "cpu"
     version, _, commit = text(environment.get("splatfix")).partition(" (commit ")
     limits = (text(environment.get(name)) for name in ("GPU clocks", "GPU power limit"))

@@ -6,26 +6,31 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from splatfix.app.certify import exit_code_of, run_and_report
-from splatfix.certify import SUITES, Certificate, Outcome, Request, Verdict, certify
+from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Request, Verdict, certify, run
 from splatfix.certify.interim import EVERY, SHARE, InterimReports, incomplete
 from splatfix.certify.model import NOT_REACHED
 from splatfix.certify.trainer import ended_early
+from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed
 from splatfix.facts import Facts
-from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, sabotage
+from splatfix.report import appendix
+from splatfix.report.difference import compare
+from splatfix.report.recorded import parts_of
+from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, sabotage
 
 STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0.25, "rss_gb": 0.5}
 
@@ -108,6 +113,71 @@ def test_ctrl_c_says_how_far_it_came(tmp_path: Path, known: Facts) -> None:
         ("fruit", NOT_REACHED),
         ("plaza", NOT_REACHED),
     ]
+
+
+def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: Facts) -> None:
+    """Interrupted within the first scene: machine, settings and code are those that the whole run records."""
+    told = {name: RESULT[name] for name in ("config", "resolution", "implementations", "versions", "machine")}
+
+    class Stopped(RecordedTrainer):
+        def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+            if "smoke_trainer" in map(str, argv):
+                options["on_line"](json.dumps({**STATE, "event": "progress", "run": told}))
+                raise KeyboardInterrupt
+            return super().run(argv, **options)
+
+    _, whole = reports_of(tmp_path / "whole", known)
+    with pytest.raises(Interrupted) as caught:
+        certify(Request(sys.executable, SUITES["quick"], tmp_path), facts=known, runner=Stopped())
+    assert caught.value.certificate is not None
+    found, _ = caught.value.certificate
+    assert (found.scenes, found.environment) == ((), whole.environment)
+    assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
+    a, b = ({**to_json(item), "issued": ""} for item in (found, whole))
+    parts = parts_of(a)
+    assert parts["seed"] == str(RESULT["config"]["seed"]) and parts["iterations"] == "200"
+    difference = compare("a", a, "b", b)
+    assert difference.causes == () and not {"CPU", "seed", "iterations"} & set(difference.not_recorded)
+    said = re.sub(" +", " ", appendix.markdown(found))
+    for words in (
+        f"CPU: {found.environment['CPU']}",
+        "suite quick: courtyard, study, figurine",
+        f"3 scenes one after the other on cpu, iterations 200, seed {parts['seed']}; 0 trained to the end",
+        "not known: the run did not come to its end",
+        "splatfix's sample scenes: Apache-2.0",
+        "PSNR, SSIM and LPIPS of held-out views",
+    ):
+        assert words in said, words
+
+
+def test_the_commit_is_known_after_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: Facts
+) -> None:
+    """No program is started after an interrupt, git neither."""
+    if not (Path(run.__file__).resolve().parents[2] / ".git").exists():
+        pytest.skip("not a clone")
+    asked: list[Sequence[str | Path]] = []
+
+    def git(self: object, argv: Sequence[str | Path], **options: Any) -> Completed:
+        asked.append(argv)
+        return Completed(tuple(map(str, argv)), 0, "1a2b3c4\n", "", 0.0)
+
+    class Stopped(RecordedTrainer):
+        def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+            assert len(asked) == 1, "git is asked before anything is run"
+            if "smoke_trainer" in map(str, argv):
+                raise KeyboardInterrupt
+            return super().run(argv, **options)
+
+    run._commit.cache_clear()
+    monkeypatch.setattr(run, "ProcessRunner", type("Git", (), {"run": git}))
+    with pytest.raises(Interrupted) as caught:
+        certify(Request(sys.executable, SUITES["quick"], tmp_path), facts=known, runner=Stopped())
+    run._commit.cache_clear()
+    assert caught.value.certificate is not None
+    assert (
+        caught.value.certificate[0].environment["splatfix"].endswith(" (commit 1a2b3c4)") and len(asked) == 1
+    )
 
 
 @pytest.mark.parametrize(

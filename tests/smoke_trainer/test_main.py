@@ -22,7 +22,17 @@ def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, 
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert code == 0
     assert told[-1] == {"event": "end", "status": "ok", "result": str(out / "result.json")}
-    assert [row["iteration"] for row in told if row["event"] == "progress"][-1] == 12
+    progress = [row for row in told if row["event"] == "progress"]
+    assert progress[-1]["iteration"] == 12 and [
+        index for index, row in enumerate(progress) if "run" in row
+    ] == [0]
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    began = progress[0]["run"]
+    assert [began[name] == result[name] for name in ("config", "resolution", "versions", "machine")] == [
+        True
+    ] * 4
+    names = {part: engine["name"] for part, engine in result["implementations"].items()}
+    assert {part: engine["name"] for part, engine in began["implementations"].items()} == names
     assert (out / "point_cloud" / "iteration_12" / "point_cloud.ply").is_file()
 
 
