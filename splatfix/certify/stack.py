@@ -17,6 +17,7 @@ from typing import Any
 from splatfix.certify.levels import level_resolved
 from splatfix.certify.model import Certificate, Criterion, Mend, Outcome, SceneRun, TestedStack, Verdict
 from splatfix.certify.run import MAX_IMAGES, Interrupted, Progress, environment_of, make_room
+from splatfix.certify.scene_layout import scene_problems
 from splatfix.certify.stack_child import Inside, copy_scene, stage_inside, training_words
 from splatfix.certify.stack_criteria import judge_stack
 from splatfix.certify.stack_result import read_observed, result_of
@@ -138,6 +139,7 @@ class _Run:
         )
         if "iterations" not in arguments and not request.extra:
             raise _no_length(request)
+        problems = scene_problems(request.source, request.scene, request.images)
         done, observed = self.child(TRAIN, words, "trainer.log")
         others: dict[str, Completed] = {}
         if done.ok:
@@ -148,7 +150,7 @@ class _Run:
         quality = {name: row for name, row in measured.items() if not name.isdigit()}
         saves = {int(name): row for name, row in measured.items() if name.isdigit()}
         result = result_of(observed, done, iterations, quality, saves)
-        judged = judge_stack(result, done, request.extensions, request.mends, others)
+        judged = judge_stack(result, done, request.extensions, request.mends, others, problems)
         images = sorted(
             path.relative_to(request.out).as_posix() for path in self.report.glob("renders/**/*.png")
         )

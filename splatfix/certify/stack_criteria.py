@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,9 @@ from splatfix.certify.criteria import MAX_ZERO_STEPS, REQUIRED_GROUPS, judge_lea
 from splatfix.certify.measured import criterion, get, number, unless_short
 from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.core.runner import Completed
+from splatfix.core.step import Step
 from splatfix.core.words import counted, few
+from splatfix.knowledge.breakages import explain_message
 
 _OF_ANCHORS = ("anchor", "offset", "anchor_feat", "scaling", "means", "opacities", "scales", "quats", "sh0")
 """What Scaffold-GS, whose networks make the rest, and gsplat's trainers must train."""
@@ -37,6 +39,7 @@ def judge_stack(
     extensions: Sequence[str],
     mends: Sequence[Mend],
     others: Mapping[str, Completed],
+    problems: Sequence[Mend] = (),
 ) -> tuple[Criterion, ...]:
     """All criteria for one run.
 
@@ -46,8 +49,9 @@ def judge_stack(
         extensions: top-level modules that the checkout calls.
         mends: what had to be left out or mended so that it ran at all.
         others: how ``render.py`` and ``metrics.py`` ended, where they were run.
+        problems: what of the scene does not fit the trainer by its source, see :mod:`splatfix.certify.scene_layout`.
     """
-    judged = _judged(result, done, extensions, mends, others)
+    judged = (*_scene_fits(result, problems), *_judged(result, done, extensions, mends, others))
     seen = _observed(result, done)
     if seen.outcome is Outcome.MET:
         return (seen, *judged)
@@ -132,7 +136,7 @@ def _finished(result: Mapping[str, Any], done: Completed) -> Criterion:
     passes, wanted = int(result.get("iterations") or 0), int(get(result, "config", "iterations") or 0)
     ended = f"exit code {done.returncode}" if done.returncode is not None else "killed"
     measured = f"{counted(passes, 'iteration')}, {ended}"
-    return criterion(
+    judged = criterion(
         "training-finishes",
         done.ok and passes >= wanted,
         measured if done.ok else f"{measured}: {reason(result, done)}",
@@ -142,6 +146,13 @@ def _finished(result: Mapping[str, Any], done: Completed) -> Criterion:
         else "The trainer ended well, and trained less than it was asked to.",
         "what was asked for",
     )
+    known = None if done.ok else explain_message(_said(result) or reason(result, done))
+    return replace(judged, advice=f"{known.meaning} {_advice(known.steps)}") if known else judged
+
+
+def _said(result: Mapping[str, Any]) -> str:
+    error = result.get("error")
+    return f"{error.get('type')}: {error.get('message')}" if isinstance(error, Mapping) else ""
 
 
 def _as_it_is(mends: Sequence[Mend]) -> Criterion:
@@ -160,6 +171,28 @@ def _as_it_is(mends: Sequence[Mend]) -> Criterion:
         for step in item.remedy
     ]
     return replace(judged, advice="; ".join(todo))
+
+
+def _scene_fits(result: Mapping[str, Any], problems: Sequence[Mend]) -> Iterator[Criterion]:
+    """By the trainer's source; a trainer that took the scene nonetheless was read wrongly, and is not refused."""
+    if not problems:
+        return
+    words = " ".join(f"{item.summary} [{item.code}]" for item in problems)
+    judged = criterion(
+        "scene-fits",
+        None if result.get("iterations") else False,
+        f"{words} It trained nonetheless." if result.get("iterations") else words,
+        "the layout and the camera models that the trainer's source names",
+        "The scene is not one that this trainer reads.",
+        "literals of the checkout's own Python code",
+    )
+    yield replace(judged, advice=_advice(step for item in problems for step in item.remedy))
+
+
+def _advice(steps: Iterable[Step]) -> str:
+    return "; ".join(
+        f"{item.text}: {item.command.shell(windows=False)}" if item.command else item.text for item in steps
+    )
 
 
 def _extensions(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterion:

@@ -208,8 +208,11 @@ def test_a_camera_model_that_it_does_not_take(tmp_path: Path, rehearse: Rehearse
         cameras.read_text().replace("PINHOLE 160 120 150 150 80 60", "OPENCV 160 120 150 150 80 60 0 0 0 0")
     )
     made = rehearse(3, scene)
-    assert failed(made) == {"training-finishes", "extensions-ran"}
-    assert "camera model OPENCV not handled: only PINHOLE (scene.py:" in made.reasons[0]
+    assert failed(made) == {"scene-fits", "training-finishes", "extensions-ran"}
+    assert "model OPENCV, and the trainer takes PINHOLE only. [scene-camera-model]" in made.reasons[0]
+    assert "camera model OPENCV not handled: only PINHOLE (scene.py:" in made.reasons[1]
+    fits = next(item for item in made.scenes[0].criteria if item.code == "scene-fits")
+    assert "colmap image_undistorter" in fits.advice
 
 
 @pytest.mark.slow
@@ -272,6 +275,16 @@ def test_what_the_observer_misses_is_no_fault_of_the_trainer(
     assert seen.outcome is Outcome.UNDETERMINED and "TorchFunctionMode" in seen.measured
     assert "could not be observed" in made.summary and "TorchFunctionMode" in made.summary
     assert "Traceback" in (tmp_path / "report" / "fruit" / "observer.log").read_text()
+
+
+@pytest.mark.slow
+def test_pickled_objects_that_torch_refuses(checkout: Path, rehearse: Rehearse) -> None:
+    load = "random.seed(0)\n    torch.save(random.Random(), 'state.pth')\n    torch.load('state.pth')"
+    edit(checkout / "train.py", "random.seed(0)", load)
+    made = rehearse(3)
+    assert "UnpicklingError: Weights only load failed" in made.reasons[0] and "train.py:" in made.reasons[0]
+    ended = next(item for item in made.scenes[0].criteria if item.code == "training-finishes")
+    assert "weights_only=False" in ended.advice
 
 
 def test_a_call_that_no_drop_in_answers(checkout: Path, rehearse: Rehearse) -> None:

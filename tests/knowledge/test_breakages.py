@@ -123,6 +123,11 @@ def test_an_unknown_record() -> None:
             "matplotlib-tostring",
             "",
         ),
+        (
+            "_pickle.UnpicklingError: Weights only load failed. This file can still be loaded, to do so you have two options",
+            "torch-load-pickles",
+            "",
+        ),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_70'", "fixed-architectures", ""),
         ("a.h:1:10: fatal error: glm/glm.hpp: No such file or directory", "glm", "glm_missing"),
     ],

@@ -1,0 +1,152 @@
+"""Whether a scene has the layout and the camera models that a trainer's own source names, before the trainer is run.
+
+Read are the literals of its code, not what it does with them: a finding is one of a run that then ended before its first step.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from splatfix.certify.model import Mend
+from splatfix.core.reading import read_bytes
+from splatfix.core.step import run, say
+from splatfix.core.words import few
+
+MODELS = {
+    0: ("SIMPLE_PINHOLE", 3),
+    1: ("PINHOLE", 4),
+    2: ("SIMPLE_RADIAL", 4),
+    3: ("RADIAL", 5),
+    4: ("OPENCV", 8),
+    5: ("OPENCV_FISHEYE", 8),
+    6: ("FULL_OPENCV", 12),
+    7: ("FOV", 5),
+    8: ("SIMPLE_RADIAL_FISHEYE", 4),
+    9: ("RADIAL_FISHEYE", 5),
+    10: ("THIN_PRISM_FISHEYE", 12),
+}
+"""COLMAP's camera models by their number in cameras.bin: name, and number of parameters (COLMAP, src/colmap/sensor/models.h)."""
+_PARTS = ("cameras", "images")
+_ENDINGS = (".bin", ".txt")
+_MOST_FILES, _MOST_CAMERAS = 400, 10_000
+_COMPARED = re.compile(r"(?:==|\bin)\s*[\[({]?\s*((?:[\"'][A-Z_]+[\"']\s*,?\s*)+)")
+_COMMENT = re.compile(r"(?m)^\s*#.*$")
+_TYPES = re.compile(r"[\"'](transforms\w*\.json)[\"']")
+
+
+def scene_problems(source: Path, scene: Path, images: str) -> tuple[Mend, ...]:
+    """What of the scene does not fit what the trainer in ``source`` looks for; nothing where its code does not name it.
+
+    Args:
+        images: the name of the images' folder that the trainer is told; "" for ``images``.
+    """
+    text = _code(source)
+    if not re.search(r"[\"']sparse[\"'/]", text):
+        return ()
+    if not (scene / "sparse").is_dir():
+        types = sorted(set(_TYPES.findall(text)))
+        if not types or any((scene / name).is_file() for name in types):
+            return ()
+        return (
+            Mend(
+                "scene-type",
+                f"The scene has neither a folder sparse nor {few(types)}, which the trainer looks for.",
+                (
+                    run("splatfix", "scenes", "check", scene, text="See what lies there"),
+                    say(
+                        "Put COLMAP's model into its sparse/0, or give the folder that has one with --scene."
+                    ),
+                ),
+            ),
+        )
+    return tuple(_colmap(text, scene, images or "images"))
+
+
+def _colmap(text: str, scene: Path, images: str) -> Iterator[Mend]:
+    model = scene / "sparse" / "0"
+    if re.search(r"sparse[\"']?[/,]\s*[\"']?0", text) and not _whole(model):
+        others = [folder for folder in (scene / "sparse", *sorted(scene.glob("sparse/*"))) if _whole(folder)]
+        found = others[0].relative_to(scene).as_posix() if others else ""
+        yield Mend(
+            "scene-model-missing",
+            "The scene has no COLMAP model in sparse/0" + (f"; one lies in {found}." if found else "."),
+            (
+                say(
+                    f"Move its files from {found} to sparse/0."
+                    if found
+                    else "Run COLMAP's mapper on it again."
+                ),
+            ),
+        )
+    elif (taken := _taken(text)) and (strange := sorted(_models(model) - taken)):
+        yield Mend(
+            "scene-camera-model",
+            f"The scene has cameras of the model {few(strange)}, and the trainer takes {few(sorted(taken))} only.",
+            (
+                run(
+                    *("colmap", "image_undistorter", "--image_path", scene / images, "--input_path", model),
+                    *("--output_path", f"{scene}-undistorted"),
+                    text="Train on undistorted images, and move the model that it writes to sparse/0",
+                ),
+            ),
+        )
+    if re.search(r"[\"']images[\"']", text) and not any((scene / images).glob("*")):
+        yield Mend(
+            "scene-images-missing",
+            f"The scene has no images in the folder {images}.",
+            (say("Put them there, or name their folder after -- as the trainer's --images."),),
+        )
+
+
+def _whole(folder: Path) -> bool:
+    """It has a COLMAP model's cameras and images."""
+    return any(all((folder / f"{part}{ending}").is_file() for part in _PARTS) for ending in _ENDINGS)
+
+
+def _code(source: Path) -> str:
+    """The checkout's Python files, two folders deep, without lines that are comments."""
+    files = (path for pattern in ("*.py", "*/*.py") for path in sorted(source.glob(pattern)))
+    return _COMMENT.sub("", "\n".join(_text(path) for path in islice(files, _MOST_FILES)))
+
+
+def _text(path: Path) -> str:
+    content = read_bytes(path)
+    return content.decode("utf-8", errors="replace") if isinstance(content, bytes) else ""
+
+
+def _taken(text: str) -> set[str]:
+    """Camera models that the code compares with; Inria's readers are chains of ``intr.model == "PINHOLE"``."""
+    known = {name for name, _ in MODELS.values()}
+    names = {name for found in _COMPARED.findall(text) for name in re.findall(r"\w+", found)} & known
+    return names if names & {"PINHOLE", "SIMPLE_PINHOLE"} else set()
+
+
+def _models(folder: Path) -> set[str]:
+    """Camera models of a COLMAP model, of the binary file where there is one, as far as they can be read."""
+    binary = read_bytes(folder / "cameras.bin")
+    if isinstance(binary, bytes):
+        return set(_binary(binary))
+    rows = (line.split() for line in _text(folder / "cameras.txt").splitlines() if not line.startswith("#"))
+    return {row[1] for row in rows if len(row) > 1}
+
+
+def _binary(content: bytes) -> Iterator[str]:
+    """cameras.bin: uint64 count, then int32 id, int32 model, uint64 width, uint64 height, float64 parameters, little-endian."""
+    head = struct.Struct("<iiQQ")
+    if len(content) < 8:
+        return
+    place = 8
+    for _ in range(min(struct.unpack_from("<Q", content)[0], _MOST_CAMERAS)):
+        if place + head.size > len(content):
+            return
+        number = head.unpack_from(content, place)[1]
+        if number not in MODELS:
+            yield f"number {number}"
+            return
+        name, parameters = MODELS[number]
+        yield name
+        place += head.size + 8 * parameters

@@ -1,0 +1,85 @@
+"""Scenes that do not fit what a trainer's source names, found before it runs."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from splatfix.certify.scene_layout import MODELS, scene_problems
+from splatfix.certify.scenes import export_sample, find_samples
+
+READER = """
+# elif intr.model == "OPENCV":
+if os.path.exists(os.path.join(path, "sparse")):
+    file = os.path.join(path, "sparse/0", "images.bin")
+elif os.path.exists(os.path.join(path, "transforms_train.json")):
+    pass
+if intr.model=="SIMPLE_PINHOLE":
+    pass
+elif intr.model in ("PINHOLE", 'SIMPLE_RADIAL'):
+    pass
+reading_dir = "images" if images == None else images
+"""
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Path:
+    return export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout" / "scene"
+    folder.mkdir(parents=True)
+    (folder / "dataset_readers.py").write_text(READER)
+    return folder.parent
+
+
+def codes(checkout: Path, scene: Path, images: str = "") -> list[str]:
+    return [item.code for item in scene_problems(checkout, scene, images)]
+
+
+def test_a_scene_that_fits(checkout: Path, scene: Path) -> None:
+    assert codes(checkout, scene) == []
+
+
+def test_what_the_source_does_not_name_is_no_problem(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "scene" / "dataset_readers.py").write_text("open(path)\n")
+    assert codes(checkout, tmp_path) == []
+
+
+def test_neither_layout(checkout: Path, scene: Path) -> None:
+    shutil.rmtree(scene / "sparse")
+    assert codes(checkout, scene) == ["scene-type"]
+    (scene / "transforms_train.json").write_text("{}")
+    assert codes(checkout, scene) == []
+
+
+def test_a_model_elsewhere(checkout: Path, scene: Path) -> None:
+    (scene / "sparse" / "0").rename(scene / "sparse" / "1")
+    (found,) = scene_problems(checkout, scene, "")
+    assert found.code == "scene-model-missing" and "one lies in sparse/1" in found.summary
+
+
+def test_images_of_another_name(checkout: Path, scene: Path) -> None:
+    (scene / "images").rename(scene / "photos")
+    assert codes(checkout, scene) == ["scene-images-missing"]
+    assert codes(checkout, scene, "photos") == []
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"), [(0, True), (1, True), (2, True), (4, False), (10, False), (99, False)]
+)
+def test_camera_models_of_a_binary_model(checkout: Path, scene: Path, number: int, fits: bool) -> None:
+    size = MODELS[number][1] if number in MODELS else 0
+    rows = [struct.pack("<iiQQ4d", 1, 1, 160, 120, 150, 150, 80, 60)]
+    rows += [struct.pack(f"<iiQQ{size}d", 2, number, 160, 120, *[1.0] * size)]
+    model = scene / "sparse" / "0"
+    (model / "cameras.bin").write_bytes(struct.pack("<Q", 2) + b"".join(rows))
+    (model / "images.bin").write_bytes(struct.pack("<Q", 0))
+    assert codes(checkout, scene) == ([] if fits else ["scene-camera-model"])
+    (model / "cameras.bin").write_bytes(struct.pack("<Q", 2) + rows[0] + rows[1][:9])
+    assert codes(checkout, scene) == []
