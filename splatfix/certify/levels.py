@@ -176,7 +176,9 @@ def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
     if bad:
         return Rung(RungName.RESOLVED, False, "; ".join(bad))
     good = [item.summary for item in judged if item.status is Status.PASS]
-    return Rung(RungName.RESOLVED, True, "; ".join(good) or "Python and torch are installed")
+    found = "; ".join(good) or "Python and torch are installed"
+    limit = "; on the CPU no GPU, driver or toolkit is asked for" if device == "cpu" else ""
+    return Rung(RungName.RESOLVED, True, found + limit)
 
 
 def _built(findings: tuple[Finding, ...], *, plain: bool) -> Rung:
@@ -188,7 +190,7 @@ def _built(findings: tuple[Finding, ...], *, plain: bool) -> Rung:
     if good:
         return Rung(RungName.BUILT, True, "; ".join(good))
     if plain:
-        return Rung(RungName.BUILT, None, "not needed: everything that ran is plain PyTorch")
+        return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
     return Rung(RungName.BUILT, None, "no GPU to compare the CUDA extensions with")
 
 

@@ -90,7 +90,7 @@ def only_of_level(proof: Sequence[Rung], level: int | None) -> tuple[Rung, ...]:
         for rung in proof
     ]
     return tuple(
-        replace(rung, shown_by="no CUDA extension was judged")
+        replace(rung, shown_by="no CUDA extension was judged", needed=True)
         if left_out and rung.name is RungName.BUILT and rung.reached is None
         else rung
         for rung in found

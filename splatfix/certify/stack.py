@@ -334,7 +334,8 @@ def _levels(request: StackRequest, facts: Facts, run: SceneRun) -> Iterator[Rung
     yield Rung(
         RungName.BUILT,
         None,
-        f"not looked at: {', '.join(natives)}" if natives else "not needed: drop-ins ran",
+        f"not looked at: {', '.join(natives)}" if natives else "drop-ins ran, in plain PyTorch",
+        needed=bool(natives),
     )
     ran = sorted(name for name, row in run.result.get("implementations", {}).items() if "module" in row)
     yield Rung(
@@ -349,7 +350,7 @@ def _levels(request: StackRequest, facts: Facts, run: SceneRun) -> Iterator[Rung
         yield Rung(RungName.COMPUTES, None, above)
         yield Rung(RungName.TRAINS, None, above)
     else:
-        yield Rung(RungName.REHEARSED, None, "not needed: it ran on the GPU")
+        yield Rung(RungName.REHEARSED, None, "it ran on the GPU", needed=False)
         yield Rung(
             RungName.COMPUTES, None, "kernels were not compared with references; splatfix verify does that"
         )

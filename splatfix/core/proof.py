@@ -32,3 +32,12 @@ class Rung:
     name: RungName
     reached: bool | None
     shown_by: str
+    needed: bool = True
+    """False where nothing of what ran has such a part: not reached (None), and nothing is missing."""
+
+    @property
+    def words(self) -> str:
+        """``verified``, ``failed``, ``not verified``, or ``not needed``."""
+        if self.reached is None:
+            return "not verified" if self.needed else "not needed"
+        return "verified" if self.reached else "failed"

@@ -249,10 +249,7 @@ def _data_sets(trained: Sequence[SceneRun]) -> _Table | None:
 
 def _expected(certificate: Certificate, trained: Sequence[SceneRun]) -> tuple[_Block, ...]:
     levels = _listed(
-        [
-            (f"Level {rung.name.value}", f"{_LEVELS[rung.reached]}: {rung.shown_by}")
-            for rung in certificate.proof
-        ]
+        [(f"Level {rung.name.value}", f"{rung.words}: {rung.shown_by}") for rung in certificate.proof]
     )
     header = ("scene", "criteria met", "PSNR", "SSIM", "LPIPS", "Gaussians", "it/s", "seconds")
     rows = [
@@ -270,9 +267,6 @@ def _expected(certificate: Certificate, trained: Sequence[SceneRun]) -> tuple[_B
     ]
     again = "Another run is held against these figures with splatfix certify --baseline certificate.json."
     return (*levels, *((_Table((header, *rows)), again) if rows else (BLANK,)))
-
-
-_LEVELS = {True: "verified", False: "FAILED", None: "not verified"}
 
 
 def _listed(items: Sequence[tuple[str, str]]) -> tuple[_Block, ...]:

@@ -88,7 +88,9 @@ def show(
         show_step(console, next_step, indent=2)
     console.print("\n[bold]Levels of proof[/]")
     for rung in certificate.proof:
-        prose(console, f"  {RUNG_MARKS[rung.reached]} {rung.name.value:<10}  ", escape(rung.shown_by))
+        mark = RUNG_MARKS[rung.reached] if rung.needed else " "
+        said = rung.shown_by if rung.needed else f"{rung.words}: {rung.shown_by}"
+        prose(console, f"  {mark} {rung.name.value:<10}  ", escape(said))
     if verbose and certificate.diagnosis:
         console.print("\n[bold]Diagnosis[/]")
         for item in certificate.diagnosis:

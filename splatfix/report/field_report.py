@@ -25,7 +25,6 @@ _WORDS = {
     Outcome.UNDETERMINED: "undetermined",
 }
 # A criterion without a verdict may well have a measurement beside it.
-_REACHED = {True: "yes", False: "NO", None: "not verified"}
 _PASSED = {True: "passed", False: "FAILED", None: "undetermined"}
 _VERDICTS = {**_WORDS, Outcome.NOT_MEASURED: "not judged"}
 
@@ -171,8 +170,8 @@ def _pictures(run: SceneRun) -> list[str]:
 def _validation(certificate: Certificate) -> list[str]:
     lines = ["## Technical validation", "", "### Levels of proof", ""]
     lines += _table(
-        ("level", "verified", "evidence"),
-        ((rung.name.value, _REACHED[rung.reached], rung.shown_by) for rung in certificate.proof),
+        ("level", "outcome", "evidence"),
+        ((rung.name.value, rung.words, rung.shown_by) for rung in certificate.proof),
     )
     if certificate.diagnosis:
         lines += ["### Diagnosis", ""]
@@ -184,16 +183,18 @@ def _validation(certificate: Certificate) -> list[str]:
             ),
         )
     if certificate.kernels:
+        compared = any(item.own_difference is not None for item in certificate.kernels)
+        own = ("from splatfix's own",) if compared else ()
         lines += ["### Kernels against float64 references", ""]
         lines += _table(
-            ("kernel", "implementation", "value error", "gradient error", "from splatfix's own", "outcome"),
+            ("kernel", "implementation", "value error", "gradient error", *own, "outcome"),
             (
                 (
                     item.name,
                     item.implementation,
                     kernel_error(item.value_error, item.value_allowed),
                     kernel_error(item.gradient_error, item.gradient_allowed),
-                    own_difference(item),
+                    *((own_difference(item),) if compared else ()),
                     _WORDS[item.outcome] + (f": {item.detail}" if item.detail else ""),
                 )
                 for item in certificate.kernels

@@ -203,10 +203,7 @@ def issue(certificate: Certificate) -> str:
         "",
         "### Levels of proof",
         "",
-        *(
-            f"- {rung.name.value}: {({True: 'yes', False: 'NO', None: 'not verified'})[rung.reached]} ({rung.shown_by})"
-            for rung in certificate.proof
-        ),
+        *(f"- {rung.name.value}: {rung.words} ({rung.shown_by})" for rung in certificate.proof),
         "",
         *(["### Scenes", ""] if certificate.scenes else []),
     ]

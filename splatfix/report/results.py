@@ -8,6 +8,7 @@ from typing import Any
 from splatfix.certify.model import SceneRun
 
 HEADERS = (
+    "iterations",
     "resolution",
     "training views",
     "Gaussians",
@@ -24,11 +25,16 @@ HEADERS = (
 """Of :func:`row`; scene and result, which each form shows in its own way, come before."""
 
 
+SHORTEST_PUBLISHED = 7_000
+"""Iterations. Kerbl et al. 2023 publish figures at 7,000 and 30,000."""
+
+
 def row(run: SceneRun) -> tuple[str, ...]:
     """A scene's results, a cell for each of HEADERS: ``2,600 → 6,045`` is from the start to the end."""
     result = run.result
     ply = finite(part(result, "ply").get("bytes"))
     return (
+        shown(result.get("iterations"), "{:,.0f}"),
         resolution(result) or "–",
         _views(result),
         _from_to(part(result, "gaussians"), ("initial", "final"), "{:,.0f}"),
@@ -49,8 +55,15 @@ def legend(runs: Sequence[SceneRun]) -> str:
     cuda = any(isinstance(part(run.result, "memory").get("cuda"), Mapping) for run in runs)
     memory = "allocated on the GPU" if cuda else "resident, Python and torch included"
     lpips = {str(part(run.result, "heldout").get("lpips_note") or "") for run in runs} - {""}
+    lengths = [finite(run.result.get("iterations")) for run in runs]
+    short = any(length is not None and length < SHORTEST_PUBLISHED for length in lengths)
     return (
-        "PSNR, SSIM and LPIPS are means over views: SSIM, LPIPS and held-out PSNR over views that were not trained on, "
+        (
+            "Short run: figures are not comparable with published ones (7,000 or 30,000 iterations). "
+            if short
+            else ""
+        )
+        + "PSNR, SSIM and LPIPS are means over views: SSIM, LPIPS and held-out PSNR over views that were not trained on, "
         "training PSNR over as many that were. Higher is better, of LPIPS and loss lower. Loss is the mean of the first and "
         "of the last ten iterations. Time includes loading and evaluation, it/s (iterations per second) does not. Peak memory "
         f"is that of training / evaluation, {memory}."

@@ -19,6 +19,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.report.certificate import show, show_kernels
 from splatfix.report.field_report import markdown
+from splatfix.report.forms import issue
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 
 RESULT: dict[str, Any] = {
@@ -127,6 +128,16 @@ def test_a_level_without_evidence_is_called_not_verified() -> None:
     )
 
 
+def test_what_is_not_needed_is_told_from_what_was_not_verified() -> None:
+    proof = (Rung(RungName.BUILT, None, "all is PyTorch", needed=False), Rung(RungName.TRAINS, None, "short"))
+    made = dataclasses.replace(certificate(), proof=proof)
+    assert "| built | not needed | all is PyTorch |" in markdown(made)
+    assert "| trains | not verified | short |" in markdown(made)
+    assert "- built: not needed (all is PyTorch)" in issue(made)
+    shown = on_terminal(made)
+    assert "    built       not needed: all is PyTorch" in shown and "  – trains      short" in shown
+
+
 def test_a_measurement_without_a_verdict_is_not_judged() -> None:
     assert "| held-out-quality | not judged | 26.10 dB | no floor known |" in markdown(certificate())
 
@@ -188,7 +199,7 @@ def test_what_a_scene_lacked() -> None:
     assert (
         "### Reservations\n\n- garden: 1 image(s) on disk are not in the reconstruction: a\\|b.jpg\n" in text
     )
-    assert "| garden | passed | 320x212 | – | 100 → 250 | – | 12 s | 4.50 | – | – | 26.10 dB |" in text
+    assert "| garden | passed | 300 | 320x212 | – | 100 → 250 | – | 12 s | 4.50 | – | – | 26.10 dB |" in text
     assert "LPIPS: not measured: no weights." in text
 
 
@@ -233,4 +244,4 @@ def test_markdown_holds_strangers_words_as_text(name: str) -> None:
     bare = re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
     assert "<b>" not in bare and "`" not in bare and "](javascript:" not in bare
     assert bare.count("](") == 2 and bare.count("[") == 2
-    assert {line.count("|") for line in bare.splitlines() if line.startswith("| ")} == {3, 4, 5, 15}
+    assert {line.count("|") for line in bare.splitlines() if line.startswith("| ")} == {3, 4, 5, 16}

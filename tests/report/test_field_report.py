@@ -18,7 +18,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.facts.collect import playback
 from splatfix.report.field_report import markdown
 from splatfix.report.html import certificate_page
-from splatfix.report.results import HEADERS, row
+from splatfix.report.results import HEADERS, legend, row
 from tests.report.test_certificate import WRONG, certificate
 from tools.machines import raw_machines
 
@@ -54,7 +54,9 @@ def test_a_recorded_run_in_one_row() -> None:
     found = dict(
         zip(HEADERS, row(dataclasses.replace(RUN, result={**RESULT, "ply": {"bytes": 1234567}})), strict=True)
     )
-    assert found["PLY"] == "1.23 MB"
+    assert found["PLY"] == "1.23 MB" and found["iterations"] == f"{RESULT['iterations']:,}"
+    longer = dataclasses.replace(RUN, result={**RESULT, "iterations": 7000})
+    assert legend([RUN, longer]).startswith("Short run: ") and "Short run" not in legend([longer])
     assert found["held-out PSNR"] == f"{quality['psnr']:.2f} dB" and found["SSIM"] == f"{quality['ssim']:.4f}"
     assert found["training views"] == str(len(RESULT["split"]["train"])) and found["LPIPS"] == "–"
     assert found["peak memory"] == f"{memory['train'] / 2**20:,.0f} / {memory['eval'] / 2**20:,.0f} MiB"

@@ -29,7 +29,7 @@ _VERDICTS = {
     Verdict.NOT_CERTIFIED: ("bad", "Not certified"),
     Verdict.UNDETERMINED: ("unsure", "Undetermined"),
 }
-_REACHED = {True: ("good", "verified"), False: ("bad", "failed"), None: ("none", "not verified")}
+_REACHED = {True: "good", False: "bad", None: "none"}
 _COMPARED = {Outcome.MET: "good", Outcome.FAILED: "bad", Outcome.NOT_MEASURED: "none"}
 _FITS = {True: ("good", "runs"), False: ("bad", "does not run"), None: ("unsure", "not known")}
 _MEANS = {
@@ -40,6 +40,9 @@ _MEANS = {
     "computes": "The kernels ran, and forward and gradient agree with float64 references.",
     "trains": "Every scene trained, and every criterion was met.",
     "reproduces": "Speed, memory and quality hold against a stored baseline.",
+}
+_MEANS_ON_THE_CPU = {
+    "resolved": "Python runs and torch is installed: all that a training on the CPU asks for."
 }
 
 
@@ -152,13 +155,16 @@ def _step(step: Step) -> Html:
 
 
 def _levels(certificate: Certificate) -> Html:
+    means = _MEANS | (_MEANS_ON_THE_CPU if certificate.device == "cpu" else {})
     rungs = (
         join(
             (
                 element("b", rung.name.value),
                 " ",
-                badge(*_REACHED[rung.reached]),
-                element("p", _MEANS[rung.name.value], class_="note"),
+                badge(_REACHED[rung.reached], rung.words)
+                if rung.needed
+                else element("i", rung.words, class_="note"),
+                element("p", means[rung.name.value], class_="note"),
                 element("p", rung.shown_by),
             )
         )
@@ -210,15 +216,9 @@ def _comparison(certificate: Certificate) -> Html:
 def _kernels(certificate: Certificate) -> Html:
     if not certificate.kernels:
         return Html("")
-    headers = (
-        "kernel",
-        "implementation",
-        "result",
-        "value error",
-        "gradient error",
-        "from splatfix's own",
-        "detail",
-    )
+    compared = any(item.own_difference is not None for item in certificate.kernels)
+    own = ("from splatfix's own",) if compared else ()
+    headers = ("kernel", "implementation", "result", "value error", "gradient error", *own, "detail")
     rows = [
         (
             item.name,
@@ -226,7 +226,7 @@ def _kernels(certificate: Certificate) -> Html:
             badge(*_kernel_outcome(item)),
             _error(item.value_error, item.value_allowed),
             _error(item.gradient_error, item.gradient_allowed),
-            own_difference(item),
+            *((own_difference(item),) if compared else ()),
             item.detail or "–",
         )
         for item in certificate.kernels
@@ -235,7 +235,14 @@ def _kernels(certificate: Certificate) -> Html:
         "A kernel does the heavy work. Each is run on the same input as a slow reference in double precision (float64); errors "
         "are the largest difference, of its values and of its gradient, relative to the largest value of the reference."
     )
-    return table(told, headers, rows)
+    return element(
+        "div",
+        table(told, headers, rows),
+        class_="wide results",
+        tabindex=0,
+        role="region",
+        aria_label="Kernels against float64 references",
+    )
 
 
 def _kernel_outcome(item: KernelCheck) -> tuple[str, str]:
@@ -331,7 +338,7 @@ def _provenance(scene: str, result: Mapping[str, Any]) -> Html:
     ]
     headers = ("part", "name", "version", "engine", "file", "SHA-256 of the file", "calls")
     return details(
-        join(("What ran for ", element("b", scene))),
+        join((element("b", scene), ": settings, and the code that ran")),
         pairs(
             (
                 ("scene's SHA-256", element("code", result.get("scene_sha256") or "not known")),

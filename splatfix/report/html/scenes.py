@@ -117,7 +117,7 @@ def charts(metrics: Metrics, result: Mapping[str, Any]) -> Iterable[Html]:
     if phases:
         names = ["forward", "backward", *(name for name in phases if name not in ("forward", "backward"))]
         order = {name: phases[name] for name in names if name in phases}
-        yield stack("Time per iteration", "ms", iterations, order, bottleneck(order))
+        yield stack("Time per iteration", "ms", iterations, order, f"{bottleneck(order)} {clock(result)}")
 
 
 def bottleneck(phases: Mapping[str, Sequence[float | None]]) -> str:
@@ -132,6 +132,18 @@ def bottleneck(phases: Mapping[str, Sequence[float | None]]) -> str:
         else ""
     )
     return f"Bottleneck: {slowest}, {sums[slowest] / whole:.0%} of the time.{ratio}"
+
+
+def clock(result: Mapping[str, Any]) -> str:
+    """What the chart of time measures, and by what the criterion ``throughput-steady`` judges instead: as
+    ``smoke_trainer/timing.py`` has it."""
+    if isinstance(part(result, "memory").get("cuda"), Mapping):
+        return "Measured by CUDA events; more Gaussians take longer."
+    return (
+        "This is wall time, in which other programs of the machine count too; more Gaussians take longer. "
+        f"“{title_of('throughput-steady')}” is judged by the processor time of this process alone: its slow iterations, and its "
+        "rise after the last densification."
+    )
 
 
 def _memory(metrics: Metrics, result: Mapping[str, Any]) -> Iterable[Html]:
@@ -157,23 +169,11 @@ def _memory(metrics: Metrics, result: Mapping[str, Any]) -> Iterable[Html]:
         )
         return
     whole /= GIB
-    note = f"Peak {shown(peak)} of {shown(whole)} GiB, {peak / whole:.1%}. Above {FULL:.0%} training gets many times slower."
-    yield lines(
-        where,
-        "GiB",
-        metrics.iterations,
-        series,
-        limit=(f"{FULL:.0%} of {shown(whole)} GiB", FULL * whole),
-        note=note,
-    )
-    if peak < 0.2 * whole:
-        yield lines(
-            f"{where}, enlarged",
-            "GiB",
-            metrics.iterations,
-            series,
-            note=f"The same; {FULL:.0%} is far above.",
-        )
+    note = f"Peak {shown(peak)} of {shown(whole)} GiB, {peak / whole:.1%}. Above {FULL:.0%} of it training is many times slower."
+    limit = (f"{FULL:.0%} of {shown(whole)} GiB", FULL * whole)
+    far = peak < 0.2 * whole
+    note += f" That limit, {shown(limit[1])} GiB, is far above this chart." if far else ""
+    yield lines(where, "GiB", metrics.iterations, series, limit=None if far else limit, note=note)
 
 
 def criteria(judged: Sequence[Criterion]) -> Iterable[Html]:

@@ -135,7 +135,7 @@ def _show(view: View, key: str, resolution: str) -> Html:
             element("g", rendering, difference, class_="error"),
             class_="plain",
         ),
-        element("p", f"error: |difference| × {AMPLIFIED}"),
+        element("p", f"error, amplified {AMPLIFIED} times"),
         class_="panel",
     )
     return element(

@@ -56,7 +56,7 @@ MEANS_WITHOUT_TRAINING = {
 
 HELD_OUT = (
     "Photos that training never saw, and what the trained Gaussians show from the same place. In the error picture black is "
-    "equal; colours are differences, four times as bright."
+    "equal; colours are differences, amplified four times: they are shown four times as bright as they are."
 )
 SLIDE = "Drag the white line, or move it with the arrow keys."
 """How to look at a picture on a screen; left out on paper, where both are whole."""
@@ -97,6 +97,15 @@ GLOSSARY = (
     (
         "float64 reference",
         "The same computation, slow and in double precision, as the yardstick for a kernel.",
+    ),
+    (
+        "engine",
+        "What a part runs on inside. fused: PyTorch's Adam that updates everything in one kernel. scipy, napf, pynanoflann, "
+        "pykdtree: the compiled k-d tree that finds neighbours on a CPU.",
+    ),
+    (
+        "level of proof",
+        "What was verified, in steps from resolved to reproduces. Which of them a run can reach depends on its run level.",
     ),
     (
         "run level",

@@ -24,6 +24,7 @@ from splatfix.core.step import Command
 from splatfix.facts.collect import playback
 from splatfix.report.html import page
 from splatfix.report.html.markup import element, text
+from splatfix.report.html.scenes import clock
 from splatfix.report.html.views import MOST_BYTES, read_views
 from splatfix.report.html.words import MEANS, TITLES
 from tests.certify.conftest import RESULT
@@ -87,6 +88,28 @@ def test_all_sections_are_there(render: Render) -> None:
         "last line",
     ):
         assert words in outline.text, words
+
+
+def test_words_for_what_was_not_needed_and_not_compared(render: Render) -> None:
+    built = Rung(RungName.BUILT, None, "all is PyTorch", needed=False)
+    page = render(proof=(built, Rung(RungName.RESOLVED, True, "Python 3.11")))
+    assert '<i class="note">not needed</i>' in page and "not verified" not in page
+    assert "all that a training on the CPU asks for" in page and "exists for this GPU" not in page
+    assert "exists for this GPU" in render(proof=(Rung(RungName.RESOLVED, True, "it fits"),), device="cuda")
+    assert "from splatfix&#x27;s own" not in page
+    kernel = KernelCheck("ssim", "fused_ssim", Outcome.MET, 1e-8, 1e-6, own_difference=1e-9)
+    assert "from splatfix&#x27;s own" in render(kernels=(kernel,))
+
+
+def test_a_chart_of_time_names_its_clock() -> None:
+    assert "wall time" in clock({}) and "processor time of this process" in clock({})
+    assert "CUDA events" in clock({"memory": {"cuda": {}}})
+
+
+def test_memory_far_below_its_limit_is_drawn_by_itself(scene: SceneRun, render: Render) -> None:
+    page = render()
+    assert page.count("<b>Memory</b>") == 1 and "is far above this chart" in page
+    assert 'class="limit"' not in page
 
 
 def test_environment_tells_what_ran(render: Render, scene: SceneRun) -> None:
