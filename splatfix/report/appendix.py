@@ -161,7 +161,7 @@ def _check_list(certificate: Certificate, trained: Sequence[SceneRun], command: 
     output += "; for each scene a log, measurements and a model" if trained else ""
     lengths = _each(begun, lambda run: _at(run, "iterations") or _at(run, "config", "iterations"))
     execution = f"{counted(len(planned), 'scene')} one after the other on {certificate.device}"
-    execution += f", iterations {lengths}, seed {seeds}"
+    execution += f", iterations {lengths}, seed {seeds}" if begun else ""
     execution += f"; {len(trained)} trained to the end" if ended else ""
     return _List(
         (
@@ -174,7 +174,7 @@ def _check_list(certificate: Certificate, trained: Sequence[SceneRun], command: 
             ("Run-time environment", "; ".join(f"{name} {text}" for name, text in software) or BLANK),
             ("Hardware", _hardware(certificate)),
             ("Run-time state", BLANK),
-            ("Execution", execution if begun else BLANK),
+            ("Execution", execution if planned else BLANK),
             ("Metrics", metrics if planned else BLANK),
             ("Output", output),
             ("Experiments", command),

@@ -154,6 +154,9 @@ def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None)
         "card": text(environment.get("GPU id")),
         **_in_common({name: _of_run(run) for name, run in runs.items()}),
     }
+    words = listed(mapping(document.get("repeat")).get("argv"))
+    if not runs and "--seed" in words[:-1]:  # it ended before the trainer told its settings
+        found["seed"] = text(words[words.index("--seed") + 1])
     return {name: value for name, value in found.items() if value}
 
 
