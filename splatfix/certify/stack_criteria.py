@@ -356,6 +356,6 @@ def _ended(name: str, run: Completed) -> Criterion:
         run.ok,
         "exit code 0" if run.ok else reason({}, run),
         "exit code 0",
-        f"{name}.py does not run after the training.",
+        f"{'render' if name == 'rendering' else name}.py does not run after the training.",
         "what was asked for",
     )
