@@ -107,9 +107,8 @@ def test_what_works_is_kept_and_comes_first() -> None:
     options = find_options(Goal(), facts)
     assert kinds(options)[0] is OptionKind.KEEP
     assert options.subjects == ("simple_knn",)
-    assert set(RungName) == set(plan(options, OptionKind.KEEP).proves), (
-        "the GPU is here: everything can be shown"
-    )
+    shown = set(RungName) - {RungName.REHEARSED}  # which stands in for a GPU
+    assert set(plan(options, OptionKind.KEEP).proves) == shown, "the GPU is here: everything can be shown"
     assert "new enough" in why_not(options, "driver upgrade (suggested only)")
 
 
