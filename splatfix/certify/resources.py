@@ -15,8 +15,9 @@ MAX_EVALUATION = 1.1
 MAX_GROWTH = 0.01
 """Of the training peak, per 1,000 iterations, beyond what the model itself grows by."""
 LEAST_GROWTH, LEAST_GPU_GROWTH = 16 << 20, 2 << 20
-"""Bytes over the measured part of a run, below which growth is the allocator's. Of resident memory: on the sample scenes it is
-up to 6 MiB. Of CUDA memory: the blocks that torch's allocator cuts small tensors from."""
+"""Bytes below which a difference in memory, over the measured part of a run or between its phases, is the allocator's. Of
+resident memory: on the sample scenes it is up to 6 MiB. Of CUDA memory: the blocks that torch's allocator cuts small tensors
+from."""
 MAX_USED = 0.97
 """Of all memory. Above it training was 20 times slower, because the driver moves memory to the host and back."""
 MIN_TIMED = 0.9
@@ -85,18 +86,23 @@ def _peaks(result: Mapping[str, Any]) -> tuple[float | None, float | None, str]:
     return train - start, evaluation - start, "resident beyond Python and torch"
 
 
+def _allocator(result: Mapping[str, Any]) -> int:
+    """Bytes by which memory may differ because of its allocator alone."""
+    return LEAST_GPU_GROWTH if get(result, "memory", "cuda") else LEAST_GROWTH
+
+
 def _evaluation_memory(result: Mapping[str, Any]) -> Criterion:
     train, evaluation, what = _peaks(result)
     known = train is not None and evaluation is not None
     return criterion(
         "evaluation-memory",
-        evaluation <= MAX_EVALUATION * train
+        evaluation <= MAX_EVALUATION * train or evaluation - train < _allocator(result)
         if train is not None and evaluation is not None
         else _unknown(result, "memory"),
         f"{_mib(evaluation or 0)} in evaluation, {_mib(train or 0)} in training, {what}"
         if known
         else "this system does not tell the peaks of training and evaluation apart",
-        f"evaluation at most {MAX_EVALUATION:g} times training",
+        f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(_allocator(result))} more",
         "Evaluation keeps what only training needs, as it does where gradients are recorded: it runs out of memory first.",
         "field report: mip-splatting on a 16 GB card, whose evaluation ran with autograd on",
     )
@@ -106,7 +112,7 @@ def _growth(result: Mapping[str, Any]) -> Criterion:
     rate, (train, _, _) = number(get(result, "memory", "growth", "per_1000")), _peaks(result)
     peak = train if get(result, "memory", "cuda") else number(get(result, "memory", "rss"))
     first, last = (number(get(result, "memory", "growth", name)) or 0.0 for name in ("from", "to"))
-    allocator = LEAST_GPU_GROWTH if get(result, "memory", "cuda") else LEAST_GROWTH
+    allocator = _allocator(result)
     good = _unknown(result, "memory")
     if rate is not None and peak is not None:
         good = rate < MAX_GROWTH * peak or rate * (last - first) / 1000 < allocator

@@ -27,7 +27,7 @@ def changed(**values: Any) -> Facts:
 
 def rungs(device: str, tmp_path: Any, facts: Facts = MIXED) -> dict[RungName, bool | None]:
     request = Request("python", Suite("quick", ("figurine",), 60.0), tmp_path, device=device)
-    proof = _conclude(request, facts, (GOOD,), (RUN,), 1.0, interrupted=False).proof
+    proof = _conclude(request, facts, (GOOD,), (RUN,), 1.0, whole=True).proof
     return {rung.name: rung.reached for rung in proof}
 
 

@@ -45,7 +45,7 @@ class Tally:
     slowest: float = 0.0
     """Seconds."""
     largest: float = 0.0
-    """Megabytes of resident memory, of the case and of every process it started."""
+    """Megabytes of resident memory beyond the harness's own, of the case and of every process it started."""
 
 
 def run_all(cases: Iterable[Case]) -> Tally:
@@ -65,6 +65,7 @@ def run_one(case: Case) -> tuple[str, float, float]:
     """(why it failed or "", seconds, megabytes) of one case, in a child and a folder of its own."""
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))
     begun = time.monotonic()
+    own = _resident()
     child = os.fork()
     if child == 0:
         os._exit(_in_child(case, folder))
@@ -75,7 +76,7 @@ def run_one(case: Case) -> tuple[str, float, float]:
         with suppress(ProcessLookupError):  # the child, when it hangs, and whatever it leaves behind
             os.killpg(child, signal.SIGKILL)
         _, status, usage = os.wait4(child, 0)
-        seconds, megabytes = time.monotonic() - begun, usage.ru_maxrss / 1024
+        seconds, megabytes = time.monotonic() - begun, usage.ru_maxrss / 1024 - own
         said = folder / "why"
         if not in_time:
             why = f"not done within {SECONDS:g} s"
@@ -88,6 +89,11 @@ def run_one(case: Case) -> tuple[str, float, float]:
         return why, seconds, megabytes
     finally:
         _remove(folder)
+
+
+def _resident() -> float:
+    """Megabytes that this process holds, with which its child begins."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
 
 
 def _in_child(case: Case, folder: Path) -> int:
