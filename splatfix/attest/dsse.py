@@ -34,7 +34,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
     Lengths are of bytes, in ASCII decimal digits without leading zeros.
     """
-    kind = payload_type.encode("utf-8")
+    kind = payload_type.encode("utf-8", "surrogatepass")
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
 
 
