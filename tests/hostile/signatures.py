@@ -110,7 +110,6 @@ def _certificate(rng: random.Random, folder: Path, key: PrivateKey) -> None:
 def _key(rng: random.Random, folder: Path, key: PrivateKey) -> None:
     """A file that is a key, or is refused as none."""
     from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
         Encoding,
         NoEncryption,
         PrivateFormat,
@@ -118,10 +117,8 @@ def _key(rng: random.Random, folder: Path, key: PrivateKey) -> None:
     )
 
     kind = rng.choice((PrivateFormat.PKCS8, PrivateFormat.OpenSSH))
-    locked = rng.choice((NoEncryption(), NoEncryption(), NoEncryption(), BestAvailableEncryption(b"word")))
-    private = key.key.private_bytes(
-        Encoding.PEM, kind, locked if kind is PrivateFormat.PKCS8 else NoEncryption()
-    )
+    # a locked key whose count of rounds is damaged takes hours to open, and is the owner's own
+    private = key.key.private_bytes(Encoding.PEM, kind, NoEncryption())
     forms = ((Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), (Encoding.OpenSSH, PublicFormat.OpenSSH))
     public = key.public.key.public_bytes(*rng.choice(forms))
     (folder / "key").write_bytes(damaged_text(rng, private))
