@@ -22,8 +22,9 @@ from pathlib import Path
 
 SECONDS = 20.0
 MEGABYTES = 500
-# Far above the limit, so that a case that runs away fails by itself and not the machine with it.
-_ADDRESS_SPACE = 3 << 30
+# Beyond what is mapped already (a test worker with torch maps gigabytes), and far above the limit on memory: a case that
+# runs away fails by itself, and not the machine with it.
+_ADDRESS_SPACE = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,13 @@ def run_one(case: Case) -> tuple[str, float, float]:
 
 def _resident() -> float:
     """Megabytes that this process holds, with which its child begins."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+    return _pages()[1] * resource.getpagesize() / 2**20
+
+
+def _pages() -> tuple[int, int]:
+    """How many pages this process has mapped, and how many of them it holds (proc(5), ``statm``)."""
+    mapped, held, *_ = Path("/proc/self/statm").read_text().split()
+    return int(mapped), int(held)
 
 
 def _in_child(case: Case, folder: Path) -> int:
@@ -101,7 +108,8 @@ def _in_child(case: Case, folder: Path) -> int:
     inside = folder / "case"
     try:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
+        space = _pages()[0] * resource.getpagesize() + _ADDRESS_SPACE
+        resource.setrlimit(resource.RLIMIT_AS, (space, space))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         inside.mkdir()
         os.chdir(inside)
