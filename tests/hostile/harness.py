@@ -46,7 +46,7 @@ class Tally:
     slowest: float = 0.0
     """Seconds."""
     largest: float = 0.0
-    """Megabytes of resident memory beyond the harness's own, of the case and of every process it started."""
+    """Megabytes of resident memory beyond what the child began with, of the case and of every process it started."""
 
 
 def run_all(cases: Iterable[Case]) -> Tally:
@@ -66,7 +66,6 @@ def run_one(case: Case) -> tuple[str, float, float]:
     """(why it failed or "", seconds, megabytes) of one case, in a child and a folder of its own."""
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))
     begun = time.monotonic()
-    own = _resident()
     child = os.fork()
     if child == 0:
         os._exit(_in_child(case, folder))
@@ -77,7 +76,11 @@ def run_one(case: Case) -> tuple[str, float, float]:
         with suppress(ProcessLookupError):  # the child, when it hangs, and whatever it leaves behind
             os.killpg(child, signal.SIGKILL)
         _, status, usage = os.wait4(child, 0)
-        seconds, megabytes = time.monotonic() - begun, usage.ru_maxrss / 1024 - own
+        # As the child counted it: a fork begins without the file pages (libraries) that its parent holds.
+        seconds, megabytes = (
+            time.monotonic() - begun,
+            usage.ru_maxrss / 1024 - float((folder / "began").read_text()),
+        )
         said = folder / "why"
         if not in_time:
             why = f"not done within {SECONDS:g} s"
@@ -92,23 +95,16 @@ def run_one(case: Case) -> tuple[str, float, float]:
         _remove(folder)
 
 
-def _resident() -> float:
-    """Megabytes that this process holds, with which its child begins."""
-    return _pages()[1] * resource.getpagesize() / 2**20
-
-
-def _pages() -> tuple[int, int]:
-    """How many pages this process has mapped, and how many of them it holds (proc(5), ``statm``)."""
-    mapped, held, *_ = Path("/proc/self/statm").read_text().split()
-    return int(mapped), int(held)
-
-
 def _in_child(case: Case, folder: Path) -> int:
     """What the child does; its exit status."""
     inside = folder / "case"
+    mapped, held, *_ = (
+        int(pages) * resource.getpagesize() for pages in Path("/proc/self/statm").read_text().split()
+    )
+    (folder / "began").write_text(f"{held / 2**20}")
     try:
         os.setsid()
-        space = _pages()[0] * resource.getpagesize() + _ADDRESS_SPACE
+        space = mapped + _ADDRESS_SPACE
         resource.setrlimit(resource.RLIMIT_AS, (space, space))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         inside.mkdir()
