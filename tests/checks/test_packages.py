@@ -207,9 +207,6 @@ def test_gsplat_with_kernels(changed: Changer) -> None:
     assert of(facts, "gsplat-without-kernels")[0].status is Status.PASS
 
 
-pytestmark = pytest.mark.slow
-
-
 def unpacked(requirement: str, python: Path, site: Path, downloads: Path) -> Facts:
     """The facts of an environment that holds this wheel and sees the torch of this one."""
     torch = pytest.importorskip("torch")
@@ -249,11 +246,13 @@ def codes(facts: Facts) -> dict[str, Status]:
     }
 
 
+@pytest.mark.slow
 def test_the_classifier(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     facts = unpacked("simple-knn==2.0.1", empty_venv, site_packages, tmp_path / "wheels")
     assert codes(facts)["lookalike-package"] is Status.FAIL
 
 
+@pytest.mark.slow
 def test_the_repackaging(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     facts = unpacked("gaussian-splatting==2.11.0", empty_venv, site_packages, tmp_path / "wheels")
     found = codes(facts)
