@@ -20,7 +20,7 @@ from splatfix.explain import explain_text
 from splatfix.explain.engine import signs_in
 from splatfix.explain.model import SURE
 from splatfix.explain.reading import kept_lines
-from splatfix.knowledge.signatures import Anchor, signatures
+from splatfix.knowledge.signatures import Anchor, hints, signatures
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests" / "explain" / "cases"
@@ -72,7 +72,12 @@ def by_wording(cases: Sequence[Case]) -> list[Said]:
 def by_class(cases: Sequence[Case]) -> list[Said]:
     """Each case explained without the signatures of the classes that are right for it."""
     return [
-        said_of(case, frozenset(anchor for name in case["accept"] for anchor in signatures()[name].anchors))
+        said_of(
+            case,
+            frozenset(
+                anchor for name in case["accept"] for anchor in (*signatures()[name].anchors, hints()[name])
+            ),
+        )
         for case in cases
     ]
 

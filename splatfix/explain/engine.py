@@ -13,9 +13,9 @@ from splatfix.core.step import Step, run, say
 from splatfix.explain.judges import Surroundings, judge, toolkit_in
 from splatfix.explain.literals import required
 from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass, Line
-from splatfix.explain.reading import kept_lines, plain, read_log
+from splatfix.explain.reading import kept_lines, plain, read_log, unwrapped
 from splatfix.knowledge.breakages import failure_class, failure_classes
-from splatfix.knowledge.signatures import Anchor, Signature, observations, signatures
+from splatfix.knowledge.signatures import Anchor, Signature, hints, observations, signatures
 from splatfix.knowledge.tables import cached
 
 _SHOWN = 6
@@ -81,7 +81,7 @@ def explain(stream: BinaryIO, machine: Machine = UNKNOWN) -> Explanation:
         machine: what facts say of the machine where it failed.
     """
     lines, count, size = read_log(stream)
-    return _explanation(lines, signs_in(lines, machine), machine, count, size)
+    return _best_of(lines, machine, count, size)
 
 
 def explain_text(
@@ -92,9 +92,34 @@ def explain_text(
     Args:
         without: anchors that are not looked for, to measure what depends on them.
     """
-    lines = kept_lines(text)
-    found = signs_in(lines, machine, without)
-    return _explanation(lines, found, machine, text.count("\n") + 1, len(text))
+    return _best_of(kept_lines(text), machine, text.count("\n") + 1, len(text), without)
+
+
+def _best_of(
+    lines: Sequence[Line], machine: Machine, count: int, size: int, without: Collection[Anchor] = frozenset()
+) -> Explanation:
+    """What the lines say; where that is nothing, what they say with the wraps of a terminal undone, and hints."""
+    found = _explanation(lines, signs_in(lines, machine, without), machine, count, size)
+    if found.recognised:
+        return found
+    whole = unwrapped(lines)
+    signs = signs_in(whole, machine, without)
+    again = _explanation(lines, signs, machine, count, size)
+    if again.recognised:
+        return again
+    for name, sign in _hints_in(whole, without).items():
+        signs.setdefault(name, []).append(sign)
+    return _explanation(lines, signs, machine, count, size, most=SURE - 0.01)
+
+
+def _hints_in(lines: Sequence[Line], without: Collection[Anchor]) -> dict[str, Sign]:
+    """The last line that hints at each class: what is cut off of a log is its end."""
+    found = {}
+    for name, (anchor, needle) in _hints().items():
+        for line in lines if anchor not in without else ():
+            if needle.search(text := plain(line.text), text.lower()):
+                found[name] = Sign(anchor, anchor.weight, line)
+    return found
 
 
 def signs_in(
@@ -105,7 +130,7 @@ def signs_in(
     lows = [text.lower() for text in texts]
     everything = "\n".join(lows)
     seen = {name for name, needle in _observed().items() if _anywhere(needle, texts, lows, everything)}
-    around = Surroundings(machine.toolkit or toolkit_in(texts))
+    around = Surroundings(machine.toolkit or toolkit_in(texts), "rasterizer-call" in seen)
     found: dict[str, list[Sign]] = {}
     for name, anchors in _anchors().items():
         signs = [
@@ -120,11 +145,17 @@ def signs_in(
 
 
 def _explanation(
-    lines: Sequence[Line], signs: Mapping[str, Sequence[Sign]], machine: Machine, count: int, size: int
+    lines: Sequence[Line],
+    signs: Mapping[str, Sequence[Sign]],
+    machine: Machine,
+    count: int,
+    size: int,
+    *,
+    most: float = 1.0,
 ) -> Explanation:
     scores: dict[str, float] = {}
     for name, found in signs.items():
-        score = 1 - prod(1 - sign.weight for sign in found)
+        score = min(1 - prod(1 - sign.weight for sign in found), most)
         if name in machine.predicted:
             score = 1 - (1 - score) * _NOT_PREDICTED
         scores[name] = score * _RULED_OUT if name in machine.ruled_out else score
@@ -136,6 +167,13 @@ def _anchors() -> Mapping[str, tuple[tuple[Anchor, _Needle], ...]]:
     return {
         name: tuple((anchor, _Needle(anchor.pattern, required(anchor.pattern))) for anchor in row.anchors)
         for name, row in signatures().items()
+    }
+
+
+@cached
+def _hints() -> Mapping[str, tuple[Anchor, _Needle]]:
+    return {
+        name: (anchor, _Needle(anchor.pattern, required(anchor.pattern))) for name, anchor in hints().items()
     }
 
 

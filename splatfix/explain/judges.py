@@ -12,7 +12,7 @@ _RELEASE = re.compile(
     r"[Cc]uda compilation tools, release (\d{1,2})\.(\d{1,2})|[/\\-]cuda-(\d{1,2})\.(\d{1,2})[/\\]|CUDA[/\\]v(\d{1,2})\.(\d{1,2})"
 )
 _SIZE = r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGTPE]i?B|bytes)"
-_TRIED = re.compile(rf"Tried to allocate {_SIZE}")
+_TRIED = re.compile(rf"[Tt]r(?:ied|ying) (?:to )?allocat(?:e|ing) \W{{0,2}}{_SIZE}")
 _CAPACITY = re.compile(rf"{_SIZE} total capacity|total capacity of {_SIZE}")
 _FREE = re.compile(rf"{_SIZE} free|of which {_SIZE} is free")
 _POWERS = {"b": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -24,6 +24,8 @@ class Surroundings:
 
     toolkit: tuple[int, int] | None
     """Version of the nvcc that spoke: from the facts, else from the log."""
+    rasterizes: bool = False
+    """A rasterizer of Gaussians was called: its buffers are a few GiB at most."""
 
 
 def toolkit_in(lines: Sequence[str]) -> tuple[int, int] | None:
@@ -66,21 +68,23 @@ def _dropped(number: int, toolkit: tuple[int, int] | None) -> bool:
     )
 
 
-def _plausible(line: str, _match: re.Match[str], _around: Surroundings) -> float:
-    return 1 - _absurdity(line)
+def _plausible(line: str, _match: re.Match[str], around: Surroundings) -> float:
+    return 1 - _absurdity(line, around.rasterizes)
 
 
-def _absurd(line: str, _match: re.Match[str], _around: Surroundings) -> float:
-    return _absurdity(line)
+def _absurd(line: str, _match: re.Match[str], around: Surroundings) -> float:
+    return _absurdity(line, around.rasterizes)
 
 
-def _absurdity(line: str) -> float:
+def _absurdity(line: str, rasterizes: bool) -> float:
     """How far a failed allocation is no lack of memory: a size that no scene needs, or one that was free."""
     tried, capacity, free = (_bytes(pattern, line) for pattern in (_TRIED, _CAPACITY, _FREE))
     if tried is None:
         return 0.0
-    if tried >= 4 * (capacity or 50 << 30):
+    if tried >= (4 * capacity if capacity else 120 << 30):
         return 1.0
+    if rasterizes and tried >= 24 << 30 and tried > 0.7 * (capacity or 0.0):
+        return 0.7
     if capacity and tried > 1.2 * capacity:
         return 0.45
     # an allocation that fails although twice as much is free; less is fragmentation

@@ -9,7 +9,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, zip_longest
 from typing import BinaryIO
 
 from splatfix.explain.model import Line
@@ -53,6 +54,8 @@ TRIGGERS = (
 _CHUNK = 1 << 20
 _LONGEST = 4096
 """Characters of a line that are kept: its first and last halves of that."""
+_WRAPPED = 40
+"""Characters from which on a line may have been broken by the width of a terminal."""
 _HEAD = 400
 """Lines from the beginning that are kept whatever they say: the command, versions, settings."""
 _TAIL = 400
@@ -91,6 +94,17 @@ def kept_lines(text: str) -> list[Line]:
     """Every line of a short text, cleaned."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return [Line(number, clean(line)) for number, line in enumerate(lines, 1)]
+
+
+def unwrapped(lines: Sequence[Line]) -> list[Line]:
+    """The lines, each with what may be its end on the next: uv, conda and terminals break messages between words."""
+    ends = [after if after.number == line.number + 1 else None for line, after in pairwise(lines)]
+    found = []
+    for line, after in zip_longest(lines, ends):
+        text = after.text.strip() if after and len(line.text) >= _WRAPPED else ""
+        goes_on = text[:1].islower() or text[:1] in "'\"`(/"
+        found.append(Line(line.number, f"{line.text} {text}") if text and goes_on else line)
+    return found
 
 
 def clean(line: str) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.tables import cached, table
 
+_OF_HINT = 0.25
+"""Weight of a hint: far below what names a cause."""
 _OF_BREAKAGE = 0.93
 """Weight of the log message of a breakage record, which one line of a compiler settles."""
 
@@ -67,6 +69,13 @@ def signatures() -> Mapping[str, Signature]:
 def observations() -> Mapping[str, re.Pattern[str]]:
     """What else a log can say, by name."""
     return {name: re.compile(text) for name, text in table("log_observations")["observations"].items()}
+
+
+@cached
+def hints() -> Mapping[str, Anchor]:
+    """What words point to, by class, for logs in which no message is recognised."""
+    rows = table("log_hints")["hints"].items()
+    return {name: Anchor(re.compile(text, re.IGNORECASE), _OF_HINT) for name, text in rows}
 
 
 def _signature(name: str, row: Mapping[str, Any]) -> Signature:
