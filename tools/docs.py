@@ -127,23 +127,20 @@ def explain_record() -> str:
     """How often ``explain`` is right, as a table of the record."""
     found = json.loads((ROOT / "tests" / "records" / "explain.json").read_text(encoding="utf-8"))
     titles = {
-        "given": "given",
-        "held_out_first_time": "held out, first time",
-        "held_out_now": "held out, now",
-        "made_here": "failing builds made for it",
+        "given": "given (fitted)",
+        "held_out_now": "held out, now (fitted)",
+        "made_here": "failing builds made for it (fitted)",
         "wordings_held_out": "wordings held out",
         "classes_held_out": "classes held out",
     }
+    looks = [(f"first look {row['batch']}, {row['date']}", row) for row in found["first_looks"]]
     rows = [
         (
             title,
-            str(found[key]["cases"]),
-            *(
-                f"{100 * found[key][part]:.1f} %"
-                for part in ("top_1", "wrong_while_confident", "not_recognised")
-            ),
+            str(row["cases"]),
+            *(f"{100 * row[part]:.1f} %" for part in ("top_1", "wrong_while_confident", "not_recognised")),
         )
-        for key, title in titles.items()
+        for title, row in (*looks, *((title, found[key]) for key, title in titles.items()))
     ]
     return _table(("cases", "number", "right", "wrong at 0.5 or more", "not recognised"), rows)
 

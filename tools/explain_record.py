@@ -2,9 +2,10 @@
 
 ``python -m tools.explain_record`` writes ``tests/records/explain.json`` and ``docs/assets/explain-calibration.svg``.
 
-Three things are held out in turn: cases (``held_out`` was written before it was looked at, and keeps what was said of each
-case the first time), wordings (in five folds by source, an anchor that no case outside the fold bears out is left out), and
-classes (a class's whole signature is left out: what is then said of its cases should not be loud).
+Three things are held out in turn: cases (``held_out`` holds batches that were labelled by their threads before anything was
+said of them, and keeps what was said of each case the first time; the signatures were mended after each batch), wordings (in
+five folds by source, an anchor that no case outside the fold bears out is left out; hints stay), and classes (a class's whole
+signature is left out, with its hints: what is then said of its cases should not be loud).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests" / "explain" / "cases"
 RECORD = ROOT / "tests" / "records" / "explain.json"
 PLOT = ROOT / "docs" / "assets" / "explain-calibration.svg"
+BATCHES = ("2026-11-22", "2026-11-22", "2026-11-22", "2026-11-22", "2026-11-22")
+"""Days on which the batches of ``held_out`` were looked at first, in this order."""
 FOLDS = 5
 BINS = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 Case = Mapping[str, Any]
@@ -52,6 +55,17 @@ def summary(said: Sequence[Said]) -> dict[str, Any]:
         "top_1": round(sum(right for _, right in said) / count, 4),
         "wrong_while_confident": round(sum(sure >= SURE and not right for sure, right in said) / count, 4),
         "not_recognised": round(sum(sure < SURE for sure, _ in said) / count, 4),
+    }
+
+
+def first_look(cases: Sequence[Case]) -> dict[str, Any]:
+    """The same shares by what was said of held-out cases the first time. It is never measured again."""
+    first = [case["first"] for case in cases]
+    return {
+        "cases": len(first),
+        "top_1": round(first.count("right") / len(first), 4),
+        "wrong_while_confident": round(first.count("wrong") / len(first), 4),
+        "not_recognised": round(first.count("missed") / len(first), 4),
     }
 
 
@@ -105,17 +119,14 @@ def calibration(said: Sequence[Said]) -> list[dict[str, Any]]:
 def record() -> dict[str, Any]:
     """Everything that is measured."""
     given, held, made = read("given"), read("held_out"), read("made_here")
-    first = [case["first"] for case in held]
     wording = by_wording([*given, *held])
     all_said = [said_of(case) for case in (*given, *held, *made)]
     return {
         "given": summary([said_of(case) for case in given]),
-        "held_out_first_time": {
-            "cases": len(first),
-            "top_1": round(first.count("right") / len(first), 4),
-            "wrong_while_confident": round(first.count("wrong") / len(first), 4),
-            "not_recognised": round(first.count("missed") / len(first), 4),
-        },
+        "first_looks": [
+            {"batch": batch, "date": date, **first_look([case for case in held if case.get("batch", 0) == batch])}
+            for batch, date in enumerate(BATCHES)
+        ],
         "held_out_now": summary([said_of(case) for case in held]),
         "made_here": summary([said_of(case) for case in made]),
         "wordings_held_out": summary(wording),

@@ -74,7 +74,7 @@ def observations() -> Mapping[str, re.Pattern[str]]:
 @cached
 def hints() -> Mapping[str, Anchor]:
     """What words point to, by class, for logs in which no message is recognised."""
-    rows = table("log_hints")["hints"].items()
+    rows = table("log_observations")["hints"].items()
     return {name: Anchor(re.compile(text, re.IGNORECASE), _OF_HINT) for name, text in rows}
 
 
