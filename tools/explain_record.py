@@ -124,7 +124,11 @@ def record() -> dict[str, Any]:
     return {
         "given": summary([said_of(case) for case in given]),
         "first_looks": [
-            {"batch": batch, "date": date, **first_look([case for case in held if case.get("batch", 0) == batch])}
+            {
+                "batch": batch,
+                "date": date,
+                **first_look([case for case in held if case.get("batch", 0) == batch]),
+            }
             for batch, date in enumerate(BATCHES)
         ],
         "held_out_now": summary([said_of(case) for case in held]),

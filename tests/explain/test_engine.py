@@ -8,7 +8,7 @@ import pytest
 
 from splatfix.explain import Machine, explain_text, known_classes
 from splatfix.knowledge.breakages import failure_classes
-from splatfix.knowledge.signatures import observations, signatures
+from splatfix.knowledge.signatures import hints, observations, signatures
 from tests.explain.conftest import cases
 from tools.explain_record import PLOT, RECORD, plot, record
 
@@ -37,8 +37,9 @@ def test_other_cases_stay_right(name: str) -> None:
 
 
 def test_the_record_is_what_the_tool_measures() -> None:
-    assert json.loads(RECORD.read_text()) == record()
-    assert PLOT.read_text() == plot(record()) + "\n"
+    found = record()
+    assert json.loads(RECORD.read_text()) == found
+    assert PLOT.read_text() == plot(found) + "\n"
 
 
 def test_without_its_anchors_a_class_is_not_named() -> None:
@@ -61,7 +62,9 @@ def test_every_class_has_a_signature_and_every_signature_a_class() -> None:
 
 def test_every_observation_is_asked_for() -> None:
     asked = {name for row in signatures().values() for one in row.anchors for name in (*one.all, *one.none)}
+    asked.add("rasterizer-call")  # by the engine, for the judges
     assert asked == set(observations())
+    assert set(hints()) == NAMES
 
 
 @pytest.mark.parametrize(
@@ -79,6 +82,33 @@ def test_every_observation_is_asked_for() -> None:
 def test_nothing_is_named_where_nothing_is_known(log: str) -> None:
     found = explain_text(log)
     assert not found.recognised, found.causes
+
+
+def test_what_is_only_hinted_at_is_never_sure() -> None:
+    found = explain_text("NVML and the driver version, FLT_MAX, glm, submodule --recursive, CUDA_HOME")
+    assert found.causes and not found.recognised
+
+
+def test_a_message_that_a_terminal_broke_is_read_whole() -> None:
+    log = (
+        "/usr/include/bits/mathcalls.h(79): error: exception\n  specification is incompatible with that of\n"
+    )
+    assert verdict(log)[0] == "glibc_cuda_math_conflict"
+
+
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        (
+            "_C.rasterize_gaussians(*args)\nCUDA out of memory. Tried to allocate 35.79 GiB",
+            "silent_kernel_failure",
+        ),
+        ("CUDA out of memory. Tried to allocate 3.10 GiB", "cuda_oom_runtime"),
+        ("Tried allocating 67371012.07 GiB", "silent_kernel_failure"),
+    ],
+)
+def test_sizes_without_a_capacity_are_judged_by_who_asked(log: str, name: str) -> None:
+    assert verdict(log)[0] == name
 
 
 def test_the_first_error_is_told_where_nothing_is_recognised() -> None:

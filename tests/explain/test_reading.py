@@ -18,9 +18,11 @@ from splatfix.knowledge.signatures import hints, observations, signatures
 from tests.explain.conftest import cases
 
 GIVEN = cases("given")
-PATTERNS = [(name, anchor.pattern) for name, row in signatures().items() for anchor in row.anchors] + list(
-    observations().items()
-) + [(name, anchor.pattern) for name, anchor in hints().items()]
+PATTERNS = (
+    [(name, anchor.pattern) for name, row in signatures().items() for anchor in row.anchors]
+    + list(observations().items())
+    + [(name, anchor.pattern) for name, anchor in hints().items()]
+)
 LINE = 'a.cu(12): error: identifier "FLT_MAX" is undefined'
 NOISE = "[{n}/90] nvcc -I/opt/torch/include -c src/file_{n}.cu -o build/file_{n}.o -gencode=arch=compute_80"
 
