@@ -20,6 +20,8 @@ from splatfix.knowledge.tables import cached
 
 _SHOWN = 6
 """Lines of a cause."""
+_ENDS = 1500
+"""Lines of each end of a long log that are read again where nothing is recognised."""
 _LEAST = 0.1
 """Confidence below which a class is not named at all."""
 _CONSEQUENCE = 0.35
@@ -102,7 +104,8 @@ def _best_of(
     found = _explanation(lines, signs_in(lines, machine, without), machine, count, size)
     if found.recognised:
         return found
-    whole = unwrapped(lines)
+    ends = lines if len(lines) <= 2 * _ENDS else [*lines[:_ENDS], *lines[-_ENDS:]]
+    whole = unwrapped(ends)
     signs = signs_in(whole, machine, without)
     again = _explanation(lines, signs, machine, count, size)
     if again.recognised:

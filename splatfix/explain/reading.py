@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 from typing import BinaryIO
 
@@ -61,18 +61,34 @@ _HEAD = 400
 _TAIL = 400
 _BEFORE, _AFTER = 14, 6
 _MOST = 6000
+_LOOKS, _PER_BLOCK = 20_000, 60
+"""Places in a block (1 MB) that are looked at, an eighth of them once as many lines as can be are kept; and of those kept then."""
 """Lines that are kept in all, besides the last ones."""
 _ALIKE = 3
 """Times that lines that differ in their numbers only are kept."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,24}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][0-9A-B]|[=>78])")
 _PREFIX = re.compile(
-    r"^(?:\ufeff|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s|#\d{1,4} \d{1,6}\.\d{1,3}\s"
-    r"|##\[\w{1,10}\]|[│|]\s|\[\d\d:\d\d:\d\d\]\s|\d\d:\d\d:\d\d\s)"
+    r"^(?:\ufeff|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s"  # GitHub, Azure, Kubernetes
+    r"|#\d{1,4} (?:\d{1,6}\.\d{1,3}\s|ERROR: |CACHED )|\d{1,5}\.\d{1,3}\s{2,}"  # BuildKit, and its excerpt at the end
+    r"|##(?:\[\w{1,10}\]|vso\[[^\]]{1,80}\])|section_(?:start|end):\d{1,12}:\w{1,60}\s?"  # GitHub, Azure, GitLab
+    r"|\[?\d{4}-\d\d-\d\dT[\d:.]{8,15}Z?\]\s|\[\s{0,4}\d{1,6}s\]\s|(?:stdout|stderr) F\s"  # Jenkins, OBS, Kubernetes
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,64} [\w.@-]{1,60}(?:\[\d{1,8}\])?: "  # journald
+    r"|\([\w ]{0,40}pid=\d{1,8}\) |\[(?:default)?rank\d{1,4}\]:? ?|\[\d{1,4},\d{1,4}\]<std(?:out|err)>:"  # Ray, torchrun, MPI
+    r"|[a-z][\w.-]{1,40}\s{0,30}\| |> (?=\S)"  # docker compose, quoted mail
+    r"|[│|]\s|\[\d\d:\d\d:\d\d\]\s|\d\d:\d\d:\d\d\s)"
 )
 _QUOTES = str.maketrans(
     {"‘": "'", "’": "'", "`": "'", "´": "'", "“": '"', "”": '"', "（": "(", "）": ")", "：": ":"}
 )
+_FOREIGN = {
+    "gb18030": "不是 无法 找不到 没有 错误 未 指定",
+    "cp932": "ません エラー ファイル 指定された",
+    "cp949": "습니다 오류 파일 지정된",
+    "cp1251": "не файл ошибка является",
+    "cp866": "не файл ошибка является",
+}
+"""Encodings of Windows consoles that are no UTF-8, with words that messages in them hold."""
 _VARYING = b"0123456789abcdef"
 """Signs of counts, times, addresses and hashes: lines that differ in them only are alike."""
 
@@ -165,6 +181,7 @@ class _Keeper:
     def __init__(self) -> None:
         self.count = self.size = 0
         self._kept: dict[int, bytes] = {}
+        self._late: deque[tuple[int, bytes]] = deque(maxlen=_MOST // 3)
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_TAIL)
         self._seen: dict[bytes, int] = {}
 
@@ -179,34 +196,39 @@ class _Keeper:
                 start += len(line) + 1
                 if start >= len(block):
                     break
-        for at in self._places(block, min(start, len(block))):
-            self._keep_around(block, at, lines_before)
+        places = self._places(block, min(start, len(block)))
+        every = len(places) // _PER_BLOCK + 1
+        for turn, at in enumerate(places):
+            if len(self._kept) <= _MOST or turn % every == 0:
+                self._keep_around(block, at, lines_before)
         self.count = lines_before + block.count(b"\n")
-        tail = block[-_TAIL * _LONGEST :].split(b"\n")[:-1][-_TAIL:]
+        tail = block[-_TAIL * _LONGEST :].rsplit(b"\n", _TAIL + 1)[1:-1]
         self._last.extend(enumerate(tail, self.count - len(tail) + 1))
 
-    def _places(self, block: bytes, start: int) -> Iterable[int]:
+    def _places(self, block: bytes, start: int) -> list[int]:
         """Where lines begin that hold a trigger and are not like many before."""
         found: set[int] = set()
         looked_at: set[int] = set()
+        looks, most = 0, _LOOKS if len(self._kept) <= _MOST else _LOOKS // 8
         for word in TRIGGERS:
             at = block.find(word, start)
-            while at >= 0:
+            while at >= 0 and looks < most:
+                looks += 1
                 end = block.find(b"\n", at)
                 begin = block.rfind(b"\n", 0, at) + 1
                 if begin not in looked_at:
                     looked_at.add(begin)
                     kind = block[begin : min(end, begin + 200)].translate(None, _VARYING)
                     times = self._seen.get(kind, 0)
-                    if times < _ALIKE and len(self._seen) < _MOST:
+                    if times < _ALIKE:
+                        if len(self._seen) > _MOST:
+                            self._seen.clear()
                         self._seen[kind] = times + 1
                         found.add(begin)
                 at = block.find(word, end) if end >= 0 else -1
         return sorted(found)
 
     def _keep_around(self, block: bytes, begin: int, lines_before: int) -> None:
-        if len(self._kept) > _MOST:
-            return
         first = begin
         for _ in range(_BEFORE):
             if first == 0:
@@ -220,12 +242,15 @@ class _Keeper:
                 last = len(block)
                 break
         for line in block[first:last].split(b"\n")[:-1]:
-            self._kept.setdefault(number, line)
+            if len(self._kept) > _MOST:
+                self._late.append((number, line))
+            else:
+                self._kept.setdefault(number, line)
             number += 1
 
     def lines(self) -> list[Line]:
         """What was kept, decoded and cleaned, in the order of the log."""
-        for number, line in self._last:
+        for number, line in (*self._late, *self._last):
             self._kept.setdefault(number, line)
         return [Line(number, clean(_decoded(self._kept[number]))) for number in sorted(self._kept)]
 
@@ -235,4 +260,8 @@ def _decoded(line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
+        for encoding, words in _FOREIGN.items():
+            text = line.decode(encoding, "replace")
+            if any(word in text for word in words.split()):
+                return text
         return line.decode("cp1252", "replace")

@@ -61,6 +61,12 @@ def test_the_given_cases_are_the_same_read_as_bytes() -> None:
         f"10%\r20%\r{LINE}\r".encode(),
         f"2024-05-01T10:00:00.1234567Z {LINE}\n".encode(),
         f"#12 34.51 {LINE}\n".encode(),
+        f"2024-05-01T10:00:00.1234567Z ##[error]{LINE}\r\n".encode(),
+        f"section_start:1560896352:build\r\x1b[0K\x1b[31;1m{LINE}\x1b[0m\n".encode(),
+        f"trainer-1  | \x1b[1m{LINE}\n".encode(),
+        f"Oct 04 13:19:39 box app[394]: {LINE}\n".encode(),
+        f"[rank0]: {LINE}\n(Worker_TP0 pid=59) {LINE}\n".encode(),
+        f"C:\\Users\\Jörg\\simple-knn> nvcc\r\n{LINE}\r\n".encode("cp850"),
         bytes(range(256)) * 40 + b"\n" + LINE.encode() + b"\n\x00\xff\xfe\x80",
         LINE.encode()[:-4],
         b"x" * 9_000_000 + b"\n" + LINE.encode(),
@@ -69,6 +75,54 @@ def test_the_given_cases_are_the_same_read_as_bytes() -> None:
 )
 def test_any_encoding_and_origin(data: bytes) -> None:
     assert top(data) == "missing_cfloat"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "name"),
+    [
+        ("'nvcc' 不是内部或外部命令，也不是可运行的程序", "cp936", "cuda_toolkit_missing"),
+        ("'colmap' は、内部コマンドまたは外部コマンドとして認識されていません", "cp932", "colmap_missing"),
+        ("'nvcc' не является внутренней или внешней командой", "cp866", "cuda_toolkit_missing"),
+        ("'nvcc' не является внутренней или внешней командой", "cp1251", "cuda_toolkit_missing"),
+        ("LINK : fatal error LNK1181: 无法打开输入文件“D:\\a\\ext.obj”", "cp936", "msvc_link_obj_missing"),
+        ("x.cpp:1:10: fatal error: glm/glm.hpp: 没有那个文件或目录", "utf-16", "glm_missing"),
+    ],
+)
+def test_messages_of_windows_consoles_in_their_own_encoding(text: str, encoding: str, name: str) -> None:
+    assert top(f"> python setup.py install\r\n{text}\r\n".encode(encoding)) == name
+
+
+def test_parallel_builds_that_write_into_each_other() -> None:
+    other = [NOISE.format(n=n) for n in range(40)]
+    lines = [*other[:20], LINE, *other[20:], "FAILED: b.o", "ninja: build stopped: subcommand failed."]
+    assert top("\n".join(lines).encode()) == "missing_cfloat"
+    assert top(f"[3/9] c++ -c a.cpp {LINE}[4/9] c++ -c b.cpp\n".encode()) == "missing_cfloat"
+
+
+def test_a_log_cut_after_the_line_that_proves_it_keeps_its_class() -> None:
+    """What follows the last line that speaks for a class is not needed; what rules a class out can follow, and is rare."""
+    lost = []
+    for case in (*GIVEN, *cases("held_out")):
+        whole = explain_text(case["log"])
+        if not whole.recognised:
+            continue
+        lines = case["log"].split("\n")
+        for end in {max(whole.causes[0].line_numbers), (max(whole.causes[0].line_numbers) + len(lines)) // 2}:
+            cut = explain(io.BytesIO("\n".join(lines[:end]).encode()))
+            if [cause.name for cause in cut.causes[:1]] != [whole.causes[0].name]:
+                lost.append((case["id"], end, cut.causes[0].name))
+    assert len(lost) <= 1, lost
+
+
+def test_the_worst_log_is_bounded() -> None:
+    """Every line an error of its own kind: of 12 MB the reading takes well under a second, so that 100 MB take a few."""
+    data = b"".join(
+        b"error failed fatal cannot %d No module undefined %d zzz %s\n" % (n, n, bytes([97 + n % 26]) * 9)
+        for n in range(180_000)
+    )
+    begin = time.process_time()
+    found = explain(io.BytesIO(data))
+    assert time.process_time() - begin < 3.0 and found.lines_read == 180_000
 
 
 def test_an_error_in_the_middle_of_a_long_log_is_found_with_its_line_number() -> None:
