@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import sys
 import tempfile
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _COPY_IN_MEMORY = 8 << 20
 """Bytes of a command's output that are kept in memory; more of it goes to a temporary file."""
+_LONGEST_OBJECT = 256 << 20
+"""Bytes of a line of JSON that are read."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +83,52 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
     return Result("explain", data, text, _exit_code(found) if code is None else code)
 
 
-def explain_many(source: Path | None) -> Result:
-    """Explain many logs: lines of JSON with ``id`` and ``log`` in, lines with ``id`` and ``causes`` out.
+def explain_many(request: ExplainRequest) -> Result:
+    """Explain many logs: lines of JSON with ``id`` and ``log`` in, lines with ``id`` and ``causes`` out, each as it comes.
+
+    A line that is no such object gives one with ``error`` and no causes, and its number where it has no ``id``.
 
     Raises:
-        SplatfixError: ``not-jsonl`` (exit code 2), with the number of the line.
+        SplatfixError: no such file, no facts (exit code 2).
     """
+    facts, _ = _facts(request)
+    findings = _findings(facts)
+    machine = _machine(facts, findings)
+    lines = _explained_lines(request.log, machine, findings)
+    return Result("explain", dict, lambda _: None, Exit.OK, forms={"jsonl": lambda: lines})
+
+
+def _explained_lines(source: Path | None, machine: Machine, findings: Sequence[Finding]) -> Iterator[str]:
     from splatfix.explain import explain as read
     from splatfix.report.explanation import causes_json
 
-    rows = []
     with _opened(source) as stream:
-        for identity, log in _entries(stream):
-            found = read(io.BytesIO(log.encode("utf-8", "replace")))
-            rows.append(json.dumps({"id": identity, "causes": causes_json(found)}, ensure_ascii=True))
-    lines = "".join(f"{row}\n" for row in rows)
-    return Result("explain", dict, lambda _: None, Exit.OK, forms={"jsonl": lambda: lines})
+        for number in itertools.count(1):
+            line = stream.readline(_LONGEST_OBJECT)
+            if not line:
+                return
+            if not line.strip():
+                continue
+            row: dict[str, Any] = {"id": None, "causes": []}
+            try:
+                if len(line) == _LONGEST_OBJECT and not line.endswith(b"\n"):
+                    while (rest := stream.readline(_LONGEST_OBJECT)) and not rest.endswith(b"\n"):
+                        pass
+                    raise ValueError("longer than 256 MiB")
+                entry = json.loads(line)
+                row["id"] = entry["id"]
+                log = entry["log"]
+                if not isinstance(log, str):
+                    raise TypeError("log is no text")
+                found = read(io.BytesIO(log.encode("utf-8", "replace")), machine)
+                fitted = (_fitted(cause, findings) for cause in found.causes)
+                row["causes"] = causes_json(replace(found, causes=tuple(fitted)))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                message = (
+                    f"Line {number} is no JSON object with id and log ({type(error).__name__}: {error})."
+                )
+                row["error"] = {"code": "not-jsonl", "message": message[:300], "line": number}
+            yield json.dumps(row, ensure_ascii=True) + "\n"
 
 
 def list_classes(name: str = "") -> Result:
@@ -175,24 +208,6 @@ def _opened(path: Path | None) -> Iterator[BinaryIO]:
         ) from error
     with stream:
         yield stream
-
-
-def _entries(stream: BinaryIO) -> Iterator[tuple[Any, str]]:
-    for number, line in enumerate(stream, 1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            identity, log = entry["id"], entry["log"]
-            if not isinstance(log, str):
-                raise TypeError("log is no text")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise usage_error(
-                "not-jsonl",
-                f"Line {number} is no JSON object with id and log ({type(error).__name__}).",
-                say('Write one object a line: {"id": "1", "log": "..."}'),
-            ) from error
-        yield identity, log
 
 
 def _facts(request: ExplainRequest) -> tuple[Facts | None, str]:

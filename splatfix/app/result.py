@@ -6,7 +6,7 @@ import contextlib
 import io
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +31,18 @@ class Result:
     exit_code: int = Exit.OK
     error: SplatfixError | None = None
     """A problem that ended the command although it has something to show."""
-    forms: Mapping[str, Callable[[], str]] = field(default_factory=dict)
-    """Other forms of the same, by name."""
+    forms: Mapping[str, Callable[[], str | Iterator[str]]] = field(default_factory=dict)
+    """Other forms of the same, by name; in parts where each is to be shown as it comes."""
 
 
 def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
     """Show a result on standard output, as text where neither JSON nor one of its forms is asked for; returns the exit code
     of the process."""
     if form in result.forms:
-        _write_text(result.forms[form]())
+        shown = result.forms[form]()
+        for part in (shown,) if isinstance(shown, str) else shown:
+            _write_text(part)
+            sys.stdout.flush()
     elif as_json:
         from splatfix.report.documents import envelope
 

@@ -75,7 +75,7 @@ def explain(
     for one, fits in (
         ("--list", set()),
         ("--class", set()),
-        ("--jsonl", {"LOG"}),
+        ("--jsonl", {"LOG", "--facts", "--python"}),
         ("a command", {"--facts", "--python"}),
     ):
         if one in named and (others := [name for name in named if name != one and name not in fits]):
@@ -84,7 +84,7 @@ def explain(
         raise use_case.not_with("--facts", ["--python"])
     if listed or class_name:
         finish(use_case.list_classes(class_name), as_json)
-    if jsonl:
-        finish(use_case.explain_many(log), as_json, "jsonl")
     request = use_case.ExplainRequest(log, command, facts, python)
+    if jsonl:
+        finish(use_case.explain_many(request), as_json, "jsonl")
     finish(use_case.explain(request, as_json=as_json), as_json)

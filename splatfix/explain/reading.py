@@ -61,9 +61,9 @@ _HEAD = 400
 _TAIL = 400
 _BEFORE, _AFTER = 14, 6
 _MOST = 6000
-_LOOKS, _PER_BLOCK = 20_000, 60
-"""Places in a block (1 MB) that are looked at, an eighth of them once as many lines as can be are kept; and of those kept then."""
 """Lines that are kept in all, besides the last ones."""
+_LOOKS, _PER_BLOCK = 20_000, 60
+"""Places in a block (1 MB) that are looked at, an eighth of them once ``_MOST`` are kept; and of those kept from then on."""
 _ALIKE = 3
 """Times that lines that differ in their numbers only are kept."""
 

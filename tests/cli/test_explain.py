@@ -64,6 +64,42 @@ def test_many_logs() -> None:
     assert rows[0]["causes"][0]["class"] == "toolkit_too_old_for_arch" and rows[1]["causes"] == []
 
 
+def test_a_line_that_is_no_log_does_not_end_the_others() -> None:
+    bad = [b'{"id": 7}', b"[1", b"", b'{"id": 8, "log": 5}', b"\xff\xfe", b"[" * 100_000, b'"text"']
+    good = json.dumps({"id": "last", "log": LOG}).encode()
+    done = splatfix("--jsonl", given=b"\n".join([*bad, good]))
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [row["id"] for row in rows] == [7, None, 8, None, None, None, "last"]
+    assert [row["error"]["line"] for row in rows[:-1]] == [1, 2, 4, 5, 6, 7]
+    assert {row["error"]["code"] for row in rows[:-1]} == {"not-jsonl"} and "error" not in rows[-1]
+    assert rows[-1]["causes"][0]["class"] == "toolkit_too_old_for_arch"
+
+
+def test_each_of_many_logs_is_answered_before_the_next_is_read() -> None:
+    command = [sys.executable, "-m", "splatfix", "explain", "--jsonl"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        for number in range(3):
+            process.stdin.write(json.dumps({"id": number, "log": LOG}).encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["id"] == number
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_facts_count_for_many_logs_as_for_one() -> None:
+    log = "TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
+    given = json.dumps({"id": 1, "log": log}).encode() + b"\n"
+    plain, facts = (
+        json.loads(splatfix("--jsonl", *words, given=given).stdout)["causes"]
+        for words in ((), ("--facts", str(folder("a100-conda-without-nvcc"))))
+    )
+    assert facts[0]["class"] == "cuda_toolkit_missing"
+    assert facts[0]["confidence"] > 0.5 > plain[0]["confidence"]
+    assert len(facts[0]["fix"]) > len(plain[0]["fix"])
+
+
 def test_a_command_runs_and_keeps_its_exit_code() -> None:
     code = f"import sys; print('before'); sys.stderr.write({LOG!r}); sys.exit(7)"
     done = splatfix("--", sys.executable, "-c", code)
@@ -86,8 +122,8 @@ def test_a_command_that_succeeds_is_not_explained() -> None:
         (["."], b"", b"no-such-log"),
         (["--class", "nonsense"], b"", b"unknown-class"),
         (["--list", "--jsonl"], b"", b"options-conflict"),
-        (["--jsonl"], b'{"id": 1}\n', b"not-jsonl"),
-        (["--jsonl"], b"[1\n", b"not-jsonl"),
+        (["--jsonl", "/no/such.jsonl"], b"", b"no-such-log"),
+        (["--jsonl", "--facts", "/no/such.json"], b"", b"cannot-read"),
         (["--", "/no/such/program"], b"", b"cannot-start"),
     ],
 )
