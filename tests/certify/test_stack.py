@@ -33,9 +33,16 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rehearse(checkout: Path, tmp_path: Path) -> Rehearse:
-    """Rehearse the copy."""
+    """Rehearse the copy; without its ``render.py`` unless a test is about it, because every script imports torch anew."""
 
-    def run(iterations: int = 100, scene: Path | None = None, extra: Sequence[str] = ()) -> Certificate:
+    def run(
+        iterations: int = 100,
+        scene: Path | None = None,
+        extra: Sequence[str] = (),
+        renders: bool = False,
+    ) -> Certificate:
+        if not renders:
+            (checkout / "render.py").unlink()
         asked = RehearseRequest(
             checkout, scene, sys.executable, tmp_path / "report", "cpu", iterations, extra=tuple(extra)
         )
@@ -78,7 +85,7 @@ def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
     checkout: Path, rehearse: Rehearse
 ) -> None:
     before = digests(checkout)
-    made = rehearse(3)
+    made = rehearse(3, renders=True)
     assert digests(checkout) == before
     assert made.verdict is Verdict.UNDETERMINED and not made.reasons
     assert made.stack is not None and made.stack.rehearsed
@@ -118,7 +125,7 @@ def test_missing_modules_are_placeholders_and_all_named_in_one_command(
 def test_names_that_numpy_removed_are_mended_in_a_copy(checkout: Path, rehearse: Rehearse) -> None:
     edit(checkout / "scene.py", "near, far = 0.01, 100.0", "near, far = np.float(0.01), 100.0")
     before = digests(checkout)
-    made = rehearse(3)
+    made = rehearse(3, renders=True)
     assert failed(made) == {"runs-as-it-is"} and made.scenes[0].result["iterations"] == 3
     assert made.stack is not None and [item.edited for item in made.stack.mends] == [True]
     assert digests(checkout) == before
@@ -193,7 +200,7 @@ def test_a_broken_stack_is_refused_for_that_reason(name: str, checkout: Path, re
 
 @pytest.mark.slow
 def test_a_whole_stack_is_rehearsed(rehearse: Rehearse) -> None:
-    made = rehearse(100)
+    made = rehearse(100, renders=True)
     assert made.verdict is Verdict.REHEARSED and exit_code_of(made) == 0, made.reasons
     rungs = {rung.name.value: rung.reached for rung in made.proof}
     assert rungs["rehearsed"] and rungs["computes"] is None and rungs["trains"] is None

@@ -34,6 +34,8 @@ class Gaussians:
 
     def set(self, values):
         self.rows = {name: torch.nn.Parameter(values[name].requires_grad_(True)) for name in NAMES}
+
+    def train(self):
         groups = [{"params": [self.rows[name]], "lr": RATES[name], "name": name} for name in NAMES]
         self.optimizer = torch.optim.Adam(groups, eps=1e-15)
 
@@ -41,6 +43,7 @@ class Gaussians:
         norm = self.rows["xyz"].grad.norm(dim=1)
         chosen = norm >= torch.quantile(norm, 1 - share)
         self.set({name: torch.cat([row.detach(), row.detach()[chosen]]) for name, row in self.rows.items()})
+        self.train()
 
     def save(self, folder):
         os.makedirs(folder, exist_ok=True)

@@ -27,6 +27,7 @@ def main():
     views, points = load(args.source_path, 48)
     train = [view for number, view in enumerate(views) if number % 8 or not args.eval]
     gaussians = Gaussians(points)
+    gaussians.train()
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     os.makedirs(args.model_path, exist_ok=True)
     with open(os.path.join(args.model_path, "source"), "w") as file:
