@@ -101,13 +101,17 @@ def run_and_report(
     known: Facts,
     progress: Progress = lambda where, state: None,
 ) -> Certificate:
-    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the report's folder.
+    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the report's folder, as it goes: a run that is
+    killed leaves the latest of them, which says how far it had come.
 
     Raises:
-        SplatfixError: see :func:`rehearse`.
+        SplatfixError, Interrupted: see :func:`rehearse`; an interrupt says where the report is.
     """
-    from splatfix.certify.stack import GPU_ITERATIONS, ITERATIONS, StackRequest, certify_stack
+    from splatfix.certify import Interrupted
+    from splatfix.certify.stack import GPU_ITERATIONS, ITERATIONS, certify_stack
+    from splatfix.certify.stack_certificate import StackRequest
     from splatfix.certify.stack_child import STANDINS
+    from splatfix.certify.threads import threads_for
     from splatfix.context import Goal, make_context
     from splatfix.context.matrix import binary_matrix
     from splatfix.core.files import write_json, write_text
@@ -156,16 +160,28 @@ def run_and_report(
             standins=standins,
             mends=mends,
             extra=asked.extra,
+            threads=threads_for(known) if rehearsed else None,
             repeat=_repeat(asked, target, device),
         )
-        result = certify_stack(request, known, progress)
-    document = envelope("rehearse", exit_code_of(result), certificate.document(result, known, None))
-    write_json(request.out / "certificate.json", document)
-    write_text(request.out / "certificate.md", markdown(result, None))
-    write_text(
-        request.out / "certificate.html",
-        certificate_page(result, known, request.out, None, binary_matrix(context)),
-    )
+
+        def write(certified: Certificate) -> None:
+            document = certificate.document(certified, known, None)
+            write_json(
+                request.out / "certificate.json", envelope("rehearse", exit_code_of(certified), document)
+            )
+            write_text(request.out / "certificate.md", markdown(certified, None))
+            page = certificate_page(certified, known, request.out, None, binary_matrix(context))
+            write_text(request.out / "certificate.html", page)
+
+        try:
+            result = certify_stack(request, known, progress, interim=write)
+        except Interrupted as stop:
+            if stop.certificate is not None:
+                write(stop.certificate[0])
+                page = request.out / "certificate.html"
+                stop.add(f"The certificate of what was run, marked as interrupted: {page}.")
+            raise
+        write(result)
     return result
 
 

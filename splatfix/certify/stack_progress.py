@@ -1,0 +1,81 @@
+"""How far a stack's own trainer is while it runs, by the lines that its observer writes (``metrics.jsonl``)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from splatfix.core.errors import SplatfixError
+
+EVERY = 1.0
+"""Seconds between two looks."""
+RECENT = 20
+"""Iterations that the speed is a mean of."""
+
+
+class Lines:
+    """What a growing file of JSON lines says of a training."""
+
+    def __init__(self, path: Path, iterations: int) -> None:
+        self._path, self._iterations = path, iterations
+        self._place, self._rest = 0, b""
+        self._times: deque[float] = deque(maxlen=RECENT)
+
+    def latest(self) -> dict[str, Any]:
+        """The progress object of the last whole line, as :mod:`splatfix.certify.progress` words it; {} where none is new."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._place)
+                content = file.read()
+        except OSError:  # not yet there
+            return {}
+        self._place += len(content)
+        *lines, self._rest = (self._rest + content).split(b"\n")
+        state: dict[str, Any] = {}
+        for line in lines:
+            try:
+                row = json.loads(line)
+                number, seconds = int(row["iteration"]), float(row["ms"]["iteration"]) / 1000
+            except (ValueError, KeyError, TypeError):
+                continue  # of a trainer that writes into our file: no line of ours
+            if number > 1:  # the first has waited for the scene
+                self._times.append(seconds)
+            state = {
+                "iteration": number,
+                "iterations": self._iterations,
+                "loss": row.get("loss"),
+                "gaussians": row.get("gaussians"),
+                "rss_gb": row.get("rss_gb"),
+            }
+        if state and (spent := sum(self._times)) > 0:
+            state["iterations_per_second"] = len(self._times) / spent
+        return state
+
+
+@contextmanager
+def following(
+    path: Path, iterations: int, tell: Callable[[Mapping[str, Any]], None], every: float = EVERY
+) -> Iterator[None]:
+    """Meanwhile ``tell`` how far it is, from a thread; one that raises is told no more, and the training goes on."""
+    over, lines = threading.Event(), Lines(path, iterations)
+
+    def follow() -> None:
+        while not over.wait(every):
+            if state := lines.latest():
+                try:
+                    tell(state)
+                except (SplatfixError, OSError):
+                    return  # such as a full disk: who writes the last report says so
+
+    thread = threading.Thread(target=follow, name="stack-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

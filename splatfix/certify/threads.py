@@ -1,0 +1,50 @@
+"""How many threads a trainer gets on a CPU: OpenMP threads that wait for one another lose their time slices to other programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from splatfix.core.words import counted
+from splatfix.facts import Facts
+
+VARIABLE = "OMP_NUM_THREADS"
+MOST = 8
+"""A rehearsal's tensors, of some thousand Gaussians at 128 px, keep no more busy."""
+SHARE = 2
+"""Of so many idle cores one thread: two threads on two cores that others use too took 5 to 25 times as long as one, and on idle
+ones 0.8 of its time (torch 2.13, measured)."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The number, and the reason for it."""
+
+    count: int
+    why: str
+
+    def words(self) -> str:
+        """For a certificate."""
+        return f"{self.count} ({self.why})"
+
+
+def threads_for(
+    facts: Facts, variables: Mapping[str, str] = os.environ, load: float | None = None
+) -> Threads:
+    """As many as OMP_NUM_THREADS says; else by the cores that nobody uses now.
+
+    Args:
+        load: running processes, of the last minute; None: what the system says.
+    """
+    asked = variables.get(VARIABLE, "").partition(",")[0].strip()
+    if asked.isascii() and asked.isdigit() and int(asked):
+        return Threads(int(asked), VARIABLE)
+    cores = facts.machine.resources.cores or os.cpu_count() or 1
+    if load is None:
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    idle = max(0.0, cores - load)
+    return Threads(
+        max(1, min(MOST, int(idle / SHARE))),
+        f"{counted(cores, 'core')}, {idle:.1f} of them idle at the start",
+    )
