@@ -108,7 +108,7 @@ def run_and_report(
         SplatfixError, Interrupted: see :func:`rehearse`; an interrupt says where the report is.
     """
     from splatfix.certify import Interrupted
-    from splatfix.certify.stack import GPU_ITERATIONS, ITERATIONS, certify_stack
+    from splatfix.certify.stack import GPU_ITERATIONS, ITERATIONS, PICKLES, certify_stack
     from splatfix.certify.stack_certificate import StackRequest
     from splatfix.certify.stack_child import STANDINS
     from splatfix.certify.threads import threads_for
@@ -159,6 +159,7 @@ def run_and_report(
             placeholders=placeholders,
             standins=standins,
             mends=mends,
+            resumes=_loads(context, PICKLES),
             extra=asked.extra,
             threads=threads_for(known) if rehearsed else None,
             repeat=_repeat(asked, target, device),
@@ -255,13 +256,18 @@ def _unpacked(replacement: Replacement, folder: Path) -> Path:
 def to_be_mended(context: Context, checkout: Checkout) -> tuple[tuple[Mend, ...], tuple[str, ...]]:
     """What stops the trainer before its first step, each with its finding; and the missing modules that it imports at once."""
     from splatfix.certify import Mend
+    from splatfix.certify.stack import PICKLES
     from splatfix.checks import Status, run_checks, select
     from splatfix.context.imports import brought_by, missing_modules
     from splatfix.knowledge.breakages import breakages
 
     codes = {record.check.code for record in breakages() if record.check and record.uses}
     found = run_checks(context, select(("imports-missing", *sorted(codes))))
-    bad = [item for item in found if item.status in (Status.FAIL, Status.WARN) and not _beside(item)]
+    bad = [
+        item
+        for item in found
+        if item.status in (Status.FAIL, Status.WARN) and item.code != PICKLES and not _beside(item)
+    ]
     lost = missing_modules(
         context.facts,
         (item for item in checkout.needs if not item.beside),
@@ -270,6 +276,20 @@ def to_be_mended(context: Context, checkout: Checkout) -> tuple[tuple[Mend, ...]
     )
     names = tuple(item.name for item in lost.places if "." not in item.name)
     return tuple(Mend(item.code, item.summary, item.remedy) for item in bad), names
+
+
+def _loads(context: Context, code: str) -> tuple[str, ...]:
+    """Places of the trainer that load checkpoints; a training from the beginning does not come to them."""
+    from splatfix.checks import Status, run_checks, select
+
+    found = run_checks(context, select((code,)))
+    return tuple(
+        place.name
+        for item in found
+        if item.status is Status.WARN
+        for place in item.evidence
+        if ":" in place.name
+    )
 
 
 def _beside(finding: Finding) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from splatfix.certify.interim import InterimReports, incomplete
-from splatfix.certify.model import Certificate, SceneRun
+from splatfix.certify.model import Certificate, Mend, SceneRun
 from splatfix.certify.run import MAX_IMAGES, Interrupted, Progress, make_room
 from splatfix.certify.scene_layout import scene_problems
 from splatfix.certify.stack_certificate import TRAIN, StackRequest, Started, conclude
@@ -30,6 +30,7 @@ from splatfix.core.files import make_folder, write_json
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import fill_in, say
+from splatfix.core.words import few
 from splatfix.facts import Facts, read_arguments
 
 RENDER, METRICS = "render.py", "metrics.py"
@@ -37,6 +38,8 @@ ITERATIONS, GPU_ITERATIONS = 120, 1000
 """Without a GPU: the prototype's, after which each of six trainers had a loss below half of its first."""
 TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
 _LEAST_TIMEOUT = 600.0
+PICKLES = "torch-load-pickles"
+"""Of the finding of a file of pickled objects that torch refuses."""
 _KEPT = {"metrics.jsonl": "metrics.jsonl", "inside.txt": "observer.log"}
 """What the observer writes, and what it is called in the report."""
 
@@ -93,7 +96,12 @@ class _Run:
         self.scene = request.scene.name
         self.model = folder / "model"
         self.inside = Inside(
-            request.source, request.rehearsed, request.extensions, request.placeholders, request.standins
+            request.source,
+            request.rehearsed,
+            request.extensions,
+            request.placeholders,
+            request.standins,
+            (self.model, folder / "work") if request.rehearsed else (),
         )
         copy = copy_scene(request.scene, folder / self.scene)
         arguments = read_arguments(request.source, TRAIN)
@@ -146,7 +154,10 @@ class _Run:
         quality = {name: row for name, row in measured.items() if not name.isdigit()}
         saves = {int(name): row for name, row in measured.items() if name.isdigit()}
         result = result_of(observed, done, iterations, quality, saves)
-        judged = judge_stack(result, done, request.extensions, request.mends, others, problems)
+        if request.resumes and (kinds := observed.get("not_tensors")):
+            self.started = replace(self.started, notes=(_cannot_resume(request.resumes, kinds),))
+        mends = (*request.mends, *self.started.mends)
+        judged = judge_stack(result, done, request.extensions, mends, others, problems)
         images = sorted(
             path.relative_to(request.out).as_posix() for path in self.report.glob("renders/**/*.png")
         )
@@ -183,7 +194,12 @@ class _Run:
         self.keep()
         observed = read_observed(seen, script)
         lacking = (f"{script}: {text}" for text in observed.get("weights", ()))
-        self.started = replace(self.started, weights=tuple(dict.fromkeys((*self.started.weights, *lacking))))
+        refused = (_refused(script, row) for row in observed.get("refused_loads", ()) if row["gone_on"])
+        self.started = replace(
+            self.started,
+            weights=tuple(dict.fromkeys((*self.started.weights, *lacking))),
+            mends=(*self.started.mends, *refused),
+        )
         return done, observed
 
     def render(self, iterations: int) -> dict[str, Completed]:
@@ -254,6 +270,21 @@ class _Run:
                 if truth and same and ("render" in place.name or "pred" in place.name):
                     return place, truth
         return None
+
+
+def _refused(script: str, row: Mapping[str, Any]) -> Mend:
+    return Mend(
+        PICKLES,
+        f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False.",
+        (say("Give weights_only=False to that torch.load, if nobody else's files are loaded there."),),
+    )
+
+
+def _cannot_resume(places: Sequence[str], kinds: Sequence[str]) -> str:
+    return (
+        f"no checkpoint was loaded, and one with this trainer's optimizer would be refused by {few(list(places))}: "
+        f"torch.load has no weights_only there, and the optimizer holds {few(list(kinds), most=2)}"
+    )
 
 
 def _no_length(request: StackRequest) -> SplatfixError:

@@ -51,6 +51,8 @@ class StackRequest:
     mends: tuple[Mend, ...] = ()
     extra: tuple[str, ...] = ()
     """The user's own words for train.py."""
+    resumes: tuple[str, ...] = ()
+    """Places that load checkpoints in a way that torch may refuse."""
     threads: Threads | None = None
     """That the trainer gets; None on a GPU, where it has as many as it takes."""
     repeat: Command = field(default_factory=lambda: Command(()))
@@ -69,6 +71,8 @@ class Started:
     """What followed train.py."""
     weights: tuple[str, ...] = ()
     """Pretrained weights that could not be had."""
+    mends: tuple[Mend, ...] = ()
+    """What stopped it, and was passed over so that it went on."""
     notes: tuple[str, ...] = ()
     """Reservations."""
 
@@ -94,7 +98,7 @@ def conclude(
         command=Command((request.python, str(request.checkout / TRAIN), *started.words)),
         rehearsed=request.rehearsed,
         dropins=request.dropin_names,
-        mends=request.mends,
+        mends=(*request.mends, *started.mends),
         weights=started.weights,
     )
     notes = [*_notes(started.weights), *started.notes]

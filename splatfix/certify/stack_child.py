@@ -51,6 +51,8 @@ class Inside:
     """Missing modules that may be imported, though not used."""
     standins: tuple[str, ...] = ()
     """Missing compiled packages that a stand-in takes the place of; of :data:`STANDINS`."""
+    written: tuple[Path, ...] = ()
+    """Folders that only this run writes to."""
 
 
 def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) -> dict[str, str]:
@@ -73,6 +75,7 @@ def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) 
         "cpu": inside.cpu,
         "extensions": list(inside.extensions),
         "placeholders": list(inside.placeholders),
+        "written": [str(folder) for folder in inside.written],
     }
     configuration = out / "inside.json"
     configuration.write_text(json.dumps(told), encoding="utf-8")

@@ -133,10 +133,14 @@ def _register(record: Breakage, text: CheckText) -> None:
             if not places:
                 continue
             first = next((place for place in places if place.at_import), places[0])
-            where = f"{_file(item, first.file)}:{first.line}"
             yield outcome(
                 Status.FAIL if first.at_import else Status.WARN,
-                f"{where} does not run with {cause}: {first.text or record.title}",
+                text.summary.format(
+                    cause=cause,
+                    file=_file(item, first.file),
+                    line=first.line,
+                    text=first.text or record.title,
+                ),
                 subject=item.path if item else first.file,
                 evidence=(
                     *(

@@ -75,7 +75,7 @@ class CheckText:
     fails: bool
     """False: it warns."""
     summary: str
-    """With ``{source}``, ``{cause}``, ``{file}`` and ``{line}``."""
+    """With ``{source}``, ``{cause}``, ``{file}`` and ``{line}``; of Python code also ``{text}``, and no ``{source}``."""
     install: str = ""
     """What cures it when it is installed; "" where that is nothing."""
 
@@ -257,7 +257,7 @@ def _breakage(key: str, row: Mapping[str, Any]) -> Breakage:
         always_edit=row.get("always_edit", False),
         no_edit=row.get("no_edit", ""),
         stops=row.get("stops", False),
-        check=_check_text(check) if check else None,
+        check=_check_text(check, python="uses" in row) if check else None,
         look_for=_pattern(key, find, check) if find and check and "uses" not in row else None,
         uses=NamePattern(key, frozenset(row["uses"]["names"])) if "uses" in row else None,
         log=_log_cause(key, row["log"], row.get("class", "")) if "log" in row else None,
@@ -288,13 +288,15 @@ def _pattern(key: str, find: Mapping[str, Any], check: Mapping[str, Any] | None 
     )
 
 
-def _check_text(row: Mapping[str, Any]) -> CheckText:
+def _check_text(row: Mapping[str, Any], *, python: bool) -> CheckText:
+    compiled = "{source} does not compile with {cause}: {file} line {line}."
+    interpreted = "{file}:{line} does not run with {cause}: {text}"
     return CheckText(
         code=row["code"],
         title=row["title"],
         page=row["page"].strip(),
         fails=row.get("status", "fail") == "fail",
-        summary=row.get("summary", "{source} does not compile with {cause}: {file} line {line}."),
+        summary=row.get("summary", interpreted if python else compiled),
         install=row.get("install", ""),
     )
 

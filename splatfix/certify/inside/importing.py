@@ -119,13 +119,13 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
             module = original(name, globals, locals, fromlist, level)
         except Exception as error:
             if inside:
-                record.failed_import(name, _place(root), error)
+                record.failed_import(name, place_in(root), error)
             raise
         for item in fromlist or () if inside else ():
             whole = f"{module.__name__}.{item}"
             if item != "*" and not hasattr(module, item) and whole not in sys.modules:
                 text = f"cannot import name {item!r} from {module.__name__!r}"
-                record.failed_import(f"{name}.{item}", _place(root), ImportError(text))
+                record.failed_import(f"{name}.{item}", place_in(root), ImportError(text))
         return module
 
     builtins.__import__ = watched
@@ -133,7 +133,7 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
         sys.meta_path.append(Placeholders(configuration["placeholders"], record))
 
 
-def _place(root: str) -> str:
+def place_in(root: str) -> str:
     """``file:line`` of the statement in the checkout that runs now."""
     frame: Any = sys._getframe(1)
     while frame is not None and not os.path.abspath(frame.f_code.co_filename).startswith(root):

@@ -21,7 +21,7 @@ import weakref
 from types import ModuleType
 from typing import Any, Optional
 
-from splatfix.certify.inside import cuda_on_cpu, importing, weights
+from splatfix.certify.inside import cuda_on_cpu, importing, loads, weights
 
 POSITIONS = ("xyz", "means", "anchor", "means3d", "positions", "points")
 """Parameter groups whose rows are Gaussians (or Scaffold's anchors), by the names that trainers give them."""
@@ -56,6 +56,8 @@ class Record:
             "failed_imports": [],
             "placeholders": [],
             "weights": [],
+            "not_tensors": [],
+            "refused_loads": [],
             "error": None,
             "finished": False,
             "rss": 0,
@@ -74,6 +76,12 @@ class Record:
     def placeholder(self, name: str) -> None:
         """A module that is missing was imported."""
         self.seen["placeholders"].append(name)
+
+    def refused_load(self, place: str, name: str, *, gone_on: bool) -> None:
+        """torch.load refused a file of pickled objects; said once for each place."""
+        row = {"place": place, "file": name, "gone_on": gone_on}
+        if row not in self.seen["refused_loads"]:
+            self.seen["refused_loads"].append(row)
 
     def not_observed(self) -> None:
         """What is being handled kept a hook from being set: ``inside.txt`` says it, and the trainer goes on without."""
@@ -122,6 +130,7 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
         if configuration["cpu"]:
             cuda_on_cpu.land(torch, resident)
             weights.go_without(torch, record.seen["weights"])
+        loads.collect_refused(torch, record, configuration["written"])
         _Training(record, torch).hook()
 
     actions: dict[str, importing.Action] = {"torch": on_torch}
@@ -287,6 +296,8 @@ class _Training:
         with self.torch.no_grad():
             loss = float(root.detach()) if root.numel() == 1 else None
             norms = {name: self._norm(name, params) for name, params in self._groups()}
+        if not seen["not_tensors"]:
+            seen["not_tensors"] = self._not_tensors()
         seen["losses"].append(loss if loss is not None and math.isfinite(loss) else None)
         now = time.perf_counter()
         line: dict[str, Any] = {
@@ -304,6 +315,19 @@ class _Training:
         if self._rows is not None and (not seen["counts"] or seen["counts"][-1][1] != self._rows):
             seen["counts"].append([seen["backward"], self._rows])
         self.record.line(line)
+
+    def _not_tensors(self) -> list[str]:
+        """NumPy numbers in the optimizers' options, such as a learning rate that np.exp made: a checkpoint with them is no file
+        of tensors alone, which is all that torch.load takes from 2.6 on."""
+        return sorted(
+            {
+                f"{key} of {group.get('name') or 'a group'}: numpy.{type(value).__name__}"
+                for optimizer in (item() for item in self.optimizers)
+                for group in getattr(optimizer, "param_groups", ())
+                for key, value in group.items()
+                if type(value).__module__ == "numpy"
+            }
+        )
 
     def _groups(self) -> list[tuple[str, list[Any]]]:
         groups: dict[str, list[Any]] = {}

@@ -14,11 +14,14 @@ from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import CodeMatch, ImportedModule, NativeModule
 from splatfix.facts.source.dataclass_defaults import unhashable_defaults
 from splatfix.facts.source.folder import packages_in
+from splatfix.facts.source.pickled_loads import tuple_loads
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, is_folder, is_there
 
 UNHASHABLE_DEFAULT = "dataclass(default=unhashable)"
 """What a NamePattern asks for to be told of dataclass fields whose default cannot be hashed."""
+TUPLE_LOADED = "torch.load(tuple)"
+"""What a NamePattern asks for to be told of checkpoints that are loaded as tuples, see :func:`tuple_loads`."""
 _MOST_FILES = 400
 _MOST_FOLDERS = 1500
 _MOST_PLACES = 20
@@ -273,6 +276,10 @@ class _Reading:
             if UNHASHABLE_DEFAULT in pattern.names:
                 for line in unhashable_defaults(tree)[:_MOST_PLACES]:
                     yield _match(pattern.key, file, line, lines, at_import=not self.now_beside)
+        for pattern in self.patterns if "torch.load" in text else ():
+            if TUPLE_LOADED in pattern.names:
+                for line in tuple_loads(tree)[:_MOST_PLACES]:
+                    yield _match(pattern.key, file, line, lines, at_import=False)
 
     def _used(self, text: str, places: Sequence[_Place]) -> Iterator[tuple[int, bool, str]]:
         """(line, whether it runs at the import, whole name) of each name that the statements use."""
