@@ -32,6 +32,7 @@ from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import fill_in, say
 from splatfix.core.words import few
 from splatfix.facts import Facts, read_arguments
+from splatfix.knowledge.schedules import rendering_words
 
 RENDER, METRICS = "render.py", "metrics.py"
 ITERATIONS, GPU_ITERATIONS = 120, 1000
@@ -210,12 +211,13 @@ class _Run:
         found: dict[str, Completed] = {}
         words = ["-m", str(self.model)]
         if "iteration" in known and self.cloud(1):
-            skip = ["--skip_train"] if "skip_train" in known else []
+            skip = [known[name].name for name in ("skip_train", "skip_mesh") if name in known]
             first, _ = self.child(RENDER, [*words, "--iteration", "1", *skip], "render-first.log")
             if not first.ok:
                 found["rendering"] = first
                 return found
         last = ["--iteration", str(iterations)] if "iteration" in known else []
+        words += rendering_words({name: item.name for name, item in known.items()})
         found["rendering"], _ = self.child(RENDER, [*words, *last], "render.log")
         return found
 

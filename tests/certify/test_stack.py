@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from splatfix.app.certify import exit_code_of
 from splatfix.app.rehearse import RehearseRequest, run_and_report
-from splatfix.certify import Certificate, Outcome, Verdict
+from splatfix.certify import Certificate, Interrupted, Outcome, Verdict
 from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import gather, read_arguments, with_checkout
@@ -91,6 +94,7 @@ def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
     assert made.stack is not None and made.stack.rehearsed
     assert set(made.stack.dropins) == {"diff_gaussian_rasterization@v1", "simple_knn", "fused_ssim"}
     assert "--save_iterations" in made.stack.command.argv
+    assert re.match(r"\d+ \(", made.environment["threads"])
     result = made.scenes[0].result
     assert result["iterations"] == 3 and set(result["gradients"]) >= {"xyz", "f_rest", "rotation"}
     assert result["implementations"]["simple_knn._C"]["calls"] == {"distCUDA2": 1}
@@ -111,14 +115,15 @@ def test_missing_modules_are_placeholders_and_all_named_in_one_command(
     edit(
         checkout / "train.py",
         "import torch\n",
-        "import torch\nimport plyfile\nfrom einops import rearrange\n",
+        "import torch\nimport plyfile\nfrom einops import rearrange\nfrom jaxtyping import Float\n"
+        "def scaled(rows: Float[torch.Tensor, 'n 3'] | None): ...\n",
     )
     made = rehearse(3)
     assert failed(made) == {"runs-as-it-is"}
     assert made.scenes[0].result["iterations"] == 3
     assert made.stack is not None
     commands = [step.command.argv for mend in made.stack.mends for step in mend.remedy if step.command]
-    assert [set(argv[-2:]) for argv in commands] == [{"plyfile", "einops"}]
+    assert [set(argv[-3:]) for argv in commands] == [{"plyfile", "einops", "jaxtyping"}]
 
 
 @pytest.mark.slow
@@ -285,13 +290,57 @@ def test_what_the_observer_misses_is_no_fault_of_the_trainer(
 
 
 @pytest.mark.slow
-def test_pickled_objects_that_torch_refuses(checkout: Path, rehearse: Rehearse) -> None:
-    load = "random.seed(0)\n    torch.save(random.Random(), 'state.pth')\n    torch.load('state.pth')"
-    edit(checkout / "train.py", "random.seed(0)", load)
+def test_pickled_objects_that_torch_refuses(checkout: Path, tmp_path: Path, rehearse: Rehearse) -> None:
+    theirs = str(tmp_path / "theirs.pth")
+    lines = [
+        "random.seed(0)",
+        "for name in ('own.pth', THEIRS):",
+        "    torch.save(random.Random(), name)",
+        "    torch.load(name)",
+    ]
+    text = "\n    ".join(lines).replace("THEIRS", repr(theirs))
+    edit(checkout / "train.py", "random.seed(0)", text)
     made = rehearse(3)
-    assert "UnpicklingError: Weights only load failed" in made.reasons[0] and "train.py:" in made.reasons[0]
+    assert failed(made) == {"training-finishes", "runs-as-it-is", "extensions-ran"}
+    words = "\n".join(made.reasons)
+    assert "loads own.pth, which torch refuses without weights_only=False [torch-load-pickles]" in words
+    assert "theirs.pth, which" not in words, "only what the run wrote itself is loaded after all"
+    assert "UnpicklingError: Weights only load failed" in words and "train.py:" in words
     ended = next(item for item in made.scenes[0].criteria if item.code == "training-finishes")
     assert "weights_only=False" in ended.advice
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_could_not_be_loaded_again(checkout: Path, rehearse: Rehearse) -> None:
+    lines = [
+        "begin.record()",
+        "for group in gaussians.optimizer.param_groups: group['lr'] *= np.float64(1.0)",
+        "if args.iterations == 0: state, first = torch.load('absent.pth')",
+    ]
+    edit(checkout / "train.py", "begin.record()", "\n        ".join(lines))
+    edit(checkout / "train.py", "import torch\n", "import numpy as np\nimport torch\n")
+    made = rehearse(3)
+    assert made.verdict is Verdict.UNDETERMINED, made.reasons
+    (note,) = made.notes
+    assert "would be refused by train.py:" in note.reason and "lr of f_dc: numpy.float64" in note.reason
+
+
+def test_a_run_that_is_stopped_leaves_a_report(checkout: Path, tmp_path: Path) -> None:
+    page, told = tmp_path / "report" / "certificate.json", list[dict[str, Any]]()
+
+    def stop(where: str, state: Mapping[str, Any]) -> None:
+        told.append(json.loads(page.read_text(encoding="utf-8")))  # what a kill would leave
+        raise KeyboardInterrupt
+
+    asked = RehearseRequest(checkout, None, sys.executable, page.parent, "cpu", 3)
+    known = with_checkout(gather(sys.executable), checkout, source_patterns())
+    with pytest.raises(Interrupted, match="marked as interrupted"):
+        run_and_report(asked, sys.executable, "cpu", known, stop)
+    assert told[0]["unfinished"] and not told[0]["interrupted"] and told[0]["verdict"] == "undetermined"
+    left = json.loads(page.read_text(encoding="utf-8"))
+    assert left["interrupted"] and left["exit_code"] == 3 and left["stack"]["rehearsed"]
+    assert left["summary"].startswith("Interrupted after 0 of 1 scene")
+    assert left["skipped"][0]["scene"] == "fruit"
 
 
 def test_a_call_that_no_drop_in_answers(checkout: Path, rehearse: Rehearse) -> None:

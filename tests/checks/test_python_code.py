@@ -155,6 +155,22 @@ def test_inside_a_function_it_is_a_warning(changed: Changer) -> None:
     assert found[0].status is Status.WARN
 
 
+@pytest.mark.parametrize(("torch", "told"), [("2.5.1", False), ("2.6.0", True)])
+def test_a_checkpoint_that_torch_may_refuse(
+    changed: Changer, torch_with: TorchWith, torch: str, told: bool
+) -> None:
+    facts = in_script(changed, "torch-load-pickles", at_import=False)
+    environment = dataclasses.replace(facts.environment, torch=torch_with(version=torch))
+    found = of(dataclasses.replace(facts, environment=environment), "torch-load-pickles")
+    assert bool(found) is told
+    if told:
+        assert found[0].status is Status.WARN
+        assert (
+            "utils/io.py:7 loads a tuple without weights_only, which torch 2.6.0 refuses where"
+            in found[0].summary
+        )
+
+
 def test_setuptools_brings_distutils_back(changed: Changer) -> None:
     facts = with_python(in_script(changed, "distutils", setuptools="84.2"), "3.12.1")
     assert not of(facts, "distutils-removed")

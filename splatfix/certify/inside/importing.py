@@ -91,6 +91,16 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _Absent(type):
+    """Of annotations, which are made at the import (``Shaped[Tensor, "n"] | None``), nothing is wanted but to be there."""
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls
+
+    def __or__(cls, other: Any) -> Any:
+        return cls
+
+    __ror__ = __or__
+
     def __call__(cls, *_: Any, **__: Any) -> Any:
         raise _missing(cls)
 

@@ -9,6 +9,7 @@ import pytest
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts import read_source
 from splatfix.facts.source.program import (
+    TUPLE_LOADED,
     UNHASHABLE_DEFAULT,
     Program,
     find_scripts,
@@ -277,6 +278,30 @@ def test_defaults_that_cannot(tmp_path: Path, default: str) -> None:
 def test_a_class_variable_is_no_field(tmp_path: Path) -> None:
     text = f"{DATACLASSES}    five: ClassVar[Plain] = Plain()\n"
     assert program(tmp_path, text, UNHASHABLE_DEFAULT).matches == ()
+
+
+def test_a_checkpoint_loaded_as_a_tuple(tmp_path: Path) -> None:
+    text = """import torch
+def training(start):
+    if start:
+        (params, first) = torch.load(start)
+"""
+    (match,) = program(tmp_path, text, TUPLE_LOADED).matches
+    assert match.line == 4 and not match.at_import
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "state = torch.load(path)",
+        "params, first = torch.load(path, weights_only=False)",
+        "params, first = torch.load(path, pickle_module=dill)",
+        "params, first = torch.load(path, **options)",
+        "params, first = torch.jit.load(path)",
+    ],
+)
+def test_loads_that_decide_for_themselves_or_are_of_tensors(tmp_path: Path, statement: str) -> None:
+    assert program(tmp_path, f"import torch\n{statement}\n", TUPLE_LOADED).matches == ()
 
 
 def test_a_source_says_what_its_packages_import(tmp_path: Path) -> None:
