@@ -47,7 +47,7 @@ def rendering_words(options: Mapping[str, str]) -> list[str]:
         options: those that it has, by name as they are typed: ``num_cluster`` -> ``--num_cluster``.
     """
     rows = table("schedules")["rendering"].items()
-    return [word for name, words in rows if name in options for word in (options[name], *words)]
+    return [word for name, row in rows if name in options for word in (options[name], row["value"])]
 
 
 def words_for(stack_key: str) -> tuple[str, ...]:
