@@ -61,6 +61,7 @@ DATA_CLASSES = {
     "splatfix.certify.model",
     "splatfix.certify.progress",  # only words
     "splatfix.explain.model",
+    "splatfix.plan.image",
     "splatfix.plan.option",
     "splatfix.plan.steps",
     "splatfix.install.outcome",

@@ -32,6 +32,7 @@ from splatfix.facts import Facts
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, Outcome, RevertOutcome
 from splatfix.plan import InstallPlan, Options
+from splatfix.plan.image import ImageFile, ImagePlan
 from splatfix.report.difference import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.merging import Merged
@@ -171,6 +172,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "options": Options | None,
         "outcome": Outcome | None,
     },
+    "dockerfile": {"image": ImagePlan, "files": list[ImageFile], "written": list[str]},
     "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
     "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str]},
     "cache clear": {"folder": str, "removed": int},

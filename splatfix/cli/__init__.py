@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import certify, diagnose, explain, install, process, rehearse, report
+from splatfix.cli import certify, diagnose, dockerfile, explain, install, process, rehearse, report
 
 FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
 
@@ -86,6 +86,14 @@ app.command(
     rich_help_panel=FIX,
     epilog=_example("splatfix install ./gaussian-splatting --target sm_120 --dry-run --why"),
 )(install.install)
+app.command(
+    "dockerfile",
+    rich_help_panel=FIX,
+    epilog=_example(
+        "splatfix dockerfile --repo ./gaussian-splatting --target sm_120 --out ./gaussian-splatting",
+        "splatfix dockerfile --repo ./2d-gaussian-splatting --target sm_86 --toolkit wheels > Dockerfile",
+    ),
+)(dockerfile.dockerfile)
 app.command("revert", rich_help_panel=FIX, epilog=_example("splatfix revert --list"))(install.revert)
 app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
 app.command("verify", rich_help_panel=PROVE, epilog=_example("splatfix verify --device cuda"))(certify.verify)

@@ -10,7 +10,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser, Error
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,7 +172,16 @@ def launchers_in(entry_points: str) -> tuple[str, ...]:
     return tuple(name for group in groups if parser.has_section(group) for name in parser.options(group))
 
 
-def write_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes], summary: str) -> Path:
+def write_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    files: Mapping[str, bytes],
+    summary: str,
+    *,
+    requires: Iterable[str] = (),
+    entry_points: str = "",
+) -> Path:
     """Write a pure wheel (py3-none-any) of these files, with metadata and RECORD; equal input gives equal bytes.
 
     Done by hand, because the target environment may lack a build backend.
@@ -180,8 +189,11 @@ def write_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes
     stem = f"{canonicalize_name(name).replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
+    metadata += "".join(f"Requires-Dist: {text}\n" for text in requires)
     wheel = "Wheel-Version: 1.0\nGenerator: splatfix\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     members = dict(files) | {f"{info}/METADATA": metadata.encode(), f"{info}/WHEEL": wheel.encode()}
+    if entry_points:
+        members[f"{info}/entry_points.txt"] = entry_points.encode()
     path = folder / f"{stem}-py3-none-any.whl"
     _write(path, members, f"{info}/RECORD", {})
     return path

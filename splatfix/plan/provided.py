@@ -16,7 +16,7 @@ MARKER = "splatfix-toolkit.json"
 
 # The compiler's own parts are versioned apart from it, and the newest do not fit: nvvm 13.5 writes PTX that ptxas 13.0
 # refuses ("Unsupported .version 9.5; current version is '9.0'", seen with cuda-toolkit 13.0.2 on 2026-11-20).
-_KEPT_IN_STEP = ("nvidia-nvvm", "nvidia-cuda-crt", "nvidia-nvjitlink")
+KEPT_IN_STEP = ("nvidia-nvvm", "nvidia-cuda-crt", "nvidia-nvjitlink")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Pr
     return Provided(
         folder=str(folder),
         toolkit=toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc")),
-        requirements=(found.requirement, *(f"{name}=={minor}.*" for name in _KEPT_IN_STEP)),
+        requirements=(found.requirement, *(f"{name}=={minor}.*" for name in KEPT_IN_STEP)),
         links=tuple((fix.path, fix.links_to) for fix in found.fixes if fix.path),
         unpacked_gb=found.unpacked_gb,
         there=is_file(folder / MARKER),

@@ -1,0 +1,163 @@
+"""``splatfix dockerfile``: a Dockerfile for a checkout and its targets, printed, or written beside what it needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import requires as requires_of
+from pathlib import Path
+
+from splatfix import __version__
+from splatfix.app.result import Result
+from splatfix.core.errors import require, usage_error
+from splatfix.core.files import write_bytes
+from splatfix.core.scratch import temporary_folder
+from splatfix.core.step import run, say
+
+
+@dataclass(frozen=True)
+class DockerfileRequest:
+    """What was asked for."""
+
+    repo: Path
+    targets: tuple[str, ...]
+    out: Path | None = None
+    """A folder, or the Dockerfile itself; None prints it."""
+    toolkit: str = "image"
+    torch: str = ""
+    jobs: int = 4
+    compose: bool = False
+    devcontainer: bool = False
+    force: bool = False
+
+
+def make_dockerfile(asked: DockerfileRequest) -> Result:
+    """Plan the image, and print the Dockerfile or write it with what belongs to it; all files or none.
+
+    Raises:
+        SplatfixError: ``not-a-folder``, ``needs-out``, ``file-exists``, ``cannot-write`` (exit code 2); what
+            :func:`splatfix.plan.image_choice.plan_image` refuses. Nothing is written then.
+    """
+    from splatfix.facts import read_checkout, resolved_folder
+    from splatfix.knowledge.breakages import source_patterns
+    from splatfix.plan.checkout import whole_disk
+    from splatfix.plan.image import ImageRequest
+    from splatfix.plan.image_choice import plan_image
+    from splatfix.report import image
+
+    folder = resolved_folder(str(asked.repo))
+    if folder is None:
+        raise usage_error(
+            "not-a-folder", f"There is no folder {asked.repo}.", say("Name the checkout with --repo.")
+        )
+    if problem := whole_disk(folder):
+        raise problem.error()
+    if (asked.compose or asked.devcontainer) and asked.out is None:
+        raise usage_error(
+            "needs-out",
+            "--compose and --devcontainer write files; without --out only the Dockerfile is printed.",
+            run(
+                "splatfix", "dockerfile", "--repo", asked.repo, *_targets(asked.targets), "--out", asked.repo
+            ),
+        )
+    request = ImageRequest(str(folder), asked.targets, asked.toolkit, asked.torch, asked.jobs)
+    plan = require(plan_image(request, read_checkout(folder, source_patterns())))
+    if asked.out is None:
+        made = image.files(plan, image.Places())
+        return Result(
+            "dockerfile",
+            lambda: image.document(plan, made, ()),
+            lambda console: console.out(made[0].content, end="", highlight=False),
+        )
+    place, name = _place(asked.out)
+    places = image.Places(
+        name,
+        Path(os.path.relpath(folder, place)).as_posix(),
+        Path(os.path.relpath(place / name, folder)).as_posix(),
+    )
+    made = image.files(plan, places, compose=asked.compose, devcontainer=asked.devcontainer)
+    contents = {place / item.name: item.content.encode() for item in made}
+    wheel = _own_wheel()
+    contents |= {place / name: content for name, content in wheel.items()}
+    new = _to_write(place, contents, asked)
+    for path in new:
+        write_bytes(path, contents[path])
+    written, same = (
+        tuple(str(path) for path in contents if (path in new) is is_new) for is_new in (True, False)
+    )
+    steps = [
+        run("docker", "build", "-t", image.image_name(plan), "-f", place / name, folder, text="Build it with")
+    ]
+    if place != folder:
+        text = "The build takes files from the checkout alone, so first"
+        steps.insert(0, run("cp", *(place / name for name in wheel), folder, text=text))
+    return Result(
+        "dockerfile",
+        lambda: image.document(plan, made, written),
+        lambda console: image.show_written(console, plan, written, same, steps),
+    )
+
+
+def _targets(targets: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for target in targets for word in ("--target", target))
+
+
+def _place(out: Path) -> tuple[Path, str]:
+    """(folder, the Dockerfile's name in it): a folder that is there, or a name that ends with a slash, is a folder."""
+    if out.is_dir():
+        return out.resolve(), "Dockerfile"
+    if not out.parent.is_dir():
+        raise usage_error("cannot-write", f"There is no folder {out.parent}.", say("Create it first."))
+    return out.parent.resolve(), out.name
+
+
+def _to_write(place: Path, contents: dict[Path, bytes], asked: DockerfileRequest) -> list[Path]:
+    """The files that are not there as they should be.
+
+    Raises:
+        SplatfixError: ``file-exists`` for others that are there, and for folders that are links to elsewhere.
+    """
+    new = [path for path in contents if not _is_already(path, contents[path])]
+    there = [path for path in new if os.path.lexists(path)]
+    if any(path.is_dir() for path in there) or any(path.parent.is_symlink() for path in new):
+        raise usage_error(
+            "cannot-write",
+            f"What would be written in {place} is there as a folder or lies behind a link.",
+            say("Name another folder with --out."),
+        )
+    if there and not asked.force:
+        raise usage_error(
+            "file-exists",
+            f"{', '.join(path.name for path in there)} in {place} would be overwritten.",
+            say("Add --force for that, or name another folder or file with --out."),
+        )
+    return new
+
+
+def _is_already(path: Path, content: bytes) -> bool:
+    try:
+        return not path.is_symlink() and path.is_file() and path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _own_wheel() -> dict[str, bytes]:
+    """The running splatfix as a wheel, by its name: what builds the image is what wrote its Dockerfile, also where no index
+    has it."""
+    from splatfix.containers.image import own_source
+    from splatfix.install.wheels import write_wheel
+
+    files = {name: path.read_bytes() for name, path in own_source().items()}
+    requires = [text for text in requires_of("splatfix") or () if "extra ==" not in text]
+    with temporary_folder() as folder:
+        path = write_wheel(
+            folder,
+            "splatfix",
+            __version__,
+            files,
+            "The splatfix that wrote the Dockerfile beside it",
+            requires=requires,
+            entry_points="[console_scripts]\nsplatfix = splatfix.cli:main\n",
+        )
+        return {path.name: path.read_bytes()}

@@ -1,0 +1,48 @@
+"""Container images to build a stack in and to run it from: their Python, compiler and C library, as far as plans need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from splatfix.knowledge.tables import pair, table
+
+
+@dataclass(frozen=True)
+class SystemImage:
+    """A distribution's own image."""
+
+    name: str
+    """``ubuntu24.04``"""
+    image: str
+    python: tuple[int, int]
+    gcc: str
+    glibc: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ToolkitImage:
+    """NVIDIA's image of one CUDA release, with the compiler."""
+
+    image: str
+    system: SystemImage
+
+
+def system_image(name: str) -> SystemImage:
+    """The image of a system that the table has."""
+    row = table("images")["systems"][name]
+    return SystemImage(name, row["image"], pair(row["python"]), row["gcc"], pair(row["glibc"]))
+
+
+def toolkit_image(cuda: tuple[int, int]) -> ToolkitImage | None:
+    """The image with the compiler of a CUDA release; None: the table knows none."""
+    row = table("images")["toolkits"].get(f"{cuda[0]}.{cuda[1]}")
+    return ToolkitImage(row["image"], system_image(row["system"])) if row else None
+
+
+def libraries_for(requirements: Iterable[str]) -> tuple[str, ...]:
+    """Packages of the distribution without which these cannot be imported, sorted."""
+    rows = table("images")["libraries"]
+    return tuple(
+        sorted({package for name in requirements if name in rows for package in rows[name]["packages"]})
+    )

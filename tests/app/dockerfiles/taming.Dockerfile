@@ -1,0 +1,125 @@
+# Taming 3DGS for sm_86, sm_120, written by splatfix VERSION. The build context is the checkout:
+#
+#   docker build -t taming:sm_86-sm_120 -f Dockerfile CHECKOUT
+#   docker run --rm --gpus all --shm-size 8g taming:sm_86-sm_120 splatfix diagnose
+#
+# The build ends with an error if a binary lacks code for a target. Whether it computes and trains only a GPU
+# shows: splatfix verify, splatfix certify.
+#
+# Chosen, and why:
+# - torch 2.8.0 cu128: it carries machine code for sm_86, sm_120; the driver where it runs must be 570 or newer
+# - nvidia/cuda:12.8.1-devel-ubuntu24.04: the compiler of the CUDA release that this torch was built with
+# - TORCH_CUDA_ARCH_LIST=8.6;12.0: where it is built, no GPU can be asked
+# - ubuntu:24.04 to run it: torch's wheels bring the CUDA runtime, the driver's libraries come from the host
+#
+# On a closed site: --build-arg BUILD_IMAGE=, RUN_IMAGE=, PIP_INDEX_URL=, TORCH_INDEX_URL= name your mirrors,
+# --build-arg CA_PEM="$(cat ca.pem)" your certificate authority, HTTP_PROXY, HTTPS_PROXY and NO_PROXY need no
+# line here. Build arguments stay readable in the image's history: no passwords in them. On a machine without a
+# bridge for containers add --network host.
+#
+# Rules of hadolint that are not kept: DL3008, because distributions remove versions that a security fix
+# replaces; DL3013 for what the trainer imports, because its authors pin other Pythons or nothing.
+
+ARG BUILD_IMAGE=nvidia/cuda:12.8.1-devel-ubuntu24.04
+ARG RUN_IMAGE=ubuntu:24.04
+
+# Everything that compiles. Nothing of this stage but /opt/stack and /opt/splatfix gets into the image.
+FROM ${BUILD_IMAGE} AS builder
+ARG CA_PEM=""
+ARG DEBIAN_FRONTEND=noninteractive
+# hadolint ignore=DL3008
+RUN if [ -n "${CA_PEM}" ]; then \
+        mkdir -p /usr/local/share/ca-certificates; \
+        printf '%s\n' "${CA_PEM}" > /usr/local/share/ca-certificates/site.crt; \
+        echo 'Acquire::https::CAInfo "/usr/local/share/ca-certificates/site.crt";' > /etc/apt/apt.conf.d/90site; \
+    fi \
+ && apt-get update \
+ && apt-get install --yes --no-install-recommends ca-certificates g++ python3 python3-dev python3-venv \
+ && rm -rf /var/lib/apt/lists/* /etc/apt/apt.conf.d/90site \
+ && update-ca-certificates
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+    PIP_DISABLE_PIP_VERSION_CHECK=1
+
+ARG PIP_INDEX_URL=https://pypi.org/simple
+ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cu128
+# torch decides everything after it: it must be the build for CUDA 12.8, wherever it came from. The build tools
+# stand beside it, because extensions are compiled against this very torch and not in an environment of their
+# own.
+# hadolint ignore=DL3013
+RUN python3 -m venv /opt/stack \
+ && /opt/stack/bin/python -m pip install --no-cache-dir ninja==1.13.0 setuptools==80.9.0 wheel==0.45.1 \
+ && /opt/stack/bin/python -m pip install --no-cache-dir --index-url "${TORCH_INDEX_URL}" "torch==2.8.0" torchvision \
+ && /opt/stack/bin/python -c 'import torch; assert torch.version.cuda == "12.8", torch.version.cuda' \
+ && /opt/stack/bin/python -m pip freeze > /opt/stack/torch.txt
+
+# torch takes the toolkit from here, not from the first nvcc on PATH.
+ENV CUDA_HOME=/usr/local/cuda \
+    TORCH_CUDA_ARCH_LIST="8.6;12.0"
+
+# splatfix, apart from the stack. It is taken from a wheel beside the Dockerfile (splatfix dockerfile --out puts
+# one there) or from the index; --build-arg SPLATFIX= takes whatever pip does. The first file is only there
+# because COPY must find one.
+ARG SPLATFIX=splatfix==VERSION
+COPY ["submodules/diff-gaussian-rasterization/setup.py", "splatfix-*.whl", "/opt/wheels/"]
+RUN python3 -m venv /opt/splatfix \
+ && /opt/splatfix/bin/python -m pip install --no-cache-dir --find-links /opt/wheels "${SPLATFIX}"
+
+# The extensions, for sm_86, sm_120. Edits are made in a scratch copy:
+# submodules/diff-gaussian-rasterization (diff_gaussian_rasterization)
+# submodules/simple-knn (simple_knn)
+# submodules/fused-ssim (fused_ssim)
+COPY ["submodules/diff-gaussian-rasterization", "/src/submodules/diff-gaussian-rasterization"]
+COPY ["submodules/simple-knn", "/src/submodules/simple-knn"]
+COPY ["submodules/fused-ssim", "/src/submodules/fused-ssim"]
+# Compilers at once; each takes up to 2.5 GiB of memory.
+ARG MAX_JOBS=4
+RUN touch /opt/wheels/before \
+ && /opt/splatfix/bin/splatfix install --yes --no-cache --python /opt/stack --target sm_86 --target sm_120 --jobs "${MAX_JOBS}" \
+        /src/submodules/diff-gaussian-rasterization /src/submodules/simple-knn /src/submodules/fused-ssim
+# The proof: every library that is new in the environment, read as bytes, has code for sm_86, sm_120.
+RUN find /opt/stack/lib -name '*.so' -newer /opt/wheels/before > /opt/wheels/built \
+ && test -s /opt/wheels/built \
+ && xargs -d '\n' /opt/splatfix/bin/splatfix inspect --target sm_86 --target sm_120 < /opt/wheels/built
+
+# What is shipped: no compiler, no root.
+FROM ${RUN_IMAGE} AS runtime
+ARG CA_PEM=""
+ARG DEBIAN_FRONTEND=noninteractive
+# hadolint ignore=DL3008
+RUN if [ -n "${CA_PEM}" ]; then \
+        mkdir -p /usr/local/share/ca-certificates; \
+        printf '%s\n' "${CA_PEM}" > /usr/local/share/ca-certificates/site.crt; \
+        echo 'Acquire::https::CAInfo "/usr/local/share/ca-certificates/site.crt";' > /etc/apt/apt.conf.d/90site; \
+    fi \
+ && apt-get update \
+ && apt-get install --yes --no-install-recommends ca-certificates python3 \
+ && rm -rf /var/lib/apt/lists/* /etc/apt/apt.conf.d/90site \
+ && update-ca-certificates \
+ && useradd --no-log-init --create-home --home-dir /home/splat --uid 10001 --user-group splat \
+ && install --directory --owner=10001 --group=10001 /home/splat/checkout /home/splat/output
+COPY --from=builder /opt/splatfix /opt/splatfix
+COPY --from=builder /opt/stack /opt/stack
+RUN ln -s /opt/splatfix/bin/splatfix /usr/local/bin/splatfix
+COPY --chown=10001:10001 . /home/splat/checkout
+
+# The last two are what NVIDIA's container runtime asks an image for.
+ENV PATH=/opt/stack/bin:$PATH \
+    VIRTUAL_ENV=/opt/stack \
+    PYTHONUNBUFFERED=1 \
+    NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+ARG RUN_IMAGE
+LABEL org.opencontainers.image.base.name="${RUN_IMAGE}" \
+      org.opencontainers.image.title="Taming 3DGS for sm_86, sm_120" \
+      org.opencontainers.image.description="torch 2.8.0 cu128, built for sm_86, sm_120" \
+      org.splatfix.version="VERSION" \
+      org.splatfix.targets="sm_86 sm_120"
+
+USER 10001:10001
+WORKDIR /home/splat/checkout
+# Unhealthy without a GPU that the extensions can run on; docker inspect shows what was found.
+HEALTHCHECK --interval=5m --timeout=60s --start-period=30s --retries=2 \
+    CMD ["/bin/sh", "-c", "splatfix diagnose --python /opt/stack || exit 1"]
+# NVIDIA's images have an entry point of their own.
+ENTRYPOINT []
+CMD ["bash"]

