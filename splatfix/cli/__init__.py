@@ -91,7 +91,7 @@ app.command(
     rich_help_panel=FIX,
     epilog=_example(
         "splatfix dockerfile --repo ./gaussian-splatting --target sm_120 --out ./gaussian-splatting",
-        "splatfix dockerfile --repo ./2d-gaussian-splatting --target sm_86 --toolkit wheels > Dockerfile",
+        "splatfix dockerfile --repo ./2d-gaussian-splatting --target sm_86 --toolkit wheels",
     ),
 )(dockerfile.dockerfile)
 app.command("revert", rich_help_panel=FIX, epilog=_example("splatfix revert --list"))(install.revert)
