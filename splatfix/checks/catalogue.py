@@ -11,6 +11,7 @@ from splatfix.checks import (  # noqa: F401 - importing a module registers its c
     build_resources,
     checkout,
     compiler,
+    container,
     cuda_code,
     driver,
     environment,

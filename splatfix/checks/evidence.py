@@ -6,6 +6,7 @@ from typing import Protocol
 
 from splatfix.checks.model import Evidence
 from splatfix.context import Context
+from splatfix.core.step import Step, fill_in, say
 from splatfix.facts import Compiler
 
 
@@ -53,14 +54,47 @@ def host_compiler(compiler: Compiler) -> Evidence:
     return Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via))
 
 
-def start_with_gpu(container: str) -> str:
-    """How a container of that kind is started with the GPUs of its host."""
-    return {
-        "kubernetes": "Ask for the GPU in the pod's resources (nvidia.com/gpu: 1).",
-        "podman": "Start the container with --device nvidia.com/gpu=all.",
-        "apptainer": "Start the container with --nv.",
-    }.get(
-        container,
-        "Start the container with --gpus all (compose: deploy.resources.reservations.devices); the host needs the "
-        "NVIDIA Container Toolkit.",
+# How a container of each kind is started by hand; of what an orchestrator starts, a sentence says what to change.
+_ENGINES = {"docker": "docker", "buildkit": "docker", "podman": "podman", "containerd": "nerdctl"}
+_TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+
+
+def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
+    """How a container of that kind is started with the GPUs of its host, and what the host needs for it."""
+    if container == "kubernetes":
+        text = "Ask for the GPU in the pod's resources (limits: nvidia.com/gpu: 1)"
+        return (say(f"{text}; the node needs NVIDIA's device plugin."),)
+    if container == "apptainer":
+        return (fill_in("apptainer", "exec", "--nv", "IMAGE", text="On the host, start it with --nv"),)
+    if container == "buildkit":
+        return (say("No GPU is there while an image is built; name the GPU with --target."),)
+    text = "On the host, start it with the GPU"
+    if container == "podman":
+        needs = "unresolvable CDI devices', the host needs the NVIDIA Container Toolkit"
+        return (
+            fill_in("podman", "run", "--device", "nvidia.com/gpu=all", "IMAGE", text=text),
+            say(
+                f"Where it says '{needs} ({_TOOLKIT}): sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+            ),
+        )
+    engine = _ENGINES.get(container, "docker")
+    setup = "sudo nvidia-ctk runtime configure --runtime=docker, and restart docker"
+    needed = f"The host needs the NVIDIA Container Toolkit ({_TOOLKIT}){f', then: {setup}' if engine == 'docker' else ''}."
+    windows = "NVIDIA's driver for Windows, a WSL that is up to date (wsl --update), in Docker Desktop 'Use the WSL 2 based engine'"
+    return (
+        fill_in(engine, "run", "--gpus", "all", "IMAGE", text=text),
+        say(
+            "compose: deploy.resources.reservations.devices with driver: nvidia, count: all, capabilities: [gpu]."
+        ),
+        say(
+            f"On Windows: {windows}; an engine of the distribution's own needs the NVIDIA Container Toolkit in it."
+        )
+        if wsl
+        else say(needed),
     )
+
+
+def start_again(context: Context, *options: str) -> Step:
+    """The command that starts this container anew with these options, on its host."""
+    engine = _ENGINES.get(context.machine.container or "", "docker")
+    return fill_in(engine, "run", *options, "IMAGE", text="On the host, start it anew")

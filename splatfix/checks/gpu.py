@@ -272,42 +272,47 @@ _LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/lates
 
 @check("gpu-not-passed-to-container", family="gpu", title="The container has access to the GPU")
 def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
-    """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of such an
-    image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your system". So was one
-    whose PCI bus shows cards that the host's NVIDIA driver drives. Where the host's driver shows through /proc too,
-    driver-library-missing says it."""
+    """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of
+    such an image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your
+    system". So was one whose PCI bus shows cards that the host's NVIDIA driver drives. In WSL2 the way to the GPU is
+    /dev/dxg instead. Where the host's driver shows through /proc too, driver-library-missing says it."""
     machine, asked = context.machine, context.variables.get("NVIDIA_VISIBLE_DEVICES")
     of_the_host = [gpu for gpu in context.unused_cards if gpu.kernel_driver == "nvidia"]
-    if machine.container is None or machine.gpus.value is None or context.has_nvidia_gpu:
-        return
-    if not machine.driver.absent or (asked is None and not of_the_host):
+    if machine.container is None or context.has_nvidia_gpu or not machine.driver.absent:
         return
     seen = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in of_the_host)
+    limits = machine.confinement.value
+    no_way = machine.wsl and limits is not None and not limits.wsl_device
+    files = machine.device_files
     evidence = (
         variable(context, "NVIDIA_VISIBLE_DEVICES"),
-        Evidence("GPUs", "none", machine.gpus.found_via),
+        Evidence("GPUs", "none", machine.gpus.found_via or machine.gpus.error),
         *((Evidence("PCI bus", seen, "/sys/bus/pci/devices"),) if seen else ()),
+        *((Evidence("/dev/nvidia*", "none", files.found_via),) if files.value == () else ()),
+        *((Evidence("/dev/dxg", "not here", "WSL2's way to the GPU"),) if no_way else ()),
     )
-    how = start_with_gpu(machine.container)
+    how = start_with_gpu(machine.container, wsl=machine.wsl)
+    this = f"this {machine.container} container{' in WSL2' if machine.wsl else ''}"
     if asked in ("", "void", "none"):
         yield skip(
-            f"NVIDIA_VISIBLE_DEVICES={asked!r} hides the GPUs from this {machine.container} container.",
-            evidence=evidence,
+            f"NVIDIA_VISIBLE_DEVICES={asked!r} hides the GPUs from {this}.", evidence=evidence, remedy=how
         )
     elif of_the_host and not context.goal.targets:
         yield fail(
-            f"The host has {counted(len(of_the_host), 'NVIDIA card')}, but this {machine.container} container was started "
-            "without the GPU.",
+            f"The host has {counted(len(of_the_host), 'NVIDIA card')}, but {this} was started without the GPU.",
             evidence=evidence,
             remedy=how,
             link=_LINK,
         )
     elif asked is not None:
         yield warn(
-            f"This {machine.container} container requests GPU {asked!r} but has none.",
+            f"T{this[1:]} requests GPU {asked!r} but has none.", evidence=evidence, remedy=how, link=_LINK
+        )
+    elif context.torch_cuda is not None:
+        yield skip(
+            f"T{this[1:]} has no GPU; whether its host has one is not seen from inside.",
             evidence=evidence,
             remedy=how,
-            link=_LINK,
         )
 
 

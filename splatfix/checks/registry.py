@@ -10,7 +10,18 @@ from splatfix.checks.model import Outcome
 from splatfix.context import Context
 from splatfix.knowledge.breakages import FailureClass, foreseen_by
 
-FAMILIES = ("gpu", "driver", "environment", "torch", "toolkit", "compiler", "build", "extension", "checkout")
+FAMILIES = (
+    "gpu",
+    "driver",
+    "container",
+    "environment",
+    "torch",
+    "toolkit",
+    "compiler",
+    "build",
+    "extension",
+    "checkout",
+)
 """In the order in which a report shows them."""
 
 CheckFunction = Callable[[Context], Iterable[Outcome]]

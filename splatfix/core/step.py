@@ -16,6 +16,8 @@ BLANKS = {
     "ARCH": "the GPU it is for, such as sm_120",
     "CHECKOUT": "the trainer's folder",
     "FOLDER": "that environment's folder",
+    "GID": "the number of that group",
+    "IMAGE": "the image that this container was started from",
     "SOURCE": "the checkout, or the folder with the setup.py",
 }
 """Words that stand in a command for what only a person knows."""

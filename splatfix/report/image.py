@@ -147,8 +147,9 @@ def _torch(plan: ImagePlan) -> str:
     ]
     return (
         _comment(
-            f"torch decides everything after it: it must be the build for CUDA {plan.cuda}, wherever it came from. The build "
-            "tools stand beside it, because extensions are compiled against this very torch and not in an environment of their own."
+            f"torch decides everything after it: it must be the build for CUDA {plan.cuda}, wherever it came from. The "
+            "build tools stand beside it, because extensions are compiled against this very torch and not in an "
+            "environment of their own."
         )
         + f"{_NO_PIP_PINS}RUN "
         + " \\\n && ".join(commands)
@@ -205,14 +206,13 @@ def _toolkit(plan: ImagePlan) -> str:
 def _splatfix(plan: ImagePlan) -> str:
     return (
         _comment(
-            "splatfix, apart from the stack. It is taken from a wheel beside the Dockerfile (splatfix dockerfile --out puts one "
-            "there) or from the index; --build-arg SPLATFIX= takes whatever pip does. The first file is only there because "
-            "COPY must find one."
+            "splatfix, apart from the stack: the wheel that splatfix dockerfile --out puts beside the Dockerfile. --build-arg "
+            "SPLATFIX= takes whatever pip does. The first file is here because COPY must find one."
         )
-        + f"ARG SPLATFIX=splatfix=={__version__}\n"
+        + f"ARG SPLATFIX=/opt/wheels/splatfix-{__version__}-py3-none-any.whl\n"
         + f'COPY ["{plan.marker}", "splatfix-*.whl", "/opt/wheels/"]\n'
         + "RUN python3 -m venv /opt/splatfix \\\n"
-        ' && /opt/splatfix/bin/python -m pip install --no-cache-dir --find-links /opt/wheels "${SPLATFIX}"\n\n'
+        ' && /opt/splatfix/bin/python -m pip install --no-cache-dir "${SPLATFIX}"\n\n'
     )
 
 
@@ -230,7 +230,8 @@ def _extensions(plan: ImagePlan) -> str:
         + "# Compilers at once; each takes up to 2.5 GiB of memory.\n"
         + f"ARG MAX_JOBS={plan.jobs}\n"
         + "RUN touch /opt/wheels/before \\\n"
-        + f' && /opt/splatfix/bin/splatfix install --yes --no-cache --python /opt/stack {targets} --jobs "${{MAX_JOBS}}" \\\n'
+        + " && /opt/splatfix/bin/splatfix install --yes --verbose --no-cache --python /opt/stack \\\n"
+        + f'        {targets} --jobs "${{MAX_JOBS}}" \\\n'
         + f"        {folders}\n"
         + f"# The proof: every library that is new in the environment, read as bytes, has code for {words}.\n"
         + "RUN find /opt/stack/lib -name '*.so' -newer /opt/wheels/before > /opt/wheels/built \\\n"

@@ -140,7 +140,9 @@ def test_every_stack_is_built_proven_and_shipped_without_a_compiler(key: str, tm
         "USER 10001:10001"
     ]
     for call in re.findall(r"pip install.*", text):
-        assert call.startswith("pip install --no-cache-dir"), "DL3042, which hadolint does not see behind python -m"
+        assert call.startswith("pip install --no-cache-dir"), (
+            "DL3042, which hadolint does not see behind python -m"
+        )
     for source in plan.sources:
         assert f"/src/{source.path}".removesuffix("/.") in builder
     for run in (line.removeprefix("RUN ") for line in found if line.startswith("RUN ")):

@@ -22,7 +22,7 @@ NO_GPU: dict[str, object] = {
         ("docker", "all", NO_GPU, Status.WARN),
         ("podman", "0", NO_GPU, Status.WARN),
         ("docker", "void", NO_GPU, Status.SKIP),
-        ("docker", None, NO_GPU, None),  # not an image for GPUs
+        ("docker", None, NO_GPU, Status.SKIP),  # not an image for GPUs: a note
         (None, "all", NO_GPU, None),
         ("docker", "all", {}, None),
         ("docker", "all", {"gpus": Fact(None, "", "NVML: not answered")}, None),

@@ -25,7 +25,10 @@ from tests.machines import NAMES, facts_of
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)|path/to|my-env", re.ASCII)
 SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")
 # Programs that a machine has, or that the step before has put there.
-PROGRAMS = ("splatfix", "source", "conda", "nvidia-smi", "sudo", "uv", "git", "rm", "wsl", "xcode-select")
+PROGRAMS = (
+    *("splatfix", "source", "conda", "nvidia-smi", "sudo", "uv", "git", "rm", "wsl", "xcode-select"),
+    *("docker", "podman", "nerdctl", "apptainer"),  # on the host of a container
+)
 GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
 
 

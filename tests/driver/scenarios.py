@@ -277,10 +277,7 @@ UNSET = ("1 problem found", "unset CUDA_VISIBLE_DEVICES")
 SET = ("1 problem found", "export CUDA_VISIBLE_DEVICES=0")
 COMPARE = "Compare what the driver lists, with its MIG instances:"
 FABRIC = "Install the fabric manager of exactly the driver's version (nvidia-fabricmanager), then:"
-PASS_IT = (
-    "Start the container with --gpus all (compose: deploy.resources.reservations.devices); the host needs the NVIDIA "
-    "Container Toolkit."
-)
+PASS_IT = "docker run --gpus all IMAGE"
 ONE_INSTANCE = ("1 problem found, 1 not determined", "sudo nvidia-smi mig -i 0 -cgi 0 -C")
 OTHER_SYSTEM = ("1 problem found", "Work in the virtual machine that has it. To give it back to this system:")
 

@@ -33,6 +33,13 @@ ILL = {
     "rtx-3090-and-5090": {"no-kernel-image": "fail"},
     "rtx-4090-windows-vs2022": {"host-msvc-too-new": "fail"},
     "t4-container-without-gpu": {"driver-library-missing": "fail"},
+    "t4-container-locked-down": {
+        "container-device-closed": "fail",
+        "container-memory-limit": "warn",
+        "container-process-limit": "warn",
+        "container-root-read-only": "warn",
+        "container-shm-small": "warn",
+    },
 }
 
 

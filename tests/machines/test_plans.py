@@ -40,6 +40,7 @@ FIRST = {
     "rtx-5060-ti-wsl2": OptionKind.KEEP,
     "rtx-5080": OptionKind.KEEP,
     "t4-container": OptionKind.KEEP,
+    "t4-container-locked-down": OptionKind.KEEP,
     "t4-container-without-gpu": OptionKind.DROPIN,  # nor is one of the host's
 }
 

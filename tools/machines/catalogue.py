@@ -165,10 +165,14 @@ def t4_container_without_gpu() -> Machine:
 
 
 def t4_container() -> Machine:
-    m = _t4_container(
+    return _t4_container_with_gpu(
         "t4-container",
         "as t4-container-without-gpu, with what the NVIDIA Container Toolkit mounts for --gpus all",
     )
+
+
+def _t4_container_with_gpu(name: str, source: str) -> Machine:
+    m = _t4_container(name, source)
     m.exists("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm", "/usr/bin/nvidia-smi")
     user_driver(m, "535.183.01")
     m.nvml = {
@@ -176,6 +180,30 @@ def t4_container() -> Machine:
         "cuda": 12020,
         "gpus": [gpu(0, "Tesla T4", "7.5", 15360, "00000000:00:1E.0")],
     }
+    return m
+
+
+def t4_container_locked_down() -> Machine:
+    """``docker run --read-only --shm-size 8m --pids-limit 40 --memory 1g --user 10001``, device files of a group's own."""
+    m = _t4_container_with_gpu(
+        "t4-container-locked-down",
+        "as t4-container; mounts, limits and what find says of closed device files were recorded in real containers of Docker 20.10",
+    )
+    m.file(
+        "/proc/self/mountinfo",
+        "247 192 0:81 / / ro,relatime master:8 - overlay overlay rw,lowerdir=/var/lib/docker/overlay2/l/D5I73T4HFPDLZO6MOGBT2LSYFC\n"
+        "249 247 0:85 / /dev rw,nosuid - tmpfs tmpfs rw,size=65536k,mode=755\n"
+        "263 249 0:88 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs shm rw,size=8192k\n",
+    )
+    m.file("/proc/self/status", f"{m.files['/proc/self/status']}Uid:\t10001\t10001\t10001\t10001\n")
+    m.file("/sys/fs/cgroup/memory.max", "1073741824\n")
+    m.file("/sys/fs/cgroup/memory.current", "104857600\n")
+    m.file("/sys/fs/cgroup/pids.max", "40\n")
+    closed = ("!", "(", "-readable", "-writable", ")")
+    m.command(
+        ["find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c", *closed],
+        "/dev/nvidiactl\n/dev/nvidia0\n",
+    )
     return m
 
 
@@ -661,6 +689,7 @@ MACHINES = (
     rtx_5080,
     rtx_5060_ti_wsl2,
     t4_container_without_gpu,
+    t4_container_locked_down,
     t4_container,
     rtx_3090_and_5090,
     gtx_1080_ti,

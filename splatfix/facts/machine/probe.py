@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from splatfix.facts.machine import adapters, compilers, resources, toolkits
+from splatfix.facts.machine import adapters, compilers, confinement, resources, toolkits
 from splatfix.facts.machine import gpu as gpus
 from splatfix.facts.machine import libraries as system_libraries
 from splatfix.facts.machine.gpu import SYSCTL_NAMES
@@ -72,6 +72,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
     seen: gpus.Found = found["gpus"][0] or gpus.Found(why, why, why)
     kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
     libc = _fact(found["libc"])
+    container = _container(system)
     return MachineFacts(
         system=system.name,
         machine=system.machine,
@@ -80,7 +81,8 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         glibc=libc.value.removeprefix("glibc ") if libc.value and libc.value.startswith("glibc ") else None,
         libc=libc,
         model=_model(system),
-        container=_container(system),
+        container=container,
+        confinement=confinement.probe(system) if container else Fact(),
         wsl="microsoft" in kernel.lower(),
         gpus=seen.gpus,
         driver=seen.driver,
@@ -178,10 +180,12 @@ def _container(system: System) -> str | None:
     groups = system.read("/proc/1/cgroup") or ""
     for mark, name in (
         ("kubepods", "kubernetes"),
+        ("/buildkit/", "buildkit"),
         ("docker", "docker"),
         ("libpod", "podman"),
         ("/lxc/", "lxc"),
     ):
         if mark in groups:
             return name
-    return (system.env.get("container") or "").strip() or None  # systemd-nspawn and lxc set it
+    # systemd-nspawn and lxc set it; a RUN of BuildKit and containerd's own containers leave no mark but their mounts
+    return (system.env.get("container") or "").strip() or confinement.kind_by_mounts(system)

@@ -158,6 +158,27 @@ class Colmap:
 
 
 @dataclass(frozen=True)
+class Confinement:
+    """What a container was started with, apart from its GPUs."""
+
+    shm: int | None = None
+    """Bytes of /dev/shm; None where it is not limited."""
+    processes: int | None = None
+    """How many processes and threads its control group may hold; None for no limit."""
+    memory: int | None = None
+    """Bytes that its control group may hold; None for no limit."""
+    read_only: bool | None = None
+    """Its root file system."""
+    writable: tuple[str, ...] = ()
+    """Folders for temporary files that are mounted into it and can be written."""
+    user: int | None = None
+    closed_devices: tuple[str, ...] = ()
+    """Device files of the driver that are here, and that this user may not read and write."""
+    wsl_device: bool = False
+    """/dev/dxg, the way to the GPU in WSL2, is here."""
+
+
+@dataclass(frozen=True)
 class Resources:
     """What a build may use up."""
 
@@ -210,6 +231,8 @@ class MachineFacts:
     """Headers of OpenGL and EGL that are not here."""
     missing_msvc_runtime: Fact[tuple[str, ...]] = field(default_factory=Fact)
     """DLLs of the Visual C++ redistributable that are not here."""
+    confinement: Fact[Confinement] = field(default_factory=Fact)
+    """Known only in a container."""
     container_toolkit: Fact[tuple[str, ...]] = field(default_factory=Fact)
     """Parts of NVIDIA's container toolkit, where docker is."""
     colmap: Fact[Colmap] = field(default_factory=Fact)

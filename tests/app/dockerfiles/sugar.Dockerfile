@@ -61,13 +61,12 @@ RUN python3 -m venv /opt/stack \
 ENV CUDA_HOME=/usr/local/cuda \
     TORCH_CUDA_ARCH_LIST="12.1"
 
-# splatfix, apart from the stack. It is taken from a wheel beside the Dockerfile (splatfix dockerfile --out puts
-# one there) or from the index; --build-arg SPLATFIX= takes whatever pip does. The first file is only there
-# because COPY must find one.
-ARG SPLATFIX=splatfix==VERSION
+# splatfix, apart from the stack: the wheel that splatfix dockerfile --out puts beside the Dockerfile.
+# --build-arg SPLATFIX= takes whatever pip does. The first file is here because COPY must find one.
+ARG SPLATFIX=/opt/wheels/splatfix-VERSION-py3-none-any.whl
 COPY ["gaussian_splatting/submodules/diff-gaussian-rasterization/setup.py", "splatfix-*.whl", "/opt/wheels/"]
 RUN python3 -m venv /opt/splatfix \
- && /opt/splatfix/bin/python -m pip install --no-cache-dir --find-links /opt/wheels "${SPLATFIX}"
+ && /opt/splatfix/bin/python -m pip install --no-cache-dir "${SPLATFIX}"
 
 # The extensions, for sm_121. Edits are made in a scratch copy:
 # gaussian_splatting/submodules/diff-gaussian-rasterization (diff_gaussian_rasterization)
@@ -77,7 +76,8 @@ COPY ["gaussian_splatting/submodules/simple-knn", "/src/gaussian_splatting/submo
 # Compilers at once; each takes up to 2.5 GiB of memory.
 ARG MAX_JOBS=4
 RUN touch /opt/wheels/before \
- && /opt/splatfix/bin/splatfix install --yes --no-cache --python /opt/stack --target sm_121 --jobs "${MAX_JOBS}" \
+ && /opt/splatfix/bin/splatfix install --yes --verbose --no-cache --python /opt/stack \
+        --target sm_121 --jobs "${MAX_JOBS}" \
         /src/gaussian_splatting/submodules/diff-gaussian-rasterization /src/gaussian_splatting/submodules/simple-knn
 # The proof: every library that is new in the environment, read as bytes, has code for sm_121.
 RUN find /opt/stack/lib -name '*.so' -newer /opt/wheels/before > /opt/wheels/built \

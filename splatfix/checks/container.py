@@ -1,0 +1,158 @@
+"""Checks of what a container was started with, apart from its GPUs. Every remedy is for the outside: inside nothing helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.checks.build_resources import MEMORY_PER_JOB
+from splatfix.checks.evidence import start_again
+from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, warn
+from splatfix.checks.registry import check
+from splatfix.context import Context
+from splatfix.core.step import say
+
+_DOCKER_SHM = 64 * 2**20
+"""What Docker, Podman and containerd give without being asked."""
+_GOOD_SHM = 2**30
+
+
+@check(
+    "container-shm-small",
+    family="container",
+    title="The container's shared memory holds what data loaders hand over",
+)
+def container_shm_small(context: Context) -> Iterator[Outcome]:
+    """A PyTorch DataLoader with workers hands every batch over in /dev/shm. A container has 64 MiB there unless it is
+    started with more; a batch of large images ends in "Bus error" or "unable to allocate shared memory (shm)". Trainers
+    that load images in their own process, as Inria's does, need none. Source: PyTorch's README, "Docker Image":
+    --ipc=host or --shm-size."""
+    found = context.machine.confinement
+    if found.value is None or found.value.shm is None or not context.has_nvidia_gpu:
+        return
+    mebibytes = found.value.shm / 2**20
+    evidence = Evidence("/dev/shm", f"{mebibytes:.0f} MiB", found.found_via)
+    if found.value.shm >= _GOOD_SHM:
+        yield ok(f"/dev/shm has {mebibytes:.0f} MiB.", evidence=evidence)
+        return
+    yield outcome(
+        Status.SKIP if found.value.shm >= _DOCKER_SHM else Status.WARN,
+        f"/dev/shm has {mebibytes:.0f} MiB: a DataLoader with workers (gsplat's trainers) ends in a bus error there.",
+        evidence=evidence,
+        remedy=(
+            start_again(context, "--shm-size", "8g"),
+            say(
+                'compose: shm_size: "8gb"; Kubernetes: an emptyDir with medium: Memory, mounted at /dev/shm.'
+            ),
+        ),
+        link="https://docs.docker.com/reference/cli/docker/container/run/",
+    )
+
+
+@check(
+    "container-memory-limit", family="container", title="The container may use enough memory for one compiler"
+)
+def container_memory_limit(context: Context) -> Iterator[Outcome]:
+    """The control group's limit counts every process of the container, and what it reads through the page cache. One nvcc
+    on a file with torch's headers takes up to 2.5 GiB; beyond the limit the kernel kills it, inside the container without
+    a message ("Killed", exit code 137)."""
+    found = context.machine.confinement
+    if found.value is None or found.value.memory is None:
+        return
+    limit = found.value.memory
+    evidence = Evidence("memory limit", f"{limit / 2**30:.1f} GiB", "the control group")
+    if limit >= MEMORY_PER_JOB:
+        yield ok(f"The container may use {limit / 2**30:.1f} GiB of memory.", evidence=evidence)
+        return
+    yield warn(
+        f"The container may use {limit / 2**30:.1f} GiB of memory, which is less than one compiler takes "
+        f"({MEMORY_PER_JOB / 2**30:.1f} GiB).",
+        evidence=evidence,
+        remedy=(
+            start_again(context, "--memory", "16g"),
+            say("compose: deploy.resources.limits.memory; Kubernetes: resources.limits.memory."),
+        ),
+    )
+
+
+@check(
+    "container-process-limit",
+    family="container",
+    title="The container may start enough processes and threads",
+)
+def container_process_limit(context: Context) -> Iterator[Outcome]:
+    """The pids limit of a control group counts threads too. torch starts one for each core in several pools, and each
+    compiler of a build is four processes (nvcc, cicc, ptxas, cc1plus); beyond the limit come "fork: Resource temporarily
+    unavailable", "pthread_create failed" and "can't start new thread"."""
+    found = context.machine.confinement
+    if found.value is None or found.value.processes is None:
+        return
+    limit, cores = found.value.processes, context.machine.resources.cores or 1
+    need = 64 + 8 * cores
+    evidence = (
+        Evidence("pids limit", str(limit), "the control group"),
+        Evidence("cores", str(cores), "/proc/self/status"),
+    )
+    if limit >= need:
+        yield ok(f"The container may start {limit} processes and threads.", evidence=evidence)
+        return
+    yield warn(
+        f"The container may start {limit} processes and threads; torch and a build on {cores} cores take about {need}.",
+        evidence=evidence,
+        remedy=(
+            start_again(context, "--pids-limit", str(max(2048, need))),
+            say("compose: pids_limit; Kubernetes: the kubelet's podPidsLimit."),
+        ),
+    )
+
+
+@check("container-root-read-only", family="container", title="The container has a place for temporary files")
+def container_root_read_only(context: Context) -> Iterator[Outcome]:
+    """In a container with a read-only root nothing can be written but what is mounted. Compilers, pip, Triton and torch's
+    caches write into /tmp: without a mount there they end in "Read-only file system"."""
+    found = context.machine.confinement
+    if found.value is None or not found.value.read_only:
+        return
+    evidence = Evidence("root", "read-only", found.found_via)
+    if found.value.writable:
+        yield skip(
+            f"The container's root is read-only; {', '.join(found.value.writable)} can be written.",
+            evidence=evidence,
+        )
+        return
+    yield warn(
+        "The container's root is read-only, and no place for temporary files is mounted.",
+        evidence=evidence,
+        remedy=(
+            start_again(context, "--read-only", "--tmpfs", "/tmp:exec"),
+            say("compose: tmpfs: [/tmp]; Kubernetes: an emptyDir mounted at /tmp."),
+        ),
+    )
+
+
+@check("container-device-closed", family="container", title="The container's user may open the GPU")
+def container_device_closed(context: Context) -> Iterator[Outcome]:
+    """The driver's device files belong to root; by default everybody may open them, and some sites restrict them to a
+    group (NVreg_DeviceFileGID and NVreg_DeviceFileMode of the kernel module). A container's user is not in that group:
+    NVML says "Insufficient Permissions" and CUDA finds no device. Rootless Podman also drops a user's further groups."""
+    found = context.machine.confinement
+    if found.value is None or not found.value.closed_devices:
+        return
+    closed = found.value.closed_devices
+    if context.machine.container == "podman":
+        groups = ("--group-add", "keep-groups")
+    else:
+        groups = ("--group-add", "GID")
+    yield fail(
+        f"User {found.value.user} of this container may not open {', '.join(closed)}.",
+        evidence=(
+            Evidence("closed to this user", ", ".join(closed), "find /dev ! -readable"),
+            Evidence("user", str(found.value.user), "/proc/self/status"),
+        ),
+        remedy=(
+            say("On the host, stat -c %g /dev/nvidia0 names the group that may open it."),
+            start_again(context, *groups),
+            say(
+                "Or open the files to everybody: options nvidia NVreg_DeviceFileMode=0666 in /etc/modprobe.d."
+            ),
+        ),
+    )

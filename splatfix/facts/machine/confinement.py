@@ -1,0 +1,113 @@
+"""What a container was started with, apart from its GPUs: shared memory, limits, a root that cannot be written, its user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from splatfix.facts.model.fact import Fact, unknown
+from splatfix.facts.model.machine import Confinement
+from splatfix.facts.system.live import System
+
+MOUNTS = "/proc/self/mountinfo"
+_TIMEOUT = 5.0
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_MOUNT_MARKS = (
+    ("/kubelet/", "kubernetes"),
+    ("/containers/storage/", "podman"),
+    ("/buildkit/", "buildkit"),
+    ("/io.containerd.", "containerd"),
+    ("/overlay2/", "docker"),
+)
+"""Parts of the folders that an engine's root file system and its files (resolv.conf, hostname) come from."""
+
+
+@dataclass(frozen=True)
+class _Mount:
+    """A line of mountinfo; see proc(5)."""
+
+    point: str
+    options: tuple[str, ...]
+    kind: str
+    more: tuple[str, ...]
+    root: str
+    """Which folder of the file system is mounted."""
+
+
+def probe(system: System) -> Fact[Confinement]:
+    """What the kernel says of the mounts, the control group and the user of this process; only for a container."""
+    mounts = tuple(_mounts(system.read(MOUNTS) or ""))
+    if not mounts:
+        return unknown(f"{MOUNTS} cannot be read")
+    at = {mount.point: mount for mount in mounts}  # the last one mounted at a place is the one in sight
+    root, shm = at.get("/"), at.get("/dev/shm")
+    user = re.search(r"^Uid:\s+(\d+)", system.read("/proc/self/status") or "", re.MULTILINE)
+    uid = int(user.group(1)) if user else None
+    return Fact(
+        Confinement(
+            shm=_size(shm.more) if shm else None,
+            processes=_number(system, "/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"),
+            memory=_number(
+                system, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ),
+            read_only=None if root is None else "ro" in root.options,
+            writable=tuple(
+                place
+                for place in ("/tmp", "/var/tmp")
+                if place in at and "rw" in at[place].options  # nosec B108
+            ),
+            user=uid,
+            closed_devices=_closed(system) if uid else (),
+            wsl_device=system.exists("/dev/dxg"),
+        ),
+        MOUNTS,
+    )
+
+
+def kind_by_mounts(system: System) -> str | None:
+    """Which engine the root file system and the files mounted into it come from; None where they name none."""
+    sources = []
+    for mount in _mounts(system.read(MOUNTS) or ""):
+        if mount.point == "/" and mount.kind == "overlay":
+            sources += [option for option in mount.more if "dir=" in option]
+        elif mount.point in ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts"):
+            sources.append(mount.root)
+    text = "\n".join(sources)
+    return next((name for mark, name in _MOUNT_MARKS if mark in text), None)
+
+
+def _mounts(text: str) -> Iterator[_Mount]:
+    for line in text.splitlines():
+        here, _, there = line.partition(" - ")
+        fields, others = here.split(), there.split()
+        if len(fields) > 5 and len(others) > 2:
+            yield _Mount(
+                fields[4], tuple(fields[5].split(",")), others[0], tuple(others[2].split(",")), fields[3]
+            )
+
+
+def _size(options: tuple[str, ...]) -> int | None:
+    """Bytes of a tmpfs; None where it is not limited, or in another way."""
+    for option in options:
+        if match := re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option):
+            return int(match.group(1)) * _UNITS[match.group(2)]
+    return None
+
+
+def _number(system: System, *paths: str) -> int | None:
+    """The limit in the first of these files that is there; None for ``max``, and for what version 1 writes for none."""
+    for path in paths:
+        text = (system.read(path) or "").strip()
+        if re.fullmatch("[0-9]{1,18}", text):
+            return int(text) if int(text) < 2**60 else None
+    return None
+
+
+def _closed(system: System) -> tuple[str, ...]:
+    """The driver's device files that this process may not read and write, by its user and groups."""
+    if not any(name.startswith("nvidia") for name in system.listdir("/dev")):
+        return ()
+    asked = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c")
+    done = system.run([*asked, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
+    return tuple(sorted(line for line in done.stdout.splitlines() if line.startswith("/dev/nvidia")))

@@ -1,0 +1,124 @@
+"""What a container lacks from outside: each check sees it fail, and its remedy is a command for the host."""
+
+from __future__ import annotations
+
+import pytest
+
+from splatfix.checks import Status
+from splatfix.facts import Confinement, Fact, Gpu, Resources
+
+from .conftest import Changer, of, only
+
+GIB = 2**30
+GOOD = Confinement(shm=8 * GIB, processes=4096, memory=64 * GIB, read_only=False, user=0)
+
+
+def confined(changed: Changer, container: str = "docker", **values: object) -> object:
+    import dataclasses
+
+    held = dataclasses.replace(GOOD, **values)  # type: ignore[arg-type]
+    return changed(
+        container=container, confinement=Fact(held, "/proc/self/mountinfo"), resources=Resources(cores=8)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "status", "option"),
+    [
+        ({"shm": 64 * 2**20}, "container-shm-small", Status.SKIP, "docker run --shm-size 8g IMAGE"),
+        ({"shm": 8 * 2**20}, "container-shm-small", Status.WARN, "docker run --shm-size 8g IMAGE"),
+        ({}, "container-shm-small", Status.PASS, ""),
+        ({"memory": GIB}, "container-memory-limit", Status.WARN, "docker run --memory 16g IMAGE"),
+        ({}, "container-memory-limit", Status.PASS, ""),
+        ({"processes": 40}, "container-process-limit", Status.WARN, "docker run --pids-limit 2048 IMAGE"),
+        ({}, "container-process-limit", Status.PASS, ""),
+        (
+            {"read_only": True},
+            "container-root-read-only",
+            Status.WARN,
+            "docker run --read-only --tmpfs /tmp:exec IMAGE",
+        ),
+        ({"read_only": True, "writable": ("/tmp",)}, "container-root-read-only", Status.SKIP, ""),
+        (
+            {"user": 10001, "closed_devices": ("/dev/nvidia0",)},
+            "container-device-closed",
+            Status.FAIL,
+            "docker run --group-add GID IMAGE",
+        ),
+    ],
+)
+def test_what_was_started_too_small(
+    changed: Changer, values: dict[str, object], code: str, status: Status, option: str
+) -> None:
+    (finding,) = of(confined(changed, **values), code)  # type: ignore[arg-type]
+    assert finding.status is status and finding.evidence
+    assert option in " | ".join(step.line(windows=False) for step in finding.remedy)
+    if status in (Status.WARN, Status.FAIL):
+        assert "On the host" in " ".join(step.text for step in finding.remedy)
+        only(confined(changed, **values), code)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "code", ["container-shm-small", "container-memory-limit", "container-root-read-only"]
+)
+def test_what_is_not_known_or_not_limited_is_no_finding(changed: Changer, code: str) -> None:
+    assert not of(changed(container="docker"), code), "facts of an older splatfix"
+    assert not of(changed(container="docker", confinement=Fact(Confinement(), "x")), code)
+
+
+def test_podman_and_containerd_are_called_by_their_own_names(changed: Changer) -> None:
+    shm = {"shm": 8 * 2**20}
+    for container, program in (("podman", "podman"), ("containerd", "nerdctl"), ("buildkit", "docker")):
+        (finding,) = of(confined(changed, container, **shm), "container-shm-small")  # type: ignore[arg-type]
+        command = finding.remedy[0].command
+        assert command and command.argv[:2] == (program, "run") and command.blanks == ("IMAGE",)
+    closed = {"closed_devices": ("/dev/nvidia0",), "user": 1000}
+    (finding,) = of(confined(changed, "podman", **closed), "container-device-closed")  # type: ignore[arg-type]
+    assert "keep-groups" in finding.remedy[1].line()
+
+
+NO_GPU: dict[str, object] = {
+    "gpus": Fact(None, "", "no NVML"),
+    "driver": Fact(None, "PCI", "no NVIDIA driver", absent=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("container", "wsl", "words"),
+    [
+        (
+            "docker",
+            False,
+            ("docker run --gpus all IMAGE", "deploy.resources", "nvidia-ctk runtime configure"),
+        ),
+        ("docker", True, ("docker run --gpus all IMAGE", "wsl --update", "Docker Desktop")),
+        ("podman", False, ("podman run --device nvidia.com/gpu=all IMAGE", "nvidia-ctk cdi generate")),
+        ("containerd", False, ("nerdctl run --gpus all IMAGE", "NVIDIA Container Toolkit")),
+        ("kubernetes", False, ("nvidia.com/gpu: 1", "device plugin")),
+        ("apptainer", False, ("apptainer exec --nv IMAGE",)),
+        ("buildkit", False, ("--target",)),
+    ],
+)
+def test_how_a_container_gets_its_gpu(
+    changed: Changer, container: str, wsl: bool, words: tuple[str, ...]
+) -> None:
+    held = Fact(GOOD, "/proc/self/mountinfo")
+    for variables, status in (({}, Status.SKIP), ({"NVIDIA_VISIBLE_DEVICES": "all"}, Status.WARN)):
+        facts = changed(
+            container=container,
+            wsl=wsl,
+            confinement=held,
+            device_files=Fact((), "/dev"),
+            variables=variables,
+            **NO_GPU,
+        )
+        (finding,) = of(facts, "gpu-not-passed-to-container")
+        told = " | ".join(step.line(windows=False) for step in finding.remedy)
+        assert finding.status is status and all(word in told for word in words), told
+        assert any(item.name == "/dev/nvidia*" for item in finding.evidence)
+        assert any(item.name == "/dev/dxg" for item in finding.evidence) is wsl
+
+
+def test_a_gpu_that_was_given_is_nothing_to_tell(changed: Changer) -> None:
+    gpu = Gpu(0, "Tesla T4", cc="7.5")
+    assert not of(changed(container="docker", gpus=Fact((gpu,), "NVML")), "gpu-not-passed-to-container")

@@ -1,0 +1,116 @@
+"""What a container was started with, from what real ones answered (``containers.json``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.facts import Confinement
+from splatfix.facts.machine import confinement, probe
+from splatfix.facts.system.playback import PlaybackSystem
+
+RECORDED = json.loads(Path(__file__).with_name("containers.json").read_text(encoding="utf-8"))["containers"]
+FIND = (
+    "find",
+    "/dev",
+    "-maxdepth",
+    "1",
+    "-name",
+    "nvidia*",
+    "-type",
+    "c",
+    "!",
+    "(",
+    "-readable",
+    "-writable",
+    ")",
+)
+GIB = 2**30
+MachineOf = Callable[..., PlaybackSystem]
+
+
+def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:
+    row = RECORDED[name]
+    return machine_of(
+        files={**row["files"], **more.pop("files", {})},
+        commands={FIND: row.get("find", "")},
+        exists=row.get("exists", []),
+        listings={"/dev": row.get("dev", [])},
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "wanted"),
+    [
+        ("docker", "docker", Confinement(shm=64 * 2**20, read_only=False, user=0)),
+        (
+            "docker-locked-down",
+            "docker",
+            Confinement(shm=8 * 2**20, processes=40, memory=GIB, read_only=True, user=10001),
+        ),
+        (
+            "docker-tmpfs",
+            "docker",
+            Confinement(shm=2 * GIB, memory=16 * GIB, read_only=True, writable=("/tmp",), user=0),
+        ),
+        (
+            "docker-devices",
+            "docker",
+            Confinement(
+                shm=64 * 2**20, read_only=False, user=10001, closed_devices=("/dev/nvidia0", "/dev/nvidiactl")
+            ),
+        ),
+        ("buildkit", "buildkit", Confinement(shm=64 * 2**20, read_only=False)),
+        ("containerd", "containerd", Confinement(shm=64 * 2**20, read_only=False)),
+    ],
+)
+def test_what_real_containers_were_started_with(
+    name: str, kind: str, wanted: Confinement, machine_of: MachineOf
+) -> None:
+    facts = probe.probe(recorded(machine_of, name))
+    assert facts.container == kind, RECORDED[name]["start"]
+    assert facts.confinement.value == wanted
+
+
+def test_outside_of_a_container_nothing_is_asked(machine_of: MachineOf) -> None:
+    mounts = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n23 22 0:20 / /dev/shm rw - tmpfs tmpfs rw\n"
+    facts = probe.probe(
+        machine_of(files={"/proc/self/mountinfo": mounts, "/proc/1/cgroup": "0::/init.scope\n"})
+    )
+    assert facts.container is None and facts.confinement.value is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "garbage",
+        "1 2 3 - -",
+        "1 2 0:1 / /dev/shm rw - tmpfs shm rw,size=99999999999999999999k",
+        "\x00" * 50,
+    ],
+)
+def test_damaged_mounts_are_unknown(text: str, machine_of: MachineOf) -> None:
+    found = confinement.probe(machine_of(files={"/proc/self/mountinfo": text}))
+    assert found.value is None or found.value.shm is None
+
+
+def test_version_2_of_control_groups_and_other_engines(machine_of: MachineOf) -> None:
+    """Not recorded here: file names of cgroup v2 from the kernel's documentation, folders of the kubelet and of Podman."""
+    mounts = "1 0 0:1 / / rw - overlay overlay rw,upperdir=/var/lib/containers/storage/overlay/a/diff\n"
+    files = {
+        "/proc/self/mountinfo": mounts,
+        "/sys/fs/cgroup/pids.max": "2048\n",
+        "/sys/fs/cgroup/memory.max": "max\n",
+    }
+    facts = probe.probe(machine_of(files=files))
+    assert facts.container == "podman" and facts.confinement.value
+    assert (facts.confinement.value.processes, facts.confinement.value.memory) == (2048, None)
+    mounts = "1 0 8:1 /var/lib/kubelet/pods/u/etc-hosts /etc/hosts rw - ext4 /dev/sda1 rw\n"
+    assert confinement.kind_by_mounts(machine_of(files={"/proc/self/mountinfo": mounts})) == "kubernetes"
