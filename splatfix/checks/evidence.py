@@ -80,17 +80,16 @@ def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
     engine = _ENGINES.get(container, "docker")
     setup = "sudo nvidia-ctk runtime configure --runtime=docker, and restart docker"
     needed = f"The host needs the NVIDIA Container Toolkit ({_TOOLKIT}){f', then: {setup}' if engine == 'docker' else ''}."
-    windows = "NVIDIA's driver for Windows, a WSL that is up to date (wsl --update), in Docker Desktop 'Use the WSL 2 based engine'"
+    windows = (
+        "On Windows: NVIDIA's driver for Windows, a WSL that is up to date (wsl --update), in Docker Desktop 'Use the WSL "
+        "2 based engine'; an engine of the distribution's own needs the NVIDIA Container Toolkit in it."
+    )
     return (
         fill_in(engine, "run", "--gpus", "all", "IMAGE", text=text),
         say(
             "compose: deploy.resources.reservations.devices with driver: nvidia, count: all, capabilities: [gpu]."
         ),
-        say(
-            f"On Windows: {windows}; an engine of the distribution's own needs the NVIDIA Container Toolkit in it."
-        )
-        if wsl
-        else say(needed),
+        say(windows) if wsl else say(needed),
     )
 
 
