@@ -11,6 +11,9 @@ from splatfix.facts.model.machine import Confinement
 from splatfix.facts.system.live import System
 
 MOUNTS = "/proc/self/mountinfo"
+# Places on the machine that is looked at; nothing is written there.
+_SHM = "/dev/shm"  # nosec B108
+_TEMPORARY = ("/tmp", "/var/tmp")  # nosec B108
 _TIMEOUT = 5.0
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _MOUNT_MARKS = (
@@ -41,7 +44,7 @@ def probe(system: System) -> Fact[Confinement]:
     if not mounts:
         return unknown(f"{MOUNTS} cannot be read")
     at = {mount.point: mount for mount in mounts}  # the last one mounted at a place is the one in sight
-    root, shm = at.get("/"), at.get("/dev/shm")
+    root, shm = at.get("/"), at.get(_SHM)
     user = re.search(r"^Uid:\s+(\d+)", system.read("/proc/self/status") or "", re.MULTILINE)
     uid = int(user.group(1)) if user else None
     return Fact(
@@ -52,11 +55,7 @@ def probe(system: System) -> Fact[Confinement]:
                 system, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
             ),
             read_only=None if root is None else "ro" in root.options,
-            writable=tuple(
-                place
-                for place in ("/tmp", "/var/tmp")
-                if place in at and "rw" in at[place].options  # nosec B108
-            ),
+            writable=tuple(place for place in _TEMPORARY if place in at and "rw" in at[place].options),
             user=uid,
             closed_devices=_closed(system) if uid else (),
             wsl_device=system.exists("/dev/dxg"),
