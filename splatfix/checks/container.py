@@ -10,6 +10,7 @@ from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, 
 from splatfix.checks.registry import check
 from splatfix.context import Context
 from splatfix.core.step import say
+from splatfix.core.words import counted
 
 _DOCKER_SHM = 64 * 2**20
 """What Docker, Podman and containerd give without being asked."""
@@ -97,7 +98,7 @@ def container_process_limit(context: Context) -> Iterator[Outcome]:
         yield ok(f"The container may start {limit} processes and threads.", evidence=evidence)
         return
     yield warn(
-        f"The container may start {limit} processes and threads; torch and a build on {cores} cores take about {need}.",
+        f"The container may start {limit} processes and threads; torch and a build on {counted(cores, 'core')} take about {need}.",
         evidence=evidence,
         remedy=(
             start_again(context, "--pids-limit", str(max(2048, need))),
