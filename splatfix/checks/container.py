@@ -98,7 +98,7 @@ def container_process_limit(context: Context) -> Iterator[Outcome]:
         yield ok(f"The container may start {limit} processes and threads.", evidence=evidence)
         return
     yield warn(
-        f"The container may start {limit} processes and threads; torch and a build on {counted(cores, 'core')} take about {need}.",
+        f"The container may start {limit} processes and threads; a build on {counted(cores, 'core')} takes about {need}.",
         evidence=evidence,
         remedy=(
             start_again(context, "--pids-limit", str(max(2048, need))),
