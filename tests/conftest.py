@@ -42,6 +42,8 @@ def ctrl_c_is_heard() -> None:
 
 
 Survived = Callable[[str, int], None]
+# One in so many of the hostile inputs and kills is tried: CI sets it, `make slow` and `make hostile` try all.
+ONE_IN = int(os.environ.get("SPLATFIX_ONE_IN", "1"))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conftest import ROOT, Survived
+from tests.conftest import ONE_IN, ROOT, Survived
 from tests.hostile.__main__ import KINDS
 from tests.hostile.harness import Case, run_one
 
@@ -18,7 +18,7 @@ from tests.hostile.harness import Case, run_one
 @pytest.mark.timeout(1800)  # minutes where other work shares the machine; each case has its own limit
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_case_survives(kind: str, survived: Survived) -> None:
-    argv = [sys.executable, "-m", "tests.hostile", kind]
+    argv = [sys.executable, "-m", "tests.hostile", kind, "--count", str(KINDS[kind][2] // ONE_IN)]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     tally = json.loads(done.stdout)

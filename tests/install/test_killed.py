@@ -15,7 +15,7 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment, environment_lock, pip_install
 from splatfix.install.journal import Journal, Status
 from splatfix.knowledge.dropins import dropin_of
-from tests.conftest import Survived
+from tests.conftest import ONE_IN, Survived
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import fake_torch
@@ -123,7 +123,7 @@ def test_two_builds_killed_everywhere(environment: Environment, tmp_path: Path, 
     sources = [write_extension(tmp_path / name, name=f"{name}_probe") for name in ("one", "two")]
     before = snapshot(environment)
     left = 0
-    for at in range(1, 300):
+    for at in range(1, 300, ONE_IN):
         done = driven(environment, at, "build", *sources, scratch=scratch)
         settle(environment)
         left = max(left, len(list(scratch.glob("splatfix-*"))))
@@ -135,7 +135,7 @@ def test_two_builds_killed_everywhere(environment: Environment, tmp_path: Path, 
             assert driven(environment, 0, "revert").ok
             assert snapshot(environment) == before
     assert done.ok and at > 30, "the kills did not come"
-    survived("kill -9 in a build", at - 1)
+    survived("kill -9 in a build", at // ONE_IN)
     answers = run_in(
         environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
     )
@@ -150,14 +150,14 @@ def walk(target: Environment, what: str, goal: dict[str, tuple[int, str]] | None
     """Kill at the first moment, the second, and so on, until a run gets through; how many kills that were."""
     before = snapshot(target)
     finished = Status.DONE if what == "install" else Status.REVERTED
-    for at in range(1, 200):
+    for at in range(1, 200, ONE_IN):
         done = driven(target, at, what)
         settle(target)
         now = snapshot(target)
         if done.ok:
             assert at > 15, "the kills did not come"
             assert now != before and (goal is None or now == goal)
-            return at - 1
+            return at // ONE_IN
         assert done.returncode == -signal.SIGKILL, done.stderr
         if now == before:
             continue
