@@ -58,7 +58,7 @@ def rehearse(asked: RehearseRequest) -> Result:
     """
     from splatfix import facts
     from splatfix.certify import device_for
-    from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages
+    from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
     from splatfix.knowledge.breakages import source_patterns
     from splatfix.report import certificate, console
     from splatfix.report.field_report import markdown
@@ -73,8 +73,11 @@ def rehearse(asked: RehearseRequest) -> Result:
         target = target_python(asked.python)
         known = facts.with_checkout(facts.gather(target), asked.checkout, source_patterns())
         require_packages(known, target, "rehearse", CERTIFY_NEEDS)
+        device = device_for(asked.device, known)
+        if device != "cpu":
+            require_visible_gpu(device, known)
         with training(console.err()) as progress:
-            result = run_and_report(asked, target, device_for(asked.device, known), known, progress)
+            result = run_and_report(asked, target, device, known, progress)
     return Result(
         "rehearse",
         lambda: certificate.document(result, known, None),
@@ -199,7 +202,10 @@ def _recognised(checkout: Checkout) -> tuple[str, str]:
     from splatfix.checks.recognition import recognise
 
     seen = recognise(checkout)
-    return (seen.stack.key, seen.words) if seen else ("", Path(checkout.folder).name)
+    folder = Path(checkout.folder).name
+    if seen is None:
+        return "", folder
+    return seen.stack.key, seen.words if seen.own else f"{folder} ({seen.words})"
 
 
 def _replacement(checkout: Checkout, *, rehearsed: bool) -> Replacement:

@@ -16,6 +16,7 @@ from typing import Any
 
 from splatfix.certify.interim import InterimReports, incomplete
 from splatfix.certify.model import Certificate, Mend, SceneRun
+from splatfix.certify.resources import no_cuda_error
 from splatfix.certify.run import MAX_IMAGES, Interrupted, Progress, make_room
 from splatfix.certify.scene_layout import scene_problems
 from splatfix.certify.stack_certificate import TRAIN, StackRequest, Started, conclude
@@ -120,6 +121,8 @@ class _Run:
         )
         places = {str(copy): "SCENE", str(self.model): "MODEL"}
         self.started = Started(tuple(places.get(word, word) for word in self.words))
+        self.errors: dict[str, Any] = {}
+        """The exceptions that ended render.py or metrics.py, as the observer describes them."""
         self.reports: InterimReports | None = None
         self.seen: Path | None = None
         """Where train.py's observer writes."""
@@ -154,11 +157,13 @@ class _Run:
         measured = self.measure(iterations)
         quality = {name: row for name, row in measured.items() if not name.isdigit()}
         saves = {int(name): row for name, row in measured.items() if name.isdigit()}
-        result = result_of(observed, done, iterations, quality, saves)
+        result = {**result_of(observed, done, iterations, quality, saves), "script_errors": self.errors}
         if request.resumes and (kinds := observed.get("not_tensors")):
             self.started = replace(self.started, notes=(_cannot_resume(request.resumes, kinds),))
         mends = (*request.mends, *self.started.mends)
         judged = judge_stack(result, done, request.extensions, mends, others, problems)
+        if not request.rehearsed:
+            judged += no_cuda_error(f"{done.stdout}\n{done.stderr}", request.device)
         images = sorted(
             path.relative_to(request.out).as_posix() for path in self.report.glob("renders/**/*.png")
         )
@@ -196,6 +201,8 @@ class _Run:
         observed = read_observed(seen, script)
         lacking = (f"{script}: {text}" for text in observed.get("weights", ()))
         refused = (_refused(script, row) for row in observed.get("refused_loads", ()) if row["gone_on"])
+        if not done.ok and script != TRAIN and (error := observed.get("error")):
+            self.errors["rendering" if script == RENDER else "metrics"] = error
         self.started = replace(
             self.started,
             weights=tuple(dict.fromkeys((*self.started.weights, *lacking))),

@@ -74,7 +74,7 @@ def _judged(
     return (
         *ran,
         *(_unless_cut(item, unseen if item.code in _OF_RENDERINGS else cut) for item in judged),
-        *(_ended(name, run) for name, run in others.items()),
+        *(_ended(name, run, get(result, "script_errors", name)) for name, run in others.items()),
         *(Criterion(code, Outcome.NOT_MEASURED, why, "not observed") for code, why in _UNOBSERVED.items()),
     )
 
@@ -243,11 +243,11 @@ def _of_a_variant(name: str) -> bool:
     return "raster" in name.partition(".")[0] or name.rpartition(".")[2][:1].isupper()
 
 
-def _ended(name: str, run: Completed) -> Criterion:
+def _ended(name: str, run: Completed, error: object) -> Criterion:
     return criterion(
         f"{name}-finishes",
         run.ok,
-        "exit code 0" if run.ok else reason({}, run),
+        "exit code 0" if run.ok else reason({"error": error}, run),
         "exit code 0",
         f"{'render' if name == 'rendering' else name}.py does not run after the training.",
         "what was asked for",

@@ -51,6 +51,7 @@ class Lines:
                 "loss": row.get("loss"),
                 "gaussians": row.get("gaussians"),
                 "rss_gb": row.get("rss_gb"),
+                "vram_allocated_gb": row.get("vram_allocated_gb"),
             }
         if state and (spent := sum(self._times)) > 0:
             state["iterations_per_second"] = len(self._times) / spent

@@ -85,7 +85,11 @@ def result_of(
         },
         "reached": observed.get("reached", {}),
         "versions": {"python": observed.get("python"), "torch": observed.get("torch")},
-        "memory": {"rss": observed.get("rss") or None, "cuda": None},
+        "memory": {
+            "rss": observed.get("rss") or None,
+            "cuda": {"train": {"allocated": observed["vram"]}} if observed.get("vram") else None,
+        },
+        "machine": {"gpu": observed["gpu"]} if observed.get("gpu") else {},
         "iterations_per_second": round(passes / seconds, 3) if passes and seconds else None,
         "seconds": {"total": seconds},
         "saves": {str(name): dict(row) for name, row in saves.items()},

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import sys
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from splatfix.certify import Certificate, Interrupted, Outcome, Verdict
 from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import gather, read_arguments, with_checkout
+from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import source_patterns
+from splatfix.plan.replacement import replacement_for
 
 pytest.importorskip("torch")
 HERE = Path(__file__).parent
@@ -210,6 +213,47 @@ def test_a_whole_stack_is_rehearsed(rehearse: Rehearse) -> None:
     rungs = {rung.name.value: rung.reached for rung in made.proof}
     assert rungs["rehearsed"] and rungs["computes"] is None and rungs["trains"] is None
     assert "CUDA and its kernels were not verified" in made.summary
+
+
+@pytest.fixture
+def native(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tiny stack for a GPU that is a CPU: no call for CUDA, and extensions that are installed (here drop-ins)."""
+    for path in checkout.glob("*.py"):
+        text = (
+            path.read_text(encoding="utf-8").replace('device="cuda"', 'device="cpu"').replace(".cuda()", "")
+        )
+        kept = [line for line in text.splitlines() if "torch.cuda." not in line and "_time(" not in line]
+        kept = [line for line in kept if not line.strip().startswith(("begin.", "end."))]
+        path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    places = tmp_path / "site"
+    found = with_checkout(gather(sys.executable), checkout, source_patterns()).checkout.value
+    assert found is not None
+    for item in replacement_for(found).dropins:
+        with zipfile.ZipFile(make_dropin_wheel(item, "1", tmp_path / "wheels")) as wheel:
+            wheel.extractall(places)
+    monkeypatch.setenv("PYTHONPATH", str(places))
+    return checkout
+
+
+@pytest.mark.slow
+def test_with_a_gpu_nothing_lands_on_the_cpu(native: Path, tmp_path: Path) -> None:
+    edit(
+        native / "train.py",
+        "    random.seed(0)",
+        "    print('CUDA error: misaligned address')\n    random.seed(0)",
+    )
+    asked = RehearseRequest(native, None, sys.executable, tmp_path / "report", "cuda", 100)
+    known = with_checkout(gather(sys.executable), native, source_patterns())
+    made = run_and_report(asked, sys.executable, "cuda", known)
+    assert failed(made) == {"no-cuda-error", "no-silent-fallback"}, "fused_ssim is not installed"
+    assert made.stack is not None and not made.stack.rehearsed and not made.stack.dropins
+    assert "threads" not in made.environment
+    rungs = {rung.name.value: rung for rung in made.proof}
+    assert rungs["loads"].reached and rungs["trains"].reached is False and not rungs["rehearsed"].needed
+    result = made.scenes[0].result
+    assert result["implementations"]["simple_knn._C"]["calls"] == {"distCUDA2": 1}
+    assert result["gradients"]["xyz"]["zero_steps"] == 0 and result["memory"]["cuda"] is None
+    assert (tmp_path / "report" / "fruit" / "metrics.jsonl").read_text().count("\n") == 100
 
 
 @pytest.mark.slow

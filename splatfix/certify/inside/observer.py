@@ -61,6 +61,8 @@ class Record:
             "error": None,
             "finished": False,
             "rss": 0,
+            "vram": 0,
+            "gpu": None,
         }
         self.pid = os.getpid()
         self._written = 0.0
@@ -188,7 +190,10 @@ class _Extensions:
             if name.startswith("_"):
                 continue
             origin = getattr(value, "__module__", None) or module.__name__
-            if origin.partition(".")[0] != top:
+            if origin.partition(".")[0] not in (
+                top,
+                last,
+            ):  # compiled modules are called _C by their own functions
                 continue
             if isinstance(value, type):
                 if torch is not None and issubclass(value, torch.nn.Module) and origin == module.__name__:
@@ -312,9 +317,19 @@ class _Training:
             },
         }
         self._last = now
+        line.update(self._gpu())
         if self._rows is not None and (not seen["counts"] or seen["counts"][-1][1] != self._rows):
             seen["counts"].append([seen["backward"], self._rows])
         self.record.line(line)
+
+    def _gpu(self) -> dict[str, float]:
+        """What is allocated on the GPU now; its peak is kept, also where the trainer resets torch's own."""
+        cuda, seen = self.torch.cuda, self.record.seen
+        if seen["rehearsed"] or not cuda.is_initialized():
+            return {}
+        seen["vram"] = max(seen["vram"], int(cuda.max_memory_allocated()))
+        seen["gpu"] = seen["gpu"] or str(cuda.get_device_name())
+        return {"vram_allocated_gb": round(int(cuda.memory_allocated()) / 2**30, 4)}
 
     def _not_tensors(self) -> list[str]:
         """NumPy numbers in the optimizers' options, such as a learning rate that np.exp made: a checkpoint with them is no file
@@ -362,7 +377,13 @@ class _Training:
         if not grads:
             row["none"] += 1
             return None
-        norm = math.sqrt(sum(float(_values(grad).pow(2).sum()) for grad in grads))
+        # summed as float64 without a copy of that type, which a GPU may have no room for
+        norms = [
+            self.torch.linalg.vector_norm(_values(grad), dtype=self.torch.float64)
+            for grad in grads
+            if grad.numel()
+        ]
+        norm = math.sqrt(sum(float(item) ** 2 for item in norms))
         if not math.isfinite(norm):
             row["non_finite"] += 1
         elif norm == 0.0:
@@ -394,4 +415,4 @@ class _Training:
 
 def _values(grad: Any) -> Any:
     grad = grad.detach()
-    return (grad.coalesce().values() if grad.is_sparse else grad).double()
+    return grad.coalesce().values() if grad.is_sparse else grad
