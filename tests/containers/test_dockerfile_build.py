@@ -1,0 +1,143 @@
+"""``splatfix dockerfile`` on a real engine: the image is built, proven, and looked into; and what diagnose says in containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from splatfix.app.dockerfile import DockerfileRequest, make_dockerfile
+from splatfix.containers.image import Image
+
+if TYPE_CHECKING:
+    from tests.containers.conftest import TestEngine
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
+
+PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
+TORCH = "2.13.0+cu130"
+TAG = "splatfix-test-dockerfile:latest"
+
+
+def own_certificates() -> str:
+    """The authorities that this machine adds to its distribution's."""
+    folder = Path("/usr/local/share/ca-certificates")
+    return "".join(path.read_text() for path in sorted(folder.glob("*.crt")))
+
+
+def build(docker_engine: TestEngine, checkout: Path, **more: str) -> Iterator[dict[str, Any]]:
+    """What the engine says while it builds.
+
+    The test's base has what ``debian:bookworm-slim`` has, and Python; torch's default build on PyPI is that for CUDA 13.0.
+    """
+    arguments = {
+        "BUILD_IMAGE": docker_engine.base_image,
+        "RUN_IMAGE": docker_engine.base_image,
+        "CA_PEM": own_certificates(),
+        "PIP_INDEX_URL": os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple"),
+        "TORCH_INDEX_URL": os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple"),
+        "MAX_JOBS": "2",
+        **more,
+    }
+    answers: Iterator[dict[str, Any]] = docker_engine.engine.client.api.build(
+        path=str(checkout),
+        tag=TAG,
+        network_mode="host",
+        buildargs=arguments,
+        rm=True,
+        forcerm=True,
+        decode=True,
+    )
+    return answers
+
+
+def said(answers: Iterator[dict[str, Any]]) -> str:
+    return "".join(str(answer.get("stream", "")) + str(answer.get("error", "")) for answer in answers)
+
+
+@pytest.mark.slow
+def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEngine, tmp_path: Path) -> None:
+    """Minutes on the first run: torch (2.5 GB) and the compiler (1.5 GB) come from PyPI. Layers are kept by the engine."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(PROBE, checkout / "submodules" / "splat_probe")
+    (checkout / ".git").mkdir()
+    made = make_dockerfile(
+        DockerfileRequest(checkout, ("sm_86", "sm_120"), checkout, "wheels", TORCH, devcontainer=True)
+    )
+    assert made.exit_code == 0
+    log = said(build(docker_engine, checkout))
+    assert f"Successfully tagged {TAG}" in log, log[-5000:]
+
+    client = docker_engine.engine.client
+    config = client.images.get(TAG).attrs["Config"]
+    assert config["User"] == "10001:10001" and config["Labels"]["org.splatfix.targets"] == "sm_86 sm_120"
+    assert "splatfix diagnose" in " ".join(config["Healthcheck"]["Test"])
+
+    def run(*words: str) -> str:
+        output: bytes = client.containers.run(
+            TAG,
+            list(words),
+            remove=True,
+            network_mode="none",
+            read_only=True,
+            cap_drop=["ALL"],
+            tmpfs={"/tmp": ""},
+        )
+        return output.decode()
+
+    assert "no compiler" in run("bash", "-c", "type gcc g++ nvcc cc 2>/dev/null || echo no compiler")
+    imported = run(
+        "python", "-c", "import splat_probe, torch; print(splat_probe.__file__, torch.version.cuda)"
+    )
+    assert imported.split() == ["/opt/stack/lib/python3.11/site-packages/splat_probe/__init__.py", "13.0"]
+    library = "/opt/stack/lib/python3.11/site-packages/splat_probe"
+    inspected = json.loads(
+        run("splatfix", "inspect", library, "--target", "sm_86", "--target", "sm_120", "--json")
+    )
+    assert all(
+        file["verdicts"][arch]["usable"] for file in inspected["files"] for arch in ("sm_86", "sm_120")
+    )
+    found = diagnosis(run("bash", "-c", "splatfix diagnose --python /opt/stack --json || true"))
+    assert found["gpu-not-passed-to-container"]["status"] == "warn", "NVIDIA_VISIBLE_DEVICES asks for one"
+
+    # the proof is one: for a GPU that nothing was built for the build ends there
+    dockerfile = checkout / "Dockerfile"
+    proof = "splatfix inspect --target sm_86 --target sm_120"
+    text = dockerfile.read_text(encoding="utf-8")
+    assert text.count(proof) == 1
+    dockerfile.write_text(text.replace(proof, "splatfix inspect --target sm_75"), encoding="utf-8")
+    log = said(build(docker_engine, checkout))
+    assert "cannot run on sm_75" in log or "no code for sm_75" in log, log[-3000:]
+    assert "returned a non-zero code" in log
+
+
+def diagnosis(text: str) -> dict[str, dict[str, Any]]:
+    return {item["code"]: item for item in json.loads(text)["findings"]}
+
+
+def test_diagnose_in_a_container_names_what_is_missing_from_outside(
+    docker_engine: TestEngine, lane_image: Image
+) -> None:
+    def diagnose(**options: Any) -> dict[str, Any]:
+        words = ["sh", "-c", "python -m splatfix diagnose --only container --only gpu --json || true"]
+        output: bytes = docker_engine.engine.client.containers.run(
+            lane_image.id, words, remove=True, network_mode="none", **options
+        )
+        return dict(json.loads(output))
+
+    plain = diagnose()
+    machine = plain["facts"]["machine"]
+    assert machine["container"] == "docker"
+    assert machine["confinement"]["value"]["shm"] == 64 * 2**20
+    locked = diagnose(
+        read_only=True, shm_size="8m", pids_limit=60, mem_limit="1g", user="10001", cap_drop=["ALL"]
+    )
+    found = {item["code"]: item for item in locked["findings"] if item["status"] in ("warn", "fail")}
+    assert {"container-memory-limit", "container-process-limit", "container-root-read-only"} <= set(found)
+    for code in ("container-memory-limit", "container-process-limit", "container-root-read-only"):
+        assert found[code]["remedy"][0]["command"].startswith("docker run "), code
