@@ -162,7 +162,9 @@ def _apt(packages: Sequence[str], *more: str) -> str:
         'if [ -n "${CA_PEM}" ]; then \\',
         "        mkdir -p /usr/local/share/ca-certificates; \\",
         "        printf '%s\\n' \"${CA_PEM}\" > /usr/local/share/ca-certificates/site.crt; \\",
-        "        echo 'Acquire::https::CAInfo \"/usr/local/share/ca-certificates/site.crt\";' > /etc/apt/apt.conf.d/90site; \\",
+        "        update-ca-certificates \\",
+        "            || echo 'Acquire::https::CAInfo \"/usr/local/share/ca-certificates/site.crt\";' \\",
+        "                > /etc/apt/apt.conf.d/90site; \\",
         "    fi \\",
     ]
     commands = [

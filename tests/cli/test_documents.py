@@ -29,6 +29,7 @@ from splatfix.report.documents import envelope
 from splatfix.report.field_report import markdown
 from tests.install.environments import make_environment, write_extension
 from tests.machines import facts_of, folder
+from tests.plan.test_recipes import checkout_of
 from tools.schemas import COMMANDS, FOLDER, schemas, text_of
 
 Document = Callable[..., dict[str, Any]]
@@ -72,6 +73,17 @@ def test_diagnose(machine: str, document: Document) -> None:
     failed = any(item["status"] == "fail" for item in made["findings"])
     assert (made["options"] is not None, made["exit_code"]) == (failed, int(failed))
     assert sum(made["summary"].values()) == len(made["findings"])
+
+
+def test_dockerfile(document: Document, tmp_path: Path) -> None:
+    folder = checkout_of("2dgs", tmp_path)
+    words = ("dockerfile", "--repo", folder, "--target", "sm_86", "--target", "sm_120")
+    printed = check(document(*words))
+    assert printed["image"]["targets"] == ["sm_86", "sm_120"] and printed["image"]["reasons"]
+    assert printed["files"][0]["content"].startswith("# 2D Gaussian Splatting for sm_86, sm_120")
+    assert printed["written"] == []
+    written = check(document(*words, "--out", folder, "--compose"))
+    assert {Path(path).name for path in written["written"]} >= {"Dockerfile", "compose.yaml"}
 
 
 def test_diagnose_of_this_machine(document: Document, tmp_path: Path) -> None:

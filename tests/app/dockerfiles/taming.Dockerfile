@@ -31,7 +31,9 @@ ARG DEBIAN_FRONTEND=noninteractive
 RUN if [ -n "${CA_PEM}" ]; then \
         mkdir -p /usr/local/share/ca-certificates; \
         printf '%s\n' "${CA_PEM}" > /usr/local/share/ca-certificates/site.crt; \
-        echo 'Acquire::https::CAInfo "/usr/local/share/ca-certificates/site.crt";' > /etc/apt/apt.conf.d/90site; \
+        update-ca-certificates \
+            || echo 'Acquire::https::CAInfo "/usr/local/share/ca-certificates/site.crt";' \
+                > /etc/apt/apt.conf.d/90site; \
     fi \
  && apt-get update \
  && apt-get install --yes --no-install-recommends ca-certificates g++ python3 python3-dev python3-venv \
@@ -89,7 +91,9 @@ ARG DEBIAN_FRONTEND=noninteractive
 RUN if [ -n "${CA_PEM}" ]; then \
         mkdir -p /usr/local/share/ca-certificates; \
         printf '%s\n' "${CA_PEM}" > /usr/local/share/ca-certificates/site.crt; \
-        echo 'Acquire::https::CAInfo "/usr/local/share/ca-certificates/site.crt";' > /etc/apt/apt.conf.d/90site; \
+        update-ca-certificates \
+            || echo 'Acquire::https::CAInfo "/usr/local/share/ca-certificates/site.crt";' \
+                > /etc/apt/apt.conf.d/90site; \
     fi \
  && apt-get update \
  && apt-get install --yes --no-install-recommends ca-certificates python3 \
