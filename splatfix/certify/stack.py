@@ -33,7 +33,6 @@ from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import fill_in, say
 from splatfix.core.words import few
 from splatfix.facts import Facts, read_arguments
-from splatfix.knowledge.schedules import rendering_words
 
 RENDER, METRICS = "render.py", "metrics.py"
 ITERATIONS, GPU_ITERATIONS = 120, 1000
@@ -224,7 +223,6 @@ class _Run:
                 found["rendering"] = first
                 return found
         last = ["--iteration", str(iterations)] if "iteration" in known else []
-        words += rendering_words({name: item.name for name, item in known.items()})
         found["rendering"], _ = self.child(RENDER, [*words, *last], "render.log")
         return found
 

@@ -40,16 +40,6 @@ def short_schedule() -> Mapping[str, Setting]:
     }
 
 
-def rendering_words(options: Mapping[str, str]) -> list[str]:
-    """What render.py is told besides.
-
-    Args:
-        options: those that it has, by name as they are typed: ``num_cluster`` -> ``--num_cluster``.
-    """
-    rows = table("schedules")["rendering"].items()
-    return [word for name, row in rows if name in options for word in (options[name], row["value"])]
-
-
 def words_for(stack_key: str) -> tuple[str, ...]:
     """What the trainer of one stack is told besides."""
     row = table("schedules")["stacks"].get(stack_key)
