@@ -1,6 +1,6 @@
 """Adds certificates of ``splatfix rehearse`` to the record of rehearsed stacks: ``python -m tools.rehearsals REPORT...``.
 
-A row for each stack and commit, with its options, seconds, losses, quality and verdict, as the certificate has them.
+A row for each stack, commit and scene, with its options, seconds, losses, quality and verdict, as the certificate has them.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def row_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "drop_ins": stack["dropins"],
         "mends": [[item["code"], item["edited"]] for item in stack["mends"]],
         "weights": len(stack["weights"]),
+        "threads": document["environment"].get("threads"),
         "extensions": {
             name: item["calls"]
             for name, item in result.get("implementations", {}).items()
@@ -53,14 +54,18 @@ def row_of(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["stack"], row["commit"], row["scene"]
+
+
 def main(reports: list[str]) -> None:
-    """Replace the rows of the stacks and commits that the reports are of."""
+    """Replace the rows of the stacks, commits and scenes that the reports are of."""
     rows = json.loads(RECORD.read_text(encoding="utf-8"))["rows"] if RECORD.exists() else []
     made = [row_of(json.loads((Path(name) / "certificate.json").read_text("utf-8"))) for name in reports]
-    keys = {(row["stack"], row["commit"]) for row in made}
-    rows = [row for row in rows if (row["stack"], row["commit"]) not in keys] + made
+    keys = set(map(_key, made))
+    rows = [row for row in rows if _key(row) not in keys] + made
     about = "made by python -m tools.rehearsals from the certificates of splatfix rehearse, on unmodified public checkouts"
-    document = {"about": about, "rows": sorted(rows, key=lambda row: (row["stack"], row["commit"]))}
+    document = {"about": about, "rows": sorted(rows, key=_key)}
     RECORD.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
