@@ -161,6 +161,7 @@ def run_and_report(
             dropin_names=(*(item.name for item in replacement.dropins), *standins) if rehearsed else (),
             placeholders=placeholders,
             standins=standins,
+            needed=tuple(item.name for item in checkout.needs if not item.beside),
             mends=mends,
             resumes=_loads(context, PICKLES),
             extra=asked.extra,

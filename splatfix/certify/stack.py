@@ -103,6 +103,7 @@ class _Run:
             request.placeholders,
             request.standins,
             (self.model, folder / "work") if request.rehearsed else (),
+            request.needed if request.rehearsed else (),
         )
         copy = copy_scene(request.scene, folder / self.scene)
         arguments = read_arguments(request.source, TRAIN)
@@ -200,12 +201,13 @@ class _Run:
         observed = read_observed(seen, script)
         lacking = (f"{script}: {text}" for text in observed.get("weights", ()))
         refused = (_refused(script, row) for row in observed.get("refused_loads", ()) if row["gone_on"])
+        unloadable = (_unloadable(row) for row in observed.get("unloadable", ()))
         if not done.ok and script != TRAIN and (error := observed.get("error")):
             self.errors["rendering" if script == RENDER else "metrics"] = error
         self.started = replace(
             self.started,
             weights=tuple(dict.fromkeys((*self.started.weights, *lacking))),
-            mends=(*self.started.mends, *refused),
+            mends=tuple(dict.fromkeys((*self.started.mends, *refused, *unloadable))),
         )
         return done, observed
 
@@ -285,6 +287,14 @@ def _refused(script: str, row: Mapping[str, Any]) -> Mend:
         f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False.",
         (say("Give weights_only=False to that torch.load, if nobody else's files are loaded there."),),
     )
+
+
+def _unloadable(row: Mapping[str, Any]) -> Mend:
+    library = str(row["words"]).partition(": ")[2].partition(":")[0]
+    todo = say(
+        f"Install the package of the system that brings {library} (apt-file search {library} names it)."
+    )
+    return Mend("library-missing", f"{row['words']}: no such file.", (todo,))
 
 
 def _cannot_resume(places: Sequence[str], kinds: Sequence[str]) -> str:

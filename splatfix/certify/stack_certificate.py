@@ -48,6 +48,8 @@ class StackRequest:
     dropin_names: tuple[str, ...] = ()
     placeholders: tuple[str, ...] = ()
     standins: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    """Modules of others that the checkout imports and cannot do without."""
     mends: tuple[Mend, ...] = ()
     extra: tuple[str, ...] = ()
     """The user's own words for train.py."""

@@ -53,6 +53,8 @@ class Inside:
     """Missing compiled packages that a stand-in takes the place of; of :data:`STANDINS`."""
     written: tuple[Path, ...] = ()
     """Folders that only this run writes to."""
+    needed: tuple[str, ...] = ()
+    """Modules that the checkout imports and cannot do without."""
 
 
 def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) -> dict[str, str]:
@@ -75,6 +77,7 @@ def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) 
         "cpu": inside.cpu,
         "extensions": list(inside.extensions),
         "placeholders": list(inside.placeholders),
+        "needed": list(inside.needed),
         "written": [str(folder) for folder in inside.written],
     }
     configuration = out / "inside.json"

@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Optional
 if TYPE_CHECKING:
     from splatfix.certify.inside.observer import Record
 
+_NO_LIBRARY = re.compile(r"\S+\.so[\d.]*: cannot open shared object file")
 Action = Callable[[ModuleType], None]
 
 
@@ -59,11 +61,13 @@ class AfterImport(importlib.abc.MetaPathFinder):
 class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Modules that are missing can be imported, so that what else stops the trainer comes up; using one fails as an import.
 
-    Comes last among the finders: a module that is there is never replaced.
+    For missing modules it comes last among the finders: one that is there is never replaced. For those that are there and lack
+    a library of the system it comes first, with the reason.
     """
 
     def __init__(self, names: Sequence[str], record: Record) -> None:
-        self.names = frozenset(names)
+        self.names = dict.fromkeys(names, "")
+        """With what the import of the module said, where it is there."""
         self.record = record
 
     def find_spec(
@@ -85,7 +89,8 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         def absent(name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return _Absent(name, (), {"__module__": module.__name__})
+            why = self.names[module.__name__.partition(".")[0]]
+            return _Absent(name, (), {"__module__": module.__name__, "_why": why})
 
         module.__getattr__ = absent  # type: ignore[method-assign]
 
@@ -110,8 +115,10 @@ class _Absent(type):
         raise _missing(cls)
 
 
-def _missing(cls: type) -> ModuleNotFoundError:
+def _missing(cls: Any) -> ImportError:
     top = cls.__module__.partition(".")[0]
+    if cls._why:
+        return ImportError(f"{cls._why} ({cls.__module__}.{cls.__name__} is used)", name=top)
     return ModuleNotFoundError(f"No module named {top!r} ({cls.__module__}.{cls.__name__} is used)", name=top)
 
 
@@ -119,6 +126,8 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
     """Write down every import that fails in a file of the checkout, whether or not the code goes on without it."""
     root = os.path.join(os.path.abspath(configuration["checkout"]), "")
     original = builtins.__import__
+    unloadable = Placeholders((), record)
+    sys.meta_path.insert(0, unloadable)
 
     def watched(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
@@ -130,7 +139,15 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
         except Exception as error:
             if inside:
                 record.failed_import(name, place_in(root), error)
-            raise
+            top = name.partition(".")[0]
+            lacking = inside and top in configuration["needed"] and _NO_LIBRARY.search(str(error))
+            if not lacking or top in unloadable.names:
+                raise
+            unloadable.names[top] = f"{top} cannot be loaded: {lacking.group()}"
+            record.seen["unloadable"].append({"words": unloadable.names[top]})
+            for known in [item for item in sys.modules if item.partition(".")[0] == top]:
+                del sys.modules[known]
+            module = original(name, globals, locals, fromlist, level)
         for item in fromlist or () if inside else ():
             whole = f"{module.__name__}.{item}"
             if item != "*" and not hasattr(module, item) and whole not in sys.modules:

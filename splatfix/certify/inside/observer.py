@@ -58,6 +58,7 @@ class Record:
             "weights": [],
             "not_tensors": [],
             "refused_loads": [],
+            "unloadable": [],
             "error": None,
             "finished": False,
             "rss": 0,

@@ -1,0 +1,76 @@
+"""What is loaded into a trainer, in an interpreter of its own: imports that fail."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+DRIVER = """
+import json, runpy, sys
+from pathlib import Path
+from splatfix.certify.inside import importing, observer
+configuration = json.loads(sys.argv[1])
+sys.path.insert(0, configuration["out"])
+record = observer.Record(configuration)
+importing.watch_imports(record, configuration)
+try:
+    runpy.run_path(configuration["checkout"] + "/train.py")
+except ImportError as error:
+    record.seen["error"] = str(error)
+print(json.dumps({name: record.seen[name] for name in ("unloadable", "failed_imports", "placeholders", "error")}))
+"""
+LACKING = "raise ImportError('libodd.so.1: cannot open shared object file: No such file or directory')\n"
+
+
+def observed(folder: Path, train: str, **modules: str) -> dict[str, Any]:
+    """What is seen of a train.py, whose installed modules are these."""
+    (folder / "site").mkdir()
+    (folder / "checkout").mkdir()
+    for name, text in modules.items():
+        (folder / "site" / f"{name}.py").write_text(text)
+    (folder / "checkout" / "train.py").write_text(train)
+    configuration = {
+        "out": str(folder / "site"),
+        "checkout": str(folder / "checkout"),
+        "cpu": True,
+        "extensions": [],
+        "placeholders": ["absent"],
+        "needed": ["absent", "odd"],
+        "written": [],
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(configuration)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_module_without_its_library_is_passed_over_until_it_is_used(tmp_path: Path) -> None:
+    train = "import odd.io\nfrom odd import thing\nimport absent\nvalue: thing['n'] | None\nthing()\n"
+    found = observed(tmp_path, train, odd=LACKING)
+    assert found["unloadable"] == [
+        {"words": "odd cannot be loaded: libodd.so.1: cannot open shared object file"}
+    ]
+    assert found["placeholders"] == ["odd", "odd.io", "absent"]
+    assert (
+        found["error"]
+        == "odd cannot be loaded: libodd.so.1: cannot open shared object file (odd.thing is used)"
+    )
+
+
+def test_what_the_code_can_do_without_fails_as_it_does(tmp_path: Path) -> None:
+    train = (
+        "try:\n    import other\nexcept ImportError:\n    other = None\nassert other is None\nimport sane\n"
+    )
+    found = observed(tmp_path, train, other=LACKING, sane="value = 1\n")
+    assert not found["unloadable"] and not found["placeholders"] and found["error"] is None
+    assert [row["name"] for row in found["failed_imports"]] == ["other"]
+
+
+def test_another_failure_is_the_modules_own(tmp_path: Path) -> None:
+    found = observed(tmp_path, "import odd\n", odd="raise ImportError('no such version')\n")
+    assert not found["unloadable"] and found["error"] == "no such version"
