@@ -218,11 +218,14 @@ def test_kernels_stand_alone() -> None:
 
 
 def test_a_drop_in_carries_what_its_kernels_import() -> None:
+    """At once, in pure PyTorch; and at a call, with the CUDA kernels that it has."""
     for dropin in DROPINS:
-        for name in dropin.kernels:
-            for _, module in imports(ROOT / "splatfix" / "kernels" / name):
-                if module.startswith("splatfix.kernels."):
-                    assert f"{module.rpartition('.')[2]}.py" in dropin.kernels, (dropin.name, name, module)
+        for names, top_level in ((dropin.kernels, True), ((*dropin.kernels, *dropin.cuda), False)):
+            for name in names if dropin.cuda or top_level else ():
+                path = ROOT / "splatfix" / "kernels" / name
+                for _, module in imports(path, top_level=top_level) if path.suffix == ".py" else ():
+                    if module.startswith("splatfix.kernels."):
+                        assert f"{module.rpartition('.')[2]}.py" in names, (dropin.name, name, module)
 
 
 def test_the_trainer_knows_only_the_kernels() -> None:
@@ -242,6 +245,7 @@ def test_the_trainer_knows_only_the_kernels() -> None:
 WRITERS = {
     "splatfix/report/console.py",
     "splatfix/app/result.py",
+    "splatfix/kernels/nvrtc.py",
     "splatfix/cli/__init__.py",
     "splatfix/core/passthrough.py",
     "splatfix/facts/environment/probe_env.py",

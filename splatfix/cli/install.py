@@ -24,13 +24,14 @@ class Backend(str, Enum):
 
     native = "native"
     pure = "pure"
+    nvrtc = "nvrtc"
     auto = "auto"
 
 
 Sources = Annotated[
     Optional[list[str]],
     typer.Argument(
-        help="Source folders, checkouts, gsplat==VERSION; with --backend pure also package names.",
+        help="Source folders, checkouts, gsplat==VERSION; with --backend pure or nvrtc also package names.",
         show_default="the current folder",
         metavar="SOURCE",
     ),
@@ -42,7 +43,10 @@ Target = Annotated[
     ),
 ]
 BackendOption = Annotated[
-    Backend, typer.Option(help="Compile CUDA code, install pure-PyTorch drop-ins, or auto.")
+    Backend,
+    typer.Option(
+        help="native: compile; nvrtc: drop-ins whose CUDA code torch's NVRTC compiles; pure: drop-ins in PyTorch; auto."
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show the plan and change nothing.", rich_help_panel=PLAN)

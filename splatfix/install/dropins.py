@@ -5,6 +5,7 @@ The templates hold what stands beside the copied kernels: the original's names, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from splatfix import __version__
@@ -44,8 +45,13 @@ __all__ = ["distCUDA2"]
 """
 
 
-def make_dropin_wheel(dropin: Dropin, version: str, folder: Path) -> Path:
+def make_dropin_wheel(
+    dropin: Dropin, version: str, folder: Path, compiled: Mapping[str, bytes] | None = None
+) -> Path:
     """Write the wheel of a drop-in into ``folder``.
+
+    Args:
+        compiled: code of its CUDA kernels by file name, which it then carries with their sources; None for pure PyTorch.
 
     Raises:
         SplatfixError: ``splatfix-incomplete`` when this installation of splatfix lacks a kernel.
@@ -56,7 +62,13 @@ def make_dropin_wheel(dropin: Dropin, version: str, folder: Path) -> Path:
     files.setdefault(f"{dropin.module}/__init__.py", head.encode())
     for kernel in dropin.kernels:
         files[f"{dropin.module}/_{kernel}"] = _kernel(kernel)
-    summary = f"Drop-in for {dropin.name} in plain PyTorch, by splatfix"
+    if compiled is not None:
+        for kernel in dropin.cuda:
+            name = kernel if kernel.startswith("cuda/") else f"_{kernel}"
+            files[f"{dropin.module}/{name}"] = _kernel(kernel)
+        files |= {f"{dropin.module}/cuda/{name}": code for name, code in compiled.items()}
+    how = "in plain PyTorch" if compiled is None else "with CUDA kernels through NVRTC"
+    summary = f"Drop-in for {dropin.name} {how}, by splatfix"
     path = write_wheel(folder, dropin.distribution, version, files, summary)
     manifest = {
         "schema_version": MANIFEST_VERSION,

@@ -28,6 +28,7 @@ from splatfix.install.edit import digest_of, edited_contents, require_editable, 
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, Journal, Status, StepRecord
+from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.install.outcome import InstalledItem, Outcome, Progress, Silent, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
@@ -292,7 +293,13 @@ class _Run:
         step = self._begin(StepRecord(action.kind, action.subject))
         started = time.monotonic()
         dropin = dropin_of(action.subject, action.variant)
-        path = make_dropin_wheel(dropin, action.version, self.folder / "wheels")
+        compiled = None
+        if action.targets:
+            self.progress.doing(action, "compiling its CUDA kernels by NVRTC")
+            log = self.folder / f"nvrtc-{_file_name(action.subject)}.log"
+            compiled, rung = compile_cuda_kernels(dropin, action.targets, self.environment, self.runner, log)
+            item.rungs.append(rung)
+        path = make_dropin_wheel(dropin, action.version, self.folder / "wheels", compiled)
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
         item.also_import = (dropin.api.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
@@ -304,9 +311,10 @@ class _Run:
         step = self._begin(StepRecord(action.kind, action.subject))
         refuse_unplanned(item.wheel, action.subject, self.environment)
         rung = verify_wheel(item.wheel, action.targets, self.facts, expects_gpu_code=item.gpu_code)
-        item.rungs.append(rung)
+        if not any(one.name is RungName.BUILT for one in item.rungs):
+            item.rungs.append(rung)
         self._finish(step)
-        return rung.shown_by
+        return item.rungs[-1].shown_by
 
     def _edit(self, action: EditSource) -> str:
         """Edit the checkout's own files, now that the wheel built from their edited copies is verified."""
@@ -355,9 +363,10 @@ class _Run:
         files = item.wheel.destinations(self.environment)
         has_gpu = bool(self.facts.machine.gpus.value)
         rung = check_import(item.modules, files, self.environment, self.runner, has_gpu)
-        item.rungs.append(rung)
+        if not any(one.name is RungName.BUILT for one in item.rungs):
+            item.rungs.append(rung)
         self._finish(step)
-        return rung.shown_by
+        return item.rungs[-1].shown_by
 
     def _result(self, subject: str, item: _Item) -> InstalledItem:
         assert item.wheel is not None

@@ -6,7 +6,8 @@ the batches. With fewer than 4 points the extension adds FLT_MAX for each neighb
 1.13e38, P = 2 and P = 1 give inf; so does this file.
 
 Engines. On a CPU a compiled k-d tree is used where installed (napf, pynanoflann, pykdtree, scipy), queried in spatial
-order, which is twice as fast. Otherwise, and always on a GPU, plain torch:
+order, which is twice as fast. On a GPU `distCUDA2` runs in single precision on the kernels of knn_cuda.py where they can be had.
+Otherwise plain torch:
 
 1. the points are sorted into the leaves of a balanced k-d tree by halving along the widest side, all nodes of a level at once;
 2. all pairs inside blocks of some 32 neighboring points give each point a first bound;
@@ -77,7 +78,10 @@ def distCUDA2(
     if count < 4:
         return _few_points(points)
     chosen = _choose(engine, points)
-    if chosen == "torch":
+    found = _by_cuda_kernels(points) if engine is None else None
+    if found is not None:
+        chosen, result = "nvrtc", found
+    elif chosen == "torch":
         result = _Search(points, budget_bytes).mean_of_three()
     else:
         result = torch.empty(count, dtype=points.dtype)
@@ -125,8 +129,28 @@ def knn(
     return squared, index
 
 
+def _by_cuda_kernels(points: Tensor) -> Optional[Tensor]:
+    """`distCUDA2` by CUDA kernels, where they lie beside this file and serve these points; else None."""
+    if not points.is_cuda:
+        return None
+    try:
+        from splatfix.kernels.knn_cuda import mean_of_three
+        from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
+    except ImportError:  # a copy of this file alone
+        return None
+    if not wanted(points):
+        return None
+    try:
+        found = mean_of_three(points)
+    except NoKernels as error:
+        fall_back("knn", str(error))
+        return None
+    ran["knn"] = "nvrtc"
+    return found
+
+
 def available_engines(device: str = "cpu") -> Tuple[str, ...]:
-    """The available engines, fastest first; "torch" is always available, and the only one on a GPU."""
+    """The available engines, fastest first; "torch" is always available, and all that can be asked for by name on a GPU."""
     libraries = [name for name in _LIBRARIES if _library(name) is not None] if device == "cpu" else []
     return (*libraries, "torch")
 

@@ -1,7 +1,7 @@
 """Differentiable Gaussian rasterizer in plain PyTorch, with the interface and results of `diff_gaussian_rasterization`.
 
 Self-contained: standard library and torch >= 1.13, Python >= 3.8, float32 and float64. It is written for CPU, CUDA
-and MPS tensors, and tuned on CPUs.
+and MPS tensors, and tuned on CPUs; float32 on CUDA is handed to the kernels of rasterizer_cuda.py where they can be had.
 
 Contract (Inria v1, the EWA splatting of Kerbl et al. 2023, and the options of its family)
 ------------------------------------------------------------------------------------------
@@ -1312,9 +1312,40 @@ def rasterize(
         raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
     if means2D is None:
         means2D = means3D.new_zeros(means3D.shape)
+    inputs = (means3D, means2D, *inputs[2:])
+    found = _by_cuda_kernels(settings, inputs)
+    if found is not None:
+        return found
     # Chunks depend on the data and cannot be traced. The compiler is imported only where it runs.
     apply = _apply_untraced if "torch._dynamo" in sys.modules else _apply
-    return Rendered(*apply(settings, budget_bytes, means3D, means2D, *inputs[2:]))
+    return Rendered(*apply(settings, budget_bytes, *inputs))
+
+
+def _by_cuda_kernels(
+    settings: GaussianRasterizationSettings, inputs: Sequence[Optional[Tensor]]
+) -> Optional[Rendered]:
+    """The same by CUDA kernels, where they lie beside this file and serve these settings and tensors; else None."""
+    means3D = inputs[0]
+    if means3D is None or not means3D.is_cuda:
+        return None
+    try:
+        from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.rasterizer_cuda import rasterize as by_kernels
+        from splatfix.kernels.rasterizer_cuda import refusal
+    except ImportError:  # a copy of this file alone
+        return None
+    if not wanted(means3D):
+        return None
+    reason = refusal(settings)
+    try:
+        found = None if reason else Rendered(*by_kernels(settings, *inputs))
+    except NoKernels as error:
+        found, reason = None, str(error)
+    if found is None:
+        fall_back("rasterizer", reason)
+    else:
+        ran["rasterizer"] = "nvrtc"
+    return found
 
 
 class GaussianRasterizer(nn.Module):

@@ -13,8 +13,9 @@ Algorithm. The map needs four blurs: x, y, x^2 + y^2 and xy. Its gradient needs 
 to E[x], E[x^2 + y^2] and E[xy]. Value and gradient are computed together, in strips of rows, and only the gradient is kept
 for backward. A strip and its halo fit the CPU cache, and rows shared by two strips are computed once.
 
-Works on CPU, CUDA and MPS, in float32 and float64. Under `torch.compile` the same formula is written without strips,
-for the compiler to fuse. This file needs torch >= 1.13 and nothing else.
+Works on CPU, CUDA and MPS, in float32 and float64; float32 on CUDA by the kernels of ssim_cuda.py where they can be had.
+Under `torch.compile` the same formula is written without strips, for the compiler to fuse. This file needs torch >= 1.13 and
+nothing else.
 """
 
 from __future__ import annotations
@@ -85,6 +86,9 @@ def fused_ssim(
     cached = (img2.mean, img2.mean_square) if isinstance(img2, GroundTruth) else (None, None)
     if not (train and torch.is_grad_enabled()):
         img1 = img1.detach()
+    found = None if isinstance(img2, GroundTruth) else _by_cuda_kernels(img1, target, padding)
+    if found is not None:
+        return found
     return _MeanSSIM.apply(img1, target.detach(), cached[0], cached[1], padding)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -106,6 +110,26 @@ def precompute(img2: Tensor) -> GroundTruth:
     shifted = image - SHIFT
     mean = _blur_whole(shifted, 2, -SHIFT)
     return GroundTruth(image, mean, _blur_whole(shifted * shifted, 2, SHIFT * SHIFT))
+
+
+def _by_cuda_kernels(img1: Tensor, img2: Tensor, padding: str) -> Optional[Tensor]:
+    """The same by CUDA kernels, where they lie beside this file and serve these tensors; else None."""
+    if not img1.is_cuda or _is_compiling():
+        return None
+    try:
+        from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.ssim_cuda import mean_ssim
+    except ImportError:  # a copy of this file alone
+        return None
+    if not wanted(img1):
+        return None
+    try:
+        found = mean_ssim(img1, img2, padding)
+    except NoKernels as error:
+        fall_back("ssim", str(error))
+        return None
+    ran["ssim"] = "nvrtc"
+    return found
 
 
 class _MeanSSIM(torch.autograd.Function):

@@ -23,6 +23,8 @@ class Dropin:
     """Keys of the variants (``splatfix.knowledge.stacks``) whose calls it answers, the one it follows first."""
     variant: str = ""
     """Which of the packages of that name it is, where several share one."""
+    cuda: tuple[str, ...] = ()
+    """Files of ``splatfix.kernels`` that it needs besides, to run its CUDA kernels; () where it has none."""
     functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """What it has beside a rasterizer, with the parameters: names below the module, such as ``_C.distCUDA2``."""
 
@@ -71,6 +73,9 @@ def _rasterizer(
         _SLOW + (f"; {note}" if note else ""),
         serves,
         variant_name,
+        ()
+        if variant_name == ""
+        else ("nvrtc.py", "rasterizer_cuda.py", "cuda/common.h", "cuda/rasterizer.cu"),
     )
 
 
@@ -82,6 +87,7 @@ DROPINS: tuple[Dropin, ...] = (
         "fused_ssim/__init__.py",
         "the same formula in plain PyTorch: same numbers within rounding, slower, more memory",
         ("fused-ssim", "fused-ssim-fastgs"),
+        cuda=("nvrtc.py", "ssim_cuda.py", "cuda/common.h", "cuda/ssim.cu"),
         functions=dict.fromkeys(("fused_ssim", "fused_ssim3d"), ("img1", "img2", "padding", "train")),
     ),
     Dropin(
@@ -91,6 +97,7 @@ DROPINS: tuple[Dropin, ...] = (
         "simple_knn/_C.py",
         "exact nearest neighbours in plain PyTorch; called once, when training starts",
         ("simple-knn-86710c2", "simple-knn-44f7642", "simple-knn-camenduru"),
+        cuda=("nvrtc.py", "knn_cuda.py", "cuda/common.h", "cuda/knn.cu"),
         functions={"_C.distCUDA2": ("points",)},
     ),
     _rasterizer("v1", "inria-v1", "sugar"),

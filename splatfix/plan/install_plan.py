@@ -14,7 +14,7 @@ from splatfix.context.commands import removed_by
 from splatfix.context.submodules import FETCH
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
-from splatfix.core.step import Command, say
+from splatfix.core.step import Command, run, say
 from splatfix.facts import (
     Facts,
     resolved_folder,
@@ -59,12 +59,12 @@ def plan_install(request: Request, context: Context) -> InstallPlan | Problem:
     Args:
         context: its goal has the targets of the request.
     """
-    makers = {"native": _native_plan, "pure": _pure_plan, "auto": _native_or_pure}
+    makers = {"native": _native_plan, "pure": _pure_plan, "nvrtc": _nvrtc_plan, "auto": _native_or_pure}
     if request.backend not in makers:
         return usage_problem(
             "unknown-backend",
             f"{request.backend!r} is not a backend.",
-            say("Choose native, pure or auto."),
+            say("Choose native, pure, nvrtc or auto."),
         )
     made = makers[request.backend](request, context)
     if isinstance(made, Problem):
@@ -203,6 +203,43 @@ def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
         notes=(*notes, *_conflicts(facts, {item.distribution: item.serves for item in dropins})),
         python=interpreter.executable,
         prefix=interpreter.prefix,
+    )
+
+
+def _nvrtc_plan(request: Request, context: Context) -> InstallPlan | Problem:
+    """The drop-ins with CUDA kernels. Whether torch's NVRTC knows the targets shows when it compiles."""
+    if context.no_target is not None:
+        return context.no_target
+    if isinstance(torch := usable_torch(context, cuda=True), Problem):
+        return torch
+    made, chosen = _pure_plan(request, context), choose_dropins(request.sources, context.checkout)
+    if isinstance(made, Problem) or isinstance(chosen, Problem):
+        return chosen if isinstance(chosen, Problem) else made
+    without = [item.name for item in chosen.dropins if not item.cuda]
+    if without:
+        return Problem(
+            "no-cuda-kernels",
+            f"splatfix has no CUDA kernels of its own for {', '.join(without)}.",
+            meaning="It has them for fused_ssim, simple_knn and the rasterizers of the Inria family.",
+            todo=(run("splatfix", "install", *request.sources, "--backend", "pure", text="In pure PyTorch"),),
+        )
+    targets = tuple(arch.sm for arch in context.archs)
+    steps = (replace(step, targets=targets) if isinstance(step, MakeDropin) else step for step in made.steps)
+    never = "No GPU has run these kernels yet: on a CPU, emulated, they agree with the pure-PyTorch ones to rounding"
+    return replace(
+        made,
+        steps=tuple(steps),
+        targets=targets,
+        proves=(RungName.RESOLVED, RungName.BUILT, RungName.LOADS),
+        cannot_prove=_NOT_RUN,
+        notes=(
+            never,
+            *(
+                note
+                for note in made.notes
+                if not any(note.startswith(f"{item.name}: ") for item in chosen.dropins)
+            ),
+        ),
     )
 
 

@@ -108,7 +108,7 @@ class Request:
     targets: tuple[str, ...] = ()
     """``sm_120``, ``auto``; empty means auto."""
     backend: str = "native"
-    """``native``, ``pure``, or ``auto``: native where this machine can build it, else pure."""
+    """``native``, ``pure``, ``nvrtc``, or ``auto``: native where this machine can build it, else pure."""
     jobs: int | None = None
     cuda_home: str | None = None
     in_place: bool = False
@@ -138,8 +138,10 @@ class InstallPlan(Option):
 
     @property
     def backend(self) -> str:
-        """``native`` or ``pure``."""
-        return "pure" if self.kind is OptionKind.DROPIN else "native"
+        """``native``, ``pure`` or ``nvrtc``."""
+        if self.kind is not OptionKind.DROPIN:
+            return "native"
+        return "nvrtc" if self.targets else "pure"
 
     @property
     def subjects(self) -> tuple[str, ...]:

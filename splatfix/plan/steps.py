@@ -217,7 +217,7 @@ class BuildWheel(PlannedStep):
 
 @dataclass(frozen=True, kw_only=True)
 class MakeDropin(PlannedStep):
-    """Put a pure-PyTorch drop-in together as a wheel."""
+    """Put a drop-in together as a wheel: pure PyTorch, or with CUDA kernels that the target's NVRTC compiles."""
 
     kind: str = field(init=False, default="make-drop-in")
     subject: str
@@ -225,10 +225,13 @@ class MakeDropin(PlannedStep):
     version: str
     variant: str = ""
     """Which of the packages that share the name it answers for."""
+    targets: tuple[str, ...] = ()
+    """Architectures to compile its CUDA kernels for; () for pure PyTorch."""
 
     def _text(self) -> str:
         variant = f", the {self.variant} variant" if self.variant else ""
-        return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, pure PyTorch)"
+        how = f"CUDA kernels for {', '.join(self.targets)} by NVRTC" if self.targets else "pure PyTorch"
+        return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how})"
 
 
 @dataclass(frozen=True, kw_only=True)

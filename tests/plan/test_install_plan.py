@@ -9,9 +9,10 @@ from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Problem, SplatfixError
+from splatfix.core.proof import RungName
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
 from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, Request, plan_install
-from splatfix.plan.steps import InstallDependencies
+from splatfix.plan.steps import InstallDependencies, MakeDropin
 from tests.plan.machines import argv, make_plan
 
 from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
@@ -340,6 +341,28 @@ def test_pure_plans(tmp_path: Path) -> None:
     with pytest.raises(SplatfixError) as caught:
         make_plan(Request(("x",), backend="magic"), cpu)
     assert caught.value.exit_code is Exit.USAGE
+
+
+def test_plans_with_kernels_that_nvrtc_compiles() -> None:
+    """No toolkit, no host compiler; but a CUDA torch and a target."""
+    bare = machine(toolkits=(), host=())
+    asked = Request(("fused_ssim", "diff_gaussian_rasterization@mip"), ("sm_120",), backend="nvrtc")
+    made = make_plan(asked, bare)
+    drop_ins = [step for step in made.steps if isinstance(step, MakeDropin)]
+    assert [step.targets for step in drop_ins] == [("sm_120",)] * 2 and "by NVRTC" in drop_ins[0].text
+    assert (made.backend, made.targets) == ("nvrtc", ("sm_120",))
+    assert RungName.BUILT in made.proves and RungName.COMPUTES not in made.proves
+    assert "No GPU has run these kernels yet" in made.notes[0]
+
+    def code(facts: Facts, *sources: str, targets: tuple[str, ...] = ("sm_120",)) -> str:
+        found = plan_install(Request(sources, targets, backend="nvrtc"), make_context(facts, Goal(targets)))
+        assert isinstance(found, Problem)
+        return found.code
+
+    assert code(machine(torch=dataclasses.replace(TORCH, cuda=None)), "fused_ssim") == "cpu-only-torch"
+    assert code(bare, "fused_ssim", targets=()) == "no-gpu-to-target"
+    assert code(bare, "diff_surfel_rasterization") == "no-cuda-kernels"
+    assert code(bare, "diff_gaussian_rasterization@gof") == "nothing-replaces-it"
 
 
 def test_fixed_archs_without_the_target_are_edited_away(tmp_path: Path) -> None:

@@ -1,0 +1,460 @@
+"""CUDA kernels without a compiler: NVRTC, which a CUDA build of torch brings, compiles them; the driver loads and launches them.
+
+Both are called through ctypes: nothing is to be installed, no Python or torch version is bound, and Windows works the
+same. (torch's own runtime compiler is private and begins with torch 2.9; cuda-core needs Python 3.10 and torch's exact
+CUDA major.) This file needs torch >= 1.13.
+
+A drop-in that was installed for certain GPUs brings their code along, compiled then (`python nvrtc.py FOLDER ...` does
+it). What is compiled at the first call is kept in a folder of the user's cache, one file for kernel source, options,
+architecture and NVRTC release, written beside and renamed, and checked when it is read; a damaged one is compiled anew.
+
+No GPU has run these kernels yet: emulated on a CPU they agree with the pure-PyTorch ones to rounding. So splatfix's own
+trainer takes them only with SPLATFIX_KERNELS=nvrtc; a drop-in that carries this file was installed for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "Compiler",
+    "NoKernels",
+    "compile_kernels",
+    "fall_back",
+    "find_compiler",
+    "module",
+    "ran",
+    "wanted",
+]
+
+_HERE = Path(__file__).resolve().parent / "cuda"
+_OPTIONS = ("--std=c++17", "--extra-device-vectorization", "-default-device")
+_PREFIX = b"splatfix kernels 1\n"
+_CUDA_ERROR_NO_BINARY = (200, 209, 222)  # invalid image, no kernel image, unsupported PTX version
+
+
+class NoKernels(RuntimeError):
+    """The kernels cannot be had here; the message says why, and what would change it."""
+
+
+ran: Dict[str, str] = {}
+"""What the last call of a kernel ran on: "nvrtc", or "torch" and why. Only calls with CUDA tensors are listed."""
+
+
+def wanted(like: Tensor) -> bool:
+    """Whether a call with this tensor is one for the CUDA kernels: single precision on a GPU, and they were chosen.
+
+    SPLATFIX_KERNELS, nvrtc or torch, decides; where it is not set, a drop-in takes them and splatfix's own trainer does not.
+    """
+    chosen = os.environ.get("SPLATFIX_KERNELS") or ("torch" if __name__.startswith("splatfix.") else "nvrtc")
+    return bool(like.is_cuda) and like.dtype == torch.float32 and chosen != "torch"
+
+
+def fall_back(kernel: str, reason: str) -> None:
+    """Say once that pure PyTorch runs instead; with SPLATFIX_KERNELS=nvrtc that is an error.
+
+    Raises:
+        NoKernels: the user insists.
+    """
+    if os.environ.get("SPLATFIX_KERNELS") == "nvrtc":
+        raise NoKernels(f"{reason} (SPLATFIX_KERNELS=nvrtc forbids pure PyTorch in their place.)")
+    if ran.get(kernel) != f"torch: {reason}":
+        warnings.warn(
+            f"splatfix: the {kernel} runs in pure PyTorch, which is slower: {reason}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    ran[kernel] = f"torch: {reason}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# NVRTC
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Compiler:
+    """One NVRTC library.
+
+    Attributes:
+        version: its release, such as (13, 0).
+        architectures: numbers of the GPU architectures that it compiles for, such as 75 and 120, ascending.
+    """
+
+    def __init__(self, path: str) -> None:
+        folder = Path(path).parent
+        if sys.platform == "win32" and folder.is_absolute():
+            os.add_dll_directory(str(folder))  # for nvrtc-builtins, beside it
+        for builtins in sorted(folder.glob("libnvrtc-builtins.so*")):
+            ctypes.CDLL(
+                str(builtins)
+            )  # NVRTC looks for it by name only, and finds it where it is loaded already
+        self._library: Any = ctypes.CDLL(path)
+        self.path = path
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version = (major.value, minor.value)
+        count = ctypes.c_int()
+        self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))  # since CUDA 11.2
+        numbers = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", numbers)
+        self.architectures = tuple(sorted(numbers))
+
+    def compile(
+        self, source: str, name: str, headers: Mapping[str, str], options: Sequence[str], cubin: bool
+    ) -> Tuple[bytes, str]:
+        """(a cubin, or PTX; the compiler's log).
+
+        Raises:
+            NoKernels: with the compiler's errors.
+        """
+        program = ctypes.c_void_p()
+        texts = (ctypes.c_char_p * len(headers))(*(text.encode() for text in headers.values()))
+        names = (ctypes.c_char_p * len(headers))(*(header.encode() for header in headers))
+        flags = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        self._call(
+            "nvrtcCreateProgram",
+            ctypes.byref(program),
+            source.encode(),
+            name.encode(),
+            len(headers),
+            texts,
+            names,
+        )
+        try:
+            code = self._library.nvrtcCompileProgram(program, len(options), flags)
+            log = self._read(program, "nvrtcGetProgramLog").rstrip(b"\0").decode(errors="replace").strip()
+            if code:
+                raise NoKernels(
+                    f"NVRTC {'.'.join(map(str, self.version))} does not compile {name}: {log or self._words(code)}"
+                )
+            what = "CUBIN" if cubin else "PTX"
+            return self._read(program, f"nvrtcGet{what}"), log
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"{what}Size", program, ctypes.byref(size))
+        content = ctypes.create_string_buffer(size.value)
+        self._call(what, program, content)
+        return content.raw
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        try:
+            code = getattr(self._library, function)(*arguments)
+        except AttributeError:
+            raise NoKernels(
+                f"{self.path} is too old: it has no {function} (CUDA 11.2 or newer does)."
+            ) from None
+        if code:
+            raise NoKernels(f"{function}: {self._words(code)}")
+
+    def _words(self, code: int) -> str:
+        words = self._library.nvrtcGetErrorString
+        words.restype = ctypes.c_char_p
+        said: bytes = words(code)
+        return said.decode()
+
+
+def _libraries() -> Iterator[str]:
+    """Where the NVRTC of torch may be: beside torch (wheels, conda), in its own wheel, then wherever the loader finds it."""
+    cuda = getattr(torch.version, "cuda", None)
+    major = (cuda or "").split(".")[0]
+    site = Path(torch.__file__).resolve().parent.parent
+    if sys.platform == "win32":
+        patterns = [f"nvrtc64_{major}*_0.dll"]
+        folders = [
+            site / "torch" / "lib",
+            *site.glob("nvidia/*/bin"),
+            *site.glob("nvidia/*/bin/x86_64"),
+            Path(sys.prefix, "Library", "bin"),
+        ]
+    else:
+        patterns = [f"libnvrtc.so.{major}*", "libnvrtc-*.so*"]  # torch 1.13 has a hash in the name
+        folders = [*site.glob("nvidia/*/lib"), site / "torch" / "lib", Path(sys.prefix, "lib")]
+    for folder in folders:
+        for pattern in patterns:
+            for found in sorted(folder.glob(pattern)):
+                if "builtins" not in found.name and ".alt." not in found.name:
+                    yield str(found)
+    if major and sys.platform != "win32":
+        yield f"libnvrtc.so.{major}"
+
+
+_compilers: Dict[str, Compiler] = {}
+
+
+def find_compiler() -> Compiler:
+    """The NVRTC that torch brought.
+
+    Raises:
+        NoKernels: there is none, or none that loads.
+    """
+    said: List[str] = []
+    for path in _libraries():
+        if path in _compilers:
+            return _compilers[path]
+        try:
+            _compilers[path] = Compiler(path)
+            return _compilers[path]
+        except (OSError, NoKernels) as error:
+            said.append(str(error))
+    cuda = getattr(torch.version, "cuda", None)
+    if cuda is None and not said:
+        raise NoKernels(
+            f"torch {torch.__version__} is no CUDA build, so no NVRTC came with it: install a CUDA build of torch."
+        )
+    major = int((cuda or "13").split(".")[0])
+    package = "nvidia-cuda-nvrtc" if major > 12 else f"nvidia-cuda-nvrtc-cu{major}"
+    raise NoKernels(
+        f"No NVRTC of CUDA {cuda} was found ({'; '.join(said) or 'no such library'}): pip install {package}"
+    )
+
+
+class Compiled(NamedTuple):
+    """Code for one GPU architecture: a cubin, or PTX that the driver compiles."""
+
+    code: bytes
+    target: str  # sm_120, or compute_90
+    log: str
+    cached: bool
+
+
+def _target(architecture: int, compiler: Compiler) -> Tuple[str, bool]:
+    """(value of --gpu-architecture, whether that makes a cubin)."""
+    if architecture in compiler.architectures:
+        return f"sm_{architecture}", True
+    older = [number for number in compiler.architectures if number < architecture]
+    if not older:
+        release = ".".join(map(str, compiler.version))
+        raise NoKernels(
+            f"NVRTC {release} compiles for sm_{compiler.architectures[0]} and newer, and this GPU is sm_{architecture}: "
+            "use a torch of an older CUDA release."
+        )
+    return f"compute_{older[-1]}", False
+
+
+def compile_kernels(
+    name: str,
+    defines: Mapping[str, object],
+    architecture: int,
+    compiler: Optional[Compiler] = None,
+    extra: Sequence[str] = (),
+) -> Compiled:
+    """The kernels of a file of `cuda` for one architecture, such as 120; from the cache where they are in it.
+
+    Raises:
+        NoKernels: no NVRTC, or it cannot compile them.
+    """
+    source, common = _text(name), _text("common.h")
+    brought = None if compiler else _HERE / _file_name(name, defines, f"sm_{architecture}")
+    if brought is not None and brought.is_file():
+        return Compiled(brought.read_bytes(), f"sm_{architecture}", "", True)
+    compiler = compiler or find_compiler()
+    target, cubin = _target(architecture, compiler)
+    options = [
+        *_OPTIONS,
+        f"--gpu-architecture={target}",
+        *(f"-D{key}={value}" for key, value in defines.items()),
+        *extra,
+    ]
+    release = ".".join(map(str, compiler.version))
+    kept = None if extra else _cache() / release / _file_name(name, defines, target)
+    code = None if kept is None else _read_kept(kept)
+    if code is not None:
+        return Compiled(code, target, "", True)
+    code, log = compiler.compile(source, name, {"common.h": common}, options, cubin)
+    if kept is not None:
+        _keep(kept, code)
+    return Compiled(code, target, log, False)
+
+
+def _text(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _file_name(name: str, defines: Mapping[str, object], target: str) -> str:
+    """Of compiled code: what it was compiled from is in it."""
+    origin = (_text(name), _text("common.h"), _OPTIONS, sorted(defines.items()))
+    return f"{Path(name).stem}-{target}-{hashlib.sha256(repr(origin).encode()).hexdigest()[:24]}.cubin"
+
+
+def _cache() -> Path:
+    chosen = os.environ.get("SPLATFIX_CACHE")
+    if chosen:
+        return Path(chosen, "kernels")
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"), "splatfix", "kernels")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "splatfix", "kernels")
+
+
+def _read_kept(path: Path) -> Optional[bytes]:
+    """The code that was kept there, or None where there is none or it is not what was written."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    head, code = content[: len(_PREFIX) + 32], content[len(_PREFIX) + 32 :]
+    return code if head == _PREFIX + hashlib.sha256(code).digest() else None
+
+
+def _keep(path: Path, code: bytes) -> None:
+    """Keep it for later processes. Where nothing can be written, every process compiles for itself: a second or two."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside.write_bytes(_PREFIX + hashlib.sha256(code).digest() + code)
+        beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The driver
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Driver:
+    """libcuda, as far as it is needed."""
+
+    def __init__(self) -> None:
+        name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+        try:
+            self._library: Any = ctypes.CDLL(name)
+        except OSError as error:
+            raise NoKernels(
+                f"The NVIDIA driver's library was not found ({error}): install the driver."
+            ) from None
+
+    def call(self, function: str, *arguments: Any) -> None:
+        code = getattr(self._library, function)(*arguments)
+        if code:
+            said = ctypes.c_char_p()
+            self._library.cuGetErrorString(code, ctypes.byref(said))
+            words = (said.value or b"unknown error").decode()
+            error = NoKernels if code in _CUDA_ERROR_NO_BINARY else RuntimeError
+            raise error(f"{function}: {words} (CUDA driver error {code})")
+
+    def enter(self, device: int) -> None:
+        """Make torch's context current in this thread: autograd's threads may have none yet."""
+        current = ctypes.c_void_p()
+        self.call("cuCtxGetCurrent", ctypes.byref(current))
+        if not current.value:
+            handle = ctypes.c_int()
+            self.call("cuDeviceGet", ctypes.byref(handle), device)
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(current), handle)
+            self.call("cuCtxSetCurrent", current)
+
+
+class Module:
+    """Loaded kernels of one device."""
+
+    def __init__(self, driver: _Driver, code: bytes, device: int) -> None:
+        self._driver, self._device = driver, device
+        self._functions: Dict[str, ctypes.c_void_p] = {}
+        self._module = ctypes.c_void_p()
+        with torch.cuda.device(device):
+            driver.enter(device)
+            driver.call("cuModuleLoadData", ctypes.byref(self._module), code)
+
+    def launch(
+        self, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]
+    ) -> None:
+        """Enqueue a kernel on torch's current stream. Tensors go as pointers, None as null, int and float as 32 bits."""
+        with torch.cuda.device(self._device):
+            self._driver.enter(self._device)
+            function = self._functions.get(kernel)
+            if function is None:
+                function = ctypes.c_void_p()
+                self._driver.call(
+                    "cuModuleGetFunction", ctypes.byref(function), self._module, kernel.encode()
+                )
+                self._functions[kernel] = function
+            values = [_argument(value) for value in arguments]
+            pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            sizes = [*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3]]
+            self._driver.call("cuLaunchKernel", function, *sizes, 0, stream, pointers, None)
+
+
+def _argument(value: Any) -> Any:
+    if value is None:
+        return ctypes.c_void_p()
+    if isinstance(value, Tensor):
+        return ctypes.c_void_p(value.data_ptr())
+    return ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int(value)
+
+
+_driver: Optional[_Driver] = None
+_modules: Dict[Tuple[Any, ...], Module] = {}
+_refused: Dict[int, str] = {}
+_lock = threading.Lock()
+
+
+def module(name: str, defines: Mapping[str, object], like: Tensor) -> Module:
+    """The kernels of a file, compiled and loaded for the GPU of `like`.
+
+    Raises:
+        NoKernels: they cannot be had; asked again for the same GPU, at once and with the same words.
+    """
+    global _driver
+    device = like.get_device()
+    key = (name, tuple(sorted(defines.items())), device)
+    found = _modules.get(key)
+    if found is not None:
+        return found
+    with _lock:
+        if device in _refused:
+            raise NoKernels(_refused[device])
+        if key not in _modules:
+            try:
+                _driver = _driver or _Driver()
+                major, minor = torch.cuda.get_device_capability(device)
+                compiled = compile_kernels(name, defines, 10 * major + minor)
+                _modules[key] = Module(_driver, compiled.code, device)
+            except NoKernels as error:
+                _refused[device] = str(error)
+                raise
+        return _modules[key]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compile into FOLDER what a JSON text lists, [[file, options, architecture], ...]; prints a JSON object.
+
+    The object has `nvrtc` and `files`, [[name, file], ...], or `error`; the exit status is then 1.
+    """
+    folder, wanted_code = Path(arguments[0]), json.loads(arguments[1])
+    try:
+        compiler = find_compiler()
+        files = []
+        for name, defines, architecture in wanted_code:
+            target, cubin = _target(architecture, compiler)
+            if not cubin:
+                raise NoKernels(
+                    f"NVRTC {'.'.join(map(str, compiler.version))} does not know sm_{architecture}"
+                )
+            made = folder / _file_name(name, defines, target)
+            made.write_bytes(compile_kernels(name, defines, architecture, compiler).code)
+            files.append([made.name, name])
+    except NoKernels as error:
+        sys.stdout.write(json.dumps({"error": str(error)}))
+        return 1
+    sys.stdout.write(json.dumps({"nvrtc": ".".join(map(str, compiler.version)), "files": files}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,267 @@
+"""The rasterizer of `splatfix.kernels.rasterizer` on its CUDA kernels: allocation, sorting, launches, and the autograd node.
+
+rasterizer.cu says what each kernel does. The host waits for the GPU once a call, for the number of (Gaussian, tile) pairs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from splatfix.kernels.nvrtc import module
+
+__all__ = ["rasterize", "refusal"]
+
+_TILE = 16
+_THREADS = 256
+_SUMS = 8  # per Gaussian, before the features; see rasterizer.cu
+_MOST_COLORS = 7  # blend_backward: 28 KB and 2 KB for each channel and extra, of 48
+_MOST_PAIRS = 2**31 - 1
+_MODE_V1, _MODE_ANTIALIASING, _MODE_KERNEL_SIZE = 0, 1, 2
+_BLUR = 0.3
+
+
+def refusal(settings: Any) -> str:
+    """Why these settings need the pure-PyTorch rasterizer; empty where the kernels serve them."""
+    if settings.compact_box is not None:
+        return "FastGS's compact box has no CUDA kernel here"
+    if settings.bg.numel() > _MOST_COLORS:
+        return f"more than {_MOST_COLORS} channels do not fit the shared memory of a block"
+    if settings.upstream_gradients:
+        return "upstream_gradients has no CUDA kernel here"
+    return ""
+
+
+class _Frame(NamedTuple):
+    """What a camera gives the kernels; numbers of Python but for the tensors."""
+
+    camera: Tensor  # [35] view, projection, center
+    background: Tensor  # [C]
+    offsets: Optional[Tensor]  # [H, W, 2]
+    width: int
+    height: int
+    tan: Tuple[float, float]
+    modifier: float
+    blur: float
+    mode: int
+    degree: int
+
+    @property
+    def tiles(self) -> Tuple[int, int]:
+        """Columns, rows."""
+        return (self.width + _TILE - 1) // _TILE, (self.height + _TILE - 1) // _TILE
+
+    def projection(self, bands: int) -> List[Any]:
+        """The arguments that `project` and `project_backward` share."""
+        size = [self.width, self.height, float(self.tan[0]), float(self.tan[1])]
+        return [*size, float(self.modifier), float(self.blur), self.mode, self.degree, bands]
+
+
+def _frame(settings: Any, like: Tensor) -> _Frame:
+    def put(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(like).reshape(-1)
+
+    blur, mode = _BLUR, _MODE_V1
+    if settings.kernel_size is not None:
+        blur, mode = settings.kernel_size, _MODE_KERNEL_SIZE
+    elif settings.antialiasing:
+        mode = _MODE_ANTIALIASING
+    offset = settings.subpixel_offset
+    return _Frame(
+        camera=torch.cat([put(settings.viewmatrix), put(settings.projmatrix), put(settings.campos)]),
+        background=put(settings.bg).contiguous(),
+        offsets=None if offset is None else put(offset).contiguous(),
+        width=int(settings.image_width),
+        height=int(settings.image_height),
+        tan=(float(settings.tanfovx), float(settings.tanfovy)),
+        modifier=float(settings.scale_modifier),
+        blur=float(blur),
+        mode=mode,
+        degree=min(int(settings.sh_degree), 3),
+    )
+
+
+class _Pairs(NamedTuple):
+    """What the way back needs of the way there."""
+
+    splats: Tensor  # [P, 8]
+    features: Tensor  # [P, F]
+    radii: Tensor  # [P] int32
+    gaussians: Tensor  # [E] int32, by tile, then depth
+    ranges: Tensor  # [tiles, 2] int32
+
+
+def _blocks(count: int) -> Tuple[int]:
+    return ((count + _THREADS - 1) // _THREADS,)
+
+
+def _kernels(like: Tensor, colors: int, extras: int, tiles: int) -> Any:
+    defines = {"COLORS": colors, "EXTRAS": extras, "KEY": "short" if tiles < 1 << 15 else "int"}
+    return module("rasterizer.cu", defines, like)
+
+
+def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]], slack: float) -> _Pairs:
+    """Project and list."""
+    means, _, opacities, shs, colors, scales, rotations, covariances = inputs
+    assert means is not None
+    count, channels = means.shape[0], frame.background.numel()
+    columns, rows = frame.tiles
+    splats = means.new_empty(count, 8)
+    features = means.new_empty(count, channels + 3)
+    depths = means.new_empty(count)
+    radii = torch.empty(count, dtype=torch.int32, device=means.device)
+    counts = torch.empty_like(radii)
+    bands = 0 if shs is None else shs.shape[1]
+    kernels.launch(
+        "project",
+        _blocks(count),
+        (_THREADS,),
+        [
+            *(means, opacities, scales, rotations, covariances, shs, colors, frame.camera, count),
+            *frame.projection(bands),
+            *(slack, splats, features, depths, radii, counts),
+        ],
+    )
+    # depths are positive, so their bits sort as they do, and integers sort faster
+    bits = depths.view(torch.int32 if depths.dtype == torch.float32 else torch.int64)
+    order = torch.sort(bits, stable=True)[1]
+    ends = counts.index_select(0, order).cumsum(0, dtype=torch.int64)
+    total = int(ends[-1])  # the one wait
+    if total > _MOST_PAIRS:
+        raise RuntimeError(
+            f"The image takes {total} pairs of a Gaussian and a tile, and 32 bits count {_MOST_PAIRS}: "
+            "render it in parts, or at a lower resolution."
+        )
+    short = columns * rows < 1 << 15
+    tiles = torch.empty(total, dtype=torch.int16 if short else torch.int32, device=means.device)
+    gaussians = torch.empty(total, dtype=torch.int32, device=means.device)
+    ranges = torch.zeros(columns * rows, 2, dtype=torch.int32, device=means.device)
+    if total:
+        kernels.launch(
+            "list_pairs",
+            _blocks(count),
+            (_THREADS,),
+            [splats, order, ends, counts, count, frame.width, frame.height, slack, tiles, gaussians],
+        )
+        tiles, by_tile = torch.sort(tiles, stable=True)
+        gaussians = gaussians.index_select(0, by_tile)
+        kernels.launch("find_ranges", _blocks(total), (_THREADS,), [tiles, total, ranges])
+    return _Pairs(splats, features, radii, gaussians, ranges)
+
+
+class _Rasterize(torch.autograd.Function):
+    """The inputs of `rasterize` -> color, radii, and depth, inverse depth and alpha in one tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
+        inputs = tuple(None if one is None else one.detach().contiguous() for one in inputs)
+        means = inputs[0]
+        assert means is not None
+        frame = _frame(settings, means)
+        columns, rows = frame.tiles
+        channels = frame.background.numel()
+        ctx.set_materialize_grads(False)
+        image = means.new_empty(channels, frame.height, frame.width)
+        extras = means.new_empty(3, frame.height, frame.width)
+        if not means.shape[0]:
+            image[:] = frame.background.view(-1, 1, 1)
+            ctx.frame = None
+            ctx.save_for_backward(*inputs)
+            return image, torch.empty(0, dtype=torch.int32, device=means.device), extras.zero_()
+        slack = 0.01 + (0.0 if frame.offsets is None else float(frame.offsets.abs().max()))
+        kernels = _kernels(means, channels, 3, columns * rows)
+        pairs = _arrange(frame, kernels, inputs, slack)
+        lasts = torch.empty(frame.height, frame.width, dtype=torch.int32, device=means.device)
+        kernels.launch(
+            "blend",
+            (columns, rows),
+            (_THREADS,),
+            [
+                *(
+                    pairs.ranges,
+                    pairs.gaussians,
+                    pairs.splats,
+                    pairs.features,
+                    frame.background,
+                    frame.offsets,
+                ),
+                *(frame.width, frame.height, image, extras, lasts),
+            ],
+        )
+        ctx.frame = frame
+        ctx.save_for_backward(*inputs, image, extras, lasts, *pairs)
+        ctx.mark_non_differentiable(pairs.radii)
+        return image, pairs.radii, extras
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, upstream: Optional[Tensor], _radii: Optional[Tensor], upstream_extras: Optional[Tensor]
+    ) -> Tuple[Optional[Tensor], ...]:
+        inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
+        frame: Optional[_Frame] = ctx.frame
+        if frame is None:
+            return (None, *(None if one is None else torch.zeros_like(one) for one in inputs))
+        means, _, opacities, shs, _, scales, rotations, covariances = inputs
+        image, extras, lasts, pairs = kept[0], kept[1], kept[2], _Pairs(*kept[3:])
+        count, channels = means.shape[0], frame.background.numel()
+        columns, rows = frame.tiles
+        more = 0 if upstream_extras is None else 3
+        kernels = _kernels(means, channels, more, columns * rows)
+        sums = means.new_zeros(count, _SUMS + channels + more)
+        kernels.launch(
+            "blend_backward",
+            (columns, rows),
+            (_THREADS,),
+            [
+                *(pairs.ranges, pairs.gaussians, pairs.splats, pairs.features, frame.offsets, image, extras),
+                *(None if one is None else one.contiguous() for one in (upstream, upstream_extras)),
+                *(lasts, frame.width, frame.height, sums),
+            ],
+        )
+        found = [None if one is None else torch.zeros_like(one) for one in inputs]
+        by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_covariances = found
+        kernels.launch(
+            "project_backward",
+            _blocks(count),
+            (_THREADS,),
+            [
+                *(
+                    means,
+                    opacities,
+                    scales,
+                    rotations,
+                    covariances,
+                    shs,
+                    frame.camera,
+                    pairs.radii,
+                    sums,
+                    count,
+                ),
+                *frame.projection(0 if shs is None else shs.shape[1]),
+                *(by_means, by_opacities, by_scales, by_rotations, by_covariances, by_shs, by_colors),
+            ],
+        )
+        if by_means2D is not None:
+            half = sums.new_tensor([0.5 * frame.width, 0.5 * frame.height])
+            by_means2D[:, :2] = sums[:, :2] * half
+            absolute = sums[:, 6:8] * half
+            if by_means2D.shape[1] > 3:
+                by_means2D[:, 2:4] = absolute
+            elif by_means2D.shape[1] == 3 and frame.mode == _MODE_KERNEL_SIZE:
+                by_means2D[:, 2] = absolute.sum(1)
+        return (None, *found)
+
+
+def rasterize(settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Color [C, H, W], radii [P], inverse depth, alpha and depth [1, H, W], from checked inputs on one GPU, float32.
+
+    `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp.
+    """
+    apply: Any = _Rasterize.apply
+    image, radii, extras = apply(settings, *inputs)
+    depth, invdepth, alpha = extras.split(1)
+    return image, radii, invdepth, alpha, depth

@@ -1,0 +1,61 @@
+"""`fused_ssim` on its CUDA kernels: ssim.cu, with the autograd node around it."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from splatfix.kernels.nvrtc import module
+
+__all__ = ["mean_ssim"]
+
+_TILE, _ROWS, _HALO = 32, 8, 5
+
+
+def _grid(images: Tensor) -> Tuple[int, int, int]:
+    batch, channels, height, width = images.shape
+    return (width + _TILE - 1) // _TILE, (height + _TILE - 1) // _TILE, batch * channels
+
+
+class _MeanSSIM(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, img1: Tensor, img2: Tensor, edge: int) -> Tensor:
+        first, second = img1.detach().contiguous(), img2.detach().contiguous()
+        batch, channels, height, width = first.shape
+        grid = _grid(first)
+        count = batch * channels * (height - 2 * edge) * (width - 2 * edge)
+        sums = first.new_empty(grid[0] * grid[1] * grid[2])
+        slopes = first.new_empty(3, *first.shape) if ctx.needs_input_grad[0] else None
+        module("ssim.cu", {}, first).launch(
+            "ssim_forward",
+            grid,
+            (_TILE, _ROWS),
+            [first, second, height, width, edge, 1.0 / count, sums, slopes],
+        )
+        if slopes is not None:
+            ctx.save_for_backward(first, second, slopes)
+        return sums.sum() / count
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> Tuple[Optional[Tensor], ...]:
+        first, second, slopes = ctx.saved_tensors
+        gradient = torch.empty_like(first)
+        height, width = first.shape[2:]
+        module("ssim.cu", {}, first).launch(
+            "ssim_backward",
+            _grid(first),
+            (_TILE, _ROWS),
+            [first, second, slopes, upstream.reshape(1).contiguous(), height, width, gradient],
+        )
+        return gradient, None, None
+
+
+def mean_ssim(img1: Tensor, img2: Tensor, padding: str) -> Tensor:
+    """Mean SSIM of checked images [B, C, H, W], float32 on one GPU; the gradient goes to `img1`."""
+    apply: Any = _MeanSSIM.apply
+    found: Tensor = apply(img1, img2, _HALO if padding == "valid" else 0)
+    return found

@@ -1,0 +1,129 @@
+"""Runs the CUDA kernels on the CPU: compiled by the host compiler, with cuda_on_cpu.h in the place of CUDA."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import splatfix.kernels
+
+SOURCES = Path(splatfix.kernels.__file__).parent / "cuda"
+HERE = Path(__file__).parent
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+_KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(')
+_ENTRY = """
+extern "C" int emulate(
+    const char* name, const unsigned* grid, const unsigned* block, void** arguments, unsigned seed, char* said, size_t room
+) {
+    auto& m = emu::machine();
+    m.problems.clear();
+    m.random.seed(seed);
+    dim3 g{grid[0], grid[1], grid[2]}, b{block[0], block[1], block[2]};
+    std::string all;
+    %s
+    for (auto& one : m.problems) all += one + "\\n";
+    snprintf(said, room, "%%s", all.c_str());
+    return (int)m.problems.size();
+}
+"""
+
+
+class KernelError(AssertionError):
+    """A kernel did what it must not: outside its arrays, a race, a barrier that not all reach."""
+
+
+class _Raw(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("count", ctypes.c_size_t)]
+
+
+@functools.cache
+def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
+    assert COMPILER is not None
+    names = _KERNEL.findall(text)
+    calls = "\n    ".join(
+        f'if (!strcmp(name, "{name}")) emu::run({name}, g, b, arguments); else' for name in names
+    )
+    source = text + _ENTRY % (calls + " return -1;")
+    shim = "".join(
+        (folder / name).read_text() for folder, name in ((HERE, "cuda_on_cpu.h"), (SOURCES, "common.h"))
+    )
+    key = hashlib.sha256(repr((source, shim, flags)).encode()).hexdigest()[:16]
+    library = Path(tempfile.gettempdir()) / f"splatfix-emulated-{key}.so"
+    if not library.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            file, built = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+            file.write_text(source)
+            argv = [
+                COMPILER,
+                "-std=c++17",
+                "-O1",
+                "-Wall",
+                "-Wno-unknown-pragmas",
+                "-Werror",
+                "-shared",
+                "-fPIC",
+            ]
+            argv += [*flags, f"-I{SOURCES}", f"-I{HERE}", str(file), "-o", str(built)]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            assert not done.returncode, done.stderr[:4000]
+            shutil.copy(built, library.with_suffix(f".{Path(folder).name}"))
+            library.with_suffix(f".{Path(folder).name}").rename(library)
+    return ctypes.CDLL(str(library))
+
+
+class Emulated:
+    """A compiled kernel file whose `launch` is that of `splatfix.kernels.cuda`, for CPU tensors."""
+
+    def __init__(self, source: str, defines: Mapping[str, object], dtype: torch.dtype, seed: int = 0) -> None:
+        self._real = ctypes.c_double if dtype == torch.float64 else ctypes.c_float
+        values = {**defines, "REAL": "double" if dtype == torch.float64 else "float"}
+        self._library = _library(source, tuple(f"-D{k}={v}" for k, v in values.items()))
+        self.seed = seed
+
+    def launch(
+        self, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]
+    ) -> None:
+        """Run a kernel; raises `KernelError` with all that it did wrong."""
+        if not all(grid):
+            raise KernelError(f"{kernel}: an empty grid is an error of cuLaunchKernel")
+        kept = [self._argument(value) for value in arguments]
+        pointers = (ctypes.c_void_p * len(kept))(
+            *(ctypes.cast(ctypes.pointer(one), ctypes.c_void_p) for one in kept)
+        )
+        three = ctypes.c_uint * 3
+        said = ctypes.create_string_buffer(8000)
+        self.seed += 1
+        found = self._library.emulate(
+            kernel.encode(), three(*_three(grid)), three(*_three(block)), pointers, self.seed, said, len(said)
+        )
+        if found:
+            raise KernelError(f"{kernel}: {said.value.decode() or 'there is no such kernel'}")
+
+    def _argument(self, value: Any) -> Any:
+        if value is None:
+            return _Raw(None, 0)
+        if isinstance(value, torch.Tensor):
+            assert value.is_contiguous()
+            return _Raw(value.data_ptr(), value.numel())
+        if isinstance(value, float):
+            return self._real(value)
+        return ctypes.c_int(value)
+
+
+def emulated_module(name: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
+    """In the place of `splatfix.kernels.nvrtc.module`, for CPU tensors."""
+    return Emulated((SOURCES / name).read_text(), defines, like.dtype)
+
+
+def _three(sizes: Sequence[int]) -> tuple[int, ...]:
+    return (*sizes, 1, 1)[:3]

@@ -1,0 +1,74 @@
+"""The emulator finds what it is for: each kernel here does one thing wrong, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.kernels.cuda.emulator import COMPILER, Emulated, KernelError
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+
+KERNELS = (Path(__file__).parent / "sabotage.cu").read_text()
+WRONG = {
+    "no_barrier": "race on held",
+    "all_write_one": "race on argument 1",
+    "add_without_atomic": "race on argument 1",
+    "add_and_read": "race on argument 1",
+    "reads_the_neighbour": "race on argument 1",
+    "reads_outside": "argument 0 is read outside",
+    "writes_outside": "argument 1 is touched outside",
+    "shared_outside": "held[63] is outside",
+    "shared_unwritten": "is read before it is written",
+    "half_at_a_barrier": "32 threads did not come",
+    "two_barriers": "or to another one",
+    "lanes_apart": "lanes of a warp are at different places",
+    "lanes_in_part": "not the whole warp",
+}
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Emulated:
+    return Emulated(KERNELS, {}, torch.float32)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_reported(kernels: Emulated, name: str) -> None:
+    with pytest.raises(KernelError, match=WRONG[name].replace("[", r"\[")):
+        kernels.launch(name, (1,), (64,), [torch.arange(64.0), torch.zeros(65)])
+
+
+def test_what_is_right_runs(kernels: Emulated) -> None:
+    given, found = torch.arange(128.0), torch.zeros(128)
+    kernels.launch("reverse", (2,), (64,), [given, found])
+    assert torch.equal(found, given.view(2, 64).flip(1).reshape(-1))
+    total = torch.zeros(1)
+    kernels.launch("add_with_atomic", (3,), (64,), [torch.arange(64.0), total])
+    assert total.item() == 3 * 63 * 32
+    kernels.launch("warps", (1,), (64,), [torch.arange(64.0), found])
+    assert found[:64].tolist() == [496.0] * 32 + [1520.0] * 32
+    kernels.launch("votes", (1,), (64,), [torch.arange(64.0), found])
+    assert found[:64].tolist() == [22.0] * 64
+
+
+def test_a_launch_that_the_driver_refuses(kernels: Emulated) -> None:
+    for grid, block, name in (((0,), (64,), "votes"), ((1,), (40,), "votes"), ((1,), (64,), "missing")):
+        with pytest.raises(KernelError):
+            kernels.launch(name, grid, block, [torch.zeros(64), torch.zeros(64)])
+
+
+def test_orders_differ_and_repeat() -> None:
+    """The order of threads depends on the seed, and on nothing else."""
+
+    def sums(seed: int) -> float:
+        total = torch.zeros(1)
+        values = torch.rand(64, generator=torch.Generator().manual_seed(0)) * 10 ** torch.arange(
+            64
+        ).remainder(7)
+        Emulated(KERNELS, {}, torch.float32, seed).launch("add_with_atomic", (1,), (64,), [values, total])
+        return total.item()
+
+    assert sums(3) == sums(3)
+    assert len({sums(seed) for seed in range(8)}) > 1

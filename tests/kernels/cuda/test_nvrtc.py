@@ -1,0 +1,260 @@
+"""The real NVRTC, without a GPU: every kernel for every architecture, what is kept, and what is said where there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from splatfix.binaries import read_binary
+from splatfix.context.coverage import judge
+from splatfix.kernels import knn, nvrtc, rasterizer, ssim
+from splatfix.kernels.nvrtc import Compiler, NoKernels, compile_kernels, find_compiler
+from splatfix.knowledge import Arch
+from tests.conftest import ROOT
+from tools.cuda_kernels import ARCHITECTURES, MODULES, RECORD, measure
+
+SSIM: tuple[str, dict[str, object]] = ("ssim.cu", {})
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Compiler:
+    return find_compiler()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPLATFIX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SPLATFIX_KERNELS", raising=False)
+    return tmp_path / "cache" / "kernels"
+
+
+@pytest.mark.parametrize("architecture", [75, 90, 120])
+@pytest.mark.parametrize("module", ["ssim", "knn", "rasterizer"])
+def test_the_code_is_for_that_gpu(module: str, architecture: int, compiler: Compiler, tmp_path: Path) -> None:
+    file, defines = MODULES[module]
+    made = compile_kernels(file, defines, architecture, compiler)
+    assert made.log == "", "a warning"
+    code = tmp_path / "kernels.cubin"
+    code.write_bytes(made.code)
+    found = judge(read_binary(code).fatbins, Arch.of_number(architecture))
+    assert (found.usable, found.via) == (True, "sass")
+    for kernel in json.loads(RECORD.read_text())["architectures"][f"sm_{architecture}"][module]:
+        assert f".text.{kernel}\0".encode() in made.code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_no_kernel_takes_more_than_recorded(architecture: int, compiler: Compiler) -> None:
+    """Registers, spills and memory, by the NVRTC of the record: `python -m tools.cuda_kernels` writes it anew."""
+    record = json.loads(RECORD.read_text())
+    if record["nvrtc"] != ".".join(map(str, compiler.version)):
+        pytest.skip(f"the record is of NVRTC {record['nvrtc']}")
+    for module in MODULES:
+        found = measure(module, architecture, compiler)
+        recorded = record["architectures"][f"sm_{architecture}"][module]
+        assert found and found.keys() == recorded.keys()
+        for kernel, numbers in found.items():
+            for what in ("registers", "spilled", "stack", "shared"):
+                assert numbers[what] <= recorded[kernel][what], (module, kernel, what)
+
+
+def test_what_was_compiled_is_kept(cache: Path, compiler: Compiler) -> None:
+    first = compile_kernels(*SSIM, 120, compiler)
+    second = compile_kernels(*SSIM, 120, compiler)
+    assert (first.cached, second.cached) == (False, True) and first.code == second.code
+    (kept,) = cache.rglob("*.cubin")
+    content = bytearray(kept.read_bytes())
+    content[len(content) // 2] ^= 1
+    for damaged in (bytes(content), content[:-1], b"", b"nonsense"):
+        kept.write_bytes(damaged)
+        again = compile_kernels(*SSIM, 120, compiler)
+        assert not again.cached and again.code == first.code
+    assert compile_kernels(*SSIM, 120, compiler).cached
+    assert not compile_kernels(*SSIM, 90, compiler).cached
+
+
+def test_a_cache_that_cannot_be_written(
+    cache: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPLATFIX_CACHE", str(tmp_path / "file"))
+    assert compile_kernels(*SSIM, 120, compiler).code
+    assert compile_kernels(*SSIM, 120, compiler).code
+
+
+def test_processes_at_once_share_the_cache(cache: Path) -> None:
+    code = "from splatfix.kernels.nvrtc import compile_kernels; compile_kernels('knn.cu', {}, 90)"
+    running = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(4)]
+    assert [one.wait(120) for one in running] == [0] * 4
+    assert [path.suffix for path in cache.rglob("*.*.*")] == [] and len(list(cache.rglob("*.cubin"))) == 1
+
+
+def test_a_gpu_newer_than_the_compiler_gets_ptx(compiler: Compiler) -> None:
+    made = compile_kernels(*SSIM, 130, compiler)
+    assert made.target == f"compute_{compiler.architectures[-1]}" and b".entry ssim_forward" in made.code
+
+
+def test_a_gpu_older_than_the_compiler_is_refused(compiler: Compiler) -> None:
+    with pytest.raises(
+        NoKernels, match=r"sm_75 and newer, and this GPU is sm_61: use a torch of an older CUDA"
+    ):
+        compile_kernels(*SSIM, 61, compiler)
+
+
+def test_errors_of_the_compiler_are_told(compiler: Compiler) -> None:
+    with pytest.raises(NoKernels, match=r"does not compile rasterizer\.cu: rasterizer\.cu\(\d+\): error"):
+        compile_kernels("rasterizer.cu", {"COLORS": "nonsense"}, 120, compiler)
+
+
+def test_no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "_libraries", lambda: iter(()))
+    monkeypatch.setattr(torch.version, "cuda", None)
+    with pytest.raises(NoKernels, match="no CUDA build"):
+        find_compiler()
+    for cuda, package in (("12.8", "nvidia-cuda-nvrtc-cu12"), ("13.0", "nvidia-cuda-nvrtc")):
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        with pytest.raises(NoKernels, match=rf"No NVRTC of CUDA {cuda} was found .*: pip install {package}$"):
+            find_compiler()
+
+
+def test_a_library_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "libnvrtc.so.13").write_text("no library")
+    monkeypatch.setattr(nvrtc, "_libraries", lambda: iter((str(tmp_path / "libnvrtc.so.13"), "libm.so.6")))
+    with pytest.raises(NoKernels, match=r"libm\.so\.6 is too old"):
+        find_compiler()
+
+
+def test_who_takes_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Like:
+        is_cuda, dtype = True, torch.float32
+
+    like: Any = Like()
+    assert not nvrtc.wanted(like), "splatfix's own trainer takes them when it is told"
+    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
+    assert nvrtc.wanted(like)
+    like.dtype = torch.float64
+    assert not nvrtc.wanted(like) and not nvrtc.wanted(torch.zeros(1))
+
+
+def test_falling_back_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "ran", {})
+    with pytest.warns(RuntimeWarning, match="the knn runs in pure PyTorch, which is slower: no driver"):
+        nvrtc.fall_back("knn", "no driver")
+    nvrtc.fall_back("knn", "no driver")
+    assert nvrtc.ran == {"knn": "torch: no driver"}
+    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
+    with pytest.raises(NoKernels, match=r"no driver .*forbids"):
+        nvrtc.fall_back("knn", "no driver")
+
+
+DRIVER = r"""
+#include <stdio.h>
+#include <string.h>
+static char said[4000];
+const char* calls() { return said; }
+static void say(const char* text) { strcat(said, text); strcat(said, "\n"); }
+int cuGetErrorString(int code, const char** out) { *out = code == 209 ? "no kernel image is available" : "something"; return 0; }
+int cuCtxGetCurrent(void** out) { *out = 0; return 0; }
+int cuDeviceGet(int* out, int which) { *out = which + 40; return 0; }
+int cuDevicePrimaryCtxRetain(void** out, int device) { *out = (void*)(long)(device + 100); return 0; }
+int cuCtxSetCurrent(void* context) { char t[80]; sprintf(t, "context %ld", (long)context); say(t); return 0; }
+int cuModuleLoadData(void** out, const char* code) {
+    if (!strcmp(code, "no image")) return 209;
+    *out = (void*)7;
+    say(code);
+    return 0;
+}
+int cuModuleGetFunction(void** out, void* module, const char* name) { *out = (void*)8; say(name); return 0; }
+int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                   void* stream, void** args, void** extra) {
+    char t[300];
+    sprintf(t, "launch %ld: %u %u %u, %u %u %u, %u, stream %ld: %ld %ld %d %g", (long)f, gx, gy, gz, bx, by, bz, shared,
+            (long)stream, *(long*)args[0] ? 1L : 0L, *(long*)args[1], *(int*)args[2], *(float*)args[3]);
+    say(t);
+    return gx == 99 ? 1 : 0;
+}
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
+    """A library in the place of libcuda that writes down how it is called: no GPU is needed to see what a launch passes."""
+    source, library = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
+    source.write_text(DRIVER)
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", str(source), "-o", str(library)], check=True)
+    loaded, real = ctypes.CDLL(str(library)), ctypes.CDLL
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: loaded if name == "libcuda.so.1" else real(name))
+    monkeypatch.setattr(torch.cuda, "device", lambda _: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: type("Stream", (), {"cuda_stream": 55}))
+    loaded.calls.restype = ctypes.c_char_p
+    return loaded
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in is an ELF library")
+def test_how_the_driver_is_called(driver: ctypes.CDLL) -> None:
+    module = nvrtc.Module(nvrtc._Driver(), b"the code", 2)
+    for _ in range(2):
+        module.launch("kernel", (3, 4), (32,), [torch.zeros(2), None, -5, 0.5])
+    launched = "launch 8: 3 4 1, 32 1 1, 0, stream 55: 1 0 -5 0.5"
+    assert driver.calls().decode().splitlines() == [
+        *("context 142", "the code"),
+        *("context 142", "kernel", launched),
+        *("context 142", launched),
+    ]
+    with pytest.raises(RuntimeError, match=r"cuLaunchKernel: something \(CUDA driver error 1\)"):
+        module.launch("kernel", (99,), (32,), [torch.zeros(2), None, 1, 1.0])
+    with pytest.raises(NoKernels, match="no kernel image is available"):
+        nvrtc.Module(nvrtc._Driver(), b"no image", 0)
+
+
+def test_no_driver_is_said_once_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "_driver", None)
+    monkeypatch.setattr(nvrtc, "_refused", {})
+
+    class Like:
+        def get_device(self) -> int:
+            return 3
+
+    for _ in range(2):
+        with pytest.raises(NoKernels, match="install the driver"):
+            nvrtc.module("ssim.cu", {}, Like())  # type: ignore[arg-type]
+    assert list(nvrtc._refused) == [3]
+
+
+def test_the_kernels_are_asked_for_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs on a CUDA tensor: the entry points, with tensors that say they are on a GPU."""
+    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
+    monkeypatch.setattr(nvrtc, "ran", {})
+
+    class OnGpu(torch.Tensor):
+        is_cuda = True  # type: ignore[assignment]
+
+    image, points = torch.rand(1, 3, 20, 20).as_subclass(OnGpu), torch.rand(20, 3).as_subclass(OnGpu)
+    monkeypatch.setattr("splatfix.kernels.ssim_cuda.mean_ssim", lambda *_: torch.tensor(0.25))
+    monkeypatch.setattr("splatfix.kernels.knn_cuda.mean_of_three", lambda _: torch.tensor(0.5))
+    assert ssim._by_cuda_kernels(image, image, "same") == 0.25
+    assert knn._by_cuda_kernels(points) == 0.5
+    assert nvrtc.ran == {"ssim": "nvrtc", "knn": "nvrtc"}
+
+    def without(*_: object) -> None:
+        raise NoKernels("no driver")
+
+    monkeypatch.setattr("splatfix.kernels.rasterizer_cuda.rasterize", without)
+    with pytest.raises(NoKernels, match="no driver"):
+        rasterizer._by_cuda_kernels(_settings(), (points, *[None] * 7))
+    monkeypatch.setenv("SPLATFIX_KERNELS", "torch")
+    assert rasterizer._by_cuda_kernels(_settings(), (points, *[None] * 7)) is None
+
+
+def _settings() -> rasterizer.GaussianRasterizationSettings:
+    from tests.kernels.rasterizer_compare import look_at
+
+    return look_at(16, 16)

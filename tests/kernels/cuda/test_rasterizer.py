@@ -1,0 +1,233 @@
+"""rasterizer.cu, emulated, against the pure-PyTorch rasterizer: images, radii and every gradient.
+
+In float64 both must agree to rounding, which leaves no room for another formula; in float32, as on a GPU, to the tolerance
+that the pure-PyTorch one is held to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from splatfix.kernels import rasterizer, rasterizer_cuda
+from splatfix.kernels.rasterizer import GaussianRasterizationSettings
+from tests.kernels.rasterizer_compare import cloud, look_at, one_thread  # noqa: F401
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+ARGUMENTS = (
+    "means3D",
+    "means2D",
+    "opacities",
+    "shs",
+    "colors_precomp",
+    "scales",
+    "rotations",
+    "cov3D_precomp",
+)
+Render = Any
+
+
+def pulled(
+    render: Render,
+    settings: GaussianRasterizationSettings,
+    inputs: dict[str, Tensor],
+    dtype: torch.dtype,
+    outputs: tuple[int, ...],
+    columns: int,
+) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    """The five results, and the gradients of a random weighting of those in `outputs`."""
+    moved = {k: v.to(dtype) for k, v in settings._asdict().items() if isinstance(v, Tensor)}
+    leaves = {name: value.detach().to(dtype).requires_grad_() for name, value in inputs.items()}
+    leaves["means2D"] = torch.zeros(len(leaves["means3D"]), columns, dtype=dtype, requires_grad=True)
+    found = tuple(render(settings._replace(**moved), *(leaves.get(name) for name in ARGUMENTS)))
+    generator = torch.Generator().manual_seed(5)
+    loss = torch.zeros((), dtype=dtype)
+    for k, image in enumerate(found):
+        weight = torch.randn(image.shape, generator=generator, dtype=torch.float64)
+        if k in outputs:
+            loss = loss + (image * weight.to(dtype)).sum()
+    gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    zeroed = zip(leaves.items(), gradients, strict=True)
+    return found, {name: torch.zeros_like(leaf) if g is None else g for (name, leaf), g in zeroed}
+
+
+def compare(
+    settings: GaussianRasterizationSettings,
+    inputs: dict[str, Tensor],
+    dtype: torch.dtype,
+    outputs: tuple[int, ...] = (0, 2, 3, 4),
+    columns: int = 3,
+    slack: float = 1.0,
+) -> tuple[Tensor, ...]:
+    # what the kernels get in float32 is what the reference gets in float64
+    inputs = {name: value.to(dtype).double() for name, value in inputs.items()}
+    expected, wanted = pulled(rasterizer.rasterize, settings, inputs, torch.float64, outputs, columns)
+    found, got = pulled(rasterizer_cuda.rasterize, settings, inputs, dtype, outputs, columns)
+    value, gradient = (1e-12, 1e-10) if dtype == torch.float64 else (1e-5 * slack, 1e-4 * slack)
+    assert torch.equal(found[1], expected[1])
+    for k in (0, 2, 3, 4):
+        worst = float((found[k].double() - expected[k]).detach().abs().max())
+        assert worst <= value * max(1.0, float(expected[k].detach().abs().max())), k
+    for name, target in wanted.items():
+        scale = float(target.abs().max()) if target.numel() else 0.0
+        worst = float((got[name].double() - target).abs().max()) if target.numel() else 0.0
+        assert worst <= gradient * scale + 1e-12, f"{name}: {worst:.2e} of {scale:.2e}"
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"antialiasing": True},
+        {"kernel_size": 0.1},
+        {"kernel_size": 0.0},
+        {"scale_modifier": 0.7},
+        {"sh_degree": 0},
+        {"sh_degree": 1},
+        {"sh_degree": 2},
+        {
+            "subpixel_offset": torch.rand(
+                37, 50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
+            )
+            - 0.5
+        },
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["scales", "covariance"])
+def test_options(options: dict[str, Any], kind: str, dtype: torch.dtype, emulated: None) -> None:
+    inputs = cloud(40, covariance=kind == "covariance", precomputed=kind == "covariance")
+    compare(look_at(50, 37, **options), inputs, dtype)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [(1, 1), (16, 16), (17, 15), (33, 65), (5, 80)])
+def test_images_that_are_no_whole_tiles(size: tuple[int, int], dtype: torch.dtype, emulated: None) -> None:
+    compare(look_at(*size), cloud(60), dtype)
+
+
+@BOTH
+@pytest.mark.parametrize("outputs", [(0,), (2,), (3,), (4,), (0, 4)], ids=str)
+def test_gradient_of_some_outputs(outputs: tuple[int, ...], dtype: torch.dtype, emulated: None) -> None:
+    compare(look_at(40, 30), cloud(50), dtype, outputs)
+
+
+@BOTH
+@pytest.mark.parametrize("columns", [2, 3, 4])
+def test_the_densification_statistic(columns: int, dtype: torch.dtype, emulated: None) -> None:
+    compare(look_at(40, 30, kernel_size=0.1), cloud(50), dtype, columns=columns)
+
+
+@pytest.mark.parametrize("channels", [1, 7])
+def test_channels(channels: int, emulated: None) -> None:
+    """In float64 only: every number of channels is a compilation."""
+    inputs = cloud(30, precomputed=True)
+    inputs["colors_precomp"] = torch.rand(30, channels, dtype=torch.float64)
+    compare(look_at(40, 30, bg=torch.rand(channels, dtype=torch.float64)), inputs, torch.float64)
+
+
+@BOTH
+def test_more_than_a_turn_of_gaussians_on_a_tile(dtype: torch.dtype, emulated: None) -> None:
+    """Faint ones, so that pixels see 700 of them: three turns of the backward pass."""
+    inputs = cloud(700, spread=0.3)
+    inputs["opacities"] = inputs["opacities"] * 0.02 + 0.005
+    found = compare(look_at(24, 20), inputs, dtype, slack=3)
+    assert float(found[3].detach().min()) < 0.999
+
+
+@BOTH
+def test_pixels_that_stop(dtype: torch.dtype, emulated: None) -> None:
+    inputs = cloud(300, spread=0.3)
+    inputs["opacities"] = torch.full_like(inputs["opacities"], 1.0)
+    found = compare(look_at(24, 20), inputs, dtype, slack=3)
+    assert float(found[3].detach().max()) > 0.999
+
+
+ODD = {
+    "behind and before": {"spread": 5.0},
+    "huge": {"size": (20.0, 60.0)},
+    "tiny": {"size": (1e-6, 1e-5)},
+    "needles": {"size": (1e-3, 2.0)},
+    "inside": {"spread": 0.01, "size": (3.0, 6.0)},
+}
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_scenes(kind: str, dtype: torch.dtype, emulated: None) -> None:
+    compare(look_at(45, 33), cloud(80, **ODD[kind]), dtype, slack=20)
+
+
+@BOTH
+def test_opacities_at_their_ends(dtype: torch.dtype, emulated: None) -> None:
+    inputs = cloud(60)
+    values = torch.tensor([0.0, 1.0, 1 / 255, 0.0039, 0.004, 0.99, 1e-20], dtype=torch.float64)
+    inputs["opacities"] = values.repeat(9)[:60, None]
+    compare(look_at(40, 30), inputs, dtype)
+
+
+@BOTH
+def test_what_is_not_finite_is_left_out(dtype: torch.dtype, emulated: None) -> None:
+    inputs = cloud(20)
+    inputs["means3D"][1, 0] = float("nan")
+    inputs["scales"][2, 1] = float("inf")
+    inputs["rotations"][3, 2] = float("nan")
+    inputs["opacities"][4] = float("nan")
+    inputs["shs"][5, 3, 1] = float("-inf")
+    found = compare(look_at(40, 30), inputs, dtype)
+    assert not found[1][1:6].any() and found[1].any()
+
+
+@BOTH
+@pytest.mark.parametrize("case", ["none", "one", "all behind"])
+def test_few(case: str, dtype: torch.dtype, emulated: None) -> None:
+    inputs = cloud(3)
+    if case == "none":
+        inputs = {name: value[:0] for name, value in inputs.items()}
+    if case == "one":
+        inputs = {name: value[:1] for name, value in inputs.items()}
+    if case == "all behind":
+        inputs["means3D"] = inputs["means3D"] - torch.tensor([0.0, 0.0, 20.0])
+    compare(look_at(21, 13), inputs, dtype)
+
+
+def test_equal_depths_keep_their_order(emulated: None) -> None:
+    inputs = {
+        name: value[:1].repeat(200, *[1] * (value.dim() - 1))
+        for name, value in cloud(1, precomputed=True).items()
+    }
+    inputs["colors_precomp"] = torch.rand(200, 3, dtype=torch.float64)
+    compare(look_at(24, 20), inputs, torch.float64)
+
+
+def test_one_that_a_warp_lists(emulated: None) -> None:
+    """More tiles than a thread lists alone, beside small ones in the same warp."""
+    inputs = cloud(40, size=(0.01, 0.05))
+    inputs["scales"][7] = 3.0
+    inputs["opacities"][7] = 0.3
+    compare(look_at(260, 200), inputs, torch.float64)
+
+
+def test_more_pairs_than_can_be_counted(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rasterizer_cuda, "_MOST_PAIRS", 10)
+    with pytest.raises(RuntimeError, match="render it in parts"):
+        compare(look_at(40, 30), cloud(40), torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"compact_box": 0.5}, "compact box"),
+        ({"upstream_gradients": True}, "upstream_gradients"),
+        ({"bg": torch.zeros(8)}, "more than 7 channels"),
+        ({}, ""),
+    ],
+)
+def test_what_the_kernels_do_not_serve(options: dict[str, Any], why: str) -> None:
+    found = rasterizer_cuda.refusal(look_at(8, 8, **options))
+    assert why in found and bool(found) == bool(why)

@@ -1,0 +1,64 @@
+"""ssim.cu, emulated, against the pure-PyTorch SSIM, which test_ssim.py of the folder above holds against its definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from splatfix.kernels.ssim import fused_ssim
+from splatfix.kernels.ssim_cuda import mean_ssim
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+SHAPES = [
+    (1, 3, 40, 70),
+    (2, 1, 7, 5),
+    (1, 2, 33, 64),
+    (1, 1, 1, 1),
+    (1, 1, 32, 32),
+    (1, 1, 1, 97),
+    (2, 2, 11, 11),
+]
+
+
+@BOTH
+@pytest.mark.parametrize("padding", ["same", "valid"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["noise", "alike", "flat", "beyond"])
+def test_value_and_gradient(
+    shape: tuple[int, ...], padding: str, dtype: torch.dtype, kind: str, emulated: None
+) -> None:
+    if padding == "valid" and min(shape[2:]) < 11:
+        pytest.skip("valid needs 11 pixels")
+    generator = torch.Generator().manual_seed(1)
+    second = torch.rand(shape, generator=generator, dtype=dtype)
+    first = {
+        "noise": torch.rand(shape, generator=generator, dtype=dtype),
+        "alike": second + 0.01 * torch.randn(shape, generator=generator, dtype=dtype),
+        "flat": torch.full(shape, 0.25, dtype=dtype),
+        "beyond": 3 * torch.randn(shape, generator=generator, dtype=dtype),
+    }[kind]
+    here, there = first.clone().requires_grad_(), first.clone().requires_grad_()
+    expected = fused_ssim(there, second, padding)
+    found = mean_ssim(here, second, padding)
+    (3 * expected).backward()
+    (3 * found).backward()
+    near = 1e-13 if dtype == torch.float64 else 2e-6
+    assert abs(float(found.detach() - expected.detach())) <= near
+    assert here.grad is not None and there.grad is not None
+    # one pixel, or images nearly alike, are all cancellation: both round, by up to 4e-5 of the little that is left
+    slack = 50 if shape == (1, 1, 1, 1) or kind == "alike" else 5
+    assert float((here.grad - there.grad).abs().max()) <= slack * near * max(
+        float(there.grad.abs().max()), 1e-3
+    )
+
+
+def test_without_a_gradient(emulated: None) -> None:
+    first, second = torch.rand(1, 3, 20, 20), torch.rand(1, 3, 20, 20)
+    found = mean_ssim(first, second, "same")
+    assert not found.requires_grad and float((found - fused_ssim(first, second)).abs()) < 1e-6
+
+
+def test_the_same_bits_every_time(emulated: None) -> None:
+    """Whatever the order of threads and blocks."""
+    first, second = torch.rand(1, 2, 70, 40), torch.rand(1, 2, 70, 40)
+    assert len({mean_ssim(first, second, "same").item() for _ in range(4)}) == 1

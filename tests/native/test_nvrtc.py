@@ -1,0 +1,117 @@
+"""Drop-ins with CUDA kernels in an environment with a CUDA torch, from the command line, with no compiler on PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from splatfix.binaries import read_binary
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.environment import Environment
+from tests.install.environments import run_in
+
+from .test_install import content
+
+pytestmark = pytest.mark.native
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("fused_ssim", "simple_knn", "diff_gaussian_rasterization@v1")
+CPU = """
+import torch, fused_ssim, simple_knn._C, diff_gaussian_rasterization as d
+from fused_ssim import _nvrtc
+x = torch.rand(1, 3, 24, 24, requires_grad=True)
+fused_ssim.fused_ssim(x, torch.rand(1, 3, 24, 24)).backward()
+assert x.grad.abs().sum() > 0 and simple_knn._C.distCUDA2(torch.rand(9, 3)).min() > 0
+assert _nvrtc.ran == {} and not _nvrtc.wanted(x)
+code = _nvrtc.compile_kernels("ssim.cu", {}, 120)
+assert code.cached and code.target == "sm_120"
+assert _nvrtc._compilers == {}, "brought along: no compiler is asked"
+print(len(code.code))
+"""
+
+
+def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> None:
+    before = content(native)
+    argv = [
+        sys.executable,
+        "-m",
+        "splatfix",
+        "install",
+        *NAMES,
+        "--backend",
+        "nvrtc",
+        "--target",
+        "sm_120,sm_75",
+    ]
+    env = {**os.environ, "PATH": str(tmp_path), "CUDA_HOME": "", "CUDA_PATH": ""}
+    done = ProcessRunner().run([*argv, "--python", native.python, "--json"], timeout=600, cwd=ROOT, env=env)
+    assert done.ok, done.stderr[-3000:] + done.stdout[-2000:]
+    items = json.loads(done.stdout)["outcome"]["items"]
+    assert [item["subject"] for item in items] == ["fused-ssim", "simple-knn", "diff-gaussian-rasterization"]
+    for item in items:
+        built = next(rung for rung in item["rungs"] if rung["name"] == "built")
+        assert (
+            built["reached"]
+            and "sm_120 (native code)" in built["shown_by"]
+            and "sm_75 (native code)" in built["shown_by"]
+        )
+    for module, count in (("fused_ssim", 2), ("simple_knn", 2), ("diff_gaussian_rasterization", 4)):
+        carried = sorted((native.purelib / module / "cuda").glob("*.cubin"))
+        assert len(carried) == count
+        for path in carried:
+            (code,) = read_binary(path).fatbins
+            assert [f"-{entry.arch}-" in path.name for entry in code.entries] == [True]
+    assert int(run_in(native, CPU)) == len(
+        next((native.purelib / "fused_ssim" / "cuda").glob("*sm_120*")).read_bytes()
+    )
+    argv = [sys.executable, "-m", "splatfix", "revert", "--python", native.python]
+    assert ProcessRunner().run(argv, timeout=120, cwd=ROOT).ok
+    assert content(native) == before
+
+
+def test_a_target_that_nvrtc_does_not_know(native: Environment) -> None:
+    before = content(native)
+    argv = [
+        sys.executable,
+        "-m",
+        "splatfix",
+        "install",
+        "fused_ssim",
+        "--backend",
+        "nvrtc",
+        "--target",
+        "sm_61",
+    ]
+    done = ProcessRunner().run([*argv, "--python", native.python, "--json"], timeout=600, cwd=ROOT)
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "nvrtc-failed" and "compiles for sm_75 and newer" in error["what"]
+    assert content(native) == before
+
+
+def test_what_the_wheel_carries_is_its_own(native: Environment, tmp_path: Path) -> None:
+    """Equal sources give equal wheels, and no file of the cache ends up in one."""
+    from splatfix.install.dropins import make_dropin_wheel
+    from splatfix.install.nvrtc import compile_cuda_kernels
+    from splatfix.knowledge.dropins import dropin_of
+
+    made = []
+    for name in ("one", "two"):
+        compiled, _ = compile_cuda_kernels(
+            dropin_of("simple-knn"), ("sm_90",), native, ProcessRunner(), tmp_path / "log"
+        )
+        made.append(make_dropin_wheel(dropin_of("simple-knn"), "0+x", tmp_path / name, compiled))
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with zipfile.ZipFile(made[0]) as wheel:
+        members = [name for name in wheel.namelist() if name.startswith("simple_knn/")]
+    cuda = [name for name in members if name.startswith("simple_knn/cuda/")]
+    assert len(cuda) == 3 and {
+        "simple_knn/_nvrtc.py",
+        "simple_knn/_knn_cuda.py",
+        "simple_knn/_knn.py",
+    } <= set(members)

@@ -1,0 +1,100 @@
+"""``python -m tools.cuda_kernels``: compiles the CUDA kernels for every architecture and writes tests/records/cuda_kernels.json.
+
+Registers, spills, shared memory and stack are what ptxas says; occupancy follows from them and the limits of a
+multiprocessor (CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability"; registers are given to
+a warp in units of 256, shared memory to a block in units of 128 bytes with 1 KB of the system's own from 8.0 on). It is
+what the multiprocessor could hold, not what it ran.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from splatfix.kernels.nvrtc import Compiler, compile_kernels, find_compiler
+
+RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "cuda_kernels.json"
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 103, 110, 120, 121)
+# Name in the record: (file, options). The rasterizers: forward, and all gradients; gradient of the colors alone; many tiles.
+MODULES: dict[str, tuple[str, dict[str, object]]] = {
+    "ssim": ("ssim.cu", {}),
+    "knn": ("knn.cu", {}),
+    "rasterizer": ("rasterizer.cu", {"COLORS": 3, "EXTRAS": 3, "KEY": "short"}),
+    "rasterizer, colors only": ("rasterizer.cu", {"COLORS": 3, "EXTRAS": 0, "KEY": "short"}),
+    "rasterizer, 32,768 tiles": ("rasterizer.cu", {"COLORS": 3, "EXTRAS": 3, "KEY": "int"}),
+}
+# Resident threads and bytes of shared memory of a multiprocessor. 11.0 is left out: its row was not found.
+_LIMITS = {
+    75: (1024, 64 << 10),
+    80: (2048, 164 << 10),
+    86: (1536, 100 << 10),
+    89: (1536, 100 << 10),
+    90: (2048, 228 << 10),
+    100: (2048, 228 << 10),
+    103: (2048, 228 << 10),
+    120: (1536, 100 << 10),
+    121: (1536, 100 << 10),
+}
+_THREADS = {"knn_search": 128}
+_ENTRY = re.compile(
+    r"Function properties for (?P<name>\w+)\n.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
+    r"(?P<loads>\d+) bytes spill loads\n.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)"
+)
+
+
+def occupancy(architecture: int, registers: int, shared: int, threads: int) -> float | None:
+    """Share of a multiprocessor's threads that these blocks can fill, 0 to 1; None for an architecture without limits here."""
+    if architecture not in _LIMITS:
+        return None
+    most_threads, most_shared = _LIMITS[architecture]
+    warps = threads // 32
+    by_registers = 65536 // (-(-registers * 32 // 256) * 256 * warps)
+    taken = -(-shared // 128) * 128 + (1024 if architecture >= 80 else 0)
+    by_shared = most_shared // taken if taken else 32
+    blocks = min(most_threads // threads, by_registers, by_shared, 32 if architecture not in (75, 86) else 16)
+    return round(blocks * threads / most_threads, 3)
+
+
+def measure(module: str, architecture: int, compiler: Compiler) -> dict[str, dict[str, Any]]:
+    """What ptxas says of every kernel of a module, by name."""
+    file, defines = MODULES[module]
+    log = compile_kernels(file, defines, architecture, compiler, extra=("--ptxas-options=-v",)).log
+    found = {}
+    for entry in _ENTRY.finditer(log):
+        shared = re.search(r"(\d+) bytes smem", entry["rest"])
+        numbers = {
+            "registers": int(entry["registers"]),
+            "spilled": int(entry["stores"]) + int(entry["loads"]),
+            "stack": int(entry["stack"]),
+            "shared": int(shared[1]) if shared else 0,
+        }
+        threads = _THREADS.get(entry["name"], 256)
+        share = occupancy(architecture, numbers["registers"], numbers["shared"], threads)
+        found[entry["name"]] = {**numbers, "threads": threads, "occupancy": share}
+    return dict(sorted(found.items()))
+
+
+def main() -> int:
+    """Measure, write, name the file."""
+    compiler = find_compiler()
+    document = {
+        "schema_version": 1,
+        "made_by": "python -m tools.cuda_kernels",
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "nvrtc": ".".join(map(str, compiler.version)),
+        "architectures": {
+            f"sm_{number}": {module: measure(module, number, compiler) for module in MODULES}
+            for number in ARCHITECTURES
+        },
+    }
+    RECORD.write_text(json.dumps(document, indent=1) + "\n")
+    print(RECORD.relative_to(Path.cwd()) if RECORD.is_relative_to(Path.cwd()) else RECORD)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
