@@ -23,10 +23,8 @@ def test_every_step_is_rehearsed(tmp_path: Path) -> None:
     record = read_record(read_json(tmp_path / "record.json", "the record"))
     ended = {step.name: (step.outcome.value, step.problems) for step in record.steps}
     assert list(ended) == [step.name for step in STEPS]
-    # splatfix has no CUDA kernels of its own yet: that step is skipped, so the whole is not 0
-    assert ended.pop("compiled")[0] == "skipped"
     assert {name: end for name, end in ended.items() if end[0] != "rehearsed"} == {}
-    assert (done.returncode, record.exit_code, record.rehearsal) == (3, 3, True)
+    assert (done.returncode, record.exit_code, record.rehearsal) == (0, 0, True)
     assert done.stdout.startswith("REHEARSAL") and "| passed |" not in done.stdout
     assert (tmp_path / "rasterizer_cuda.npz").is_file() and (tmp_path / "table.md").is_file()
     assert Outcome.PASSED not in {step.outcome for step in record.steps}

@@ -113,7 +113,7 @@ _STEPS: tuple[Step, ...] = (
         "sizes.run",
         after=(*_STACK, *(f"install-{name}" for name in (*VARIANTS, "gsplat"))),
     ),
-    _step("compiled", "our own CUDA kernels", 60, "compiled.run"),
+    _step("compiled", "our own CUDA kernels by NVRTC", 120, "compiled.run"),
 )
 STEPS = (
     *_STEPS,

@@ -1,0 +1,87 @@
+"""Our own CUDA kernels beside the PyTorch ones in float64 on the CPU, as JSON: compiled.py cuda|emulated.
+
+On a GPU the code is compiled by torch's NVRTC and timed; emulated, the same calls run on the CPU (tests/kernels/cuda).
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from kernels.rasterizer_compare import cloud, look_at
+
+from splatfix.kernels import knn, knn_cuda, nvrtc, rasterizer, rasterizer_cuda, ssim, ssim_cuda
+
+EMULATED = sys.argv[1] == "emulated"
+DEVICE = torch.device("cpu" if EMULATED else "cuda")
+NAMES = ("means3D", "means2D", "opacities", "shs", "colors_precomp", "scales", "rotations", "cov3D_precomp")
+
+
+def worst(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+    """The largest difference of any, relative to the largest number of its tensor."""
+    pairs = zip(found, expected, strict=True)
+    return max(float((f.cpu().double() - e).abs().max() / e.abs().max().clamp_min(1e-12)) for f, e in pairs)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of the fastest of five, after one that does not count."""
+    if EMULATED:
+        return 0.0
+    best = float("inf")
+    for _ in range(6):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def images(
+    render: Callable[..., object], device: torch.device, dtype: torch.dtype, **options: object
+) -> list[torch.Tensor]:
+    """Color, depths and alpha of a scene, and every gradient."""
+    settings = look_at(90, 70, **options)
+    moved = {k: v.to(device, dtype) for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
+    leaves = {k: v.to(dtype).to(device).requires_grad_() for k, v in cloud(400, size=(0.02, 0.2)).items()}
+    leaves["means2D"] = torch.zeros(400, 3, dtype=dtype, device=device, requires_grad=True)
+    color, _, *extras = render(settings._replace(**moved), *(leaves.get(name) for name in NAMES))
+    found = [color, *extras]
+    loss = sum((image * (k + 1)).square().sum() for k, image in enumerate(found))
+    return [item.detach() for item in (*found, *torch.autograd.grad(loss, list(leaves.values())))]
+
+
+def main() -> None:
+    if EMULATED:
+        from kernels.cuda.emulator import emulated_module
+
+        for file in (ssim_cuda, knn_cuda, rasterizer_cuda):
+            file.module = emulated_module
+    generator = torch.Generator().manual_seed(0)
+    said: dict[str, object] = {}
+    for name, options in (
+        ("v1", {}),
+        ("antialiasing", {"antialiasing": True}),
+        ("mip", {"kernel_size": 0.1}),
+    ):
+        found = images(rasterizer_cuda.rasterize, DEVICE, torch.float32, **options)
+        expected = images(rasterizer.rasterize, torch.device("cpu"), torch.float64, **options)
+        said[f"rasterizer {name}"] = worst(found, expected)
+    pair = [torch.rand(1, 3, 96, 128, generator=generator, dtype=torch.float64) for _ in range(2)]
+    first, wanted = pair[0].float().to(DEVICE).requires_grad_(), pair[0].clone().requires_grad_()
+    value, exact = (
+        ssim_cuda.mean_ssim(first, pair[1].float().to(DEVICE), "same"),
+        ssim.fused_ssim(wanted, pair[1]),
+    )
+    slopes = [torch.autograd.grad(value, first)[0], torch.autograd.grad(exact, wanted)[0]]
+    said["ssim"] = worst([value.detach(), slopes[0]], [exact.detach(), slopes[1]])
+    points = torch.rand(5_000, 3, generator=generator)
+    said["knn"] = worst([knn_cuda.mean_of_three(points.to(DEVICE))], [knn.distCUDA2(points.double())])
+    said["nvrtc"] = "" if EMULATED else ".".join(map(str, nvrtc.find_compiler().version))
+    said["frame_s"] = timed(lambda: images(rasterizer_cuda.rasterize, DEVICE, torch.float32))
+    said["frame_by_torch_s"] = timed(lambda: images(rasterizer.rasterize, DEVICE, torch.float32))
+    print(json.dumps(said))
+
+
+main()
