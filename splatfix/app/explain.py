@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from splatfix.checks import Finding
+    from splatfix.context import Context
     from splatfix.explain import Explanation, FailureCause, KnownClass, Machine
     from splatfix.facts import Facts
+    from splatfix.plan.for_failure import Answers
 
 _COPY_IN_MEMORY = 8 << 20
 """Bytes of a command's output that are kept in memory; more of it goes to a temporary file."""
@@ -53,19 +55,18 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
     from splatfix.explain import explain as read
 
     facts, told = _facts(request)
-    findings = _findings(facts)
-    machine = _machine(facts, findings)
+    where = _examined(facts)
     code: int | None = None
     if request.command:
         with tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY) as copy:
             code = _run(request.command, copy, quiet=as_json)
             copy.seek(0)
-            found = read(copy, machine) if code else None  # type: ignore[arg-type]
+            found = read(copy, where.machine) if code else None  # type: ignore[arg-type]
     else:
         with _opened(request.log) as stream:
-            found = read(stream, machine)
+            found = read(stream, where.machine)
     if found is not None:
-        found = replace(found, causes=tuple(_fitted(cause, findings) for cause in found.causes))
+        found = replace(found, causes=tuple(where.fitted(cause) for cause in found.causes))
     collect = what_to_collect(request) if found and not found.recognised else ()
 
     def data() -> dict[str, Any]:
@@ -92,13 +93,11 @@ def explain_many(request: ExplainRequest) -> Result:
         SplatfixError: no such file, no facts (exit code 2).
     """
     facts, _ = _facts(request)
-    findings = _findings(facts)
-    machine = _machine(facts, findings)
-    lines = _explained_lines(request.log, machine, findings)
+    lines = _explained_lines(request.log, _examined(facts))
     return Result("explain", dict, lambda _: None, Exit.OK, forms={"jsonl": lambda: lines})
 
 
-def _explained_lines(source: Path | None, machine: Machine, findings: Sequence[Finding]) -> Iterator[str]:
+def _explained_lines(source: Path | None, where: _Examined) -> Iterator[str]:
     from splatfix.explain import explain as read
     from splatfix.report.explanation import causes_json
 
@@ -120,8 +119,8 @@ def _explained_lines(source: Path | None, machine: Machine, findings: Sequence[F
                 log = entry["log"]
                 if not isinstance(log, str):
                     raise TypeError("log is no text")
-                found = read(io.BytesIO(log.encode("utf-8", "replace")), machine)
-                fitted = (_fitted(cause, findings) for cause in found.causes)
+                found = read(io.BytesIO(log.encode("utf-8", "replace")), where.machine)
+                fitted = (where.fitted(cause) for cause in found.causes)
                 row["causes"] = causes_json(replace(found, causes=tuple(fitted)))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 message = (
@@ -224,23 +223,55 @@ def _facts(request: ExplainRequest) -> tuple[Facts | None, str]:
     return None, ""
 
 
-def _findings(facts: Facts | None) -> tuple[Finding, ...]:
+@dataclass(frozen=True)
+class _Examined:
+    """The machine where it failed: what the checks find on it, and what answers a class there."""
+
+    machine: Machine
+    answers: Answers
+    findings: tuple[Finding, ...] = ()
+    known: bool = False
+    """Its facts are known."""
+
+    def fitted(self, cause: FailureCause) -> FailureCause:
+        """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
+
+        What helps everywhere comes after them; where to look is no question any more once the facts are known.
+        """
+        from splatfix.checks import Status
+        from splatfix.knowledge.breakages import failure_class
+
+        known = failure_class(cause.name)
+        if known is None:
+            return cause
+        answer = self.answers.to(cause.name)
+        if not self.known:
+            return replace(cause, fix=(*cause.fix[:1], *answer, *cause.fix[1:]))
+        found = [item for item in self.findings if item.status in (Status.FAIL, Status.WARN)]
+        steps = [step for item in found if item.code in known.checks for step in item.remedy]
+        if not any(step.command for step in steps):
+            steps += answer
+        return replace(cause, fix=tuple(dict.fromkeys([*steps, *cause.fix[: 1 if steps else None]])))
+
+
+def _examined(facts: Facts | None) -> _Examined:
+    from splatfix.explain import Machine
+    from splatfix.plan.for_failure import Answers
+
     if facts is None:
-        return ()
+        return _Examined(Machine(), Answers())
     from splatfix.checks import run_checks, select
     from splatfix.context import Goal, make_context
 
-    return tuple(run_checks(make_context(facts, Goal()), select((), ())))
+    context = make_context(facts, Goal())
+    findings = tuple(run_checks(context, select((), ())))
+    return _Examined(_machine(context, findings), Answers(context), findings, known=True)
 
 
-def _machine(facts: Facts | None, findings: Sequence[Finding]) -> Machine:
+def _machine(context: Context, findings: Sequence[Finding]) -> Machine:
     """Which classes the checks predict on that machine, and of which they see all and found nothing."""
-    from splatfix.explain import Machine
-
-    if facts is None:
-        return Machine()
     from splatfix.checks import Status
-    from splatfix.context import make_context
+    from splatfix.explain import Machine
     from splatfix.knowledge.breakages import failure_classes
     from splatfix.knowledge.tables import pair
 
@@ -249,7 +280,7 @@ def _machine(facts: Facts | None, findings: Sequence[Finding]) -> Machine:
     passed = {item.code for item in findings if item.status is Status.PASS} - failed
     # what was not looked at says nothing
     passed -= {item.code for item in findings if item.status is Status.UNKNOWN}
-    toolkit = make_context(facts).build_toolkit
+    toolkit = context.build_toolkit
     return Machine(
         predicted=frozenset(row.name for row in failure_classes() if failed & set(row.checks)),
         ruled_out=frozenset(
@@ -259,22 +290,6 @@ def _machine(facts: Facts | None, findings: Sequence[Finding]) -> Machine:
         ),
         toolkit=pair(toolkit.version) if toolkit and toolkit.version else None,
     )
-
-
-def _fitted(cause: FailureCause, findings: Sequence[Finding]) -> FailureCause:
-    """The cause with the remedies of the checks that found it on the machine, before what helps everywhere."""
-    from splatfix.checks import Status
-    from splatfix.knowledge.breakages import failure_class
-
-    known = failure_class(cause.name)
-    codes = set(known.checks) if known else set()
-    steps = [
-        step
-        for item in findings
-        if item.status in (Status.FAIL, Status.WARN) and item.code in codes
-        for step in item.remedy
-    ]
-    return replace(cause, fix=tuple(dict.fromkeys([*steps, *cause.fix]))) if steps else cause
 
 
 def not_with(option: str, others: Sequence[str]) -> SplatfixError:

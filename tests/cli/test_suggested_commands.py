@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pytest
 import typer
@@ -16,8 +18,11 @@ from splatfix.checks import Status, run_checks
 from splatfix.cli import app
 from splatfix.context import Goal, make_context
 from splatfix.core.step import BLANKS, Command, Step
+from splatfix.explain.engine import fix_of
 from splatfix.facts import Facts
+from splatfix.knowledge.breakages import failure_classes
 from splatfix.plan import Options, advised_options, find_options
+from splatfix.plan.for_failure import Answers
 from splatfix.report import diagnosis
 from splatfix.report.console import page
 from tests.machines import NAMES, facts_of
@@ -43,19 +48,28 @@ def all_steps(facts: Facts) -> Iterator[tuple[Step, Sequence[Step]]]:
             yield from with_before(option.steps)
         for needed in made.advice.also if made.advice else ():
             yield from with_before(needed.steps)
+        answers = Answers(context)
+        for failure in failure_classes():
+            yield from with_before(answers.to(failure.name))
 
 
 def with_before(steps: Sequence[Step]) -> Iterable[tuple[Step, Sequence[Step]]]:
     return ((step, steps[:at]) for at, step in enumerate(steps))
 
 
-def parse(argv: Sequence[str]) -> None:
+@functools.cache
+def whole() -> Any:
+    return typer.main.get_command(app)
+
+
+@functools.cache
+def parse(argv: tuple[str, ...]) -> None:
     """As the shell would hand it to splatfix.
 
     Raises:
         TyperException: splatfix does not know it.
     """
-    command = typer.main.get_command(app)
+    command = whole()
     name, *words = argv
     while commands := getattr(command, "commands", None):
         name, *words = words
@@ -71,7 +85,7 @@ def check_command(command: Command, facts: Facts, before: Sequence[Step]) -> Non
     assert found == set(command.blanks) <= BLANKS.keys(), command
     program = command.argv[0]
     if program == "splatfix":
-        parse(["sm_120" if word == "ARCH" else word for word in command.argv])
+        parse(tuple("sm_120" if word == "ARCH" else word for word in command.argv))
         python = command.argv[command.argv.index("--python") + 1] if "--python" in command.argv else ""
     else:
         python = program if "python" in program and not command.blanks else ""
@@ -93,7 +107,7 @@ def test_suggested_commands_run(name: str) -> None:
             check_command(step.command, facts, before)
         for words in SPLATFIX.findall(step.text):
             filled = PLACEHOLDER.sub("sm_120", words.split(" (")[0].rstrip("."))
-            parse(shlex.split(filled, posix="\\" not in filled))
+            parse(tuple(shlex.split(filled, posix="\\" not in filled)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,6 +127,14 @@ def test_and_where_python_refuses_installations(name: str) -> None:
             continue
         check_command(step.command, facts, before)
         assert not ("pip" in step.command.argv and python.executable in step.command.argv), step
+
+
+def test_suggested_for_a_failure_of_any_machine() -> None:
+    facts = facts_of("rtx-5080")
+    for failure in failure_classes():
+        for step, before in with_before((*Answers().to(failure.name), *fix_of(failure.name))):
+            if step.command is not None and step.command.argv[:1] != ("python",):
+                check_command(step.command, facts, before)
 
 
 def test_a_word_to_fill_in_is_found() -> None:

@@ -1,0 +1,92 @@
+"""What a class of failures asks for on a machine: commands that fit its driver, GPU and environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+import pytest
+
+from splatfix.app import explain as app
+from splatfix.context import Goal, make_context
+from splatfix.explain import explain_text
+from splatfix.facts import Facts
+from splatfix.knowledge.breakages import failure_class, failure_classes
+from splatfix.plan import for_failure
+from splatfix.plan.for_failure import Answers
+from tests.machines import NAMES, facts_of
+
+
+def lines(failure: str, facts: Facts | None) -> list[str]:
+    found = Answers(make_context(facts, Goal()) if facts else None).to(failure)
+    return [step.command.shell(windows=False) if step.command else step.text for step in found]
+
+
+def with_cpu_torch(facts: Facts) -> Facts:
+    torch = facts.environment.torch
+    assert torch.value is not None
+    version = torch.value.version.partition("+")[0] + "+cpu"
+    changed = dataclasses.replace(torch.value, version=version, cuda=None, code=(), knows_archs=())
+    environment = dataclasses.replace(facts.environment, torch=dataclasses.replace(torch, value=changed))
+    return dataclasses.replace(facts, environment=environment)
+
+
+def test_tables_name_known_classes_once() -> None:
+    tables = (for_failure._OTHER_TORCH, for_failure._BUILDS, for_failure._ANYWHERE, for_failure._PIP)
+    names = [name for table in tables for name in table]
+    assert len(names) == len(set(names))
+    assert all(failure_class(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("machine", "wheel"),
+    [
+        ("gtx-1080-ti-dropped", "torch==2.8.0+cu126"),
+        ("rtx-5080", "torch==2.9.0+cu129"),
+        ("h200", "torch==2.11.0+cu130"),
+        ("gb10-dgx-spark", "torch==2.9.1+cu130"),
+    ],
+)
+def test_torch_for_the_cpu_gives_the_wheel_for_this_driver(machine: str, wheel: str) -> None:
+    facts = with_cpu_torch(facts_of(machine))
+    python = facts.environment.interpreter.value
+    assert python is not None
+    first, then = lines("cpu_only_torch", facts)[:2]
+    tag = wheel.partition("+")[2]
+    index = f"https://download.pytorch.org/whl/{tag}"
+    assert first == f"{python.executable} -m pip install {wheel} --index-url {index}"
+    assert then.startswith("splatfix install ")
+
+
+def test_torch_that_serves_is_not_replaced() -> None:
+    assert lines("cpu_only_torch", facts_of("rtx-5080")) == []
+
+
+@pytest.mark.parametrize("machine", NAMES)
+def test_a_missing_toolkit_has_a_command_on_every_machine(machine: str) -> None:
+    facts = facts_of(machine)
+    found = lines("cuda_toolkit_missing", facts)
+    targets = make_context(facts, Goal()).archs
+    install = next(line for line in found if "splatfix install" in line)
+    assert all(f"--target {arch.sm}" in install for arch in targets)
+    assert targets or "--backend pure" in install
+
+
+def test_without_facts_commands_are_those_that_fit_anywhere() -> None:
+    assert lines("setuptools_incompatible", None) == ["python -m pip install 'setuptools<70' wheel"]
+    assert lines("glm_missing", None) == ["git submodule update --init --recursive"]
+    assert lines("build_oom", None) == ["export MAX_JOBS=2"]
+    assert lines("no_kernel_image", None) == []
+    for item in failure_classes():
+        for step in Answers().to(item.name):
+            assert step.command is None or shlex.split(step.command.shell(windows=False))
+
+
+def test_explain_gives_them_before_what_helps_everywhere() -> None:
+    facts = with_cpu_torch(facts_of("rtx-5080"))
+    found = explain_text("AssertionError: Torch not compiled with CUDA enabled")
+    fitted = app._examined(facts).fitted(found.causes[0])
+    shells = [step.command.shell(windows=False) for step in fitted.fix if step.command]
+    assert any("torch==2.9.0+cu129" in line for line in shells), shells
+    assert not any("diagnose" in line for line in shells)
+    assert fitted.fix[-1] == found.causes[0].fix[0]
