@@ -1,58 +1,106 @@
-# A lane on a Debian-like base (Debian, Ubuntu, NVIDIA's CUDA images for Ubuntu): Python from the base or from apt,
-# everything else from the build context. Also for the classic builder: no BuildKit features.
+# A lane on a Debian-like base (Debian, Ubuntu, NVIDIA's CUDA images for Ubuntu): Python from the base or from apt.
+# Compilers and pip's downloads stay in the first two stages. Also for the classic builder: no BuildKit features. What the
+# last stage takes lies below /out and /ours and has the date SOURCE_DATE_EPOCH, so that equal content is an equal layer.
 #
-# Build context: requirements.txt, wheelhouse/*.whl, source/ (splatfix as in site-packages), certificates.pem (may be empty).
+# Build context: base/ (prepare.sh, certificates.pem, which may be empty), packages/ (requirements.txt, constraints.txt,
+# wheels/, splatfix-*.dist-info), source/ (splatfix as in site-packages), sources/ (a checkout and extensions
+# to build, by their place below
+# /opt/splatfix).
 
 ARG BASE_IMAGE
-FROM ${BASE_IMAGE}
+ARG BUILD_IMAGE=${BASE_IMAGE}
 
-# The minor version of Python that the wheels are for, such as 3.11.
+FROM ${BUILD_IMAGE} AS packages
+# The minor version of Python that both images must have, such as 3.11.
 ARG PYTHON_VERSION
-# Debian packages besides Python, separated by spaces.
+# Debian packages besides Python, separated by spaces: in both stages, and in this one only.
 ARG APT_PACKAGES=""
+ARG BUILD_APT_PACKAGES=""
+COPY base/ /
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${APT_PACKAGES}"
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${BUILD_APT_PACKAGES}"
 
-COPY certificates.pem /usr/local/share/splatfix/certificates.pem
-
-# apt runs only for what the base lacks, so a base with Python needs no network.
-# ensurepip is a separate package in Debian (python3-venv).
-RUN set -eu; \
-    wanted="${APT_PACKAGES}"; \
-    python3 -c 'import ensurepip, venv' 2>/dev/null || wanted="${wanted} python3 python3-venv"; \
-    if [ -n "${wanted}" ]; then \
-        if [ -s /usr/local/share/splatfix/certificates.pem ]; then \
-            echo 'Acquire::https::CAInfo "/usr/local/share/splatfix/certificates.pem";' \
-                > /etc/apt/apt.conf.d/90splatfix-certificates; \
-        fi; \
-        apt-get update; \
-        DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ${wanted}; \
-        rm -rf /var/lib/apt/lists/* /etc/apt/apt.conf.d/90splatfix-certificates; \
+# The site's package index; pip reads these names itself. Their values stay with this stage.
+ARG PIP_INDEX_URL=""
+ARG PIP_EXTRA_INDEX_URL=""
+ARG PIP_FIND_LINKS=""
+ARG PIP_TRUSTED_HOST=""
+ARG TORCH
+ARG TORCH_INDEX=""
+# Wheels to be at hand below, separated by spaces: a CUDA toolkit's.
+ARG DOWNLOADS=""
+ARG SOURCE_DATE_EPOCH=315619200
+COPY packages/ /context/
+# Hashed byte code is the same wherever and whenever it is made. /opt/splatfix is a link, so that the paths in the
+# environment are those of the image.
+RUN set -eu; umask 022; \
+    if [ -s /usr/local/share/splatfix/certificates.pem ]; then \
+        export PIP_CERT=/usr/local/share/splatfix/certificates.pem; \
     fi; \
-    found="$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')"; \
-    if [ "${found}" != "${PYTHON_VERSION}" ]; then \
-        echo "splatfix: python-mismatch: the base image has Python ${found}, the lane's wheels are for ${PYTHON_VERSION}" >&2; \
-        exit 1; \
-    fi
+    mkdir -p /out/opt/splatfix && ln -s /out/opt/splatfix /opt/splatfix; \
+    python3 -m venv --symlinks /opt/splatfix/venv; \
+    site="$(echo /opt/splatfix/venv/lib/python3*/site-packages)"; \
+    cp -r /context/splatfix-*.dist-info "${site}/"; \
+    pip() { /opt/splatfix/venv/bin/python -m pip --disable-pip-version-check "$@"; }; \
+    install() { pip install --progress-bar off --no-compile --find-links /context/wheels \
+        --constraint /context/constraints.txt --report /context/report.json "$@"; }; \
+    install "${TORCH}" --requirement /context/requirements.txt \
+    || { [ -n "${TORCH_INDEX}" ] && install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
+    if [ -n "${DOWNLOADS}" ]; then \
+        pip download --progress-bar off --only-binary :all: --dest /context/downloads ${DOWNLOADS}; \
+    fi; \
+    /opt/splatfix/venv/bin/python -B /context/packages.py /context/report.json > /out/opt/splatfix/packages.txt; \
+    rm -rf /root/.cache /context/wheels /context/report.json; \
+    PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/splatfix/venv/lib >/dev/null || true; \
+    find /out -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
-# torch needs a user with a name and a home.
-RUN useradd --create-home --uid 10001 --user-group splatfix \
-    && install --directory --owner=splatfix --group=splatfix /report
+# What changes most often: an edit of splatfix rebuilds only from here, and only what this stage wrote is copied.
+FROM packages AS builder
+ARG EXTENSIONS=""
+ARG INSTALL_ARGUMENTS=""
+ARG PIP_FIND_LINKS=""
+ARG SOURCE_DATE_EPOCH=315619200
+COPY source/ /context/source/
+COPY sources/ /context/sources/
+RUN set -eu; umask 022; touch --date="@${SOURCE_DATE_EPOCH}" /epoch; \
+    cd /opt/splatfix; site="$(echo venv/lib/python3*/site-packages)"; \
+    cp -r /context/source/* "${site}/"; cp -r /context/sources/. .; \
+    printf '#!/opt/splatfix/venv/bin/python\nimport sys\nfrom splatfix.cli import main\nsys.exit(main())\n' > venv/bin/splatfix; \
+    chmod 755 venv/bin/splatfix; \
+    if [ -n "${EXTENSIONS}" ]; then \
+        if [ -s /usr/local/share/splatfix/certificates.pem ]; then \
+            export PIP_CERT=/usr/local/share/splatfix/certificates.pem; \
+        fi; \
+        export PATH="/opt/splatfix/venv/bin:${PATH}" SPLATFIX_CACHE=/context/cache; \
+        export PIP_FIND_LINKS="/context/downloads ${PIP_FIND_LINKS}"; \
+        python -B -m splatfix install ${EXTENSIONS} ${INSTALL_ARGUMENTS} --yes --no-cache --json > built.json \
+            || { cat built.json; exit 1; }; \
+        rm -rf venv/.splatfix /context/cache; \
+    fi; \
+    PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash "${site}/splatfix" "${site}/smoke_trainer"; \
+    mkdir -p /out/report /out/scratch && chmod 1777 /out/report /out/scratch; \
+    mkdir /ours; cd /out; \
+    find . -newer /epoch \( ! -type d -o -empty \) -print0 | tar --create --null --files-from=- | tar --extract --directory=/ours; \
+    find /ours -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
-# One stage: the classic builder keeps the layers of all stages, so a second one would store the environment twice.
-COPY requirements.txt /context/requirements.txt
-COPY wheelhouse /context/wheelhouse
-RUN python3 -m venv /opt/splatfix \
-    && /opt/splatfix/bin/python -m pip install --disable-pip-version-check --no-cache-dir \
-        --no-index --find-links /context/wheelhouse --requirement /context/requirements.txt
-
-# Last, because it changes most often: an edit of splatfix rebuilds only from here.
-COPY source /opt/splatfix/lib/python${PYTHON_VERSION}/site-packages/
-
-ENV PATH=/opt/splatfix/bin:$PATH \
+FROM ${BASE_IMAGE}
+ARG PYTHON_VERSION
+ARG APT_PACKAGES=""
+COPY base/ /
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${APT_PACKAGES}"
+COPY --from=packages /out/ /
+COPY --from=builder /ours/ /
+# torch asks for the name of the user, which has none in the base
+ENV PATH=/opt/splatfix/venv/bin:$PATH \
+    HOME=/scratch \
+    USER=splatfix \
+    TMPDIR=/scratch \
     PYTHONUNBUFFERED=1 \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER 10001:10001
-WORKDIR /home/splatfix
+WORKDIR /scratch
+HEALTHCHECK --interval=10m --timeout=2m --start-period=1m CMD ["python", "-m", "splatfix", "diagnose"]
 # NVIDIA's base images have an entry point that prints a banner.
 ENTRYPOINT []
-CMD ["python", "-m", "splatfix", "--version"]
+CMD ["python", "-m", "splatfix", "diagnose"]

@@ -23,6 +23,7 @@ from splatfix.attest.model import Verification
 from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
+from splatfix.containers import Lane
 from splatfix.context import Goal
 from splatfix.core.codec import substitute
 from splatfix.core.errors import Exit
@@ -200,6 +201,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "command_exit_code": int | None,
         **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},
     },
+    "lanes list": {"lanes": list[Lane]},
+    "lanes show": typing.get_type_hints(Lane),
     "scenes list": {"scenes": list[Sample]},
     "scenes export": {"scenes": list[ExportedScene]},
     "scenes check": {"scenes": list[CheckedScene]},

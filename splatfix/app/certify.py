@@ -1,4 +1,4 @@
-"""``splatfix certify``: train scenes in an environment, here or in a container, and write the certificate."""
+"""``splatfix certify``: train scenes in an environment, and write the certificate."""
 
 from __future__ import annotations
 
@@ -46,18 +46,8 @@ class CertifyRequest:
     """The private key to sign the report with."""
     appendix: bool = False
     """Also write an artifact-evaluation appendix."""
-
-
-@dataclass(frozen=True)
-class ContainerRequest:
-    """What to certify inside a container lane."""
-
-    lane: str
-    suite: str | None = None
-    out: Path = Path("splatfix-report")
-    docker_host: str | None = None
-    base_image: str | None = None
-    ca_certificates: Path | None = None
+    targets: tuple[str, ...] = ()
+    """On the CPU: the GPU architectures that installed extensions are judged for."""
 
 
 def certify(asked: CertifyRequest) -> Result:
@@ -101,6 +91,7 @@ def certify(asked: CertifyRequest) -> Result:
             else None,
             method.name if method else "",
             asked.level,
+            asked.targets if device == "cpu" else (),
         )
         if key is not None:
             require_room(request.out, suite.scenes)
@@ -225,37 +216,6 @@ def monitoring_code_of(certificate: Certificate) -> int:
     if certificate.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
         return 1 if certificate.notes or certificate.skipped else 0
     return 2 if certificate.verdict is Verdict.NOT_CERTIFIED else 3
-
-
-def certify_in_container(asked: ContainerRequest) -> Result:
-    """Build the lane's image, certify inside it, and bring the report back.
-
-    Raises:
-        SplatfixError: no such lane or engine, an image that cannot be built, no report.
-    """
-    from splatfix.containers import certify_in_container as certify_in_lane
-    from splatfix.report import certificate, console
-
-    with on_interrupt(_interrupted):
-        result = certify_in_lane(
-            asked.lane,
-            suite=asked.suite,
-            out=asked.out.absolute(),
-            docker_host=asked.docker_host,
-            base_image=asked.base_image,
-            ca_certificates=asked.ca_certificates,
-            progress=lambda line: console.err().print(line, style="dim", markup=False, soft_wrap=True),
-        )
-    envelope = ("schema_version", "command", "splatfix_version", "exit_code", "error")
-    content = {name: value for name, value in result.certificate.items() if name not in envelope}
-    return Result(
-        "certify",
-        lambda: content,
-        lambda console: certificate.show_from_container(
-            console, content, asked.lane, asked.out / "certificate.html"
-        ),
-        result.exit_code,
-    )
 
 
 def _interrupted() -> str:

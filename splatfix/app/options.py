@@ -50,7 +50,7 @@ def checkout_of(sources: Sequence[str]) -> Path | None:
 
 
 def _lanes() -> tuple[Lane, ...]:
-    from splatfix.containers import load_lanes
+    from splatfix.containers import GpuUse, load_lanes
     from splatfix.plan import Lane
 
-    return tuple(Lane(lane.name, lane.torch, lane.gpu) for lane in load_lanes().values())
+    return tuple(Lane(lane.name, lane.torch, lane.gpu is GpuUse.REQUIRED) for lane in load_lanes().values())

@@ -46,6 +46,8 @@ class RehearseRequest:
     """Words for train.py."""
     verbose: bool = False
     monitoring: bool = False
+    targets: tuple[str, ...] = ()
+    """On the CPU: the GPU architectures that installed extensions are judged for."""
 
 
 def rehearse(asked: RehearseRequest) -> Result:
@@ -167,6 +169,7 @@ def run_and_report(
             extra=asked.extra,
             threads=threads_for(known) if rehearsed else None,
             repeat=_repeat(asked, target, device),
+            targets=asked.targets,
         )
 
         def write(certified: Certificate) -> None:
@@ -193,6 +196,7 @@ def run_and_report(
 def _repeat(asked: RehearseRequest, target: str, device: str) -> Command:
     words = ["splatfix", "rehearse", str(asked.checkout), "--python", target, "--device", device]
     words += ["--scene", str(asked.scene)] if asked.scene else []
+    words += [word for name in asked.targets for word in ("--target", name)]
     for name, value in (("--iterations", asked.iterations), ("--resolution", asked.resolution)):
         words += [] if value is None else [name, str(value)]
     return Command((*words, *(("--", *asked.extra) if asked.extra else ())))

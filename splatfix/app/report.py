@@ -94,10 +94,13 @@ def _page(stored: Stored) -> str:
     return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix)
 
 
-def merge(paths: Sequence[Path], out: Path) -> Result:
+def merge(paths: Sequence[Path], out: Path, missing: Sequence[tuple[str, str]] = ()) -> Result:
     """Write the matrix of many certificates, and their failures by cause, as HTML, Markdown and JSON into ``out``.
 
     What lies there and cannot be read is listed with its reason. Exit code 3 where nothing could be; nothing is written then.
+
+    Args:
+        missing: certificates that there are not, with the reason.
 
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
@@ -109,7 +112,7 @@ def merge(paths: Sequence[Path], out: Path) -> Result:
 
     for path in paths:
         _require(path)
-    merger, unreadable = Merger(), list[tuple[str, str]]()
+    merger, unreadable = Merger(), list(missing)
     gc.disable()  # documents are trees, freed without it; looking through them for circles takes a tenth of the time
     try:
         for file in _files(paths, unreadable):

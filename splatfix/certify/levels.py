@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from splatfix.certify.model import (
     Comparison,
@@ -14,9 +15,11 @@ from splatfix.certify.model import (
     SceneRun,
     Verdict,
 )
-from splatfix.checks import Finding, Status
+from splatfix.checks import Finding, Status, run_checks
+from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
+from splatfix.facts import Facts
 
 _RESOLVED_BY = (
     "interpreter-broken",
@@ -42,12 +45,18 @@ def evaluate(
     comparison: Comparison | None,
     renderer: str,
     device: str,
+    built: Rung | None = None,
 ) -> tuple[Rung, ...]:
-    """All levels, lowest first; ``findings`` are those for the GPU that ``device`` means."""
+    """All levels, lowest first.
+
+    Args:
+        findings: for the GPU that ``device`` means.
+        built: what :func:`built_for` says.
+    """
     cpu = device == "cpu"
     return (
         level_resolved(findings, device),
-        _built(() if cpu else findings, plain=renderer == "torch" or _rendered_in_torch(scenes)),
+        built or _built(() if cpu else findings, plain=renderer == "torch" or _rendered_in_torch(scenes)),
         _loads(kernels, scenes),
         _computes(kernels),
         _trains(scenes),
@@ -131,13 +140,21 @@ def summarize(
         f"with healthy gradients, densification and {quality}.",
         f"Skipped: {counted(skipped, 'scene')}." if skipped else "",
         f"With reservations: {', '.join(noted)}." if noted else "",
-        "CUDA and GPUs were not verified." if request.device == "cpu" else "",
+        _unverified(request, levels[RungName.BUILT]),
         f"It was not held against {request.published}, whose conditions differ."
         if request.published and levels[RungName.REPRODUCES] is None
         else "",
         idle_gpu,
     ]
     return " ".join(filter(None, sentences))
+
+
+def _unverified(request: Request, built: bool | None) -> str:
+    if request.device != "cpu":
+        return ""
+    if request.targets and built:
+        return f"Its CUDA extensions are built for {', '.join(request.targets)}, and were not run."
+    return "CUDA and GPUs were not verified."
 
 
 def _trained(runs: Sequence[SceneRun], where: str) -> str:
@@ -179,6 +196,21 @@ def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
     found = "; ".join(good) or "Python and torch are installed"
     limit = "; on the CPU no GPU, driver or toolkit is asked for" if device == "cpu" else ""
     return Rung(RungName.RESOLVED, True, found + limit)
+
+
+def built_for(facts: Facts, targets: Sequence[str], device: str) -> Rung | None:
+    """Whether the installed extensions carry code for GPUs that are not here; None where none were named, or one is used.
+
+    Raises:
+        SplatfixError: ``unknown-arch`` (exit code 2).
+    """
+    if device != "cpu" or not targets:
+        return None
+    found = _built(run_checks(make_context(facts, Goal(tuple(targets)))), plain=False)
+    names = ", ".join(targets)
+    if found.reached is None:
+        return replace(found, shown_by=f"no CUDA extension was found to judge for {names}")
+    return replace(found, shown_by=f"{found.shown_by}; built for {names}, not run: no GPU was used")
 
 
 def _built(findings: tuple[Finding, ...], *, plain: bool) -> Rung:

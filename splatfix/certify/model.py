@@ -207,6 +207,8 @@ class Request:
     """The name of published figures to compare with, instead of that."""
     level: int | None = None
     """The run level, 1 to 4; None where none was asked for."""
+    targets: tuple[str, ...] = ()
+    """On the CPU: the GPU architectures that installed extensions are judged for, and not run on."""
 
     @property
     def command(self) -> Command:
@@ -222,6 +224,7 @@ class Request:
         trained = ["--renderer", self.renderer, "--device", self.device, "--seed", str(self.seed)]
         words += trained if suite.scenes or self.level is None else ["--device", self.device]
         words += ["--baseline", self.published] if self.published else []
+        words += [word for target in self.targets for word in ("--target", target)]
         return Command(("splatfix", "certify", "--python", self.python, *words))
 
 

@@ -59,6 +59,13 @@ from splatfix.facts import Facts, gather
 MAX_IMAGES = 4
 """Per scene, in the report."""
 
+REPORT_FILES = (
+    *(f"certificate.{kind}" for kind in ("json", "md", "html", "intoto.jsonl")),
+    "appendix.md",
+    "appendix.tex",
+)
+"""Those of a report that do not belong to a scene."""
+
 Progress = Callable[[str, Mapping[str, Any]], None]
 """Called with what runs now (scene or stage) and the trainer's own progress object."""
 
@@ -204,7 +211,8 @@ def _conclude(
     goal = Goal(device="" if request.device == "cpu" else request.device)
     findings = run_checks(make_context(facts, goal))
     comparison = compare(scenes, request.baseline, request.published)
-    proof = levels.evaluate(findings, kernels, scenes, comparison, request.renderer, request.device)
+    built = levels.built_for(facts, request.targets, request.device)
+    proof = levels.evaluate(findings, kernels, scenes, comparison, request.renderer, request.device, built)
     if not whole:
         proof = so_far(proof, len(scenes), len(request.suite.scenes))
     proof = run_levels.only_of_level(proof, request.level)
@@ -280,8 +288,7 @@ def make_room(out: Path, scenes: tuple[str, ...]) -> None:
                 f"{folder} exists, and is not the report of an earlier certification.",
                 say("Choose another folder with --out."),
             )
-    report = ("json", "md", "html", "intoto.jsonl")
-    set_aside(out, (*(f"certificate.{kind}" for kind in report), "appendix.md", "appendix.tex", *scenes))
+    set_aside(out, (*REPORT_FILES, *scenes))
 
 
 def _train(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from splatfix.certify.levels import level_resolved
+from splatfix.certify.levels import built_for, level_resolved
 from splatfix.certify.model import Certificate, Criterion, Mend, Outcome, SceneRun, TestedStack, Verdict
 from splatfix.certify.run import environment_of
 from splatfix.certify.threads import Threads
@@ -58,6 +58,8 @@ class StackRequest:
     threads: Threads | None = None
     """That the trainer gets; None on a GPU, where it has as many as it takes."""
     repeat: Command = field(default_factory=lambda: Command(()))
+    targets: tuple[str, ...] = ()
+    """In a rehearsal: the GPU architectures that installed extensions are judged for."""
 
     @property
     def rehearsed(self) -> bool:
@@ -88,6 +90,9 @@ def conclude(
     failed = [item for one in runs for item in one.criteria if item.outcome is Outcome.FAILED]
     reasons = tuple(f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip() for item in failed)
     verdict = Verdict.REHEARSED if request.rehearsed else Verdict.CERTIFIED
+    reasons += tuple(
+        f"built: {rung.shown_by}" for rung in proof if rung.name is RungName.BUILT and rung.reached is False
+    )
     if reasons:
         verdict = Verdict.NOT_CERTIFIED
     elif run is None or run.passed is None:
@@ -141,7 +146,7 @@ def _levels(request: StackRequest, facts: Facts, run: SceneRun | None) -> Iterat
     goal = Goal(device="" if request.rehearsed else request.device)
     yield level_resolved(run_checks(make_context(facts, goal)), request.device)
     natives = [name for name in request.extensions if not request.rehearsed]
-    yield Rung(
+    yield built_for(facts, request.targets, request.device) or Rung(
         RungName.BUILT,
         None,
         f"not looked at: {', '.join(natives)}" if natives else "drop-ins ran, in plain PyTorch",

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import certify, diagnose, dockerfile, explain, install, process, rehearse, report
+from splatfix.cli import certify, diagnose, dockerfile, explain, install, lanes, process, rehearse, report
 
 FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
 
@@ -120,6 +120,7 @@ app.command(
     epilog=_example("splatfix monitor --interval 0.5 python train.py -s scene"),
 )(certify.monitor)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
+app.add_typer(lanes.lanes_app, name="lanes", rich_help_panel=PROVE)
 app.add_typer(report.report_app, name="report", rich_help_panel=PROVE)
 
 

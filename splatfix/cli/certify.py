@@ -177,9 +177,33 @@ ContainerLane = Annotated[
     Optional[str],
     typer.Option(
         "--container",
-        help="Certify inside this container lane: cpu, cu126 or cu130 (dockerfiles/lanes.toml).",
-        metavar="LANE",
+        help="Certify inside these container lanes, such as cpu or cpu,cu130; see splatfix lanes list.",
+        metavar="LANE[,LANE]",
         rich_help_panel=CONTAINER,
+    ),
+]
+LaneJobs = Annotated[int, typer.Option("--jobs", help="Lanes at a time.", min=1, rich_help_panel=CONTAINER)]
+Extension = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--extension",
+        help="Source folder of a CUDA extension to build inside, in a lane with a toolkit; repeatable.",
+        metavar="SOURCE",
+        rich_help_panel=CONTAINER,
+    ),
+]
+KeepContainer = Annotated[
+    bool, typer.Option("--keep", help="Leave the container, to look into it.", rich_help_panel=CONTAINER)
+]
+Target = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--target",
+        "-t",
+        help="Without a GPU: judge the CUDA extensions for this architecture, such as sm_120; in a container, build them "
+        "for it. Repeatable.",
+        metavar="ARCH",
+        rich_help_panel=TRAINING,
     ),
 ]
 DockerHost = Annotated[
@@ -194,7 +218,8 @@ CaCertificates = Annotated[
     Optional[Path],
     typer.Option(
         "--ca-certificates",
-        help="PEM file for the package sources of the image build.",
+        help="PEM file of certificate authorities for the image build.",
+        show_default="what pip uses here",
         metavar="FILE",
         rich_help_panel=CONTAINER,
     ),
@@ -228,7 +253,11 @@ def certify(
     baseline: Baseline = None,
     sign: Sign = None,
     appendix: Appendix = False,
+    target: Target = None,
     container: ContainerLane = None,
+    jobs: LaneJobs = 1,
+    extension: Extension = None,
+    keep: KeepContainer = False,
     docker_host: DockerHost = None,
     base_image: BaseImage = None,
     ca_certificates: CaCertificates = None,
@@ -249,15 +278,27 @@ def certify(
         )
     if repo is not None:
         _refuse_with_repo({"--suite": suite, "--data": data, "--seed": seed, "--baseline": baseline})
-        _refuse_with_repo({"--renderer": renderer is not Renderer.torch, "--container": container})
+        _refuse_with_repo({"--renderer": renderer is not Renderer.torch, "--appendix": appendix})
+    if repo is not None and container is None:
+        _refuse_with_repo({"--sign": sign, "--level": level})
         from splatfix.app.rehearse import RehearseRequest, rehearse
 
         monitoring = exit_codes is ExitCodes.monitoring
         own = RehearseRequest(
-            repo, scene, python, out, device.value, iterations, resolution, (), verbose, monitoring
+            repo,
+            scene,
+            python,
+            out,
+            device.value,
+            iterations,
+            resolution,
+            (),
+            verbose,
+            monitoring,
+            options.arch_names(target),
         )
         finish(rehearse(own), as_json, form.value)
-    if scene is not None:
+    if scene is not None and repo is None:
         raise usage_error(
             "scene-without-repo", "--scene is for --repo.", say("Use --data for splatfix's own trainer.")
         )
@@ -271,17 +312,38 @@ def certify(
         "--iterations": iterations,
         "--resolution": resolution,
         "--python": python,
+        "--scene": scene,
     }
     here |= {"--renderer": renderer is not Renderer.torch, "--device": device is not options.Device.auto}
-    here |= {"--seed": seed, "--baseline": baseline, "--sign": sign, "--appendix": appendix}
-    inside = {"--docker-host": docker_host, "--base-image": base_image, "--ca-certificates": ca_certificates}
+    here |= {"--seed": seed, "--baseline": baseline, "--appendix": appendix}
+    inside: dict[str, object] = {
+        "--docker-host": docker_host,
+        "--base-image": base_image,
+        "--ca-certificates": ca_certificates,
+    }
+    inside |= {"--jobs": jobs > 1, "--extension": extension, "--keep": keep}
     if container is not None:
         _refuse_in_container(here)
         _refuse_in_container(
             {"--format": form is not Form.text, "--exit-codes": exit_codes is not ExitCodes.splatfix}
         )
-        lane = app.ContainerRequest(container, suite, out, docker_host, base_image, ca_certificates)
-        finish(app.certify_in_container(lane), as_json)
+        from splatfix.app import lanes
+
+        asked = lanes.ContainerRequest(
+            tuple(dict.fromkeys(name.strip() for name in container.split(","))),
+            out,
+            jobs,
+            sign,
+            suite,
+            options.arch_names(target),
+            repo,
+            tuple(extension or ()),
+            docker_host,
+            base_image,
+            ca_certificates,
+            keep,
+        )
+        finish(lanes.certify_in_container(asked), as_json)
     _refuse_outside_container(inside)
     request = app.CertifyRequest(
         python,
@@ -299,6 +361,7 @@ def certify(
         exit_codes is ExitCodes.monitoring,
         sign,
         appendix,
+        options.arch_names(target),
     )
     finish(app.certify(request), as_json, form.value)
 

@@ -121,7 +121,7 @@ def command_name(typed: list[str]) -> str:
     """The command that was typed, such as ``cache list``; ``splatfix`` where none was."""
     words = [word for word in _own_words(typed) if not word.startswith("-")]
     for at, word in enumerate(words):
-        if word in ("checks", "cache", "scenes", "report"):
+        if word in ("checks", "cache", "lanes", "scenes", "report"):
             return " ".join(words[at : at + 2])
         if word in ("diagnose", "inspect", "explain", "install", "revert", "verify", "certify", "monitor"):
             return word

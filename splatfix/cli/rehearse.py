@@ -44,6 +44,7 @@ def rehearse(
     resolution: Resolution = None,
     out: certify.Out = Path("splatfix-report"),
     device: certify.TrainingDevice = options.Device.auto,
+    target: certify.Target = None,
     verbose: options.Verbose = False,
     form: certify.FormOption = certify.Form.text,
     exit_codes: certify.ExitCodesOption = certify.ExitCodes.splatfix,
@@ -65,5 +66,6 @@ def rehearse(
         tuple(words or ()),
         verbose,
         monitoring,
+        options.arch_names(target),
     )
     finish(run(request), as_json, form.value)

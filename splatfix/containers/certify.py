@@ -10,33 +10,54 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify.model import Verdict
+from splatfix.certify.run import REPORT_FILES
 from splatfix.containers.engine import Engine, connect, require_gpu
-from splatfix.containers.image import Image, Recipe, build_image, own_source
-from splatfix.containers.lanes import Lane, find_lane
-from splatfix.containers.run import REPORT_FOLDER, Outcome, run_in_container, sweep
-from splatfix.containers.wheelhouse import Wheelhouse, gather, marker_environment, requirements_for
-from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.files import write_json
-from splatfix.core.reading import read_bytes
-from splatfix.core.resources import bundled
-from splatfix.core.runner import ProcessRunner, Runner
-from splatfix.core.step import say
-from splatfix.core.trust import private_cache
-
-_CERTIFICATE = "certificate.json"
-_BUILD_LOG, _PIP_LOG, _LOG = "image-build.log", "packages.log", "container.log"
-_OWN_FILES = (
-    _CERTIFICATE,
-    "certificate.md",
-    "certificate.html",
-    "certificate.intoto.jsonl",
-    "appendix.md",
-    "appendix.tex",
-    "container.json",
-    _BUILD_LOG,
-    _PIP_LOG,
-    _LOG,
+from splatfix.containers.image import (
+    BUILT,
+    CHECKOUT,
+    OWN,
+    PACKAGES,
+    Image,
+    Recipe,
+    build_image,
+    own_source,
+    read_inside,
 )
+from splatfix.containers.lanes import GpuUse, Lane, ToolkitFrom, find_lane
+from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
+from splatfix.containers.run import REPORT_FOLDER, Outcome, run_in_container, sweep
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.files import set_aside, write_json
+from splatfix.core.reading import read_bytes
+from splatfix.core.runner import ProcessRunner
+from splatfix.core.step import run, say
+
+_CERTIFICATE, _NOTE = "certificate.json", "container.json"
+_BUILD_LOG, _LOG = "image-build.log", "container.log"
+
+
+@dataclass(frozen=True)
+class LaneRequest:
+    """What to certify inside a container; None is the lane's own."""
+
+    lane: str
+    out: Path
+    """Folder for the report, ``container.json`` and the logs."""
+    suite: str | None = None
+    targets: tuple[str, ...] = ()
+    """GPU architectures that extensions are built for."""
+    repo: Path | None = None
+    """A stack's checkout: its extensions are built where the lane has a toolkit, and its trainer is run."""
+    extensions: tuple[str, ...] = ()
+    """Source folders of extensions."""
+    docker_host: str | None = None
+    """Address of the engine; None: the one the docker command would use."""
+    base_image: str | None = None
+    ca_certificates: Path | None = None
+    """PEM file; None: what pip on this machine uses."""
+    keep: bool = False
+    command: Sequence[str] | None = None
+    """Runs instead of the certification, and writes the same report folder."""
 
 
 @dataclass(frozen=True)
@@ -49,110 +70,128 @@ class ContainerResult:
     image: Image
 
 
-def certify_in_container(
-    lane: str,
-    *,
-    suite: str | None = None,
-    out: Path,
-    docker_host: str | None = None,
-    base_image: str | None = None,
-    progress: Callable[[str], None],
-    ca_certificates: Path | None = None,
-    command: Sequence[str] | None = None,
-) -> ContainerResult:
-    """Certify inside a container of ``lane`` and copy the report into ``out``.
+def certify_in_container(asked: LaneRequest, progress: Callable[[str], None]) -> ContainerResult:
+    """Certify inside a container of a lane and copy the report.
 
     Args:
-        lane: a name from ``dockerfiles/lanes.toml``.
-        suite: the certification suite; None: the lane's own.
-        out: the folder for ``certificate.json``, ``.md`` and ``.html``, ``container.json`` and the logs.
-        docker_host: address of the engine; None: the one the docker command would use.
-        base_image: replaces the lane's.
         progress: gets one line at a time; must not raise.
-        ca_certificates: PEM file that the base image's apt sources need.
-        command: runs instead of the certification, and writes the same report folder.
 
     Raises:
         SplatfixError: exit code 2 for wrong options, 3 where the certification could not run (no engine, no GPU runtime,
             no packages, timeout), 1 where the image cannot be built or there is no report.
     """
-    chosen = find_lane(lane)
-    base_image = _image_name(base_image or chosen.base_image)
-    certificates = _read_certificates(ca_certificates)
-    engine = connect(docker_host)
+    lane = find_lane(asked.lane)
+    base_image = _image_name(asked.base_image or lane.base_image)
+    _require_sources(lane, asked)
+    given = _read_certificates(asked.ca_certificates)
+    engine = connect(asked.docker_host)
     try:
         if swept := sweep(engine):
             progress(f"removed containers and images that killed runs left on the engine ({swept} in all)")
-        if chosen.gpu:
-            require_gpu(engine)
-        _prepare(out)
-        log = out / _LOG
-        wheels = gather_for(chosen, engine, ProcessRunner(), progress, out / _PIP_LOG)
-        recipe = Recipe(chosen, base_image, wheels, own_source(), certificates)
-        image = build_image(engine, recipe, progress=progress, log=out / _BUILD_LOG)
+        gpu, without = _gpu(lane, engine, progress)
+        _prepare(asked.out)
+        recipe = recipe_for(lane, asked, base_image, given)
+        image = build_image(engine, recipe, progress=progress, log=asked.out / _BUILD_LOG)
+        log = asked.out / _LOG
         outcome = run_in_container(
             engine,
             image,
-            command or certify_command(suite or chosen.suite, chosen.arguments),
-            lane=chosen.name,
-            gpu=chosen.gpu,
-            timeout_s=chosen.timeout_s,
-            out=out,
+            asked.command or certify_command(lane, asked, recipe.targets, gpu=gpu),
+            lane=lane.name,
+            gpu=gpu,
+            timeout_s=lane.timeout_s,
+            out=asked.out,
             progress=progress,
             log=log,
+            memory=lane.memory,
+            keep=asked.keep,
         )
-        certificate = _certificate(outcome, out, log)
-        write_json(out / "container.json", _provenance(chosen, engine, image, wheels, outcome))
+        certificate = _certificate(outcome, asked.out, log)
+        write_json(asked.out / _NOTE, _provenance(lane, engine, image, outcome, without))
     finally:
         engine.close()
     return ContainerResult(certificate, outcome.exit_code, image)
 
 
-def certify_command(suite: str, arguments: Sequence[str] = ()) -> list[str]:
-    """The command that runs inside."""
-    return [
-        "python",
-        "-m",
-        "splatfix",
-        "certify",
-        "--suite",
-        suite,
-        "--out",
-        REPORT_FOLDER,
-        "--json",
-        *arguments,
-    ]
-
-
-def gather_for(
-    lane: Lane, engine: Engine, runner: Runner, progress: Callable[[str], None], log: Path
-) -> Wheelhouse:
-    """The wheels of ``lane`` for the processor of ``engine``, in the versions that splatfix pins."""
-    try:
-        constraints = bundled("constraints.txt").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        constraints = ""
-    environment = marker_environment(lane, engine.arch)
-    requirements = [*requirements_for("certify", environment), *lane.requirements]
-    cache = private_cache("containers")
-    return gather(
+def recipe_for(lane: Lane, asked: LaneRequest, base_image: str, certificates: bytes) -> Recipe:
+    """The image for what was asked, with the pip settings of this machine."""
+    settings = pip_settings(ProcessRunner())
+    trusted = certificate_file(settings)
+    inside = [CHECKOUT] if asked.repo is not None and lane.toolkit is not ToolkitFrom.NOTHING else []
+    folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(asked.extensions)}
+    return Recipe(
         lane,
-        requirements,
-        engine.arch,
-        runner=runner,
-        cache=cache,
-        constraints=constraints,
-        progress=progress,
-        log=log,
+        base_image,
+        own_source(),
+        certificates or (_read_certificates(trusted) if trusted else b""),
+        wheels_of_torch(lane, settings),
+        settings.build_args,
+        asked.repo,
+        (*inside, *(f"{OWN}/{name}" for name in folders), *lane.extensions),
+        asked.targets or lane.targets,
+        folders,
     )
 
 
+def certify_command(lane: Lane, asked: LaneRequest, targets: Sequence[str], *, gpu: bool) -> list[str]:
+    """The command that runs inside."""
+    what = ["--suite", asked.suite or lane.suite] if asked.repo is None else ["--repo", CHECKOUT]
+    where = ["--device", "cuda"] if gpu else [word for target in targets for word in ("--target", target)]
+    return ["python", "-m", "splatfix", "certify", *what, *where, "--out", REPORT_FOLDER, "--json"]
+
+
+def _require_sources(lane: Lane, asked: LaneRequest) -> None:
+    """Refuse what the lane cannot do with the sources that were given, or not given (exit code 2)."""
+    for folder in (asked.repo, *map(Path, asked.extensions)):
+        if folder is not None and not folder.is_dir():
+            raise usage_error(
+                "not-a-folder", f"There is no folder {folder}.", say("Give the folder of the source.")
+            )
+    if lane.toolkit is ToolkitFrom.NOTHING and (asked.extensions or asked.targets):
+        raise usage_error(
+            "lane-builds-nothing",
+            f"Lane {lane.name} has no CUDA toolkit: it cannot build for {', '.join(asked.targets) or 'any GPU'}.",
+            say("Use --container cuda-from-pypi, which has one."),
+        )
+    if lane.repository and not lane.extensions and asked.repo is None:
+        address, _, commit = lane.repository.partition("@")
+        raise usage_error(
+            "lane-needs-checkout",
+            f"Lane {lane.name} certifies a checkout, and none was given.",
+            run(
+                "git",
+                "clone",
+                "--recursive",
+                address,
+                text=f"Clone it{f' (read at {commit})' if commit else ''}",
+            ),
+            say("Then add --repo CHECKOUT."),
+        )
+
+
+def _gpu(lane: Lane, engine: Engine, progress: Callable[[str], None]) -> tuple[bool, str]:
+    """Whether GPUs are passed in, and why not where they could be of use.
+
+    Raises:
+        SplatfixError: as :func:`require_gpu`, for a lane that needs one.
+    """
+    if lane.gpu is GpuUse.NONE:
+        return False, ""
+    try:
+        require_gpu(engine)
+    except SplatfixError as error:
+        if lane.gpu is GpuUse.REQUIRED:
+            raise
+        progress(f"no GPU: what is built is not run. {error.what}")
+        return False, error.what
+    return True, ""
+
+
 def _prepare(out: Path) -> None:
-    """Create ``out`` and remove the files of an earlier run."""
+    """Create ``out`` and set the report of an earlier run aside."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in _OWN_FILES:
-            (out / name).unlink(missing_ok=True)
+        set_aside(out, (*REPORT_FILES, _NOTE, _BUILD_LOG, _LOG))
     except OSError as error:
         raise SplatfixError(
             "cannot-write",
@@ -190,18 +229,24 @@ def _certificate(outcome: Outcome, out: Path, log: Path) -> dict[str, Any]:
     )
 
 
-def _provenance(
-    lane: Lane, engine: Engine, image: Image, wheels: Wheelhouse, outcome: Outcome
-) -> dict[str, Any]:
+def _provenance(lane: Lane, engine: Engine, image: Image, outcome: Outcome, no_gpu: str) -> dict[str, Any]:
     """What the certificate was made in, for ``container.json``."""
+    packages = read_inside(engine, image, PACKAGES)
+    built = read_inside(engine, image, BUILT)
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "lane": lane.name,
         "image": {"tag": image.tag, "id": image.id, "reused": image.reused},
         "base_image": {"name": image.base_image, "id": image.base_id},
-        "engine": {"version": engine.version, "arch": engine.arch},
-        "packages": list(wheels.pins),
-        "torch_from": wheels.torch_from,
+        "engine": {
+            "kind": engine.kind,
+            "version": engine.version,
+            "arch": engine.arch,
+            "rootless": engine.rootless,
+        },
+        "packages": (packages or b"").decode().splitlines(),
+        "built": json.loads(built) if built else None,
+        "no_gpu": no_gpu,
         "exit_code": outcome.exit_code,
         "seconds": round(outcome.seconds, 3),
     }

@@ -12,15 +12,20 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from splatfix.containers.owner import owner_label
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import run, say
+from splatfix.core.versions import release
 
 _CONNECT_TIMEOUT_S = 15
 _API_TIMEOUT_S = 600
 """For one answer: committing a layer of gigabytes to a slow disk takes minutes."""
+
+_OLDEST_API = (1, 40)
+"""Device requests, which pass GPUs in (https://docs.docker.com/reference/api/engine/version-history/, v1.40)."""
 
 _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
@@ -87,6 +92,9 @@ class Engine:
     version: str
     arch: str
     """In Docker's words: ``amd64``, ``arm64``."""
+    kind: str = "Docker"
+    """Or Podman, which speaks the same language."""
+    rootless: bool = False
 
     def close(self) -> None:
         """Close the connections."""
@@ -123,7 +131,22 @@ def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = 
             todo=(say("Switch that engine to Linux containers, or name another with --docker-host."),),
             exit_code=Exit.UNDETERMINED,
         )
-    return Engine(client, endpoint, str(answer.get("Version", "unknown")), str(answer.get("Arch", "amd64")))
+    version, api = str(answer.get("Version", "unknown")), str(answer.get("ApiVersion", "0"))
+    parts = [str(part.get("Name", "")) for part in answer.get("Components") or ()]
+    kind = "Podman" if any("podman" in name.lower() for name in parts) else "Docker"
+    if release(api) < _OLDEST_API:
+        client.close()
+        raise SplatfixError(
+            "docker-too-old",
+            f"The {kind} engine at {endpoint.host} is {version}, with version {api} of Docker's API.",
+            meaning=f"Lanes need {'.'.join(map(str, _OLDEST_API))} or newer: Docker 19.03, Podman 3.",
+            todo=(say("Update that engine, or name another with --docker-host."),),
+            exit_code=Exit.UNDETERMINED,
+        )
+    with engine_errors("asking the engine about itself"):
+        security = client.info().get("SecurityOptions") or ()
+    rootless = any("rootless" in str(item) for item in security)
+    return Engine(client, endpoint, version, str(answer.get("Arch", "amd64")), kind, rootless)
 
 
 def find_endpoint(docker_host: str | None, environ: Mapping[str, str]) -> Endpoint:
@@ -154,7 +177,20 @@ def find_endpoint(docker_host: str | None, environ: Mapping[str, str]) -> Endpoi
             exit_code=Exit.USAGE,
         )
     source = "DOCKER_CONTEXT" if name else "the current Docker context"
+    plain = name is None and context.name == "default" and not Path(_SYSTEM_SOCKET).is_socket()
+    if plain and (beside := [path for path in _other_sockets(environ) if Path(path).is_socket()]):
+        return Endpoint(f"unix://{beside[0]}", f"what is there instead of {_SYSTEM_SOCKET}")
     return Endpoint(context.Host, f"{source} ({context.name})", context.TLSConfig or None)
+
+
+def _other_sockets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Where else engines listen: this user's rootless Docker, and Podman
+    (https://docs.docker.com/engine/security/rootless/, podman-system-service(1))."""
+    own = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid() if hasattr(os, 'getuid') else 0}"
+    return (f"{own}/docker.sock", f"{own}/podman/podman.sock", "/run/podman/podman.sock")
+
+
+_SYSTEM_SOCKET = "/var/run/docker.sock"
 
 
 def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixError:
@@ -192,8 +228,8 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
         meaning="Nothing was certified.",
         todo=(
             say(
-                "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker), or choose another with"
-                " --docker-host or DOCKER_HOST."
+                "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker, or with Podman: systemctl --user"
+                " start podman.socket), or choose another with --docker-host or DOCKER_HOST."
             ),
             run(
                 "docker",

@@ -1,4 +1,4 @@
-"""Builds a lane's image from wheels and splatfix's own files, once per content, and finds why a build failed."""
+"""Builds a lane's image from packages and splatfix's own files, once per content, and finds why a build failed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import io
 import json
 import os
 import re
+import shlex
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+import splatfix
 from splatfix.containers.engine import Engine, engine_errors, sdk
-from splatfix.containers.lanes import Lane
-from splatfix.containers.wheelhouse import Wheelhouse
+from splatfix.containers.lanes import Lane, ToolkitFrom
+from splatfix.containers.owner import owner_label
+from splatfix.containers.packages import constraints, own_metadata, requirements
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
@@ -36,11 +39,22 @@ class Recipe:
 
     lane: Lane
     base_image: str
-    wheelhouse: Wheelhouse
     source: Mapping[str, Path]
     """splatfix's own files by their path in site-packages."""
     certificates: bytes = b""
-    """PEM, for a base image whose apt sources need a private certificate authority."""
+    """PEM, for a site with a private certificate authority."""
+    wheels: tuple[Path, ...] = ()
+    """Wheels of this machine that pip shall find."""
+    pip_args: Mapping[str, str] = field(default_factory=dict)
+    """The site's package index: PIP_INDEX_URL and the like."""
+    checkout: Path | None = None
+    """A stack, to be copied into the image."""
+    extensions: tuple[str, ...] = ()
+    """What ``splatfix install`` builds, as it is named inside."""
+    targets: tuple[str, ...] = ()
+    """GPU architectures to build for."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Sources of extensions by their place in :data:`OWN`."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +100,16 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
         SplatfixError: ``docker-base-image-unavailable`` (exit code 3) or ``docker-build-failed`` with its root cause.
     """
     base_id = _base_image(engine, recipe.base_image, progress)
-    tag = f"splatfix-lane-{recipe.lane.name}:{_digest(recipe, base_id)[:20]}"
+    build_id = _base_image(engine, recipe.lane.build_image or recipe.base_image, progress)
+    parts, args = _context(recipe), _build_args(recipe)
+    tag = f"splatfix-lane-{recipe.lane.name}:{_digest(parts, args, base_id + build_id)[:20]}"
     if known := _find(engine, tag):
         progress(f"using image {tag}")
         log.write_text(f"{tag} was built before\n", encoding="utf-8")
         return Image(tag, known, recipe.base_image, base_id, reused=True)
     progress(f"building image {tag} from {recipe.base_image}")
     with tempfile.TemporaryFile() as context, log.open("w", encoding="utf-8") as sink:
-        _write_context(context, recipe)
+        _write_context(context, parts)
         context.seek(0)
         with engine_errors("building an image"):
             answers = engine.client.api.build(
@@ -104,14 +120,52 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
                 forcerm=True,
                 decode=True,
                 network_mode="host",
-                buildargs={**_build_args(recipe), **_proxies(os.environ)},
-                labels={LANE_LABEL: recipe.lane.name},
+                buildargs={**args, **_proxies(os.environ)},
+                labels=_labels(recipe, base_id),
             )
             follow_build(answers, recipe.lane, sink, log, progress)
     built = _find(engine, tag)
     if built is None:
         raise SplatfixError("docker-build-failed", f"The build ended without an image; see {log}.")
     return Image(tag, built, recipe.base_image, base_id, reused=False)
+
+
+def _labels(recipe: Recipe, base_id: str) -> dict[str, str]:
+    """Ours, and those of the OCI (https://github.com/opencontainers/image-spec/blob/main/annotations.md)."""
+    oci = {
+        "title": f"splatfix lane {recipe.lane.name}",
+        "description": recipe.lane.description,
+        "version": splatfix.__version__,
+        "base.name": recipe.base_image,
+        "base.digest": base_id,
+    }
+    return {
+        LANE_LABEL: recipe.lane.name,
+        **{f"org.opencontainers.image.{name}": text for name, text in oci.items()},
+    }
+
+
+def read_inside(engine: Engine, image: Image, path: str) -> bytes | None:
+    """A small file of an image; None where it has none of that name."""
+    errors = sdk().errors
+    with engine_errors("reading a file of the image"):
+        container = engine.client.containers.create(image.id, command=["true"], labels=owner_label())
+        try:
+            blocks, _ = container.get_archive(path)
+            with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as archive:
+                file = archive.extractfile(archive.getmembers()[0])
+                return file.read() if file else None
+        except errors.NotFound:
+            return None
+        finally:
+            container.remove(force=True, v=True)
+
+
+OWN = "/opt/splatfix"
+"""Everything of ours in an image."""
+CHECKOUT = f"{OWN}/checkout"
+PACKAGES, BUILT = f"{OWN}/packages.txt", f"{OWN}/built.json"
+"""What pip installed, and what ``splatfix install`` built."""
 
 
 def root_cause(lines: Iterable[str]) -> tuple[str, Step | None]:
@@ -232,29 +286,58 @@ def _find(engine: Engine, name: str) -> str | None:
             return None
 
 
-def _digest(recipe: Recipe, base_id: str) -> str:
+def _digest(parts: Mapping[str, bytes | Path], args: Mapping[str, str], base_id: str) -> str:
     """SHA-256 over everything that decides the content of the image."""
-    parts = {
-        "base": base_id,
-        "dockerfile": hashlib.sha256(recipe.lane.dockerfile_path.read_bytes()).hexdigest(),
-        "args": sorted((key, value) for key, value in _build_args(recipe).items() if key != "BASE_IMAGE"),
-        "wheelhouse": recipe.wheelhouse.digest,
-        "splatfix": {
-            name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in recipe.source.items()
-        },
-        "certificates": hashlib.sha256(recipe.certificates).hexdigest(),
+    files = {
+        name: hashlib.sha256(part) if isinstance(part, bytes) else _sha256(part)
+        for name, part in parts.items()
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    told = {name: value for name, value in args.items() if not name.endswith("_IMAGE")}
+    whole = {
+        "base": base_id,
+        "args": told,
+        "files": {name: found.hexdigest() for name, found in files.items()},
+    }
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> Any:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest
 
 
 def _build_args(recipe: Recipe) -> dict[str, str]:
     lane = recipe.lane
+    asked = [*(word for target in recipe.targets for word in ("--target", target))]
+    asked += ["--provide-toolkit"] if lane.toolkit is ToolkitFrom.PYPI else []
     args = {
         "BASE_IMAGE": recipe.base_image,
+        "BUILD_IMAGE": lane.build_image or recipe.base_image,
         "PYTHON_VERSION": lane.python,
         "APT_PACKAGES": " ".join(lane.apt),
+        "BUILD_APT_PACKAGES": " ".join(lane.build_apt),
+        "TORCH": lane.torch,
+        "TORCH_INDEX": lane.torch_index,
+        "DOWNLOADS": " ".join(lane.downloads),
+        "EXTENSIONS": shlex.join(recipe.extensions),
+        "INSTALL_ARGUMENTS": shlex.join(asked) if recipe.extensions else "",
+        "SOURCE_DATE_EPOCH": str(_epoch()),
     }
-    return {**args, **lane.build_args}
+    return {**args, **recipe.pip_args, **lane.build_args}
+
+
+def _epoch() -> int:
+    """The date of everything in the image (https://reproducible-builds.org/specs/source-date-epoch/); zip has
+    none before 1980."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return max(int(given), _FIRST) if given.isdigit() else _FIRST
+
+
+_FIRST = 315619200
+"""1980-01-02."""
 
 
 def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
@@ -262,24 +345,60 @@ def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in _PROXIES if environ.get(name)}
 
 
-def _write_context(target: IO[bytes], recipe: Recipe) -> None:
-    """The build context as a tar, without owners and dates of this machine."""
+def _context(recipe: Recipe) -> dict[str, bytes | Path]:
+    """The build context: content or file by path, sorted."""
+    lane, ours = recipe.lane, recipe.lane.dockerfile_path.parent
+    base = "base/usr/local/share/splatfix"
+    parts: dict[str, bytes | Path] = {
+        "Dockerfile": lane.dockerfile_path,
+        f"{base}/prepare.sh": ours / "prepare.sh",
+        f"{base}/certificates.pem": recipe.certificates,
+        "packages/packages.py": ours / "packages.py",
+        "packages/requirements.txt": requirements(lane).encode(),
+        "packages/constraints.txt": constraints(lane).encode(),
+    }
+    parts |= {f"packages/{name}": data for name, data in own_metadata().items()}
+    parts |= {f"packages/wheels/{wheel.name}": wheel for wheel in recipe.wheels}
+    parts |= {f"source/{name}": path for name, path in recipe.source.items()}
+    if recipe.checkout is not None:
+        parts |= {f"sources/checkout/{name}": part for name, part in checkout_files(recipe.checkout)}
+    for place, folder in recipe.folders.items():
+        parts |= {f"sources/{place}/{name}": part for name, part in checkout_files(folder)}
+    return dict(sorted(parts.items()))
+
+
+def checkout_files(folder: Path) -> Iterator[tuple[str, bytes | Path]]:
+    """The files of a checkout by their path in it; of ``.git`` only what tells the commit and where it was cloned from."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        inside = re.search(r"(^|/)\.git/", f"{name}/")
+        if not path.is_file() or path.suffix == ".pyc" or (inside and not _GIT.search(name)):
+            continue
+        if inside and path.name == "config":
+            yield name, without_credentials(path.read_text(encoding="utf-8", errors="replace")).encode()
+        else:
+            yield name, path
+
+
+_GIT = re.compile(r"/?\.git(/modules/.+)?/(HEAD|config|packed-refs|refs/.+)$")
+
+
+def _write_context(target: IO[bytes], parts: Mapping[str, bytes | Path]) -> None:
+    """The build context as a tar, with its folders, and without owners and dates of this machine."""
     with tarfile.open(fileobj=target, mode="w") as archive:
-        _add(archive, "Dockerfile", recipe.lane.dockerfile_path.read_bytes())
-        _add(archive, "certificates.pem", recipe.certificates)
-        pinned = zip(recipe.wheelhouse.pins, recipe.wheelhouse.hashes, strict=True)
-        locked = "".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in pinned)
-        _add(archive, "requirements.txt", locked.encode())
-        for name, path in recipe.source.items():
-            _add(archive, f"source/{name}", path.read_bytes())
-        for wheel in sorted(recipe.wheelhouse.folder.glob("*.whl")):
-            entry = tarfile.TarInfo(f"wheelhouse/{wheel.name}")
-            entry.size, entry.mode = wheel.stat().st_size, 0o644
-            with wheel.open("rb") as file:
+        folders = {parent.as_posix() for name in parts for parent in PurePosixPath(name).parents}
+        for folder in sorted((folders | {"packages/wheels", "sources"}) - {"."}):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, _epoch()
+            archive.addfile(entry)
+        for name, part in parts.items():
+            entry = tarfile.TarInfo(name)
+            entry.mode, entry.mtime = 0o644, _epoch()
+            if isinstance(part, bytes):
+                entry.size = len(part)
+                archive.addfile(entry, io.BytesIO(part))
+                continue
+            entry.size = part.stat().st_size
+            entry.mode |= part.stat().st_mode & 0o111
+            with part.open("rb") as file:
                 archive.addfile(entry, file)
-
-
-def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(data), 0o644
-    archive.addfile(entry, io.BytesIO(data))

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.proof import RungName
 from splatfix.core.resources import bundled
 from splatfix.core.step import say
 from splatfix.core.toml import parse_toml
+
+
+class GpuUse(str, Enum):
+    """Whether a lane runs on a GPU."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+class ToolkitFrom(str, Enum):
+    """What compiles a lane's extensions."""
+
+    NOTHING = ""
+    PYPI = "pypi"
+    IMAGE = "image"
 
 
 @dataclass(frozen=True)
@@ -23,15 +42,25 @@ class Lane:
     base_image: str
     dockerfile: str
     python: str
-    glibc: str
     torch: str
-    torch_index: str
-    gpu: bool
+    gpu: GpuUse
+    proves: tuple[RungName, ...]
     suite: str
+    memory: str
     timeout_s: int
+    shown: str
+    sources: tuple[str, ...]
+    torch_index: str = ""
+    build_image: str = ""
+    toolkit: ToolkitFrom = ToolkitFrom.NOTHING
+    targets: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    stack: str = ""
+    repository: str = ""
     requirements: tuple[str, ...] = ()
+    downloads: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
+    build_apt: tuple[str, ...] = ()
     build_args: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -50,7 +79,7 @@ def load_lanes(path: Path | None = None) -> dict[str, Lane]:
     try:
         document = parse_toml(path.read_text(encoding="utf-8"))
         rows = from_json(dict[str, dict[str, Any]], document.get("lanes", {}))
-        lanes = {name: from_json(Lane, {"name": name, **row}) for name, row in rows.items()}
+        lanes = {name: from_json(Lane, {**_inherited(name, rows), "name": name}) for name in rows}
     except (OSError, ValueError) as error:  # CodecError and TOMLDecodeError are ValueErrors
         problem = "has an invalid lane" if isinstance(error, CodecError) else "cannot be read"
         raise SplatfixError(
@@ -77,6 +106,22 @@ def find_lane(name: str, path: Path | None = None) -> Lane:
     )
 
 
+def _inherited(name: str, rows: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """A lane's values with those of the lanes that it is like.
+
+    Raises:
+        CodecError: it is like one that there is not, or like itself.
+    """
+    chain = [name]
+    while (other := rows[chain[-1]].get("like")) is not None:
+        if other not in rows or other in chain:
+            raise CodecError(f"{chain[-1]} is like {other!r}, which is no other lane")
+        chain.append(other)
+    merged = {key: value for lane in reversed(chain) for key, value in rows[lane].items()}
+    merged.pop("like", None)
+    return merged
+
+
 def _check(lane: Lane, path: Path) -> None:
     """Raise ``lanes-unreadable`` for values that have the right type and are invalid."""
     complaint = ""
@@ -84,10 +129,14 @@ def _check(lane: Lane, path: Path) -> None:
         complaint = f"there is no dockerfile {lane.dockerfile!r} beside the file"
     elif [part.isdigit() for part in lane.python.split(".")] != [True, True]:
         complaint = f"python = {lane.python!r} is not a minor version such as 3.11"
-    elif [part.isdigit() for part in lane.glibc.split(".")] != [True, True]:
-        complaint = f"glibc = {lane.glibc!r} is not a version such as 2.36"
-    elif not lane.torch.startswith("torch==") or "+" not in lane.torch:
+    elif not re.fullmatch(r"torch==[\w.+]+", lane.torch):
         complaint = f"torch = {lane.torch!r} is not one build such as torch==2.13.0+cpu"
+    elif wrong := [target for target in lane.targets if not re.fullmatch(r"sm_\d+[af]?", target)]:
+        complaint = f"targets: {wrong[0]!r} is not an architecture such as sm_120"
+    elif bool(lane.toolkit.value) != bool(lane.targets) or (lane.extensions and not lane.targets):
+        complaint = "toolkit, targets and extensions belong together"
+    elif not re.fullmatch(r"\d+[bkmg]?", lane.memory):
+        complaint = f"memory = {lane.memory!r} is not a size such as 8g"
     elif lane.timeout_s <= 0:
         complaint = f"timeout_s = {lane.timeout_s} is not positive"
     if complaint:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -21,9 +23,26 @@ from splatfix.core.redact import without_credentials
 from splatfix.core.step import say
 
 REPORT_FOLDER = "/report"
-"""Where the command writes its report; the lane's user owns it."""
+"""Where the command writes its report: a volume, because the root of the container is read-only."""
 
 _MAX_REPORT_BYTES = 1 << 30
+_GRACE_S = 20
+"""For the command to write what it has, once it was told to end."""
+_PROCESSES = 4096
+_SUPERVISOR = """
+exec 3<&0 </dev/null
+token=$1; shift
+"$@" & child=$!
+trap 'kill -TERM $child 2>/dev/null' TERM INT HUP
+( cat <&3 >/dev/null; kill -TERM $child; sleep 10; kill -KILL $child ) 2>/dev/null &
+while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || break; done
+trap '' TERM INT HUP
+echo "$token $code"; echo "$token $code" >&2
+cat <&3 >/dev/null
+exit $code
+"""
+"""Runs the command, tells its exit code, and ends with its standard input: with the connection of the splatfix that waits for it.
+So the report can be fetched before the engine removes container and volumes, and a splatfix that was killed leaves none."""
 
 
 @dataclass(frozen=True)
@@ -50,35 +69,65 @@ def run_in_container(
     progress: Callable[[str], None],
     log: Path,
     memory: str | None = None,
+    keep: bool = False,
 ) -> Outcome:
     """Run ``command`` as the image's own user, without network and privileges, and copy ``/report`` into ``out``.
 
-    Lines of stderr go to ``progress``; stdout and stderr both go to ``log``. The container is removed in any case:
-    success, failure, timeout (``timeout_s`` seconds) or Ctrl-C. ``memory`` limits it as ``docker run --memory`` does.
+    The root is read-only; the report and ``/scratch`` are volumes. Lines of stderr go to ``progress``; stdout and stderr both
+    go to ``log``. The report is copied whatever became of the command, and the container is removed in any case: success,
+    failure, timeout (``timeout_s`` seconds), Ctrl-C, and by the engine where this process is killed.
+
+    Args:
+        memory: the limit, as of ``docker run --memory``.
+        keep: leave the container, stopped, with its volumes.
 
     Raises:
-        SplatfixError: ``container-timeout``, ``container-out-of-memory``, ``docker-gpu-runtime-missing``, and the
-            errors of :mod:`splatfix.containers.engine`.
+        SplatfixError: ``container-timeout``, ``container-out-of-memory``, ``container-ended``,
+            ``docker-gpu-runtime-missing``, and the errors of :mod:`splatfix.containers.engine`.
+        KeyboardInterrupt: the command was told to end, and what it left was copied.
     """
-    with _container(engine, image, command, lane, gpu, memory) as container:
+    token = f"splatfix-{uuid.uuid4().hex}"
+    supervised = ["sh", "-c", _SUPERVISOR, "splatfix", token, *command]
+    with _container(engine, image, supervised, lane, gpu, memory, keep=keep) as container:
         progress(f"container {container.short_id} runs: {' '.join(command)}")
         started = time.monotonic()
-        last_lines = _follow(engine, container, timeout_s, progress, log)
-        with engine_errors("waiting for the container's end"):
-            exit_code = int(container.wait(timeout=60)["StatusCode"])
-            container.reload()
-            state = container.attrs["State"]
-        if state.get("OOMKilled"):
+        ended = _follow(engine, container, token, timeout_s, progress, log)
+        details = {"log": str(log), "last_lines": list(ended.last_lines)}
+        if ended.exit_code is None:
             raise SplatfixError(
-                "container-out-of-memory",
-                f"The certification in lane {lane} ran out of memory.",
-                meaning="This says nothing about the stack.",
-                todo=(say("Give the engine's machine more memory."),),
+                "container-ended",
+                f"The container of lane {lane} ended before what runs in it.",
+                meaning=f"The engine or somebody else stopped it. Its output is in {log}.",
                 exit_code=Exit.UNDETERMINED,
-                details={"log": str(log)},
+                details=details,
             )
         files = _fetch_report(container, out)
-        return Outcome(exit_code, time.monotonic() - started, files, last_lines)
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        with engine_errors("asking how the container ended"):
+            container.reload()
+        if ended.expired:
+            raise SplatfixError(
+                "container-timeout",
+                f"The certification in the container did not end within {timeout_s:g} s, and was stopped.",
+                meaning=f"Nothing was certified. Its output is in {log}.",
+                exit_code=Exit.UNDETERMINED,
+                details=details,
+            )
+        if ended.exit_code == _KILLED and container.attrs["State"].get("OOMKilled"):
+            raise SplatfixError(
+                "container-out-of-memory",
+                f"The certification in lane {lane} ran out of memory ({memory or 'no limit of its own'}).",
+                meaning="This says nothing about the stack.",
+                todo=(say("Give the lane a larger memory, or the engine's machine more of it."),),
+                exit_code=Exit.UNDETERMINED,
+                details=details,
+            )
+        if keep:
+            progress(
+                f"kept: container {container.short_id} (docker logs, docker cp; remove it with docker rm -v)"
+            )
+        return Outcome(ended.exit_code, time.monotonic() - started, files, ended.last_lines)
 
 
 def sweep(engine: Engine) -> int:
@@ -105,29 +154,57 @@ def sweep(engine: Engine) -> int:
 
 @contextmanager
 def _container(
-    engine: Engine, image: Image, command: Sequence[str], lane: str, gpu: bool, memory: str | None
+    engine: Engine,
+    image: Image,
+    command: Sequence[str],
+    lane: str,
+    gpu: bool,
+    memory: str | None,
+    *,
+    keep: bool,
 ) -> Iterator[Any]:
-    """A created container, removed at the end."""
+    """A created container, removed at the end, or with ``keep`` stopped."""
+    types = sdk().types
     options: dict[str, Any] = {}
     if gpu:
         options["device_requests"] = device_requests()
     if memory is not None:
-        options["mem_limit"] = memory
+        options |= {"mem_limit": memory, "memswap_limit": memory}
     with engine_errors("creating the container"):
         container = engine.client.containers.create(
             image.id,
             command=list(command),
             network_mode="none",
+            read_only=True,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
-            labels={LANE_LABEL: lane, **owner_label()},
+            pids_limit=_PROCESSES,
+            mounts=[types.Mount(folder, None, type="volume") for folder in (REPORT_FOLDER, "/scratch")],
+            tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},
+            healthcheck={"test": ["NONE"]},  # it would run beside what is measured
+            stdin_open=True,
+            auto_remove=not keep,
+            labels={LANE_LABEL: lane, **({} if keep else owner_label())},
             **options,
         )
     try:
         yield container
     finally:
         with engine_errors("removing the container"), suppress(sdk().errors.NotFound):
-            container.remove(force=True, v=True)
+            _stop(container) if keep else _remove(container)
+
+
+def _remove(container: Any) -> None:
+    try:
+        container.remove(force=True, v=True)
+    except sdk().errors.APIError as error:
+        if "is already in progress" not in str(error):  # the engine is at it
+            raise
+
+
+def _stop(container: Any) -> None:
+    with suppress(sdk().errors.APIError):  # it has just ended
+        container.kill()
 
 
 def _start(engine: Engine, container: Any) -> None:
@@ -139,51 +216,90 @@ def _start(engine: Engine, container: Any) -> None:
         raise
 
 
+_KILLED = 128 + 9
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How the command in a container ended; ``exit_code`` None: its container did before."""
+
+    exit_code: int | None
+    last_lines: tuple[str, ...]
+    expired: bool
+    interrupted: bool
+    lifeline: Any
+    """The container's standard input: it ends when this is closed."""
+
+
 def _follow(
-    engine: Engine, container: Any, timeout_s: float, progress: Callable[[str], None], log: Path
-) -> tuple[str, ...]:
-    """Start the container and read its output until it ends, or kill it after ``timeout_s``; returns the last lines."""
+    engine: Engine,
+    container: Any,
+    token: str,
+    timeout_s: float,
+    progress: Callable[[str], None],
+    log: Path,
+) -> _Ended:
+    """Start the container and read its output until the command ends, or ask that to end after ``timeout_s``."""
     expired = threading.Event()
+    timers: list[threading.Timer] = []
+
+    def later(seconds: float, what: Callable[[], None]) -> None:
+        timers.append(threading.Timer(seconds, what))
+        timers[-1].daemon = True
+        timers[-1].start()
 
     def end() -> None:
-        expired.set()
         with suppress(sdk().errors.APIError):  # it has just ended
-            container.kill()
+            container.kill(signal="SIGTERM")
+        later(_GRACE_S, lambda: _stop(container))
 
-    watchdog = threading.Timer(timeout_s, end)
-    watchdog.daemon = True
+    def expire() -> None:
+        expired.set()
+        end()
+
+    interrupted = False
     with log.open("w", encoding="utf-8") as sink, engine_errors("running the container"):
-        output = _Output(progress, sink)
+        output = _Output(progress, sink, token)
         # attached before the start, to get every line; streaming reads have no timeout
         stream = container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True)
+        lifeline = container.attach_socket(params={"stdin": 1, "stream": 1})
         _start(engine, container)
-        watchdog.start()
+        later(timeout_s, expire)
         try:
-            for out, err in stream:
-                output.feed(out or b"", err or b"")
+            output.read(stream)
+        except KeyboardInterrupt:
+            interrupted = True
+            progress("interrupted: what runs in the container was told to end")
+            end()
+            rest = _Output(lambda line: None, io.StringIO(), token)
+            rest.read(container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True))
+            output.exit_code = rest.exit_code
         finally:
-            watchdog.cancel()
+            for timer in timers:
+                timer.cancel()
             output.finish()
-    if expired.is_set():
-        raise SplatfixError(
-            "container-timeout",
-            f"The certification in the container did not end within {timeout_s:g} s, and was stopped.",
-            meaning=f"Nothing was certified. Its output is in {log}.",
-            exit_code=Exit.UNDETERMINED,
-            details={"log": str(log), "last_lines": list(output.last_lines())},
-        )
-    return output.last_lines()
+    return _Ended(output.exit_code, output.last_lines(), expired.is_set(), interrupted, lifeline)
 
 
 class _Output:
     """Splits the container's streams into lines, without credentials: all go to the log, stderr also to ``progress``, and the
     last ones are kept."""
 
-    def __init__(self, progress: Callable[[str], None], log: IO[str]) -> None:
+    def __init__(self, progress: Callable[[str], None], log: IO[str], token: str) -> None:
         self._progress = progress
         self._log = log
+        self._token = token
+        self._told = 0
+        self.exit_code: int | None = None
         self._partial = {"out": b"", "err": b""}
         self._lines: list[str] = []
+
+    def read(self, stream: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Take what comes until the supervisor tells the exit code, or the container ends."""
+        for out, err in stream:
+            self.feed(out or b"", err or b"")
+            if self._told == 2:  # once on each stream, behind everything else
+                return
 
     def feed(self, out: bytes, err: bytes) -> None:
         for which, data in (("out", out), ("err", err)):
@@ -203,6 +319,12 @@ class _Output:
 
     def _hear(self, which: str, data: bytes) -> None:
         line = without_credentials(data.decode("utf-8", "replace").rstrip("\r"))
+        line, ended, code = line.partition(f"{self._token} ")
+        if ended:
+            self._told += 1
+            self.exit_code = int(code)
+            if not line:
+                return
         self._log.write(f"{line}\n")
         if line.strip():
             self._lines = [*self._lines[-19:], line]

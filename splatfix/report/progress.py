@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -48,6 +48,23 @@ def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
         if what != said or now - last >= _EVERY:
             console.print(escape(f"{title}: {text}"), soft_wrap=True)
             said, last = what, now
+
+    yield show
+
+
+@contextmanager
+def lanes(console: Console, names: Sequence[str]) -> Iterator[Callable[[str, str], None]]:
+    """A callback for what a lane says: its last line beside its name on a terminal with several lanes, else every line."""
+    if len(names) > 1 and console.is_terminal and not console.is_dumb_terminal:
+        columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[said]}"))
+        with Progress(*columns, console=console) as rows:
+            tasks = {name: rows.add_task(escape(name), total=None, said="") for name in names}
+            yield lambda name, line: rows.update(tasks[name], said=escape(line.strip()[:120]))
+        return
+
+    def show(name: str, line: str) -> None:
+        before = f"{name}: " if len(names) > 1 else ""
+        console.print(f"{before}{line}", style="dim", markup=False, soft_wrap=True)
 
     yield show
 
