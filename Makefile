@@ -116,8 +116,9 @@ fuzz: $(VENV)/.dev ## Coverage-guided fuzzing of every reader, FUZZ_SECONDS each
 	@for target in $$($(PY) -m tests.hostile.fuzz --list); do \
 	  echo "== $$target"; $(PY) -m tests.hostile.fuzz $$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
+DOCKER_TESTS ?= docker
 docker-test: $(VENV)/.dev ## Container lanes on a real engine
-	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m docker
+	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m "$(DOCKER_TESTS)" --durations=8 tests/containers
 
 benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run
 	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

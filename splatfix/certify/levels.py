@@ -210,6 +210,8 @@ def built_for(facts: Facts, targets: Sequence[str], device: str) -> Rung | None:
     names = ", ".join(targets)
     if found.reached is None:
         return replace(found, shown_by=f"no CUDA extension was found to judge for {names}")
+    if found.reached is False:
+        return found
     return replace(found, shown_by=f"{found.shown_by}; built for {names}, not run: no GPU was used")
 
 

@@ -253,9 +253,11 @@ def engine_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except docker.errors.APIError as error:
+        said = str(error.explanation or error)
         raise SplatfixError(
             "docker-engine-failed",
-            f"The Docker engine failed while {doing}: {error.explanation or error}.",
+            f"The Docker engine failed while {doing}: {said}.",
+            todo=(run("docker", "system", "df"),) if "no space left on device" in said else (),
             exit_code=Exit.FAILURE,
         ) from error
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from splatfix.containers.lanes import Lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
+from splatfix.core.redact import HIDDEN
 from splatfix.core.resources import bundled
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
@@ -31,8 +32,8 @@ _SETTINGS = {
     "trusted-host": "PIP_TRUSTED_HOST",
     "cert": "PIP_CERT",
 }
-_SECTIONS = ("global", "install", ":env:")
-"""Of ``pip config list``; later ones win (https://pip.pypa.io/en/stable/topics/configuration/)."""
+_SECTIONS = ("global", "install")
+"""Of ``pip config list``; later ones win, then variables (https://pip.pypa.io/en/stable/topics/configuration/)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class PipSettings:
 
 
 def pip_settings(runner: Runner) -> PipSettings:
-    """This machine's settings of pip: files and variables, as pip itself reads them; none where there is no pip."""
+    """This machine's settings of pip: files as pip itself reads them, and variables. An address with a password counts only
+    where a variable has it."""
     done = runner.run([*_pip(), "config", "list"], timeout=60) if _pip() else None
     values: dict[str, str] = {}
     rows = [
@@ -58,6 +60,9 @@ def pip_settings(runner: Runner) -> PipSettings:
         for row in rows:
             if row and row[1] == section and row[2] in _SETTINGS:
                 values[row[2]] = str(ast.literal_eval(row[3]))
+    # what pip says comes without passwords; in a variable they are at hand
+    values |= {name: os.environ[variable] for name, variable in _SETTINGS.items() if os.environ.get(variable)}
+    values = {name: value for name, value in values.items() if HIDDEN not in value}
     certificates = values.pop("cert", "")
     words = {_SETTINGS[name]: value.split() for name, value in values.items()}
     links = [

@@ -94,6 +94,8 @@ def run_in_container(
         ended = _follow(engine, container, token, timeout_s, progress, log)
         details = {"log": str(log), "last_lines": list(ended.last_lines)}
         if ended.exit_code is None:
+            with engine_errors("running the container"), suppress(sdk().errors.NotFound):
+                container.reload()
             raise SplatfixError(
                 "container-ended",
                 f"The container of lane {lane} ended before what runs in it.",

@@ -160,7 +160,7 @@ def test_nothing_is_trained_with_a_key_that_cannot_sign(
         ((*named, tmp_path / "new", "--sign", private), None, "passphrase-needed"),
         ((*named, full, "--sign", private), word, "not-our-folder"),
         ((*named, full, "--sign", full / "key.pem"), word, "key-in-report"),
-        (("certify", "--container", "cpu", "--sign", private), word, "not-in-a-container"),
+        (("certify", "--container", "cpu", "--sign", public), word, "unusable-key"),
     ):
         done = splatfix(*words, "--json", env=variables)
         assert (json.loads(done.stdout)["error"]["code"], done.returncode) == (code, 2)

@@ -12,12 +12,14 @@ import pytest
 
 from splatfix.certify import Criterion, KernelCheck, Outcome, Request, SceneRun, Suite, Verdict
 from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
-from splatfix.certify.levels import evaluate, summarize
+from splatfix.certify.levels import built_for, evaluate, failures, summarize
 from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
 from tests.certify.conftest import RESULT
+from tests.certify.test_prerequisites import facts
 
 ROOT = Path(__file__).parents[2]
+KNOWN = facts()
 GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4)
 RUN = SceneRun("figurine", (), 7.0, RESULT)
 
@@ -187,3 +189,22 @@ def test_summary_claims_no_more_than_was_verified(
     text = summarize(verdict, proof, request, runs)
     assert all(word in text for word in certain)
     assert ("This environment train" in text) is (verdict is Verdict.CERTIFIED or regressed)
+
+
+def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The level that a build machine can reach; where one extension lacks the code, it is failed."""
+
+    def told(status: Status) -> Rung | None:
+        finding = Finding(status, "splat_probe", code="no-kernel-image")
+        monkeypatch.setattr("splatfix.certify.levels.run_checks", lambda context: (finding,))
+        return built_for(KNOWN, ("sm_120",), "cpu")
+
+    good, bad, none = told(Status.PASS), told(Status.FAIL), told(Status.SKIP)
+    assert good and good.reached is True and "built for sm_120, not run" in good.shown_by
+    assert bad and bad.reached is False
+    assert none and none.reached is None and "no CUDA extension" in none.shown_by
+    assert built_for(KNOWN, (), "cpu") is None
+    assert built_for(KNOWN, ("sm_120",), "cuda") is None
+    proof = evaluate((), (GOOD,), (RUN,), None, "torch", "cpu", bad)
+    assert failures((), (), (bad,)) == ("built: splat_probe",)
+    assert next(rung for rung in proof if rung.name is RungName.BUILT) is bad

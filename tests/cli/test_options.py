@@ -11,7 +11,6 @@ import typer
 
 from splatfix.cli import app
 from splatfix.cli.process import naming_python
-from splatfix.containers.lanes import load_lanes
 from splatfix.core.step import Step, run, say
 
 TYPED = ["splatfix", "install", "x", "--python", "my env"]
@@ -58,10 +57,3 @@ def test_every_help_has_an_example_that_parses(words: tuple[str, ...], command: 
         typed = shlex.split(example.rpartition("| ")[2])  # what is piped into it belongs to others
         assert tuple(typed[: len(words) + 1]) == ("splatfix", *words)
         assert command.make_context(words[-1], typed[len(words) + 1 :]).params
-
-
-def test_help_names_every_container_lane() -> None:
-    option = next(
-        item for item in typer.main.get_command(app).commands["certify"].params if item.name == "container"
-    )
-    assert all(lane in option.help for lane in load_lanes())

@@ -1,26 +1,26 @@
-"""A real Docker engine for the tests that need one, and small real wheels for those that do not."""
+"""A real Docker engine for the tests that need one."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from splatfix.containers.certify import gather_for
+from splatfix.containers import LaneRequest
+from splatfix.containers.certify import recipe_for
 from splatfix.containers.engine import Engine, connect
-from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image, own_source
+from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
 from splatfix.containers.lanes import find_lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
-from splatfix.core.runner import ProcessRunner
 
 SCRIPT = Path(__file__).with_name("engine.sh")
 TEST_BASE = "splatfix-test-base:bookworm"
@@ -82,8 +82,34 @@ def _engine_folder() -> Iterator[Path]:
             yield kept
 
 
+@pytest.fixture
+def doomed_engine(docker_engine: TestEngine) -> Iterator[tuple[Path, TestEngine]]:
+    """An engine to be filled or killed, on a small disk in memory, and its folder."""
+    if os.environ.get("SPLATFIX_DOCKER_LANE") != "1" and (os.geteuid() != 0 or not shutil.which("dockerd")):
+        pytest.skip("no engine can be started here")
+    with tempfile.TemporaryDirectory(prefix="splatfix-doomed-") as name:
+        folder = Path(name)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=800m", "splatfix-test", folder], check=True)
+        try:
+            host = _script("start", folder)
+            _script("base", folder)
+            engine = connect(host)
+            yield folder, TestEngine(engine, TEST_BASE)
+            engine.close()
+        finally:
+            _script("stop", folder)
+            subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def start_engine(folder: Path) -> str:
+    """Start the engine of a folder (again); its address."""
+    return _script("start", folder)
+
+
 def _remove_lane_images(engine: Engine) -> None:
-    """All but the newest: one image for each edit of splatfix would fill the disk in time."""
+    """All but the newest: one image for each edit of splatfix would fill the disk in time. What else a build left is its
+    cache, and goes after a week."""
+    engine.client.images.prune(filters={"dangling": True, "until": "168h"})
     images = engine.client.images.list(filters={"label": LANE_LABEL})
     images.sort(key=lambda image: image.attrs["Created"])
     for image in images[:-1]:
@@ -92,7 +118,7 @@ def _remove_lane_images(engine: Engine) -> None:
 
 def _script(action: str, folder: Path) -> str:
     done = subprocess.run(
-        ["bash", SCRIPT, action, folder], check=False, capture_output=True, text=True, timeout=400
+        ["bash", SCRIPT, action, folder], check=False, capture_output=True, text=True, timeout=600
     )
     if done.returncode != 0:
         pytest.fail(f"engine.sh {action}: {done.stderr[-3000:]}", pytrace=False)
@@ -100,12 +126,9 @@ def _script(action: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def recipe(docker_engine: TestEngine, tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+def recipe(docker_engine: TestEngine) -> Recipe:
     """The cpu lane's real recipe, with the splatfix of this checkout."""
-    folder = tmp_path_factory.mktemp("own")
-    lane = find_lane("cpu")
-    wheels = gather_for(lane, docker_engine.engine, ProcessRunner(), print, folder / "packages.log")
-    return Recipe(lane, docker_engine.base_image, wheels, own_source())
+    return recipe_for(find_lane("cpu"), LaneRequest("cpu", Path()), docker_engine.base_image, b"")
 
 
 @pytest.fixture(scope="session")
@@ -113,30 +136,3 @@ def lane_image(docker_engine: TestEngine, recipe: Recipe, tmp_path_factory: pyte
     """The cpu lane's real image."""
     log = tmp_path_factory.mktemp("image") / "build.log"
     return build_image(docker_engine.engine, recipe, progress=print, log=log)
-
-
-WheelMaker = Callable[..., Path]
-
-
-@pytest.fixture
-def make_wheel(tmp_path: Path) -> WheelMaker:
-    """Writes a real, installable wheel with nothing in it but its metadata."""
-
-    def make(
-        name: str, version: str = "1.0", requires: tuple[str, ...] = (), folder: Path | None = None
-    ) -> Path:
-        folder = folder or tmp_path / "wheels"
-        folder.mkdir(parents=True, exist_ok=True)
-        wheel = folder / f"{name}-{version}-py3-none-any.whl"
-        info = f"{name}-{version}.dist-info"
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        metadata += "".join(f"Requires-Dist: {line}\n" for line in requires)
-        with zipfile.ZipFile(wheel, "w") as archive:
-            archive.writestr(f"{info}/METADATA", metadata)
-            archive.writestr(
-                f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-            )
-            archive.writestr(f"{info}/RECORD", "")
-        return wheel
-
-    return make

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -16,17 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from splatfix.containers import certify_in_container
+from splatfix.containers import LaneRequest, certify_in_container
 from splatfix.containers.engine import Engine, require_gpu
-from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
+from splatfix.containers.image import BUILT, LANE_LABEL, PACKAGES, Image, Recipe, build_image, read_inside
 from splatfix.containers.run import Outcome, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
+from tests.containers.conftest import start_engine
 
 if TYPE_CHECKING:
     from tests.containers.conftest import TestEngine
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
+PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
 REPORT = """
 import json, os, sys, torch, smoke_trainer, splatfix
 report = {"schema_version": 1, "sum": float(torch.ones(3).sum()), "uid": os.getuid(), "argv": sys.argv[1:]}
@@ -58,6 +61,10 @@ def containers_of(engine: Engine, lane: str) -> list[Any]:
     return list(engine.client.containers.list(all=True, filters={"label": f"{LANE_LABEL}={lane}"}))
 
 
+def layers(engine: TestEngine, image: Image) -> list[str]:
+    return list(engine.engine.client.images.get(image.id).attrs["RootFS"]["Layers"])
+
+
 class TestImage:
     def test_equal_recipe_is_built_once(
         self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
@@ -82,8 +89,34 @@ class TestImage:
         assert not other.reused
         assert other.tag != lane_image.tag
         log = (tmp_path / "log").read_text()
-        assert log.count("Using cache") >= 5, "torch is not installed again for an edit of splatfix"
+        assert "Installing collected packages" not in log, (
+            "torch is not installed again for an edit of splatfix"
+        )
+        assert layers(docker_engine, other)[:-1] == layers(docker_engine, lane_image)[:-1]
         docker_engine.engine.client.images.remove(other.tag)
+
+    def test_compilers_stay_outside(self, docker_engine: TestEngine, lane_image: Image) -> None:
+        """And who runs in it is nobody; the labels and the health check are those of an image for others."""
+        attrs = docker_engine.engine.client.images.get(lane_image.id).attrs
+        config, labels = attrs["Config"], attrs["Config"]["Labels"]
+        assert config["User"] == "10001:10001"
+        assert config["Healthcheck"]["Test"] == ["CMD", "python", "-m", "splatfix", "diagnose"]
+        assert labels["org.opencontainers.image.base.name"] == docker_engine.base_image
+        packages = read_inside(docker_engine.engine, lane_image, PACKAGES)
+        assert packages is not None and b"torch==2.13.0+cpu --hash=sha256:" in packages
+        assert read_inside(docker_engine.engine, lane_image, BUILT) is None
+
+    @pytest.mark.slow
+    def test_the_same_inputs_give_the_same_layers(
+        self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
+    ) -> None:
+        """Built again from the beginning; a build argument that nothing reads keeps the builder from using its cache."""
+        lane = dataclasses.replace(recipe.lane, build_args={"APT_PACKAGES": " "})
+        again = build_image(
+            docker_engine.engine, dataclasses.replace(recipe, lane=lane), progress=print, log=tmp_path / "log"
+        )
+        assert again.id != lane_image.id
+        assert layers(docker_engine, again) == layers(docker_engine, lane_image)
 
     def test_base_with_another_python_fails(
         self, docker_engine: TestEngine, recipe: Recipe, tmp_path: Path
@@ -133,9 +166,12 @@ class TestRun:
             "print([name for _, name in socket.if_nameindex()])\n"
             "status = pathlib.Path('/proc/self/status').read_text()\n"
             "print([l.split()[1] for l in status.splitlines() if l.startswith(('CapBnd', 'NoNewPrivs'))])\n"
+            "try: open('/opt/splatfix/x', 'w')\n"
+            "except OSError as error: print(error)\n"
         )
         outcome = run(docker_engine.engine, lane_image, tmp_path, ["python", "-c", code])
-        interfaces, status = outcome.last_lines
+        interfaces, status, root = outcome.last_lines
+        assert "Read-only file system" in root
         assert "'lo'" in interfaces
         assert "eth" not in interfaces
         assert status == "['0000000000000000', '1']"
@@ -150,13 +186,18 @@ class TestRun:
         self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
     ) -> None:
         lane = f"timeout-{uuid.uuid4().hex}"
-        slow = ["python", "-c", "import time; print('begun'); time.sleep(300)"]
+        slow = [
+            "python",
+            "-c",
+            "import time; print('begun'); open('/report/partial', 'w').write('so far'); time.sleep(300)",
+        ]
         started = time.monotonic()
         with pytest.raises(SplatfixError) as caught:
             run(docker_engine.engine, lane_image, tmp_path, slow, timeout_s=3, lane=lane)
         assert time.monotonic() - started < 60
         assert (caught.value.code, caught.value.exit_code) == ("container-timeout", Exit.UNDETERMINED)
         assert caught.value.details["last_lines"] == ["begun"]
+        assert (tmp_path / "partial").read_text() == "so far", "the report is copied all the same"
         assert containers_of(docker_engine.engine, lane) == []
 
     def test_ctrl_c_removes_the_container(self, docker_engine: TestEngine, tmp_path: Path) -> None:
@@ -164,18 +205,32 @@ class TestRun:
         assert "KeyboardInterrupt" in ended(docker_engine, lane, signal.SIGINT, tmp_path)
         assert containers_of(docker_engine.engine, lane) == []
 
-    def test_what_a_kill_leaves_goes_with_the_next_run(
-        self, docker_engine: TestEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Of this machine's dead processes only: another's pid says nothing here."""
-        engine, lane = docker_engine.engine, f"killed-{uuid.uuid4().hex}"
+    def test_a_killed_client_leaves_no_container(self, docker_engine: TestEngine, tmp_path: Path) -> None:
+        """Nobody sweeps: what runs inside ends with the connection, and the engine removes the rest."""
+        lane = f"killed-{uuid.uuid4().hex}"
+        before = {volume.id for volume in docker_engine.engine.client.volumes.list()}
         ended(docker_engine, lane, signal.SIGKILL, tmp_path)
-        assert [found.status for found in containers_of(engine, lane)] == ["running"]
-        with monkeypatch.context() as patch:
-            patch.setattr("splatfix.containers.owner._place", lambda: "another machine")
-            assert sweep(engine) == 0
-        assert sweep(engine) == 1
-        assert containers_of(engine, lane) == []
+        deadline = time.monotonic() + 40
+        while containers_of(docker_engine.engine, lane):
+            assert time.monotonic() < deadline, "the container is still there"
+            time.sleep(0.2)
+        assert {volume.id for volume in docker_engine.engine.client.volumes.list()} <= before
+
+    def test_a_container_is_kept(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
+        lane = f"kept-{uuid.uuid4().hex}"
+        run(docker_engine.engine, lane_image, tmp_path, report_and_exit(1), lane=lane, keep=True)
+        (kept,) = containers_of(docker_engine.engine, lane)
+        assert kept.status == "exited" and sweep(docker_engine.engine) == 0
+        kept.remove(force=True, v=True)
+
+    def test_a_report_too_large_for_the_disk_of_the_engine(
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+    ) -> None:
+        """/tmp is small and in memory: what fills it gets the system's own error, and the report comes out."""
+        code = "f = open('/report/r', 'w'); f.write('x'); f.close(); open('/tmp/f', 'wb').write(bytes(300 << 20))"
+        outcome = run(docker_engine.engine, lane_image, tmp_path, ["python", "-c", code], memory="2g")
+        assert outcome.exit_code == 1 and "No space left on device" in outcome.last_lines[-1]
+        assert (tmp_path / "r").read_text() == "x"
 
     def test_a_killed_gpu_probe_leaves_no_image(
         self, docker_engine: TestEngine, monkeypatch: pytest.MonkeyPatch
@@ -221,7 +276,7 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
             assert time.monotonic() < deadline
             assert child.poll() is None
             time.sleep(0.1)
-        assert sweep(engine) == 0
+        assert sweep(engine) == 0, "it is not dead"
         child.send_signal(number)
         return child.communicate(timeout=60)[1]
     finally:
@@ -231,14 +286,9 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
 
 class TestCertify:
     def certify(self, docker_engine: TestEngine, out: Path, **options: Any) -> Any:
-        return certify_in_container(
-            "cpu",
-            out=out,
-            docker_host=docker_engine.engine.endpoint.host,
-            base_image=docker_engine.base_image,
-            progress=print,
-            **options,
-        )
+        host, base = docker_engine.engine.endpoint.host, docker_engine.base_image
+        asked = LaneRequest("cpu", out, docker_host=host, base_image=base)
+        return certify_in_container(dataclasses.replace(asked, **options), print)
 
     def test_exit_code_of_the_certificate(
         self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
@@ -251,7 +301,7 @@ class TestCertify:
         assert (tmp_path / "out" / "image-build.log").is_file()
         made_in = json.loads((tmp_path / "out" / "container.json").read_text())
         assert made_in["image"]["id"] == result.image.id
-        assert any(pin.startswith("torch==") and pin.endswith("+cpu") for pin in made_in["packages"])
+        assert any(pin.startswith("torch==2.13.0+cpu ") for pin in made_in["packages"])
         assert containers_of(docker_engine.engine, "cpu") == []
 
     def test_missing_certificate_is_an_error(
@@ -279,6 +329,36 @@ class TestCertify:
         assert (tmp_path / "out" / "certificate.md").is_file()
 
 
+class TestDoomed:
+    def test_a_full_disk(
+        self, doomed_engine: tuple[Path, TestEngine], recipe: Recipe, tmp_path: Path
+    ) -> None:
+        """The engine's own; the image needs more than it has."""
+        _, engine = doomed_engine
+        with pytest.raises(SplatfixError) as caught:
+            build_image(engine.engine, recipe, progress=print, log=tmp_path / "log")
+        assert caught.value.code in ("docker-build-failed", "docker-engine-failed")
+        assert "no space left on device" in caught.value.what.lower()
+        assert "docker system df" in caught.value.todo[0].line()
+
+    def test_a_killed_engine(self, doomed_engine: tuple[Path, TestEngine], tmp_path: Path) -> None:
+        """The run ends at once with what happened, and nothing is left when the engine is back."""
+        folder, engine = doomed_engine
+        pid = int((folder / "docker.pid").read_text())
+        image = Image("", engine.base_image, "", "", reused=True)
+        threading.Timer(3, lambda: os.kill(pid, signal.SIGKILL)).start()
+        started = time.monotonic()
+        with pytest.raises(SplatfixError) as caught:
+            run(engine.engine, image, tmp_path, ["sleep", "300"], lane="doomed")
+        assert time.monotonic() - started < 30
+        assert (caught.value.code, caught.value.exit_code) == ("docker-engine-lost", Exit.UNDETERMINED)
+        start_engine(folder)
+        deadline = time.monotonic() + 60
+        while containers_of(engine.engine, "doomed"):
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+
+
 class TestGpu:
     """On an engine without the NVIDIA Container Toolkit, as on every machine without an NVIDIA GPU."""
 
@@ -303,3 +383,51 @@ class TestGpu:
             run(docker_engine.engine, lane_image, tmp_path, ["true"], gpu=True, lane=lane)
         assert caught.value.code == "docker-gpu-runtime-missing"
         assert containers_of(docker_engine.engine, lane) == []
+
+    def test_the_engine_s_own_words_and_what_to_do(self, docker_engine: TestEngine) -> None:
+        """A whole lane, asked as a user does; it is refused before anything is built or downloaded."""
+        started = time.monotonic()
+        host = docker_engine.engine.endpoint.host
+        with pytest.raises(SplatfixError) as caught:
+            certify_in_container(LaneRequest("cu130", Path("nothing-is-written"), docker_host=host), print)
+        assert time.monotonic() - started < 30
+        assert "could not select device driver" in caught.value.what
+        assert "nvidia-ctk" in caught.value.todo[1].line()
+        assert not Path("nothing-is-written").exists()
+
+
+class TestBuilding:
+    """``cuda-from-pypi``: gigabytes are downloaded the first time, and kept as layers."""
+
+    @pytest.mark.timeout(1800)
+    def test_an_extension_is_built_and_proven_inside(self, docker_engine: TestEngine, tmp_path: Path) -> None:
+        host, base = docker_engine.engine.endpoint.host, docker_engine.base_image
+        look = (
+            "import json, shutil, subprocess, sys\n"
+            "done = subprocess.run([sys.executable, '-m', 'splatfix', 'certify', '--level', '1', '--device', 'cpu',"
+            " '--target', 'sm_120', '--out', '/report'])\n"
+            "open('/report/compiler', 'w').write(str(shutil.which('gcc') or shutil.which('nvcc')))\n"
+            "sys.exit(done.returncode)\n"
+        )
+        asked = LaneRequest(
+            "cuda-from-pypi",
+            tmp_path / "out",
+            extensions=(str(PROBE),),
+            docker_host=host,
+            base_image=base,
+            command=("python", "-c", look),
+        )
+        result = certify_in_container(asked, print)
+        (rung,) = [item for item in result.certificate["proof"] if item["name"] == "built"]
+        assert rung["reached"] is True and "built for sm_120, not run" in rung["shown_by"]
+        assert (tmp_path / "out" / "compiler").read_text() == "None"
+        made = json.loads((tmp_path / "out" / "container.json").read_text())
+        assert made["no_gpu"] and made["built"]["exit_code"] == 0
+
+        wrong = dataclasses.replace(
+            asked,
+            out=tmp_path / "other",
+            command=[word.replace("sm_120", "sm_90") for word in asked.command or ()],
+        )
+        refused = certify_in_container(wrong, print).certificate
+        assert refused["verdict"] == "not-certified" and "sm_90" in str(refused["reasons"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.containers import certify_in_container
+from splatfix.containers import LaneRequest, certify_in_container
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
 from splatfix.core.errors import Exit, SplatfixError
 
@@ -165,7 +165,7 @@ def test_nothing_is_created_without_an_engine(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     out, lines = tmp_path / "out", []
     with pytest.raises(SplatfixError) as caught:
-        certify_in_container("cpu", suite="quick", out=out, progress=lines.append)
+        certify_in_container(LaneRequest("cpu", out), lines.append)
     assert caught.value.exit_code == 3
     assert not out.exists()
     assert lines == []

@@ -5,21 +5,30 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from splatfix.containers import find_lane, load_lanes
+from splatfix.containers import GpuUse, find_lane, load_lanes
+from splatfix.containers.image import Recipe, _build_args
+from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.facts import Torch
+from splatfix.knowledge.tables import table
+from splatfix.plan.provided import provided_toolkit
 
+STACKS = set(table("stacks")["stacks"])
 GOOD = """
 [lanes.cpu]
 description = "d"
 base_image = "debian:bookworm-slim"
 dockerfile = "debian.Dockerfile"
 python = "3.11"
-glibc = "2.36"
 torch = "torch==2.13.0+cpu"
 torch_index = "https://example.invalid/cpu"
-gpu = false
+gpu = "none"
+proves = ["loads"]
 suite = "quick"
+memory = "8g"
 timeout_s = 60
+shown = "nothing"
+sources = []
 """
 
 
@@ -36,29 +45,47 @@ def test_bundled_lanes_are_complete() -> None:
     for name, lane in lanes.items():
         dockerfile = lane.dockerfile_path.read_text()
         assert lane.name == name
-        for argument in ("BASE_IMAGE", "PYTHON_VERSION", "APT_PACKAGES", *lane.build_args):
+        recipe = Recipe(lane, "base", {})
+        for argument in _build_args(recipe):
             assert f"ARG {argument}" in dockerfile
         torch = Requirement(lane.torch)
         assert len(torch.specifier) == 1, "one build, not a range of them"
         for line in lane.requirements:
             assert Requirement(line).name != "torch"
-        assert lane.gpu or "+cpu" in lane.torch, "no CUDA libraries for a lane without a GPU"
+        no_cuda = lane.gpu is GpuUse.NONE and lane.toolkit is ToolkitFrom.NOTHING
+        assert ("+cpu" in lane.torch) is no_cuda, "no CUDA libraries for a lane without a GPU"
+        assert not lane.stack or lane.stack in STACKS
+        assert lane.shown and lane.sources
+
+
+def test_the_toolkit_of_a_lane_is_the_one_that_splatfix_installs() -> None:
+    torch = Torch("2.11.0+cu130", "13.0", None, "")
+    ours = provided_toolkit(torch, "linux")
+    assert ours is not None
+    for lane in load_lanes().values():
+        if lane.toolkit is ToolkitFrom.PYPI:
+            assert lane.downloads == ours.requirements
 
 
 def test_cpu_lane_needs_no_gpu() -> None:
-    assert find_lane("cpu").gpu is False
+    assert find_lane("cpu").gpu is GpuUse.NONE
+
+
+def test_a_lane_is_like_another(tmp_path: Path) -> None:
+    lanes = load_lanes(lanes_file(tmp_path, GOOD + '[lanes.b]\nlike = "cpu"\nsuite = "standard"\n'))
+    assert (lanes["b"].suite, lanes["b"].memory, lanes["b"].name) == ("standard", "8g", "b")
 
 
 def test_a_new_lane_is_data(tmp_path: Path) -> None:
     cuda = (
         GOOD.replace("lanes.cpu", "lanes.cuda-128")
-        .replace("gpu = false", "gpu = true")
+        .replace('gpu = "none"', 'gpu = "required"')
         .replace("+cpu", "+cu128")
     )
     extra = 'apt = ["g++"]\n[lanes.cuda-128.build_args]\nARCHS = "12.0"\n'
     lane = find_lane("cuda-128", lanes_file(tmp_path, GOOD + cuda + extra))
     assert (lane.gpu, lane.torch, lane.apt, dict(lane.build_args)) == (
-        True,
+        GpuUse.REQUIRED,
         "torch==2.13.0+cu128",
         ("g++",),
         {"ARCHS": "12.0"},
@@ -76,12 +103,16 @@ def test_unknown_lane() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (("gpu = false", 'gpu = "no"'), "$.gpu"),
-        (("gpu = false", ""), "'gpu' is missing"),
-        (("gpu = false", "gpu = false\nGPU = true"), "unknown key 'GPU'"),
+        (('gpu = "none"', 'gpu = "no"'), "$.gpu"),
+        (('gpu = "none"', ""), "'gpu' is missing"),
+        (('gpu = "none"', 'gpu = "none"\nGPU = true'), "unknown key 'GPU'"),
+        (('["loads"]', '["flies"]'), "$.proves"),
+        (('"8g"', '"much"'), "such as 8g"),
+        (("sources = []", 'sources = []\nlike = "cpu"'), "no other lane"),
+        (("sources = []", 'sources = []\ntargets = ["120"]'), "such as sm_120"),
+        (("sources = []", 'sources = []\ntargets = ["sm_120"]'), "belong together"),
         (("debian.Dockerfile", "fedora.Dockerfile"), "fedora.Dockerfile"),
         (('"3.11"', '"3"'), "minor version"),
-        (('"2.36"', '"glibc"'), "glibc"),
         (("torch==2.13.0+cpu", "torch>=2"), "one build"),
         (("timeout_s = 60", "timeout_s = 0"), "timeout_s"),
         (("[lanes.cpu]", "[lanes.cpu"), "line 2"),

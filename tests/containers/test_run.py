@@ -55,7 +55,7 @@ def test_no_links_and_nothing_outside(tmp_path: Path) -> None:
 def test_progress_gets_whole_lines_of_stderr() -> None:
     progress: list[str] = []
     log = io.StringIO()
-    output = _Output(progress.append, log)
+    output = _Output(progress.append, log, "token")
     output.feed(b"{", b"training sc")
     output.feed(b'"a": 1}\n', b"ene 1\r\ncaf\xc3")
     output.feed(b"", b"\xa9\nno newline")
@@ -73,6 +73,18 @@ def test_progress_gets_whole_lines_of_stderr() -> None:
 
 
 def test_last_lines_are_kept() -> None:
-    output = _Output(lambda line: None, io.StringIO())
+    output = _Output(lambda line: None, io.StringIO(), "token")
     output.feed(b"", b"".join(b"%d\n" % n for n in range(1000)))
     assert output.last_lines() == tuple(str(n) for n in range(980, 1000))
+
+
+def test_the_exit_code_is_told_behind_everything_else() -> None:
+    log = io.StringIO()
+    output = _Output(lambda line: None, log, "token")
+    said = [(b"a\nb", None), (None, b"token 3\n"), (b"token 3\n", None), (b"never read", None)]
+    output.read(iter(said))
+    assert output.exit_code == 3
+    assert log.getvalue() == "a\nb\n"
+    ended = _Output(lambda line: None, log, "token")
+    ended.read(iter([(b"the container ends first\n", None)]))
+    assert ended.exit_code is None

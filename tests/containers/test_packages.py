@@ -1,0 +1,124 @@
+"""What an image build is told about packages, and which files of a checkout travel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from splatfix.containers import find_lane
+from splatfix.containers.image import checkout_files
+from splatfix.containers.packages import (
+    PipSettings,
+    constraints,
+    own_metadata,
+    pip_settings,
+    requirements,
+    wheels_of_torch,
+)
+from splatfix.core.runner import Completed
+
+LISTED = """\
+install.index-url='https://***@hidden.example/simple'
+global.cert='CERT'
+global.index-url='https://shared.example/simple'
+global.extra-index-url='file:///opt/simple https://more.example/simple'
+install.find-links='FOLDER\\nhttps://wheels.example/list'
+global.trusted-host='own.example'
+global.timeout='60'
+not a setting
+"""
+
+
+class Pip:
+    def __init__(self, stdout: str) -> None:
+        self.stdout = stdout
+
+    def run(self, argv: list[str], **_: object) -> Completed:
+        assert argv[-2:] == ["config", "list"]
+        return Completed(tuple(argv), 0, self.stdout, "", 0.0)
+
+
+def test_pip_s_own_settings_go_with_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what lies on this disk; a variable wins over a file, as in pip."""
+    for name in ("CERT", "FIND_LINKS", "EXTRA_INDEX_URL", "TRUSTED_HOST"):
+        monkeypatch.delenv(f"PIP_{name}", raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", "https://user:secret@own.example/simple")
+    (tmp_path / "ca.pem").touch()
+    said = LISTED.replace("CERT", str(tmp_path / "ca.pem")).replace("FOLDER", str(tmp_path))
+    found = pip_settings(Pip(said))  # type: ignore[arg-type]
+    assert found == PipSettings(
+        {
+            "PIP_INDEX_URL": "https://user:secret@own.example/simple",
+            "PIP_EXTRA_INDEX_URL": "https://more.example/simple",
+            "PIP_FIND_LINKS": "https://wheels.example/list",
+            "PIP_TRUSTED_HOST": "own.example",
+        },
+        (tmp_path,),
+        tmp_path / "ca.pem",
+    )
+
+
+def test_wheels_of_the_lane_s_torch_travel(tmp_path: Path) -> None:
+    good = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
+    for name in (
+        good,
+        good.replace("311", "312"),
+        good.replace("+cpu", ""),
+        "torch-x.whl",
+        "numpy-2.0-py3-none-any.whl",
+    ):
+        (tmp_path / name).touch()
+    found = wheels_of_torch(find_lane("cpu"), PipSettings({}, (tmp_path,), None))
+    assert [path.name for path in found] == [good]
+
+
+def test_a_lane_s_own_pins_win() -> None:
+    lane = find_lane("cuda-from-pypi")
+    named = {Requirement(line).name for line in constraints(lane).splitlines()}
+    assert "numpy" in named and not named & {"torch", "setuptools", "wheel", "ninja"}
+    assert requirements(lane).splitlines() == ["splatfix[certify]", "setuptools<82", "wheel", "ninja"]
+    assert "setuptools" in constraints(find_lane("cpu"))
+
+
+def test_pip_inside_knows_what_splatfix_requires() -> None:
+    (metadata,) = (data for name, data in own_metadata().items() if name.endswith("/METADATA"))
+    assert b"Provides-Extra: certify" in metadata
+
+
+def test_a_checkout_travels_without_its_history(tmp_path: Path) -> None:
+    git = tmp_path / ".git"
+    for name in (
+        "HEAD",
+        "refs/heads/main",
+        "objects/ab/cd",
+        "hooks/x",
+        "modules/sub/HEAD",
+        "modules/sub/objects/ab",
+    ):
+        (git / name).parent.mkdir(parents=True, exist_ok=True)
+        (git / name).write_text("x")
+    (git / "config").write_text('[remote "origin"]\n\turl = https://user:secret@host.example/a/b\n')
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "train.pyc").write_text("")
+    found = dict(checkout_files(tmp_path))
+    assert sorted(found) == [
+        ".git/HEAD",
+        ".git/config",
+        ".git/modules/sub/HEAD",
+        ".git/refs/heads/main",
+        "train.py",
+    ]
+    config = found[".git/config"]
+    assert isinstance(config, bytes) and b"secret" not in config and b"host.example/a/b" in config
+
+
+@pytest.mark.parametrize(
+    "text", ["", "global.find-links='nowhere'\n", "global.index-url='https://***@hidden.example'\n"]
+)
+def test_no_settings(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CERT", "FIND_LINKS", "INDEX_URL", "EXTRA_INDEX_URL", "TRUSTED_HOST"):
+        monkeypatch.delenv(f"PIP_{name}", raising=False)
+    assert pip_settings(Pip(text)) == PipSettings({}, (), None)  # type: ignore[arg-type]
