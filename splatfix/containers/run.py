@@ -33,15 +33,17 @@ _SUPERVISOR = """
 exec 3<&0 </dev/null
 token=$1; shift
 "$@" & child=$!
-trap 'kill -TERM $child 2>/dev/null' TERM INT HUP
+trap 'trap "" TERM; kill -TERM $child 2>/dev/null' TERM
 ( cat <&3 >/dev/null; kill -TERM $child; sleep 10; kill -KILL $child ) 2>/dev/null &
-while :; do wait $child; code=$?; kill -0 $child 2>/dev/null || break; done
-trap '' TERM INT HUP
+while :; do wait $child 2>/dev/null; code=$?; kill -0 $child 2>/dev/null || break; done
+trap '' TERM
+cd /sys/fs/cgroup; code="$code $(cat memory.events memory/memory.oom_control 2>/dev/null | sed -n 's/^oom_kill //p')"
 echo "$token $code"; echo "$token $code" >&2
 cat <&3 >/dev/null
-exit $code
+exit ${code%% *}
 """
-"""Runs the command, tells its exit code, and ends with its standard input: with the connection of the splatfix that waits for it.
+"""Runs the command, tells its exit code and how many processes the kernel killed for want of memory (cgroup v2 and v1; engines
+tell only of a container that has ended), and ends with its standard input: with the connection of the splatfix that waits for it.
 So the report can be fetched before the engine removes container and volumes, and a splatfix that was killed leaves none."""
 
 
@@ -106,8 +108,6 @@ def run_in_container(
         files = _fetch_report(container, out)
         if ended.interrupted:
             raise KeyboardInterrupt
-        with engine_errors("asking how the container ended"):
-            container.reload()
         if ended.expired:
             raise SplatfixError(
                 "container-timeout",
@@ -116,7 +116,7 @@ def run_in_container(
                 exit_code=Exit.UNDETERMINED,
                 details=details,
             )
-        if ended.exit_code == _KILLED and container.attrs["State"].get("OOMKilled"):
+        if ended.out_of_memory:
             raise SplatfixError(
                 "container-out-of-memory",
                 f"The certification in lane {lane} ran out of memory ({memory or 'no limit of its own'}).",
@@ -172,23 +172,30 @@ def _container(
         options["device_requests"] = device_requests()
     if memory is not None:
         options |= {"mem_limit": memory, "memswap_limit": memory}
-    with engine_errors("creating the container"):
-        container = engine.client.containers.create(
-            image.id,
-            command=list(command),
-            network_mode="none",
-            read_only=True,
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges"],
-            pids_limit=_PROCESSES,
-            mounts=[types.Mount(folder, None, type="volume") for folder in (REPORT_FOLDER, "/scratch")],
-            tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},
-            healthcheck={"test": ["NONE"]},  # it would run beside what is measured
-            stdin_open=True,
-            auto_remove=not keep,
-            labels={LANE_LABEL: lane, **({} if keep else owner_label())},
-            **options,
-        )
+    name = f"splatfix-{uuid.uuid4().hex}"
+    try:
+        with engine_errors("creating the container"):
+            container = engine.client.containers.create(
+                image.id,
+                name=name,
+                command=list(command),
+                network_mode="none",
+                read_only=True,
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges"],
+                pids_limit=_PROCESSES,
+                mounts=[types.Mount(folder, None, type="volume") for folder in (REPORT_FOLDER, "/scratch")],
+                tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},
+                healthcheck={"test": ["NONE"]},  # it would run beside what is measured
+                stdin_open=True,
+                auto_remove=not keep,
+                labels={LANE_LABEL: lane, **({} if keep else owner_label())},
+                **options,
+            )
+    except KeyboardInterrupt:
+        with suppress(sdk().errors.DockerException, OSError):  # it may have been created
+            engine.client.api.remove_container(name, force=True, v=True)
+        raise
     try:
         yield container
     finally:
@@ -218,15 +225,13 @@ def _start(engine: Engine, container: Any) -> None:
         raise
 
 
-_KILLED = 128 + 9
-
-
 @dataclass(frozen=True)
 class _Ended:
     """How the command in a container ended; ``exit_code`` None: its container did before."""
 
     exit_code: int | None
     last_lines: tuple[str, ...]
+    out_of_memory: bool
     expired: bool
     interrupted: bool
     lifeline: Any
@@ -250,9 +255,13 @@ def _follow(
         timers[-1].daemon = True
         timers[-1].start()
 
-    def end() -> None:
+    def tell() -> None:
         with suppress(sdk().errors.APIError):  # it has just ended
             container.kill(signal="SIGTERM")
+
+    def end() -> None:
+        tell()
+        later(2, tell)  # a shell that was just started does not hear the first; it heeds one only
         later(_GRACE_S, lambda: _stop(container))
 
     def expire() -> None:
@@ -274,13 +283,16 @@ def _follow(
             progress("interrupted: what runs in the container was told to end")
             end()
             rest = _Output(lambda line: None, io.StringIO(), token)
-            rest.read(container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True))
+            # not attached again: what is said between the log's replay and the stream is lost
+            rest.read((chunk, None) for chunk in container.logs(stream=True, follow=True))
             output.exit_code = rest.exit_code
         finally:
             for timer in timers:
                 timer.cancel()
             output.finish()
-    return _Ended(output.exit_code, output.last_lines(), expired.is_set(), interrupted, lifeline)
+    return _Ended(
+        output.exit_code, output.last_lines(), output.out_of_memory, expired.is_set(), interrupted, lifeline
+    )
 
 
 class _Output:
@@ -293,6 +305,7 @@ class _Output:
         self._token = token
         self._told = 0
         self.exit_code: int | None = None
+        self.out_of_memory = False
         self._partial = {"out": b"", "err": b""}
         self._lines: list[str] = []
 
@@ -324,7 +337,8 @@ class _Output:
         line, ended, code = line.partition(f"{self._token} ")
         if ended:
             self._told += 1
-            self.exit_code = int(code)
+            code, _, killed = code.partition(" ")
+            self.exit_code, self.out_of_memory = int(code), killed not in ("", "0")
             if not line:
                 return
         self._log.write(f"{line}\n")

@@ -46,7 +46,9 @@ answers() { [ -S "$FOLDER/docker.sock" ] && docker --host "$HOST" version >/dev/
 
 # True when the process in the pid file is a dockerd: a number left from before a reboot may be anybody's.
 running() {
-    [ -s "$FOLDER/docker.pid" ] && [ "$(cat "/proc/$(cat "$FOLDER/docker.pid")/comm" 2>/dev/null)" = dockerd ]
+    [ -s "$FOLDER/docker.pid" ] || return 1
+    local about; about="/proc/$(cat "$FOLDER/docker.pid")"
+    [ "$(cat "$about/comm" 2>/dev/null)" = dockerd ] && ! grep -q '^State:.*Z' "$about/status"
 }
 
 stop() {
