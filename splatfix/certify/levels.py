@@ -212,7 +212,9 @@ def built_for(facts: Facts, targets: Sequence[str], device: str) -> Rung | None:
         return replace(found, shown_by=f"no CUDA extension was found to judge for {names}")
     if found.reached is False:
         return found
-    return replace(found, shown_by=f"{found.shown_by}; built for {names}, not run: no GPU was used")
+    return replace(
+        found, shown_by=f"{found.shown_by.rstrip('.')}; built for {names}, not run: no GPU was used"
+    )
 
 
 def _built(findings: tuple[Finding, ...], *, plain: bool) -> Rung:

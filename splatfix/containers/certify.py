@@ -117,7 +117,7 @@ def recipe_for(lane: Lane, asked: LaneRequest, base_image: str, certificates: by
     """The image for what was asked, with the pip settings of this machine."""
     settings = pip_settings(ProcessRunner())
     trusted = certificate_file(settings)
-    inside = [CHECKOUT] if asked.repo is not None and lane.toolkit is not ToolkitFrom.NOTHING else []
+    inside = [CHECKOUT] if asked.repo is not None else []
     folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(asked.extensions)}
     return Recipe(
         lane,

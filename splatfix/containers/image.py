@@ -313,6 +313,8 @@ def _build_args(recipe: Recipe) -> dict[str, str]:
     lane = recipe.lane
     asked = [*(word for target in recipe.targets for word in ("--target", target))]
     asked += ["--provide-toolkit"] if lane.toolkit is ToolkitFrom.PYPI else []
+    asked += ["--backend", "pure"] if lane.toolkit is ToolkitFrom.NOTHING else []
+    asked += ["--with-dependencies"] if recipe.checkout is not None else []  # its trainer is run
     args = {
         "BASE_IMAGE": recipe.base_image,
         "BUILD_IMAGE": lane.build_image or recipe.base_image,

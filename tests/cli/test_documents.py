@@ -187,6 +187,8 @@ def test_monitor_ends_with_the_code_of_the_command(splatfix: Splatfix, tmp_path:
 
 
 def test_scenes(document: Document, tmp_path: Path) -> None:
+    lanes = [row["name"] for row in check(document("lanes", "list"))["lanes"]]
+    assert check(document("lanes", "show", lanes[0]))["name"] == lanes[0]
     names = [row["name"] for row in check(document("scenes", "list"))["scenes"]]
     assert check(document("scenes", "export", names[0], "--out", tmp_path))["scenes"][0]["name"] == names[0]
     assert check(document("scenes", "check", names[0], "--root", tmp_path))["scenes"][0]["problems"] == []

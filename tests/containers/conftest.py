@@ -89,7 +89,7 @@ def doomed_engine(docker_engine: TestEngine) -> Iterator[tuple[Path, TestEngine]
         pytest.skip("no engine can be started here")
     with tempfile.TemporaryDirectory(prefix="splatfix-doomed-") as name:
         folder = Path(name)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=800m", "splatfix-test", folder], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600m", "splatfix-test", folder], check=True)
         try:
             host = _script("start", folder)
             _script("base", folder)
