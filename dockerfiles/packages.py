@@ -2,9 +2,10 @@
 
 import json
 import sys
+from pathlib import Path
 
-with open(sys.argv[1], encoding="utf-8") as file:
-    rows = json.load(file)["install"]
+rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["install"]
 for row in sorted(rows, key=lambda item: item["metadata"]["name"].lower()):
     digest = row["download_info"].get("archive_info", {}).get("hash", "").replace("=", ":")
-    print("{name}=={version}".format(**row["metadata"]) + (" --hash={}".format(digest) if digest else ""))
+    told = row["metadata"]
+    print(f"{told['name']}=={told['version']}" + (f" --hash={digest}" if digest else ""))  # noqa: T201
