@@ -23,6 +23,12 @@ _USER = 10001
 _CA = "/etc/ssl/certs/ca-certificates.crt"
 _HOME = "/home/splat"
 
+# Only what the place where it runs decides: an image's own packages do not change.
+_HEALTHY = (
+    "splatfix diagnose --python /opt/stack --only gpu --only driver --only container --only no-kernel-image"
+    " && { test -e /dev/nvidiactl || test -e /dev/dxg; }"
+)
+
 # hadolint's rules that are not kept, each with its reason in the Dockerfile itself.
 _NO_APT_PINS = "# hadolint ignore=DL3008\n"
 _PIP = "/opt/stack/bin/python -m pip install --no-cache-dir"
@@ -72,7 +78,7 @@ def _comment(text: str, then: str = "") -> str:
 
 def _label(text: str) -> str:
     """As it stands between double quotes of an instruction: only signs that mean nothing to Docker."""
-    return re.sub(r"[^A-Za-z0-9 ._/:+@,;()~-]", "_", text)
+    return re.sub(r"[^A-Za-z0-9 ._/:+@,;()~*-]", "_", text)
 
 
 def _head(plan: ImagePlan) -> str:
@@ -285,9 +291,9 @@ def _runtime(plan: ImagePlan) -> str:
         f'LABEL org.opencontainers.image.base.name="${{RUN_IMAGE}}" \\\n      {told}\n\n'
         f"USER {_USER}:{_USER}\n"
         f"WORKDIR {_workdir(plan)}\n"
-        "# Unhealthy without a GPU that the extensions can run on; docker inspect shows what was found.\n"
+        "# Unhealthy without a GPU, with a driver that does not start, or without code for this GPU; docker inspect shows it.\n"
         "HEALTHCHECK --interval=5m --timeout=60s --start-period=30s --retries=2 \\\n"
-        '    CMD ["/bin/sh", "-c", "splatfix diagnose --python /opt/stack || exit 1"]\n'
+        f'    CMD ["/bin/sh", "-c", "{_HEALTHY} || exit 1"]\n'
         "# NVIDIA's images have an entry point of their own.\n"
         "ENTRYPOINT []\n"
         'CMD ["bash"]\n'

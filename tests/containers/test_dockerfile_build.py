@@ -76,7 +76,7 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEng
     client = docker_engine.engine.client
     config = client.images.get(TAG).attrs["Config"]
     assert config["User"] == "10001:10001" and config["Labels"]["org.splatfix.targets"] == "sm_86 sm_120"
-    assert "splatfix diagnose" in " ".join(config["Healthcheck"]["Test"])
+    assert "splatfix diagnose --python /opt/stack --only gpu" in " ".join(config["Healthcheck"]["Test"])
 
     def run(*words: str) -> str:
         output: bytes = client.containers.run(

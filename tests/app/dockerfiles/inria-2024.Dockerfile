@@ -116,15 +116,15 @@ ENV PATH=/opt/stack/bin:$PATH \
 ARG RUN_IMAGE
 LABEL org.opencontainers.image.base.name="${RUN_IMAGE}" \
       org.opencontainers.image.title="3D Gaussian Splatting (Inria, 2024-10) for sm_120" \
-      org.opencontainers.image.description="torch 2.15._ cu132, built for sm_120" \
+      org.opencontainers.image.description="torch 2.15.* cu132, built for sm_120" \
       org.splatfix.version="VERSION" \
       org.splatfix.targets="sm_120"
 
 USER 10001:10001
 WORKDIR /home/splat/checkout
-# Unhealthy without a GPU that the extensions can run on; docker inspect shows what was found.
+# Unhealthy without a GPU, with a driver that does not start, or without code for this GPU; docker inspect shows it.
 HEALTHCHECK --interval=5m --timeout=60s --start-period=30s --retries=2 \
-    CMD ["/bin/sh", "-c", "splatfix diagnose --python /opt/stack || exit 1"]
+    CMD ["/bin/sh", "-c", "splatfix diagnose --python /opt/stack --only gpu --only driver --only container --only no-kernel-image && { test -e /dev/nvidiactl || test -e /dev/dxg; } || exit 1"]
 # NVIDIA's images have an entry point of their own.
 ENTRYPOINT []
 CMD ["bash"]
