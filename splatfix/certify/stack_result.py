@@ -87,6 +87,7 @@ def result_of(
         "versions": {"python": observed.get("python"), "torch": observed.get("torch")},
         "memory": {
             "rss": observed.get("rss") or None,
+            "host": {"train": observed.get("rss") or None},
             "cuda": {"train": {"allocated": observed["vram"]}} if observed.get("vram") else None,
         },
         "machine": {"gpu": observed["gpu"]} if observed.get("gpu") else {},
