@@ -113,7 +113,8 @@ def constraints(lane: Lane) -> str:
 
 
 def own_metadata() -> dict[str, bytes]:
-    """splatfix's metadata as in site-packages: from it pip knows what splatfix requires, and takes it for installed.
+    """splatfix's metadata as in site-packages: from it pip knows what splatfix requires, and takes it for installed. Without its
+    README: an edit of that is none of the packages.
 
     Raises:
         SplatfixError: ``own-metadata-missing`` where splatfix was copied instead of installed.
@@ -132,7 +133,7 @@ def own_metadata() -> dict[str, bytes]:
         )
     folder = f"splatfix-{found.version}.dist-info"
     return {
-        f"{folder}/METADATA": text.encode(),
+        f"{folder}/METADATA": text.partition("\n\n")[0].encode() + b"\n",
         f"{folder}/INSTALLER": b"splatfix\n",
         f"{folder}/RECORD": b"",
     }

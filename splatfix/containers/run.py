@@ -185,7 +185,7 @@ def _container(
                 security_opt=["no-new-privileges"],
                 pids_limit=_PROCESSES,
                 mounts=[types.Mount(folder, None, type="volume") for folder in (REPORT_FOLDER, "/scratch")],
-                tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},  # nosec B108: the container's own
+                tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},  # nosec B108
                 healthcheck={"test": ["NONE"]},  # it would run beside what is measured
                 stdin_open=True,
                 auto_remove=not keep,

@@ -110,8 +110,8 @@ class TestImage:
     def test_the_same_inputs_give_the_same_layers(
         self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
     ) -> None:
-        """Built again from the beginning; a build argument that nothing reads keeps the builder from using its cache."""
-        lane = dataclasses.replace(recipe.lane, build_args={"APT_PACKAGES": " "})
+        """Built again from pip on; a build argument that is not needed keeps the builder from using its cache."""
+        lane = dataclasses.replace(recipe.lane, build_args={"TORCH_INDEX": f"{recipe.lane.torch_index}/"})
         again = build_image(
             docker_engine.engine, dataclasses.replace(recipe, lane=lane), progress=print, log=tmp_path / "log"
         )

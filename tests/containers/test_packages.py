@@ -85,6 +85,9 @@ def test_a_lane_s_own_pins_win() -> None:
 def test_pip_inside_knows_what_splatfix_requires() -> None:
     (metadata,) = (data for name, data in own_metadata().items() if name.endswith("/METADATA"))
     assert b"Provides-Extra: certify" in metadata
+    assert (
+        b"doctor, installer and certifier for 3D Gaussian Splatting (3DGS) stacks: it finds" not in metadata
+    )
 
 
 def test_a_checkout_travels_without_its_history(tmp_path: Path) -> None:
