@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": {"facts", "knowledge", "context"},
     "report": set(),  # the data classes only, see DATA_CLASSES
     "attest": set(),
-    "certify": {"facts", "knowledge", "context", "checks"},
+    "certify": {"facts", "knowledge", "context", "checks", "explain"},
     "containers": {"certify", "facts"},
     "app": {
         "binaries",

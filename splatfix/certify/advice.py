@@ -62,11 +62,13 @@ _ANY = "Run splatfix diagnose in the same environment."
 
 
 def advised(item: Criterion, renderer: str, device: str) -> Criterion:
-    """The criterion with what to do about it; as it is where it was met, or could not be measured here.
+    """The criterion with what to do about it; as it is where it was met, could not be measured here, or has advice.
 
     Args:
         renderer, device: of the run.
     """
+    if item.advice:
+        return item
     if item.outcome is Outcome.UNDETERMINED:
         return replace(item, advice=f"Train for {SHORTEST} iterations or more (--iterations).")
     if item.outcome is Outcome.FAILED or item.code == "scene-readable":

@@ -15,6 +15,7 @@ import splatfix
 from splatfix.certify import criteria, levels, run_levels
 from splatfix.certify.advice import advised
 from splatfix.certify.baseline import compare
+from splatfix.certify.cause import explained
 from splatfix.certify.gpu import gpu_record
 from splatfix.certify.interim import InterimReports, incomplete, so_far
 from splatfix.certify.kernels import check_kernels
@@ -58,6 +59,8 @@ from splatfix.facts import Facts, gather
 
 MAX_IMAGES = 4
 """Per scene, in the report."""
+_OURS = ("cuda_oom_runtime",)
+"""Classes whose cure is an option of the smoke trainer, which other trainers do not have."""
 
 REPORT_FILES = (
     *(f"certificate.{kind}" for kind in ("json", "md", "html", "intoto.jsonl")),
@@ -341,18 +344,24 @@ def _judge(
         latest: the trainer's last progress object.
     """
     error = result.get("error")
-    cuda = no_cuda_error(f"{done.stdout}\n{done.stderr}", request.device)
+    said = sentences(error) if isinstance(error, Mapping) else ""
+    output = f"{done.stdout}\n{done.stderr}\n{said}"
+    cuda = tuple(
+        explained(item, output, own=_OURS)
+        for item in no_cuda_error(f"{done.stdout}\n{done.stderr}", request.device)
+    )
     if "iterations" not in result and any(item.outcome is Outcome.FAILED for item in cuda):
         return cuda, ""
     if isinstance(error, Mapping):
-        said = sentences(error)
         # a bundled scene that cannot be read is our failure
         if request.suite.data is not None and error.get("code") == "unreadable-scene":
             return (Criterion("scene-readable", Outcome.NOT_MEASURED, said, "a readable scene"),), said
-        return (Criterion("training-finishes", Outcome.FAILED, said, FINISHED),), ""
+        return (
+            explained(Criterion("training-finishes", Outcome.FAILED, said, FINISHED), output, own=_OURS),
+        ), ""
     if "iterations" in result:
         return (*criteria.judge(result, request.renderer, request.suite.iterations), *cuda), ""
-    return (ended_early(done, latest),), ""
+    return (explained(ended_early(done, latest), output, own=_OURS),), ""
 
 
 def _read_result(folder: Path) -> dict[str, Any]:

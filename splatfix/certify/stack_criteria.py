@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from splatfix.certify.cause import explained, steps_in_words
 from splatfix.certify.measured import criterion, get
 from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.certify.stack_training import judge_training
 from splatfix.core.runner import Completed
-from splatfix.core.step import Step
 from splatfix.core.words import counted, few
 from splatfix.knowledge.breakages import explain_message
 
@@ -134,7 +134,9 @@ def _finished(result: Mapping[str, Any], done: Completed) -> Criterion:
         "what was asked for",
     )
     known = None if done.ok else explain_message(_said(result) or reason(result, done))
-    return replace(judged, advice=f"{known.meaning} {_advice(known.steps)}") if known else judged
+    if not done.ok:
+        judged = explained(judged, f"{done.stdout}\n{done.stderr}\n{_said(result)}")
+    return replace(judged, advice=f"{known.meaning} {steps_in_words(known.steps)}") if known else judged
 
 
 def _said(result: Mapping[str, Any]) -> str:
@@ -173,13 +175,7 @@ def _scene_fits(result: Mapping[str, Any], problems: Sequence[Mend]) -> Iterator
         "The scene is not one that this trainer reads.",
         "literals of the checkout's own Python code",
     )
-    yield replace(judged, advice=_advice(step for item in problems for step in item.remedy))
-
-
-def _advice(steps: Iterable[Step]) -> str:
-    return "; ".join(
-        f"{item.text}: {item.command.shell(windows=False)}" if item.command else item.text for item in steps
-    )
+    yield replace(judged, advice=steps_in_words(step for item in problems for step in item.remedy))
 
 
 def _extensions(result: Mapping[str, Any], extensions: Sequence[str]) -> Criterion:

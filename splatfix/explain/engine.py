@@ -97,6 +97,12 @@ def explain_text(
     return _best_of(kept_lines(text), machine, text.count("\n") + 1, len(text), without)
 
 
+def cause_of(text: str) -> FailureCause | None:
+    """The cause that what a program printed shows, with its lines, why, and what to do; None where none is recognised."""
+    found = explain_text(text)
+    return found.causes[0] if found.recognised else None
+
+
 def _best_of(
     lines: Sequence[Line], machine: Machine, count: int, size: int, without: Collection[Anchor] = frozenset()
 ) -> Explanation:

@@ -1,0 +1,65 @@
+"""A trainer that failed: its criterion names the class that its output shows, and what to do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from splatfix.certify.advice import advised
+from splatfix.certify.cause import explained
+from splatfix.certify.model import Criterion, Outcome
+from splatfix.certify.run import _OURS
+from splatfix.certify.stack_criteria import judge_stack
+from splatfix.certify.trainer import ended_early
+from splatfix.core.runner import Completed
+
+ABI = (
+    "ImportError: /env/lib/python3.10/site-packages/diff_gaussian_rasterization/_C.cpython-310-x86_64-linux-gnu.so: "
+    "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs"
+)
+KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.79 GiB"
+
+
+def ended(said: str) -> Criterion:
+    output = f'{{"event": "progress", "loss": NaN}}\n{said}\n'
+    done = Completed(("t",), 1, output, "", 1.0)
+    return advised(explained(ended_early(done, {}), output, own=_OURS), "inria", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "advice"),
+    [
+        (ABI, "torch_abi_mismatch", "splatfix diagnose --only torch-abi-mismatch"),
+        (KERNEL, "no_kernel_image", "splatfix diagnose --only no-kernel-image"),
+        (MEMORY, "cuda_oom_runtime", "--resolution"),
+    ],
+)
+def test_the_smoke_trainer_failed(said: str, name: str, advice: str) -> None:
+    found = ended(said)
+    assert f"[{name}]" in found.why
+    assert advice in found.advice
+    assert said.partition(". ")[0] in found.measured
+
+
+def test_what_is_not_recognised_keeps_the_advice_of_the_criterion() -> None:
+    found = ended("ValueError: nobody has seen this")
+    assert not found.why
+    assert "trainer.log" in found.advice
+
+
+def test_only_a_failed_criterion_without_advice_is_explained() -> None:
+    judged = Criterion("training-finishes", Outcome.FAILED, "", "", advice="known")
+    assert explained(judged, ABI) == judged
+    met = dataclasses.replace(judged, outcome=Outcome.MET, advice="")
+    assert explained(met, ABI) == met
+    other = dataclasses.replace(judged, code="loss-falls", advice="")
+    assert explained(other, ABI) == other
+
+
+def test_a_stack_whose_trainer_failed() -> None:
+    done = Completed(("train.py",), 1, "", f"Traceback (most recent call last):\n{ABI}\n", 1.0)
+    found = next(item for item in judge_stack({}, done, (), (), {}) if item.code == "training-finishes")
+    assert "[torch_abi_mismatch]" in found.why
+    assert found.advice
