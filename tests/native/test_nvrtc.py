@@ -54,7 +54,7 @@ def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> No
     items = json.loads(done.stdout)["outcome"]["items"]
     assert [item["subject"] for item in items] == ["fused-ssim", "simple-knn", "diff-gaussian-rasterization"]
     for item in items:
-        built = next(rung for rung in item["rungs"] if rung["name"] == "built")
+        built = next(rung for rung in item["proof"] if rung["name"] == "built")
         assert (
             built["reached"]
             and "sm_120 (native code)" in built["shown_by"]
