@@ -28,7 +28,7 @@ _CONSEQUENCE = 0.35
 """What is left of a class's confidence where another explains its signs."""
 _NOT_PREDICTED = 0.3
 """What is left of the doubt about a class that the checks of the machine predict."""
-_RULED_OUT = 0.5
+_RULED_OUT = 0.7
 """What is left of the confidence in a class that the checks of the machine see all of, and found nothing of."""
 _FIRST_ERROR = re.compile(
     r"\b(?:fatal )?error\b ?[A-Z]{0,3}\d{0,5} ?:|\bERROR\b|^[\w.]{1,200}(?:Error|Exception)\b"

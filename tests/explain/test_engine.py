@@ -193,3 +193,14 @@ def test_credentials_in_a_line_are_not_repeated() -> None:
     found = explain_text(log)
     assert found.causes[0].name == "network_fetch_fail"
     assert "hunter2" not in str(found)
+
+
+def test_a_line_that_proves_a_class_outweighs_facts_of_another_environment() -> None:
+    machine = Machine(ruled_out=frozenset({"torch_not_installed"}))
+    found = explain_text("ModuleNotFoundError: No module named 'torch'", machine)
+    assert found.recognised
+    assert found.causes[0].name == "torch_not_installed"
+    assert (
+        found.causes[0].confidence
+        < explain_text("ModuleNotFoundError: No module named 'torch'").causes[0].confidence
+    )
