@@ -363,10 +363,9 @@ class _Run:
         files = item.wheel.destinations(self.environment)
         has_gpu = bool(self.facts.machine.gpus.value)
         rung = check_import(item.modules, files, self.environment, self.runner, has_gpu)
-        if not any(one.name is RungName.BUILT for one in item.rungs):
-            item.rungs.append(rung)
+        item.rungs.append(rung)
         self._finish(step)
-        return item.rungs[-1].shown_by
+        return rung.shown_by
 
     def _result(self, subject: str, item: _Item) -> InstalledItem:
         assert item.wheel is not None

@@ -55,6 +55,7 @@ def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> No
     assert [item["subject"] for item in items] == ["fused-ssim", "simple-knn", "diff-gaussian-rasterization"]
     for item in items:
         built = next(rung for rung in item["proof"] if rung["name"] == "built")
+        assert any(rung["name"] == "loads" and rung["reached"] for rung in item["proof"])
         assert (
             built["reached"]
             and "sm_120 (native code)" in built["shown_by"]
