@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from smoke_trainer.errors import RendererUnavailable, UsageError
-from smoke_trainer.identity import Counted, library_of, origin_of
+from smoke_trainer.identity import Counted, engine_in_use, library_of, origin_of
 from splatfix.kernels.native import needs_gpu
 
 DEVICES = ("cpu", "cuda", "mps")
@@ -67,7 +67,7 @@ class Backend(NamedTuple):
 
     def as_json(self) -> Any:
         """For result.json."""
-        about = {"name": self.name, "version": self.version, "engine": self.engine}
+        about = {"name": self.name, "version": self.version, "engine": engine_in_use(self.name, self.engine)}
         return {**about, **origin_of(self.function.function), "calls": self.function.calls}
 
 

@@ -32,6 +32,17 @@ def origin_of(function: Any) -> Dict[str, Optional[str]]:
     return {"module": module, "file": None if file is None else _short(file), "sha256": digest_of(file)}
 
 
+def engine_in_use(module: str, engine: str) -> str:
+    """`nvrtc` where the kernels of a module, a drop-in's or ours, ran as CUDA code that NVRTC compiled (see `ran` in
+    splatfix/kernels/nvrtc.py); else what it was said to run on."""
+    package = module.partition(".")[0]
+    kernel = {"splatfix": module.rpartition(".")[2], "fused_ssim": "ssim", "simple_knn": "knn"}.get(
+        package, "rasterizer"
+    )
+    loaded = sys.modules.get("splatfix.kernels.nvrtc" if package == "splatfix" else f"{package}._nvrtc")
+    return "nvrtc" if getattr(loaded, "ran", {}).get(kernel) == "nvrtc" else engine
+
+
 def library_of(module: str) -> Optional[Path]:
     """The compiled file of an imported module or of its extension module; None for splatfix's drop-ins."""
     names = (module, f"{module}._C", f"{module}_cuda", f"{module}.csrc")

@@ -20,7 +20,7 @@ from torch import Tensor
 from smoke_trainer import __version__, ply
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.identity import origin_of
+from smoke_trainer.identity import engine_in_use, origin_of
 from smoke_trainer.memory import largest_tensors, memory_limit
 from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
@@ -209,7 +209,7 @@ def implementations(run: Run) -> Dict[str, Any]:
             "kind": renderer.kind,
             "name": renderer.name,
             "version": renderer.version,
-            "engine": renderer.engine,
+            "engine": engine_in_use(renderer.name, renderer.engine),
             **origin_of(renderer.entry),
             "calls": renderer.calls,
         },

@@ -1,0 +1,39 @@
+"""What a report says that ran."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from smoke_trainer.identity import engine_in_use
+from splatfix.kernels import nvrtc
+
+
+@pytest.mark.parametrize(
+    ("module", "carrier", "kernel"),
+    [
+        ("diff_gaussian_rasterization", "diff_gaussian_rasterization._nvrtc", "rasterizer"),
+        ("fused_ssim", "fused_ssim._nvrtc", "ssim"),
+        ("simple_knn._C", "simple_knn._nvrtc", "knn"),
+        ("splatfix.kernels.rasterizer", "splatfix.kernels.nvrtc", "rasterizer"),
+        ("splatfix.kernels.ssim", "splatfix.kernels.nvrtc", "ssim"),
+    ],
+)
+def test_cuda_kernels_are_named_where_they_ran(
+    module: str, carrier: str, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: dict[str, str] = {}
+    monkeypatch.setitem(sys.modules, carrier, SimpleNamespace(ran=ran))
+    assert engine_in_use(module, "torch-cuda") == "torch-cuda"
+    ran[kernel] = "nvrtc"
+    assert engine_in_use(module, "torch-cuda") == "nvrtc"
+    ran[kernel] = "torch: no driver"
+    assert engine_in_use(module, "torch-cuda") == "torch-cuda"
+
+
+def test_without_them_nothing_is_renamed() -> None:
+    assert nvrtc.ran == {}
+    for module in ("gsplat", "fused_ssim", "splatfix.kernels.knn"):
+        assert engine_in_use(module, "cuda") == "cuda"
