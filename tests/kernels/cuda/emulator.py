@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import getpass
 import hashlib
 import re
 import shutil
@@ -58,7 +59,9 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
         (folder / name).read_text() for folder, name in ((HERE, "cuda_on_cpu.h"), (SOURCES, "common.h"))
     )
     key = hashlib.sha256(repr((source, shim, flags)).encode()).hexdigest()[:16]
-    library = Path(tempfile.gettempdir()) / f"splatfix-emulated-{key}.so"
+    kept = Path(tempfile.gettempdir(), f"splatfix-emulated-{getpass.getuser()}")
+    kept.mkdir(mode=0o700, exist_ok=True)
+    library = kept / f"{key}.so"
     if not library.exists():
         with tempfile.TemporaryDirectory() as folder:
             file, built = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
