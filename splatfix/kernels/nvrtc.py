@@ -42,7 +42,12 @@ __all__ = [
 _HERE = Path(__file__).resolve().parent / "cuda"
 _OPTIONS = ("--std=c++17", "--extra-device-vectorization", "-default-device")
 _PREFIX = b"splatfix kernels 1\n"
-_CUDA_ERROR_NO_BINARY = (200, 209, 222)  # invalid image, no kernel image, unsupported PTX version
+_CUDA_ERROR_NO_BINARY = (
+    200,
+    209,
+    218,
+    222,
+)  # invalid image, no kernel image, invalid PTX, unsupported PTX version
 
 
 class NoKernels(RuntimeError):
@@ -348,15 +353,19 @@ class _Driver:
             error = NoKernels if code in _CUDA_ERROR_NO_BINARY else RuntimeError
             raise error(f"{function}: {words} (CUDA driver error {code})")
 
-    def enter(self, device: int) -> None:
-        """Make torch's context current in this thread: autograd's threads may have none yet."""
+    def context_of(self, device: int) -> ctypes.c_void_p:
+        """The context in which torch works on a device."""
+        handle, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(handle), device)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
+        return context
+
+    def enter(self, context: ctypes.c_void_p) -> None:
+        """Make it current in this thread: autograd's threads may have none yet, or another device's."""
         current = ctypes.c_void_p()
         self.call("cuCtxGetCurrent", ctypes.byref(current))
-        if not current.value:
-            handle = ctypes.c_int()
-            self.call("cuDeviceGet", ctypes.byref(handle), device)
-            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(current), handle)
-            self.call("cuCtxSetCurrent", current)
+        if current.value != context.value:
+            self.call("cuCtxSetCurrent", context)
 
 
 class Module:
@@ -367,7 +376,8 @@ class Module:
         self._functions: Dict[str, ctypes.c_void_p] = {}
         self._module = ctypes.c_void_p()
         with torch.cuda.device(device):
-            driver.enter(device)
+            self._context = driver.context_of(device)
+            driver.enter(self._context)
             driver.call("cuModuleLoadData", ctypes.byref(self._module), code)
 
     def launch(
@@ -375,7 +385,7 @@ class Module:
     ) -> None:
         """Enqueue a kernel on torch's current stream. Tensors go as pointers, None as null, int and float as 32 bits."""
         with torch.cuda.device(self._device):
-            self._driver.enter(self._device)
+            self._driver.enter(self._context)
             function = self._functions.get(kernel)
             if function is None:
                 function = ctypes.c_void_p()

@@ -162,10 +162,11 @@ static char said[4000];
 const char* calls() { return said; }
 static void say(const char* text) { strcat(said, text); strcat(said, "\n"); }
 int cuGetErrorString(int code, const char** out) { *out = code == 209 ? "no kernel image is available" : "something"; return 0; }
-int cuCtxGetCurrent(void** out) { *out = 0; return 0; }
+static void* current;
+int cuCtxGetCurrent(void** out) { *out = current; return 0; }
 int cuDeviceGet(int* out, int which) { *out = which + 40; return 0; }
 int cuDevicePrimaryCtxRetain(void** out, int device) { *out = (void*)(long)(device + 100); return 0; }
-int cuCtxSetCurrent(void* context) { char t[80]; sprintf(t, "context %ld", (long)context); say(t); return 0; }
+int cuCtxSetCurrent(void* to) { char t[80]; sprintf(t, "context %ld", (long)to); say(t); current = to; return 0; }
 int cuModuleLoadData(void** out, const char* code) {
     if (!strcmp(code, "no image")) return 209;
     *out = (void*)7;
@@ -201,12 +202,13 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in is an ELF library")
 def test_how_the_driver_is_called(driver: ctypes.CDLL) -> None:
     module = nvrtc.Module(nvrtc._Driver(), b"the code", 2)
-    for _ in range(2):
-        module.launch("kernel", (3, 4), (32,), [torch.zeros(2), None, -5, 0.5])
+    module.launch("kernel", (3, 4), (32,), [torch.zeros(2), None, -5, 0.5])
+    nvrtc.Module(nvrtc._Driver(), b"of another GPU", 3)
+    module.launch("kernel", (3, 4), (32,), [torch.zeros(2), None, -5, 0.5])
     launched = "launch 8: 3 4 1, 32 1 1, 0, stream 55: 1 0 -5 0.5"
     assert driver.calls().decode().splitlines() == [
-        *("context 142", "the code"),
-        *("context 142", "kernel", launched),
+        *("context 142", "the code", "kernel", launched),
+        *("context 143", "of another GPU"),
         *("context 142", launched),
     ]
     with pytest.raises(RuntimeError, match=r"cuLaunchKernel: something \(CUDA driver error 1\)"):
