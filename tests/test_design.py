@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": set(),  # the data classes only, see DATA_CLASSES
     "attest": set(),
     "certify": {"facts", "knowledge", "context", "checks", "explain"},
-    "containers": {"certify", "facts"},
+    "containers": {"certify", "facts", "explain"},
     "app": {
         "binaries",
         "facts",

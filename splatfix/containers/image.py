@@ -24,6 +24,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
 from splatfix.core.step import Step, run, say
+from splatfix.explain import cause_of
 
 LANE_LABEL = "org.splatfix.lane"
 """On every image and container of splatfix, to find and remove them by."""
@@ -169,12 +170,19 @@ PACKAGES, BUILT = f"{OWN}/packages.txt", f"{OWN}/built.json"
 
 
 def root_cause(lines: Iterable[str]) -> tuple[str, Step | None]:
-    """(what went wrong, what to do) from a failed build's output: the first line that is a cause, not a consequence."""
+    """(what went wrong, what to do) from a failed build's output: the first line that is a cause, not a consequence.
+
+    What the image itself lacks is known here; a build of an extension in it fails as anywhere, and `splatfix explain` knows it.
+    """
     kept = [line.strip() for line in lines if line.strip() and not _ECHO.match(line.strip())]
     for signs, todo in _CAUSES:
         for line in kept:
             if any(sign in line for sign in signs):
                 return line, todo
+    cause = cause_of("\n".join(kept))
+    if cause is not None:
+        return f"{cause.lines[0].strip()} [{cause.name}]", next(iter(cause.fix), None)
+    kept = [line for line in kept if line.startswith(("E: ", "ERROR: "))][:1] or kept
     return (kept[-1] if kept else "no reason given"), None
 
 
@@ -200,7 +208,6 @@ _CAUSES: tuple[tuple[tuple[str, ...], Step | None], ...] = (
     ),
     (("apt-get: not found",), say("Choose a Debian-like base image, or one that has python3 with venv.")),
     (("No matching distribution found", "is not a supported wheel on this platform"), None),
-    (("E: ", "ERROR: "), None),
 )
 """Root causes first: a full disk also makes apt and pip fail."""
 

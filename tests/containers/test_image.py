@@ -36,6 +36,13 @@ FULL_DISK = """\
 ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device
 The command '/bin/sh -c python3 -m venv' returned a non-zero code: 1
 """
+UNSUPPORTED = """\
+Step 14/30 : RUN /opt/stack/bin/python -m pip wheel --no-build-isolation ./source
+nvcc fatal   : Unsupported gpu architecture 'compute_120'
+error: command '/usr/local/cuda/bin/nvcc' failed with exit code 1
+ERROR: Failed building wheel for splat_probe
+The command '/bin/sh -c pip wheel' returned a non-zero code: 1
+"""
 NO_WHEEL = """\
 Looking in links: /context/wheelhouse
 ERROR: Could not find a version that satisfies the requirement numpy==2.4.6 (from versions: none)
@@ -64,6 +71,7 @@ The command '/bin/sh -c set -eu;' returned a non-zero code: 127
         (ALPINE, "apt-get: not found", True),
         ("something else\nthe last word\n\n", "the last word", False),
         ("", "no reason given", False),
+        (UNSUPPORTED, "Unsupported gpu architecture 'compute_120' [", True),
     ],
 )
 def test_root_cause(log: str, cause: str, solvable: bool) -> None:
