@@ -79,14 +79,17 @@ def plan_install(request: Request, context: Context) -> InstallPlan | Problem:
 
 
 def _native_or_pure(request: Request, context: Context) -> InstallPlan | Problem:
-    """Native where this machine can build it; else the drop-ins."""
+    """Native where this machine can build it; else the drop-ins, with CUDA kernels where torch and a target allow them."""
     native = _native_plan(request, context)
     if not isinstance(native, Problem) or native.code not in _NOT_HERE:
         return native
-    made, chosen = _pure_plan(request, context), choose_dropins(request.sources, context.checkout)
+    made, chosen = _nvrtc_plan(request, context), choose_dropins(request.sources, context.checkout)
+    how = "CUDA kernels by NVRTC"
+    if isinstance(made, Problem):
+        made, how = _pure_plan(request, context), "pure PyTorch"
     if isinstance(made, Problem) or isinstance(chosen, Problem) or chosen.native:
         return native
-    note = f"pure PyTorch, because a native build is not possible here: {native.what}"
+    note = f"{how}, because a native build is not possible here: {native.what}"
     return replace(made, considered=(Rejected("native build", native.what),), notes=(note, *made.notes))
 
 

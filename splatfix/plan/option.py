@@ -108,7 +108,7 @@ class Request:
     targets: tuple[str, ...] = ()
     """``sm_120``, ``auto``; empty means auto."""
     backend: str = "native"
-    """``native``, ``pure``, ``nvrtc``, or ``auto``: native where this machine can build it, else pure."""
+    """``native``, ``pure``, ``nvrtc``, or ``auto``: the first of native, nvrtc and pure that is possible here."""
     jobs: int | None = None
     cuda_home: str | None = None
     in_place: bool = False

@@ -417,13 +417,18 @@ def test_an_old_gpu_is_refused_what_its_instructions_lack(tmp_path: Path) -> Non
     assert build_of(plan(folder, facts, targets=("sm_75",))).edits == ()
 
 
-def test_auto_is_native_where_possible_else_pure(tmp_path: Path) -> None:
+def test_auto_is_the_first_that_is_possible(tmp_path: Path) -> None:
     source = cuda_source(tmp_path / "a", "simple_knn")
     assert plan(source, backend="auto").backend == "native"
     cpu = machine(torch=dataclasses.replace(TORCH, cuda=None))
     made = plan(source, cpu, backend="auto")
     assert made.backend == "pure" and made.subjects == ("simple-knn",)
     assert "CPU-only" in made.considered[0].why and "CPU-only" in made.notes[0]
+    bare = machine(toolkits=())
+    made = plan(source, bare, backend="auto")
+    assert (made.backend, made.targets) == ("nvrtc", ("sm_120",)) and "CUDA kernels by NVRTC" in made.notes[0]
+    surfels = cuda_source(tmp_path / "c", "diff_surfel_rasterization")
+    assert plan(surfels, bare, backend="auto").backend in ("pure", "native")
     # what nothing replaces keeps the reason why it cannot be built; what is wrong with the request is no reason to swap
     refused("cpu-only-torch", cuda_source(tmp_path / "b", "diff_plane_rasterization"), cpu, backend="auto")
     refused("not-a-folder", tmp_path / "nowhere", cpu, backend="auto")
