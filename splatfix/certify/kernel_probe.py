@@ -137,6 +137,12 @@ def make_current(device: str) -> None:
         raise NotMeasured(f"CUDA does not start on {device}: {str(error).partition(chr(10))[0]}") from None
 
 
+def said_to_run(kernel: str, name: str) -> str:
+    """Which of its two implementations a drop-in with CUDA kernels took for its last call on a GPU; "" for all else."""
+    ran = getattr(sys.modules.get(f"{name.partition('.')[0]}._nvrtc"), "ran", {}).get(kernel, "")
+    return {"": "", "nvrtc": "its CUDA kernels ran"}.get(ran, f"pure PyTorch ran: {ran.partition(': ')[2]}")
+
+
 def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path] = None) -> Dict[str, Any]:
     """Compare one implementation with the reference, and with splatfix's own; an exception is its result.
 
@@ -164,7 +170,8 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
                 keep(own, ran)
             else:
                 result = judge(own, ran, result)
-        return result
+        told = filter(None, (result["detail"], said_to_run(kernel, name)))
+        return dict(result, detail="; ".join(told))
     except NotMeasured as reason:
         return dict(BLANK, outcome="not-measured", detail=str(reason))
     except Exception as error:  # noqa: BLE001 - any exception of a kernel is its result

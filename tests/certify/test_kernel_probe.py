@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 import types
 import warnings
 from pathlib import Path
@@ -197,3 +198,23 @@ def test_what_torch_warns_is_why_it_finds_no_gpu(monkeypatch: pytest.MonkeyPatch
         assert found["outcome"] == "not-measured"
         assert "Error 802" in found["detail"]
     kernel_probe.no_gpu.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("ran", "words"),
+    [
+        ({}, ""),
+        ({"knn": "nvrtc"}, "its CUDA kernels ran"),
+        ({"knn": "torch: no driver"}, "pure PyTorch ran: no driver"),
+    ],
+)
+def test_a_drop_in_says_which_of_its_kernels_ran(
+    ran: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = types.ModuleType("simple_knn")
+    monkeypatch.setitem(sys.modules, "simple_knn", package)
+    monkeypatch.setitem(sys.modules, "simple_knn._C", knn)
+    monkeypatch.setitem(sys.modules, "simple_knn._nvrtc", types.SimpleNamespace(ran=ran))
+    monkeypatch.setattr(kernel_probe, "library_of", lambda _: None)
+    found = kernel_probe.run_check("knn", "simple_knn._C", "drop-in", "cpu")
+    assert (found["outcome"], found["detail"]) == ("met", words)
