@@ -1,6 +1,7 @@
 """The rasterizer of `splatfix.kernels.rasterizer` on its CUDA kernels: allocation, sorting, launches, and the autograd node.
 
-rasterizer.cu says what each kernel does. The host waits for the GPU once a call, for the number of (Gaussian, tile) pairs.
+rasterizer.cu says what each kernel does. The host waits for the GPU once a call, for the number of (Gaussian, tile) pairs;
+with sub-pixel offsets (Mip-Splatting's) twice.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class _Frame(NamedTuple):
 
     camera: Tensor  # [35] view, projection, center
     background: Tensor  # [C]
-    offsets: Optional[Tensor]  # [H, W, 2]
+    offsets: Optional[Tensor]  # [H, W, 2]; None where all are 0
+    slack: float  # pixels by which a Gaussian's tiles are wider than its ellipse: rounding, and offsets
     width: int
     height: int
     tan: Tuple[float, float]
@@ -70,10 +72,12 @@ def _frame(settings: Any, like: Tensor) -> _Frame:
     elif settings.antialiasing:
         mode = _MODE_ANTIALIASING
     offset = settings.subpixel_offset
+    moved = 0.0 if offset is None else float(offset.abs().max())
     return _Frame(
         camera=torch.cat([put(settings.viewmatrix), put(settings.projmatrix), put(settings.campos)]),
         background=put(settings.bg).contiguous(),
-        offsets=None if offset is None else put(offset).contiguous(),
+        offsets=put(offset).contiguous() if moved else None,
+        slack=0.01 + moved,
         width=int(settings.image_width),
         height=int(settings.image_height),
         tan=(float(settings.tanfovx), float(settings.tanfovy)),
@@ -98,12 +102,14 @@ def _blocks(count: int) -> Tuple[int]:
     return ((count + _THREADS - 1) // _THREADS,)
 
 
-def _kernels(like: Tensor, colors: int, extras: int, tiles: int) -> Any:
-    defines = {"COLORS": colors, "EXTRAS": extras, "KEY": "short" if tiles < 1 << 15 else "int"}
-    return module("rasterizer.cu", defines, like)
+def _kernels(frame: _Frame, extras: int, like: Tensor) -> Any:
+    columns, rows = frame.tiles
+    short = columns * rows < 1 << 15
+    defines = {"COLORS": frame.background.numel(), "EXTRAS": extras, "KEY": "short" if short else "int"}
+    return module("rasterizer.cu", defines if frame.offsets is None else {**defines, "OFFSETS": 1}, like)
 
 
-def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]], slack: float) -> _Pairs:
+def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     """Project and list."""
     means, _, opacities, shs, colors, scales, rotations, covariances = inputs
     assert means is not None
@@ -122,7 +128,7 @@ def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]], sl
         [
             *(means, opacities, scales, rotations, covariances, shs, colors, frame.camera, count),
             *frame.projection(bands),
-            *(slack, splats, features, depths, radii, counts),
+            *(frame.slack, splats, features, depths, radii, counts),
         ],
     )
     # depths are positive, so their bits sort as they do, and integers sort faster
@@ -144,7 +150,7 @@ def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]], sl
             "list_pairs",
             _blocks(count),
             (_THREADS,),
-            [splats, order, ends, counts, count, frame.width, frame.height, slack, tiles, gaussians],
+            [splats, order, ends, counts, count, frame.width, frame.height, frame.slack, tiles, gaussians],
         )
         tiles, by_tile = torch.sort(tiles, stable=True)
         gaussians = gaussians.index_select(0, by_tile)
@@ -171,9 +177,8 @@ class _Rasterize(torch.autograd.Function):
             ctx.frame = None
             ctx.save_for_backward(*inputs)
             return image, torch.empty(0, dtype=torch.int32, device=means.device), extras.zero_()
-        slack = 0.01 + (0.0 if frame.offsets is None else float(frame.offsets.abs().max()))
-        kernels = _kernels(means, channels, 3, columns * rows)
-        pairs = _arrange(frame, kernels, inputs, slack)
+        kernels = _kernels(frame, 3, means)
+        pairs = _arrange(frame, kernels, inputs)
         lasts = torch.empty(frame.height, frame.width, dtype=torch.int32, device=means.device)
         kernels.launch(
             "blend",
@@ -210,7 +215,7 @@ class _Rasterize(torch.autograd.Function):
         count, channels = means.shape[0], frame.background.numel()
         columns, rows = frame.tiles
         more = 0 if upstream_extras is None else 3
-        kernels = _kernels(means, channels, more, columns * rows)
+        kernels = _kernels(frame, more, means)
         sums = means.new_zeros(count, _SUMS + channels + more)
         kernels.launch(
             "blend_backward",

@@ -30,6 +30,9 @@
 #ifndef KEY
 #define KEY int  // a tile's number; short where there are fewer than 32,768
 #endif
+#ifndef OFFSETS
+#define OFFSETS 0  // 1: pixels have offsets from their centers
+#endif
 #define TILE 16
 #define AREA (TILE * TILE)
 #define WARP 32
@@ -399,7 +402,7 @@ __device__ __forceinline__ bool alpha_at(const Splat& s, const Pixel& at, real& 
 
 __device__ __forceinline__ Pixel pixel_at(In<real> offsets, int x, int y, int width) {
     Pixel at = {(real)x, (real)y};
-    if (offsets) {
+    if (OFFSETS) {
         at.x += offsets[2 * ((long long)y * width + x)];
         at.y += offsets[2 * ((long long)y * width + x) + 1];
     }
@@ -472,7 +475,8 @@ struct Way {
 // With S the upstream gradient dotted with the final pixel, and `seen` up to and with Gaussian k,
 //     dL/dalpha_k = left_k (feature_k . upstream) - (S - seen_k) / (1 - alpha_k):
 // what lies behind k, background and all, is what S has and `seen` has not.
-// Shared memory in float: 8 KB of Gaussians, their features 3 KB (6 with extras), 16 KB of ways, pixels 5 KB (8): 32 to 38 KB.
+// Shared memory in float: 8 KB of Gaussians, their features 3 KB (6 with extras), 16 KB of ways, pixels 5 KB (8): 32 KB, of which
+// sm_75 holds two blocks and sm_86 to sm_121 three; 38 with extras, 2 more with offsets.
 extern "C" __global__ void __launch_bounds__(AREA) blend_backward(
     In<int> ranges, In<int> gaussians, In<Splat> splats, In<real> features, In<real> offsets, In<real> image, In<real> extras, In<real> upstream,
     In<real> upstream_extras, In<int> lasts, int width, int height, Out<real> sums) {
@@ -480,7 +484,9 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_backward(
     SHARED(Color, near_color, AREA);
     SHARED(Way, ways, BUCKETS * AREA);
     SHARED(Color, pixel_upstream, AREA);
+#if OFFSETS
     SHARED(Pixel, pixel_place, AREA);
+#endif
     SHARED(real, pixel_total, AREA);
     SHARED(int, pixel_last, AREA);
     const int tile = blockIdx.y * gridDim.x + blockIdx.x, begin = ranges[2 * tile], end = ranges[2 * tile + 1];
@@ -500,7 +506,9 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_backward(
     const Pixel at = inside ? pixel_at(offsets, x, y, width) : Pixel{0, 0};
     const int last = inside ? lasts[pixel] : 0;
     pixel_upstream[me] = gradient;
+#if OFFSETS
     pixel_place[me] = at;
+#endif
     pixel_total[me] = total;
     pixel_last[me] = last;
     Way way = {1, 0};
@@ -547,8 +555,13 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_backward(
                 if (p < 0 || p >= AREA) continue;
                 if (lane == 0) passing = ways[bucket * AREA + p];
                 if (position >= pixel_last[p]) continue;
+#if OFFSETS
+                const Pixel place = pixel_place[p];
+#else
+                const Pixel place = pixel_at(offsets, blockIdx.x * TILE + p % TILE, blockIdx.y * TILE + p / TILE, width);
+#endif
                 real dx, dy, uncapped, alpha;
-                if (!alpha_at(mine, pixel_place[p], dx, dy, uncapped, alpha)) continue;
+                if (!alpha_at(mine, place, dx, dy, uncapped, alpha)) continue;
                 const Color g = pixel_upstream[p];
                 const real weight = alpha * passing.left;
                 real own = 0;

@@ -97,7 +97,9 @@ def compare(
             - 0.5
         },
     ],
-    ids=str,
+    ids=lambda options: (
+        " ".join(f"{name} {value}" for name, value in options.items() if name != "subpixel_offset") or "plain"
+    ),
 )
 @pytest.mark.parametrize("kind", ["scales", "covariance"])
 def test_options(options: dict[str, Any], kind: str, dtype: torch.dtype, emulated: None) -> None:
