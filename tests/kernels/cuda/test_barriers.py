@@ -1,0 +1,71 @@
+"""Every barrier of the kernels is needed, and the emulator notices when one is taken out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+import torch
+
+from splatfix.kernels.rasterizer import GaussianRasterizationSettings
+from splatfix.kernels.rasterizer_cuda import rasterize
+from splatfix.kernels.ssim_cuda import mean_ssim
+from tests.kernels.cuda.emulator import COMPILER, SOURCES, Emulated, KernelError
+from tests.kernels.rasterizer_compare import cloud, look_at
+
+BARRIER = re.compile(r"^\s*__syncthreads\(\);$", re.MULTILINE)
+FOUND = [
+    (name, k)
+    for name in ("rasterizer.cu", "ssim.cu")
+    for k, _ in enumerate(BARRIER.finditer((SOURCES / name).read_text()))
+]
+
+
+def both_ways(name: str) -> None:
+    """Forward and backward of a scene in which every barrier matters."""
+    if name == "ssim.cu":
+        image = torch.rand(1, 1, 40, 40, requires_grad=True)
+        mean_ssim(image, torch.rand(1, 1, 40, 40), "same").backward()
+        return
+    settings: GaussianRasterizationSettings = look_at(20, 20)
+    moved = {k: v.float() for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
+    inputs = {k: v.float().requires_grad_() for k, v in cloud(300, spread=0.3).items()}
+    with torch.no_grad():
+        inputs["opacities"] *= 0.05
+    order = (
+        "means3D",
+        "means2D",
+        "opacities",
+        "shs",
+        "colors_precomp",
+        "scales",
+        "rotations",
+        "cov3D_precomp",
+    )
+    color, *_ = rasterize(settings._replace(**moved), *(inputs.get(one) for one in order))
+    color.sum().backward()
+
+
+def test_there_are_barriers() -> None:
+    assert len(FOUND) >= 7
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@pytest.mark.parametrize(("file", "which"), FOUND)
+def test_a_barrier_less_is_a_race(file: str, which: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
+        text = (SOURCES / name).read_text()
+        place = list(BARRIER.finditer(text))[which]
+        return Emulated(text[: place.start()] + "\n" + text[place.end() :], defines, like.dtype)
+
+    monkeypatch.setattr("splatfix.kernels.ssim_cuda.module", without)
+    monkeypatch.setattr("splatfix.kernels.rasterizer_cuda.module", without)
+    with pytest.raises(KernelError, match=r"race on|before it is written"):
+        both_ways(file)
+
+
+def test_with_all_of_them_there_is_none(emulated: None) -> None:
+    for name in ("ssim.cu", "rasterizer.cu"):
+        both_ways(name)
