@@ -80,7 +80,7 @@ def _proven(code: Path, source: str, archs: Sequence[Arch]) -> str:
         raise SplatfixError(
             "wrong-gpu-code", f"What NVRTC made of {source} cannot be read: {error}."
         ) from error
-    meant = next(arch for arch in archs if f"-{arch.sm}-" in code.name)
+    meant = next(arch for arch in archs if f"-sm_{arch.number}-" in code.name)
     coverage = judge(binary.fatbins, meant)
     if not coverage.usable or coverage.via != "sass":
         raise SplatfixError(

@@ -104,14 +104,14 @@ def test_what_the_wheel_carries_is_its_own(native: Environment, tmp_path: Path) 
     made = []
     for name in ("one", "two"):
         compiled, _ = compile_cuda_kernels(
-            dropin_of("simple-knn"), ("sm_90",), native, ProcessRunner(), tmp_path / "log"
+            dropin_of("simple-knn"), ("sm_90", "sm_120a"), native, ProcessRunner(), tmp_path / "log"
         )
         made.append(make_dropin_wheel(dropin_of("simple-knn"), "0+x", tmp_path / name, compiled))
     assert made[0].read_bytes() == made[1].read_bytes()
     with zipfile.ZipFile(made[0]) as wheel:
         members = [name for name in wheel.namelist() if name.startswith("simple_knn/")]
     cuda = [name for name in members if name.startswith("simple_knn/cuda/")]
-    assert len(cuda) == 3 and {
+    assert len(cuda) == 4 and {
         "simple_knn/_nvrtc.py",
         "simple_knn/_knn_cuda.py",
         "simple_knn/_knn.py",
