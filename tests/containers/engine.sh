@@ -27,6 +27,7 @@ start() {
     local deepest="$FOLDER/exec/containerd/containerd.sock.ttrpc"
     [ "${#deepest}" -le 107 ] || die "the path $FOLDER is too long for sockets; choose a shorter one"
     if running; then echo "$HOST"; return; fi
+    forget_containerd
     rm -f "$FOLDER/docker.pid" "$FOLDER/docker.sock"
     setsid dockerd --host "$HOST" --data-root "$FOLDER/data" --exec-root "$FOLDER/exec" \
         --pidfile "$FOLDER/docker.pid" --bridge=none --iptables=false --ip6tables=false \
@@ -40,6 +41,16 @@ start() {
     tail -n 20 "$FOLDER/dockerd.log" >&2
     kill "$child" 2>/dev/null || true
     die "dockerd did not come up; the end of $FOLDER/dockerd.log is above"
+}
+
+# A dockerd that was killed leaves its containerd, or the number of one that died with it and that nobody has reaped: the next
+# dockerd would wait for that one and give up.
+forget_containerd() {
+    local file="$FOLDER/exec/containerd/containerd.pid" pid
+    [ -s "$file" ] || return 0
+    pid="$(cat "$file")"
+    [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != containerd ] || kill -KILL "$pid" 2>/dev/null || true
+    rm -f "$file"
 }
 
 answers() { [ -S "$FOLDER/docker.sock" ] && docker --host "$HOST" version >/dev/null 2>&1; }
