@@ -131,7 +131,7 @@ def _builder(plan: ImagePlan) -> str:
         'ARG CA_PEM=""\nARG DEBIAN_FRONTEND=noninteractive\n',
         _apt(("ca-certificates", "g++", "python3", "python3-dev", "python3-venv")),
         f"ENV PIP_CERT={_CA} \\\n    PIP_DISABLE_PIP_VERSION_CHECK=1\n\n",
-        "ARG PIP_INDEX_URL=https://pypi.org/simple\n",
+        'ARG PIP_INDEX_URL=""\n',
         f"ARG TORCH_INDEX_URL={plan.torch_index}\n",
         _torch(plan),
         _requirements(plan),

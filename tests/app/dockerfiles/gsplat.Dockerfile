@@ -46,7 +46,7 @@ RUN if [ -n "${CA_PEM}" ]; then \
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 
-ARG PIP_INDEX_URL=https://pypi.org/simple
+ARG PIP_INDEX_URL=""
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cu130
 # torch decides everything after it: it must be the build for CUDA 13.0, wherever it came from. The build tools
 # stand beside it, because extensions are compiled against this very torch and not in an environment of their
