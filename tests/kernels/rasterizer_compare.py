@@ -24,6 +24,17 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+ARGUMENTS = (
+    "means3D",
+    "means2D",
+    "opacities",
+    "shs",
+    "colors_precomp",
+    "scales",
+    "rotations",
+    "cov3D_precomp",
+)
+"""Of the autograd nodes, in order."""
 VALUE = 1e-5
 GRADIENT = 1e-4
 

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable
 
 import torch
-from kernels.rasterizer_compare import cloud, look_at
+from kernels.rasterizer_compare import ARGUMENTS, cloud, look_at
 
 from splatfix.kernels import knn, knn_cuda, nvrtc, rasterizer, rasterizer_cuda, ssim, ssim_cuda
 
 EMULATED = sys.argv[1] == "emulated"
 DEVICE = torch.device("cpu" if EMULATED else "cuda")
-NAMES = ("means3D", "means2D", "opacities", "shs", "colors_precomp", "scales", "rotations", "cov3D_precomp")
 
 
 def worst(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
@@ -46,7 +45,7 @@ def images(
     moved = {k: v.to(device, dtype) for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
     leaves = {k: v.to(dtype).to(device).requires_grad_() for k, v in cloud(400, size=(0.02, 0.2)).items()}
     leaves["means2D"] = torch.zeros(400, 3, dtype=dtype, device=device, requires_grad=True)
-    color, _, *extras = render(settings._replace(**moved), *(leaves.get(name) for name in NAMES))
+    color, _, *extras = render(settings._replace(**moved), *(leaves.get(name) for name in ARGUMENTS))
     found = [color, *extras]
     loss = sum((image * (k + 1)).square().sum() for k, image in enumerate(found))
     return [item.detach() for item in (*found, *torch.autograd.grad(loss, list(leaves.values())))]

@@ -12,7 +12,7 @@ from splatfix.kernels.rasterizer import GaussianRasterizationSettings
 from splatfix.kernels.rasterizer_cuda import rasterize
 from splatfix.kernels.ssim_cuda import mean_ssim
 from tests.kernels.cuda.emulator import COMPILER, SOURCES, Emulated, KernelError
-from tests.kernels.rasterizer_compare import cloud, look_at
+from tests.kernels.rasterizer_compare import ARGUMENTS, cloud, look_at
 
 BARRIER = re.compile(r"^\s*__syncthreads\(\);$", re.MULTILINE)
 FOUND = [
@@ -33,17 +33,7 @@ def both_ways(name: str) -> None:
     inputs = {k: v.float().requires_grad_() for k, v in cloud(300, spread=0.3).items()}
     with torch.no_grad():
         inputs["opacities"] *= 0.05
-    order = (
-        "means3D",
-        "means2D",
-        "opacities",
-        "shs",
-        "colors_precomp",
-        "scales",
-        "rotations",
-        "cov3D_precomp",
-    )
-    color, *_ = rasterize(settings._replace(**moved), *(inputs.get(one) for one in order))
+    color, *_ = rasterize(settings._replace(**moved), *(inputs.get(one) for one in ARGUMENTS))
     color.sum().backward()
 
 

@@ -218,6 +218,10 @@ def test_how_the_driver_is_called(driver: ctypes.CDLL) -> None:
 
 
 def test_no_driver_is_said_once_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", absent)  # a machine with a GPU has one
     monkeypatch.setattr(nvrtc, "_driver", None)
     monkeypatch.setattr(nvrtc, "_refused", {})
 

@@ -14,19 +14,9 @@ from torch import Tensor
 
 from splatfix.kernels import rasterizer, rasterizer_cuda
 from splatfix.kernels.rasterizer import GaussianRasterizationSettings
-from tests.kernels.rasterizer_compare import cloud, look_at, one_thread  # noqa: F401
+from tests.kernels.rasterizer_compare import ARGUMENTS, cloud, look_at, one_thread  # noqa: F401
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-ARGUMENTS = (
-    "means3D",
-    "means2D",
-    "opacities",
-    "shs",
-    "colors_precomp",
-    "scales",
-    "rotations",
-    "cov3D_precomp",
-)
 Render = Any
 
 
@@ -233,3 +223,23 @@ def test_more_pairs_than_can_be_counted(emulated: None, monkeypatch: pytest.Monk
 def test_what_the_kernels_do_not_serve(options: dict[str, Any], why: str) -> None:
     found = rasterizer_cuda.refusal(look_at(8, 8, **options))
     assert why in found and bool(found) == bool(why)
+
+
+def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that a drop-in brings along is found by its options: others would be compiled again, unnoticed."""
+    from splatfix.install.nvrtc import _OPTIONS
+    from tests.kernels.cuda.emulator import emulated_module
+
+    asked: list[Any] = []
+
+    def module(name: str, defines: Any, like: Tensor) -> Any:
+        asked.append(defines)
+        return emulated_module(name, defines, like)
+
+    monkeypatch.setattr(rasterizer_cuda, "module", module)
+    inputs = cloud(5)
+    for outputs in ((0,), (0, 4)):
+        pulled(rasterizer_cuda.rasterize, look_at(20, 20), inputs, torch.float64, outputs, 3)
+    assert all(one in asked for one in _OPTIONS["rasterizer.cu"]) and all(
+        one in _OPTIONS["rasterizer.cu"] for one in asked
+    )
