@@ -28,8 +28,10 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
     """An extension built against another torch imports C++ symbols that this torch does not export; importing it then ends
     in "undefined symbol: _ZN3c10...". splatfix reads the imports of every extension that links torch and looks each one
     up in the hash tables of torch's libraries, so nothing has to be imported to know it. Where all are found, but splatfix's
-    manifest names another torch that it was built against, that is told: classes may be laid out otherwise."""
+    manifest names another torch that it was built against, that is told: classes may be laid out otherwise. A library that
+    importing its package does not load, such as open3d's for torch.ops, gives no more than a warning."""
     torch = context.torch
+    yield from _unused(context)
     for item, linkage in _linked(context):
         if not item.links_torch or _other_abi(context, linkage):
             continue
@@ -198,6 +200,30 @@ def duplicate_runtimes(context: Context) -> Iterator[Outcome]:
         )
 
 
+def _unused(context: Context) -> Iterator[Outcome]:
+    """One warning for each distribution that brings libraries for another torch which importing it does not load."""
+    torch, told = context.torch, set[str]()
+    for item in context.extensions:
+        linkage, owner = item.linkage, item.distribution or _name(item)
+        if not item.optional or linkage is None or torch is None or owner in told:
+            continue
+        if linkage.torch_missing or linkage.unresolved or _other_abi(context, linkage):
+            told.add(owner)
+            yield warn(
+                f"{owner} brings {item.path.rpartition('/')[2]}, which torch {torch.version} cannot load; "
+                f"importing {owner} leaves it alone.",
+                subject=owner,
+                evidence=Evidence(
+                    item.path,
+                    "imports " + _few(linkage.torch_missing)
+                    if linkage.torch_missing
+                    else "needs " + ", ".join(linkage.unresolved),
+                    "its dynamic section and symbol table",
+                ),
+                remedy=f"Nothing, unless you use {owner}'s functions for torch: they need the torch they were built for.",
+            )
+
+
 def _built_against(context: Context, item: Extension) -> str:
     """Version and CUDA of the torch that splatfix compiled an extension against; "" for what it did not build."""
     found = (one.built for one in context.distributions if one.name == item.distribution)
@@ -229,7 +255,8 @@ def _newer_libstdcxx(context: Context) -> tuple[Step, ...]:
 def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
     for item in context.extensions:
         # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
-        if item.linkage is not None and not re.match(r"lib(c10|torch)", item.path.rpartition("/")[2]):
+        bundled = re.match(r"lib(c10|torch)", item.path.rpartition("/")[2])
+        if item.linkage is not None and not bundled and not item.optional:
             yield item, item.linkage
 
 

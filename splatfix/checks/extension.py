@@ -25,7 +25,8 @@ _CUDART = re.compile(r"libcudart\.so\.(\d+)|cudart64_(\d{2})\d?\.dll", re.IGNORE
 def no_kernel_image(context: Context) -> Iterator[Outcome]:
     """Reads the fat binaries of every native extension and judges every fatbin (one per .cu file) against each GPU.
     One fatbin without code for the GPU is enough: unchecked launches then fail silently, and the rasterizer answers
-    with garbage such as "Tried to allocate 131060 GiB"."""
+    with garbage such as "Tried to allocate 131060 GiB". GPU code of a library that has nothing to do with torch, or that
+    importing its package does not load (both are open3d's), gives a warning: splatting does not call it."""
     extensions = context.environment.extensions
     if extensions.absent:
         return  # no environment at all
@@ -53,6 +54,13 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
                 finding = skip(
                     f"{item.path} is meant for {meant.sm} alone.", subject=finding.subject, evidence=evidence
                 )
+            if finding.status is Status.FAIL and (item.optional or not item.links_torch):
+                finding = warn(
+                    f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}.",
+                    subject=finding.subject,
+                    evidence=evidence,
+                    remedy=f"Nothing, unless you use them: no stack that splatfix knows calls {_name(item)} on the GPU.",
+                )
             yield finding
 
 
@@ -64,7 +72,7 @@ def ptx_newer_than_driver(context: Context) -> Iterator[Outcome]:
     known = context.machine.driver
     driver = known.value
     for item in context.extensions:
-        if not item.code or not (item.links_torch or item.importable):
+        if not item.code or not item.links_torch or item.optional:
             continue
         for target in context.targets:
             verdict = _verdict(context, item, target)
@@ -104,7 +112,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
     for item in context.extensions:
         runtime = next((match for name in item.needed if (match := _CUDART.match(name))), None)
         major = runtime and (runtime.group(1) or runtime.group(2))
-        if not item.links_torch or not runtime or not major or int(major) == cuda[0]:
+        if not item.links_torch or item.optional or not runtime or not major or int(major) == cuda[0]:
             continue
         told.add(item.distribution or "")
         yield fail(

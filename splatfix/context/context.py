@@ -148,7 +148,11 @@ class Context:
     @cached_property
     def owners(self) -> tuple[str, ...]:
         """Distributions that bring an extension which links torch, without torch's own family."""
-        names = (item.distribution for item in self.extensions if item.links_torch and item.importable)
+        names = (
+            item.distribution
+            for item in self.extensions
+            if item.links_torch and item.importable and not item.optional
+        )
         return tuple(dict.fromkeys(name for name in names if name and not name.lower().startswith("torch")))
 
     def remove(self, path: str, text: str = "", *, folder: bool = False) -> Step:

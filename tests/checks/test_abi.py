@@ -46,6 +46,28 @@ def test_an_extension_of_another_torch(changed: Changer) -> None:
     assert "1 symbol it imports is not in torch 2.9.1+cu128" in finding.summary
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"torch_missing": (GONE,)}, {"cxx11_abi": False}, {"unresolved": ("libtorch_gone.so",)}]
+)
+def test_a_library_that_nothing_loads_is_a_warning(changed: Changer, wrong: dict[str, Any]) -> None:
+    """open3d brings libraries for torch's operators, of an older torch's ABI and CUDA, for two devices."""
+    facts = changed(extensions=linked(**wrong))
+    item = dataclasses.replace(
+        facts.environment.extensions.value[0],  # type: ignore[index]
+        optional=True,
+        needed=("libtorch.so", "libcudart.so.11.0"),
+        code=(sass("sm_90"),),
+    )
+    other = dataclasses.replace(item, path="dgr/cuda/dgr_ops.so")
+    facts = changed(extensions=Fact((item, other), ""))
+    found = loud(facts)
+    assert {code: one.status for code, one in found.items()} == {
+        "torch-abi-mismatch": Status.WARN,
+        "no-kernel-image": Status.WARN,
+    }
+    assert found["torch-abi-mismatch"].subject == "dgr"
+
+
 def test_torchvision_is_not_rebuilt_but_replaced(changed: Changer) -> None:
     facts = changed(extensions=linked(torch_missing=(GONE,)))
     item = dataclasses.replace(facts.environment.extensions.value[0], distribution="torchvision")  # type: ignore[index]

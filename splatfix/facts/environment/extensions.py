@@ -93,6 +93,7 @@ def _read(
             continue
         links = links_torch(binary)
         code = group_fatbins(binary.fatbins)
+        versioned = _OF_ONE_PYTHON.search(path) is not None
         if not links and not code:
             continue
         if links or importable:
@@ -106,9 +107,10 @@ def _read(
             links,
             importable,
             binary.size,
-            python_module=_has_init(system, folder, path)
-            if importable and _OF_ONE_PYTHON.search(path)
-            else None,
+            python_module=(
+                module := _has_init(system, folder, path) if importable and (links or versioned) else None
+            ),
+            optional=links and module is False and _left_alone(system, folder, path),
         )
 
 
@@ -119,6 +121,12 @@ def _has_init(system: System, folder: str, path: str) -> bool | None:
         return not system.missing_exports((f"PyInit_{stem}",), (f"{folder}/{path}",))
     except (BinaryError, OSError):
         return None
+
+
+def _left_alone(system: System, folder: str, path: str) -> bool:
+    """Importing its package does not load it: the package's own ``__init__.py`` says nothing of torch."""
+    text = system.read(f"{folder}/{path.split('/')[0]}/__init__.py")
+    return text is not None and "torch" not in text
 
 
 def _native_files(system: System, site: str) -> Iterator[str]:

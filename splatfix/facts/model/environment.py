@@ -266,6 +266,8 @@ class Extension:
     """It exports the ``PyInit_`` function that Python calls; None when that was not looked at (or could not be)."""
     linkage: Linkage | None = None
     """What the loader would find for it; None for a file that was not looked at so closely."""
+    optional: bool = False
+    """A library for ``torch.ops``, no Python module, that importing its package does not load (open3d's)."""
 
     @property
     def module(self) -> str:

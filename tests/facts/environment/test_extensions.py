@@ -119,3 +119,26 @@ def test_a_python_module_is_known_by_its_init_function() -> None:
     folder, _, name = compiled.__file__.rpartition("/")
     assert _has_init(system, folder, name) is True
     assert _has_init(system, folder, "nothing_there.so") is None
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("init", "exports", "optional"),
+    [
+        ("import os\n", (), True),  # open3d: torch.ops loads it in open3d.ml.torch
+        ("import os\nimport torch\ntorch.ops.load_library('x')\n", (), False),  # torch_scatter
+        ("import os\n", ("PyInit_some_ops",), False),
+        (None, (), False),
+    ],
+)
+def test_a_library_that_importing_its_package_does_not_load(
+    empty_venv: Path, site_packages: Path, init: str | None, exports: tuple[str, ...], optional: bool
+) -> None:
+    lib = torch_in(site_packages)
+    library(site_packages / "some" / "cpu" / "some_ops.so", exports, [NEW_ABI], links=[lib / "libc10.so"])
+    if init is not None:
+        (site_packages / "some" / "__init__.py").write_text(init)
+    found, _ = environment.probe(LiveSystem(env={"PATH": "/usr/bin:/bin"}), str(empty_venv))
+    assert found.extensions.value is not None
+    (item,) = (one for one in found.extensions.value if one.path.startswith("some/"))
+    assert item.links_torch and item.optional is optional
