@@ -18,6 +18,7 @@ from splatfix.core.step import run, say
 from splatfix.facts import Distribution
 from splatfix.install.downloads import pip_with_index
 from splatfix.install.environment import Environment
+from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.plan.steps import InstallDependencies
 
 
@@ -92,8 +93,12 @@ class Fetcher:
         words += [*index, *patience]
         done = pip_with_index([*words, *requirements], pip, self.runner, self.log)
         if not done.ok or not report.is_file():
-            raise self._not_found(requirements, done)
+            raise self._failed(requirements, done)
         pins = [_pin(row) for row in parse_json(report.read_text("utf-8")).get("install", ())]
+        if foreign := [pin for pin in pins if self._of_another_torch(pin)]:
+            raise self._not_found(
+                requirements, why=f"only {foreign[0]} is offered, which is for a CUDA torch"
+            )
         if not pins:
             return ()
         self.doing(f"fetching {len(pins)} of them")
@@ -101,12 +106,21 @@ class Fetcher:
         words = ["wheel", "--no-deps", "--wheel-dir", str(folder), *(index if local else [])]
         done = pip_with_index([*words, *pins], pip, self.runner, self.log)
         if not done.ok:
-            raise self._not_found(requirements, done)
+            raise self._failed(requirements, done)
         return tuple(sorted(folder.glob("*.whl")))
 
-    def _not_found(self, requirements: Sequence[str], done: Completed) -> SplatfixError:
+    def _of_another_torch(self, pin: str) -> bool:
+        """PyPI's torchvision beside torch's CPU build of PyTorch's own index: "operator torchvision::nms does not exist"."""
+        own = next((item.version for item in self.installed if canonicalize_name(item.name) == "torch"), "")
+        return own.endswith("+cpu") and _name_of(pin) in COMPANIONS and not pin.endswith("+cpu")
+
+    def _failed(self, requirements: Sequence[str], done: Completed) -> SplatfixError:
         text = done.stdout + done.stderr
         said = [line.strip() for line in text.splitlines() if line.lstrip().upper().startswith("ERROR")]
+        why = re.sub(r"(?i)^error: ", "", said[0]) if said else done.why()
+        return self._not_found(requirements, why=why, text=text)
+
+    def _not_found(self, requirements: Sequence[str], *, why: str, text: str = "") -> SplatfixError:
         if "no such option" in text:
             how = run(
                 *self.environment.command("install", "--upgrade", "pip"),
@@ -114,7 +128,6 @@ class Fetcher:
             )
         else:
             how = say("Leave --with-dependencies away, and install what fits with pip.")
-        why = re.sub(r"(?i)^error: ", "", said[0]) if said else done.why()
         return SplatfixError(
             "dependencies-not-found",
             f"pip could not bring {', '.join(requirements)}: {why}",

@@ -12,8 +12,9 @@ import pytest
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import Problem, SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Facts, gather
+from splatfix.facts import Distribution, Facts, gather
 from splatfix.install import Journal, Outcome, Status, WheelCache, execute, revert
+from splatfix.install.dependencies import Fetcher
 from splatfix.install.environment import Environment
 from splatfix.plan import Request
 from splatfix.plan.install_plan import plan_install
@@ -196,6 +197,25 @@ def test_a_build_that_fails_takes_them_back(environment: Environment, needing: P
     assert caught.value.code == "build-failed"
     assert snapshot(environment) == before
     assert Journal(environment.state_folder).entries()[-1].status is Status.ROLLED_BACK
+
+
+@pytest.mark.parametrize(("torch", "brought"), [("2.13.0+cpu", False), ("2.13.0", True)])
+def test_the_torchvision_of_another_torch_is_left_out(
+    environment: Environment, offered: Path, tmp_path: Path, torch: str, brought: bool
+) -> None:
+    """PyTorch's own index cannot be reached, and PyPI's torchvision is for its CUDA torch."""
+    offer(offered, "torchvision")
+    offer(offered, "plyfile")
+    both = ("torchvision", "plyfile")
+    step = InstallDependencies(requirements=both, optional=both)
+    installed = [Distribution("torch", torch, "")]
+    log, doing = tmp_path / "pip.log", list[str]().append
+    fetched = Fetcher(step, installed, environment, ProcessRunner(), tmp_path / "to", log, doing).fetch()
+    assert {wheel.name.split("-")[0] for wheel in fetched.wheels} == {
+        "plyfile",
+        *(["torchvision"] if brought else []),
+    }
+    assert ["for a CUDA torch" in text for text in fetched.left_out] == ([] if brought else [True])
 
 
 def test_an_old_pip_is_told_to_be_upgraded(
