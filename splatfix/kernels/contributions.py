@@ -13,19 +13,10 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from splatfix.kernels.rasterizer import (
-    _AREA,
-    GaussianRasterizationSettings,
-    _Alpha,
-    _arrange,
-    _blend,
-    _camera,
-    _chunk_cells,
-    _full_precision,
-    _positions,
-    _scatter,
-    _to_tiles,
-)
+from splatfix.kernels.binning import AREA, to_tiles
+from splatfix.kernels.blending import Alpha, add_rows, blend, chunk_cells, full_precision
+from splatfix.kernels.projection import GaussianRasterizationSettings, camera_of, positions_in_view
+from splatfix.kernels.scene import arrange
 
 __all__ = ["Contributions", "contributions", "screen_positions"]
 
@@ -76,19 +67,19 @@ def contributions(
             f"`pixel_weights` has the shape {tuple(pixel_weights.shape)}, not one number for each of {height} x {width}."
         )
     blank = means3D.new_zeros(means3D.shape[0], 1)
-    with _full_precision(means3D.device):
-        made = _arrange(settings, means3D, opacities, None, blank, scales, rotations, cov3D_precomp)
+    with full_precision(means3D.device):
+        made = arrange(settings, means3D, opacities, None, blank, scales, rotations, cov3D_precomp)
         scene, geometry = made.scene, made.splats.x
         tiles = ((height + 7) // 8, (width + 7) // 8)
         planes = means3D.new_zeros(2, height, width)
         planes[0] = 1.0
         if pixel_weights is not None:
             planes[1] = pixel_weights.detach().to(means3D).view(height, width)
-        per_tile = _to_tiles(planes, tiles, scene.pairs.tile)
+        per_tile = to_tiles(planes, tiles, scene.pairs.tile)
         totals = geometry.new_zeros(4, scene.features.shape[0])
 
-        def visit(chosen: Tensor, state: _Alpha, weights: Tensor) -> None:
-            shape = (-1, chosen.numel(), _AREA)
+        def visit(chosen: Tensor, state: Alpha, weights: Tensor) -> None:
+            shape = (-1, chosen.numel(), AREA)
             blended = (weights > 0).to(weights.dtype).view(shape)
             inside, marked = per_tile.index_select(0, chosen).unbind(1)
             across = state.offset_x.to(weights.dtype).view(-1, chosen.numel(), 1) - scene.basis[1]
@@ -100,12 +91,12 @@ def contributions(
                 torch.sqrt(across * across + down * down) * blended * inside,
             )
             found = torch.stack([item.sum(-1).view(-1) for item in sums])
-            _scatter(totals, state.rows, found.to(totals.dtype))
+            add_rows(totals, state.rows, found.to(totals.dtype))
 
-        _blend(scene, 0, _chunk_cells(budget_bytes, means3D), keep=False, visit=visit)
+        blend(scene, 0, chunk_cells(budget_bytes, means3D), keep=False, visit=visit)
         full = geometry.new_zeros(4, means3D.shape[0]).index_copy_(1, made.order, totals[:, :-1])
-    pixels, weight, blend, distance = full.unbind(0)
-    others = (item.to(means3D.dtype) for item in (weight, blend, distance))
+    pixels, weight, share, distance = full.unbind(0)
+    others = (item.to(means3D.dtype) for item in (weight, share, distance))
     return Contributions(pixels.round().to(torch.int32), *others)
 
 
@@ -114,8 +105,8 @@ def screen_positions(
     settings: GaussianRasterizationSettings, means3D: Tensor, radii: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Pixel positions (x, y), [P, 2], and view-space depths, [P], of the Gaussians whose `radii` [P] are above 0; else 0."""
-    with _full_precision(means3D.device):
-        _, _, z, x, y = _positions(_camera(settings, means3D), means3D)
+    with full_precision(means3D.device):
+        _, _, z, x, y = positions_in_view(camera_of(settings, means3D), means3D)
     place = torch.stack([x, y, z], dim=1)
     place = torch.where((radii > 0)[:, None], place, torch.zeros_like(place)).to(means3D.dtype)
     return place[:, :2].contiguous(), place[:, 2].contiguous()

@@ -45,32 +45,23 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from splatfix.kernels.rasterizer import (
-    _ALPHA_CAP,
-    _ALPHA_MIN,
-    _AREA,
-    _BIN,
-    _DEPTH_BLOCK,
-    _NEAR,
-    _STOP,
-    _TILE,
+from splatfix.kernels.binning import AREA, BIN, TILE, arange_per_row, bins_of, to_image
+from splatfix.kernels.blending import ALPHA_CAP, DEPTH_BLOCK, STOP, full_precision
+from splatfix.kernels.projection import (
+    NEAR,
     GaussianRasterizationSettings,
-    _arange_per_row,
-    _bins,
-    _check,
-    _colors,
-    _full_precision,
-    _geometry_dtype,
-    _non_finite_rows,
-    _rotation_matrices,
-    _to_image,
-    _view_depth,
-    _with_gradient_of,
+    colors_of,
+    geometry_dtype,
+    rotation_matrices,
+    view_depth,
+    with_gradient_of,
 )
+from splatfix.kernels.rasterizer import check_inputs
+from splatfix.kernels.scene import ALPHA_MIN, non_finite_rows
 
 __all__ = ["SurfelImages", "rasterize_surfels"]
 
-_FAR = 100.0  # with _NEAR, the depths that the distortion maps to [0, 1]
+_FAR = 100.0  # with NEAR, the depths that the distortion maps to [0, 1]
 _CUTOFF = 3.0  # sigma
 _LOW_PASS = 0.707106  # pixels; the low-pass multiplies squared distances by its inverse square, 2
 _CELLS = 1 << 17  # pixel-pairs of a block; each costs some 40 numbers while its gradient is computed
@@ -127,7 +118,7 @@ def _discs(
     transforms: Optional[Tensor],
 ) -> _Discs:
     """Surfels in the world to their maps into the image."""
-    geometry = _geometry_dtype(means)
+    geometry = geometry_dtype(means)
     view = settings.viewmatrix.detach().to(device=means.device, dtype=geometry)
     center = means.to(geometry)
     seen = center @ view[:3, :3] + view[3, :3]
@@ -143,7 +134,7 @@ def _discs(
         down = 0.5 * height * clip[:, 1] + 0.5 * (height - 1) * clip[:, 3]
         to_pixel = torch.stack([across, down, clip[:, 3]], dim=1)  # [4, 3]
         unit = torch.nn.functional.normalize(rotations.to(geometry), dim=1, eps=0.0)
-        axes = _rotation_matrices(unit.t()).permute(2, 1, 0)  # [P, axis, xyz]
+        axes = rotation_matrices(unit.t()).permute(2, 1, 0)  # [P, axis, xyz]
         lengths = float(settings.scale_modifier) * scales.to(geometry)
         rows = [axes[:, 0] * lengths[:, :1] @ to_pixel[:3], axes[:, 1] * lengths[:, 1:] @ to_pixel[:3]]
         transform = torch.stack([*rows, center @ to_pixel[:3] + to_pixel[3]], dim=1)
@@ -191,13 +182,13 @@ def _reached(
     low_pass = torch.sqrt(0.5 * level)
     for axis, edge in ((0, width), (1, height)):
         place, half = center[:, axis], torch.sqrt(tight_squares[:, axis].clamp_min(0.0))
-        first, last = _bins(place - radius, edge), _bins(place + radius + (_BIN - 1), edge)
+        first, last = bins_of(place - radius, edge), bins_of(place + radius + (BIN - 1), edge)
         low = torch.minimum(place - low_pass, tight[:, axis] - half) - 1e-3
         high = torch.maximum(place + low_pass, tight[:, axis] + half) + 1e-3
-        count, ratio = (edge + _TILE - 1) // _TILE, _BIN // _TILE
+        count, ratio = (edge + TILE - 1) // TILE, BIN // TILE
         first8, last8 = first * ratio, (last * ratio).clamp_max(count)
-        floor = torch.nan_to_num(low / _TILE).clamp(0, count).to(torch.int64)
-        ceiling = torch.nan_to_num(torch.floor(high / _TILE)).clamp(-1, count).to(torch.int64) + 1
+        floor = torch.nan_to_num(low / TILE).clamp(0, count).to(torch.int64)
+        ceiling = torch.nan_to_num(torch.floor(high / TILE)).clamp(-1, count).to(torch.int64) + 1
         sides.append((first, last))
         sides.append(
             (
@@ -207,7 +198,7 @@ def _reached(
         )
     (left16, right16), across, (top16, bottom16), down = sides
     seen = (
-        (discs.depth.to(precision) > _NEAR)
+        (discs.depth.to(precision) > NEAR)
         & (discs.facing != 0)
         & (denominator != 0)
         & torch.isfinite(center.sum(1) + radius)
@@ -227,10 +218,10 @@ class _Lists(NamedTuple):
 
 
 def _list(settings: GaussianRasterizationSettings, reached: _Reached) -> _Lists:
-    tiles_x = (int(settings.image_width) + _TILE - 1) // _TILE
-    tiles_y = (int(settings.image_height) + _TILE - 1) // _TILE
+    tiles_x = (int(settings.image_width) + TILE - 1) // TILE
+    tiles_y = (int(settings.image_height) + TILE - 1) // TILE
     across = (reached.right - reached.left).clamp_min(0)
-    owner, start = _arange_per_row(across * (reached.bottom - reached.top).clamp_min(0))
+    owner, start = arange_per_row(across * (reached.bottom - reached.top).clamp_min(0))
     rank = torch.arange(owner.numel(), device=owner.device) - start.index_select(0, owner)
     columns = across.index_select(0, owner)
     row = reached.top.index_select(0, owner) + torch.div(rank, columns, rounding_mode="floor")
@@ -331,25 +322,25 @@ def _block(
     det = over_pixels(one[..., 9])
     with torch.no_grad():
         far = det * inverse
-        drawn &= (far >= _NEAR) & torch.isfinite(far)
+        drawn &= (far >= NEAR) & torch.isfinite(far)
         held = drawn & ~decided
         s_x, s_y = (torch.where(held, p * inverse, torch.zeros_like(p)) for p in (p_x, p_y))
     inverse = torch.where(drawn & decided, inverse, torch.zeros_like(inverse))
     along = s_x * over_pixels(one[..., 12]) + s_y * over_pixels(one[..., 13]) + over_pixels(one[..., 14])
-    far = torch.where(decided, det * inverse, _with_gradient_of(along, far))
+    far = torch.where(decided, det * inverse, with_gradient_of(along, far))
     far = torch.where(drawn, far, torch.ones_like(far))
 
     rho = torch.where(decided, (p_x * inverse) ** 2 + (p_y * inverse) ** 2, low_pass)
     alpha = opacity.index_select(0, flat).view(groups, depth, 1) * torch.exp(-0.5 * rho)
-    alpha = _with_gradient_of(alpha, alpha.clamp_max(_ALPHA_CAP))
-    alpha = torch.where(drawn & (alpha >= _ALPHA_MIN), alpha, torch.zeros_like(alpha))
+    alpha = with_gradient_of(alpha, alpha.clamp_max(ALPHA_CAP))
+    alpha = torch.where(drawn & (alpha >= ALPHA_MIN), alpha, torch.zeros_like(alpha))
 
     after = torch.cumprod(1.0 - alpha, dim=1) * before.through[:, None]
     ahead = torch.cat([before.through[:, None], after[:, :-1]], dim=1)
-    weight = torch.where(after >= _STOP, alpha * ahead, torch.zeros_like(alpha))
+    weight = torch.where(after >= STOP, alpha * ahead, torch.zeros_like(alpha))
 
     # m less a number of the tile: only differences of m count, and in float32 those of m itself would be lost
-    placed = _FAR / (_FAR - _NEAR) * _NEAR * (1.0 / middle[:, None, None] - 1.0 / far)
+    placed = _FAR / (_FAR - NEAR) * NEAR * (1.0 / middle[:, None, None] - 1.0 / far)
     first, second = weight * placed, weight * placed * placed
     first_ahead = before.first[:, None] + torch.cumsum(first, 1) - first
     second_ahead = before.second[:, None] + torch.cumsum(second, 1) - second
@@ -362,7 +353,7 @@ def _block(
     own = torch.stack([(weight * far).sum(1), distortion.sum(1)], dim=1)
     end = after[:, -1]
     return (
-        torch.where(end >= _STOP, end, torch.zeros_like(end)),
+        torch.where(end >= STOP, end, torch.zeros_like(end)),
         before.first + first.sum(1),
         before.second + second.sum(1),
         torch.where(last >= 0, median, before.median),
@@ -374,27 +365,27 @@ def _blend(
     table: Tensor, features: Tensor, opacity: Tensor, lists: _Lists, tiles_x: int
 ) -> tuple[Tensor, Tensor]:
     """Front to back: [N, F + 2, 64] sums and [N, 64] median depth of the tiles in `lists`."""
-    steps = torch.arange(_TILE, device=table.device).to(features.dtype) - 0.5 * (_TILE - 1)
+    steps = torch.arange(TILE, device=table.device).to(features.dtype) - 0.5 * (TILE - 1)
     v, u = torch.meshgrid(steps, steps, indexing="ij")
     pixels = torch.stack([u.reshape(-1), v.reshape(-1)])
     column, row = lists.tile % tiles_x, torch.div(lists.tile, tiles_x, rounding_mode="floor")
-    centers = torch.stack([column, row], dim=1).to(table.dtype) * _TILE + 0.5 * (_TILE - 1)
+    centers = torch.stack([column, row], dim=1).to(table.dtype) * TILE + 0.5 * (TILE - 1)
     grad = torch.is_grad_enabled() and (
         table.requires_grad or features.requires_grad or opacity.requires_grad
     )
     padding = table.shape[0] - 1
     sums, medians = [], []
-    per_chunk = max(1, _CELLS // (_DEPTH_BLOCK * _AREA))
+    per_chunk = max(1, _CELLS // (DEPTH_BLOCK * AREA))
     for at in range(0, lists.tile.numel(), per_chunk):
         chosen = slice(at, at + per_chunk)
         start, length = lists.start[chosen], lists.length[chosen]
         groups, longest = start.numel(), int(length[0])
         among = lists.surfel.index_select(0, start + torch.div(length, 2, rounding_mode="floor"))
-        middle = table[:, 14].detach().index_select(0, among).clamp_min(_NEAR).to(features.dtype)
-        zero = features.new_zeros(groups, _AREA)
-        state = _State(zero + 1.0, zero, zero, zero, features.new_zeros(groups, features.shape[1] + 2, _AREA))
-        for first in range(0, longest, _DEPTH_BLOCK):
-            rank = torch.arange(first, min(first + _DEPTH_BLOCK, longest), device=table.device)[None]
+        middle = table[:, 14].detach().index_select(0, among).clamp_min(NEAR).to(features.dtype)
+        zero = features.new_zeros(groups, AREA)
+        state = _State(zero + 1.0, zero, zero, zero, features.new_zeros(groups, features.shape[1] + 2, AREA))
+        for first in range(0, longest, DEPTH_BLOCK):
+            rank = torch.arange(first, min(first + DEPTH_BLOCK, longest), device=table.device)[None]
             place = (start[:, None] + rank).clamp_max(lists.surfel.numel() - 1)
             rows = lists.surfel.index_select(0, place.view(-1)).view_as(place)
             rows = rows.masked_fill(rank >= length[:, None], padding)
@@ -410,7 +401,7 @@ def _blend(
         sums.append(state.sums)
         medians.append(state.median)
     if not sums:
-        return features.new_zeros(0, features.shape[1] + 2, _AREA), features.new_zeros(0, _AREA)
+        return features.new_zeros(0, features.shape[1] + 2, AREA), features.new_zeros(0, AREA)
     return torch.cat(sums), torch.cat(medians)
 
 
@@ -446,28 +437,28 @@ def rasterize_surfels(
         RuntimeError: with `prefiltered`, a surfel behind the near plane.
     """
     inputs = (means3D, means2D, opacities, shs, colors_precomp, scales, rotations, transforms)
-    _check(settings, *inputs, sizes=(2, 9))
+    check_inputs(settings, *inputs, sizes=(2, 9))
     if settings.antialiasing or any(
         item is not None for item in (settings.kernel_size, settings.subpixel_offset, settings.compact_box)
     ):
         raise ValueError("Surfels know no antialiasing, kernel_size, subpixel_offset or compact_box.")
-    if settings.prefiltered and bool((_view_depth(settings, means3D) <= _NEAR).any()):
+    if settings.prefiltered and bool((view_depth(settings, means3D) <= NEAR).any()):
         raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
-    broken = _non_finite_rows([None if item is None else item.detach() for item in (means3D, *inputs[2:])])
+    broken = non_finite_rows([None if item is None else item.detach() for item in (means3D, *inputs[2:])])
     if settings.debug and broken is not None:
         raise ValueError("Inputs hold NaN or infinite values. Without `debug` those surfels are left out.")
     if means2D is None:
         means2D = means3D.new_zeros(means3D.shape)
     width, height = int(settings.image_width), int(settings.image_height)
-    tiles = ((height + _TILE - 1) // _TILE, (width + _TILE - 1) // _TILE)
-    with _full_precision(means3D.device):
+    tiles = ((height + TILE - 1) // TILE, (width + TILE - 1) // TILE)
+    with full_precision(means3D.device):
         with torch.no_grad():
             discs = _discs(settings, means3D, scales, rotations, transforms)
             opacity = opacities.to(discs.depth.dtype).reshape(-1)
             reached = _reached(settings, discs, opacity, means3D.dtype)
             if broken is not None:
                 reached.radius[broken] = 0
-            index = ((reached.radius > 0) & (opacity >= _ALPHA_MIN * (1 - 1e-6))).nonzero().view(-1)
+            index = ((reached.radius > 0) & (opacity >= ALPHA_MIN * (1 - 1e-6))).nonzero().view(-1)
             depth = discs.depth.index_select(0, index).to(means3D.dtype)
             order = index.index_select(0, torch.sort(depth, stable=True)[1])
             lists = _list(settings, _Reached(*(field.index_select(0, order) for field in reached)))
@@ -477,14 +468,14 @@ def rasterize_surfels(
         assert alpha is not None
         discs = _discs(settings, means, picked[5], picked[6], picked[7])
         table = _table(discs, screen, settings, given=transforms is not None)
-        colors = _colors(settings, means, picked[3], picked[4])
+        colors = colors_of(settings, means, picked[3], picked[4])
         features = torch.cat([colors, discs.normal.to(colors.dtype), torch.ones_like(colors[:, :1])], dim=1)
         features = torch.cat([features, features.new_zeros(1, features.shape[1])])
         alpha = torch.cat([alpha.reshape(-1), alpha.new_zeros(1)])
         sums, median = _blend(table, features, alpha, lists, tiles[1])
 
         count = colors.shape[1]
-        image = _to_image(torch.cat([sums, median[:, None]], dim=1), tiles, lists.tile, height, width)
+        image = to_image(torch.cat([sums, median[:, None]], dim=1), tiles, lists.tile, height, width)
         # nothing seen: the images still have a gradient, which is 0
         image = image + 0.0 * (table.sum().to(image.dtype) + features.sum() + alpha.sum())
         # 2DGS divides depth by alpha: 0 / 0 where nothing is met, with a gradient of NaN, which the CUDA kernel never reads

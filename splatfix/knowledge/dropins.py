@@ -68,7 +68,7 @@ def _rasterizer(
     return Dropin(
         module.replace("_", "-"),
         module,
-        ("rasterizer.py", *beside),
+        ("projection.py", "binning.py", "scene.py", "blending.py", "rasterizer.py", *beside),
         f"{module}/__init__.py",
         _SLOW + (f"; {note}" if note else ""),
         serves,

@@ -31,7 +31,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from splatfix.kernels import rasterizer
+from splatfix.kernels import binning, blending, projection, rasterizer, scene
 
 clock: Callable[[], float] = time.perf_counter
 Scene = tuple[rasterizer.GaussianRasterizationSettings, dict[str, Tensor]]
@@ -185,7 +185,7 @@ def against_peers(rounds: int, quick: bool) -> list[dict[str, Any]]:
 def scaling(rounds: int, quick: bool) -> list[dict[str, Any]]:
     """Nanoseconds per pair; pairs that stopped pixels spare are listed but never blended."""
     counts: dict[str, int] = {}
-    list_pairs, alpha = rasterizer._list_pairs, rasterizer._alpha
+    list_pairs, alpha = scene.list_pairs, blending._alpha
 
     def listed(*arguments: Any) -> Any:
         pairs = list_pairs(*arguments)
@@ -206,12 +206,12 @@ def scaling(rounds: int, quick: bool) -> list[dict[str, Any]]:
             settings, inputs = make_scene(count, size)
             forward, backward, _ = timed(ours, (settings, inputs), rounds)
             counts.clear()
-            rasterizer._list_pairs, rasterizer._alpha = listed, blended
+            scene.list_pairs, blending._alpha = listed, blended
             try:
                 with torch.no_grad():
                     ours(settings, inputs)
             finally:
-                rasterizer._list_pairs, rasterizer._alpha = list_pairs, alpha
+                scene.list_pairs, blending._alpha = list_pairs, alpha
             total = (forward + backward) * 1e9
             row = {"gaussians": count, "size": size, **counts, "fwd_s": forward, "bwd_s": backward}
             row |= {"ns_per_listed": total / counts["listed"], "ns_per_blended": total / counts["blended"]}
@@ -249,7 +249,7 @@ def profile(count: int, size: int) -> dict[str, float]:
     """Share of the time of each private function, its callees left out."""
     own: dict[str, float] = defaultdict(float)
     inner: list[float] = []
-    originals: dict[str, Any] = {}
+    originals: dict[tuple[Any, str], Any] = {}
 
     def wrapped(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -266,17 +266,19 @@ def profile(count: int, size: int) -> dict[str, float]:
 
     settings, inputs = make_scene(count, size)
     timed(ours, (settings, inputs), 1)
-    for name, value in list(vars(rasterizer).items()):
-        ours_too = getattr(value, "__module__", "") == rasterizer.__name__
-        if name.startswith("_") and callable(value) and ours_too and not isinstance(value, type):
-            originals[name] = value
-            setattr(rasterizer, name, wrapped(name, value))
+    modules = (projection, binning, scene, blending, rasterizer)
+    own_modules = {module.__name__ for module in modules}
+    for module, name, value in [(one, *item) for one in modules for item in vars(one).items()]:
+        ours_too = getattr(value, "__module__", "") in own_modules
+        if name != "rasterize" and callable(value) and ours_too and not isinstance(value, type):
+            originals[module, name] = value
+            setattr(module, name, wrapped(name, value))
     try:
         own.clear()
         forward, backward, _ = timed(ours, (settings, inputs), 1)
     finally:
-        for name, value in originals.items():
-            setattr(rasterizer, name, value)
+        for (module, name), value in originals.items():
+            setattr(module, name, value)
     total = forward + backward
     print(f"\nwhere the time goes, {count} at {size}x{size}: {total * 1e3:.0f} ms")
     shares = dict(sorted(((k, v / total) for k, v in own.items()), key=lambda item: -item[1])[:14])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from splatfix.kernels import rasterizer
+from splatfix.kernels import binning, projection
 from splatfix.kernels.contributions import contributions, screen_positions
 from splatfix.kernels.rasterizer import rasterize
 
@@ -109,10 +109,10 @@ def test_the_compact_box_of_fastgs(box: float, seed: int) -> None:
 def test_every_tile_that_an_ellipse_touches_and_no_other(box: float) -> None:
     """300 ellipses over 117 tiles, against the least of the quadratic form over each tile."""
     inputs, settings = cloud(300, seed=12, spread=2.5, size=(0.01, 0.4)), look_at(203, 131, compact_box=box)
-    camera = rasterizer._camera(settings, inputs["means3D"])
+    camera = projection.camera_of(settings, inputs["means3D"])
     geometry = (inputs[name] for name in ("means3D", "opacities", "scales", "rotations"))
-    splats = rasterizer._project(camera, settings, *geometry, None)
-    owner, tile = rasterizer._compact_tiles(camera, splats)
+    splats = projection.project(camera, settings, *geometry, None)
+    owner, tile = binning._compact_tiles(camera, splats)
     wanted = []
     for i, (x, y, z, a, b, c, det, opacity) in enumerate(
         zip(*(field.tolist() for field in splats), strict=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from splatfix.kernels import rasterizer
+from splatfix.kernels import blending, projection
 from splatfix.kernels.rasterizer import GaussianRasterizer, rasterize
 
 from . import rasterizer_reference as reference
@@ -94,9 +94,9 @@ def upstream_pieces(**options):
     settings = look_at(40, 30)._replace(upstream_gradients=True, **options)
     covariance = torch.tensor([[0.05, 0.01, 0.0, 0.03, 0.005, 0.04]], dtype=torch.float64, requires_grad=True)
     means = torch.tensor([[0.1, -0.05, 0.2]], dtype=torch.float64)
-    camera = rasterizer._camera(settings, means)
+    camera = projection.camera_of(settings, means)
     opacity = torch.tensor([0.7], dtype=torch.float64)
-    splats = rasterizer._project(camera, settings, means, opacity, None, None, covariance)
+    splats = projection.project(camera, settings, means, opacity, None, None, covariance)
     slopes = [
         torch.autograd.grad(value.sum(), covariance, retain_graph=True)[0]
         for value in (splats.opacity, splats.a, splats.b, splats.c)
@@ -488,7 +488,7 @@ def test_buffers_stay_within_the_budget():
         leaves = {name: tensor.float().requires_grad_() for name, tensor in inputs.items()}
         got = rasterize(look_at(150, 110), means2D=None, budget_bytes=budget, **leaves)
         got.color.sum().backward()
-        kept = rasterizer._workspace(leaves["means3D"])
+        kept = blending._workspace(leaves["means3D"])
         sizes.extend(buffer.numel() * buffer.element_size() for buffer in kept._flat.values())
 
     thread = threading.Thread(target=work)

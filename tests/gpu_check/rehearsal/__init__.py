@@ -54,7 +54,7 @@ setup(name={module!r}, version="1.0", packages=[{module!r}], cmdclass={{"build_e
 _GSPLAT = '''
 """Stand-in for gsplat: the one function that our trainer calls, by splatfix's own rasterizer."""
 import torch
-from ._kernel import GaussianRasterizationSettings, rasterize
+from ._rasterizer import GaussianRasterizationSettings, rasterize
 
 __version__ = "1.5.3"
 
@@ -89,7 +89,9 @@ def write_sources(folder: Path) -> dict[str, str]:
     (package / "__init__.py").write_text(_GSPLAT, encoding="utf-8")
     (package / "cuda" / "__init__.py").touch()
     (package / "cuda" / "_backend.py").write_text("_C = object()\n", encoding="utf-8")
-    shutil.copy(HERE.parents[2] / "splatfix" / "kernels" / "rasterizer.py", package / "_kernel.py")
+    for name in ("projection.py", "binning.py", "scene.py", "blending.py", "rasterizer.py"):
+        text = (HERE.parents[2] / "splatfix" / "kernels" / name).read_text("utf-8")
+        (package / f"_{name}").write_text(text.replace("from splatfix.kernels.", "from ._"), encoding="utf-8")
     setup = 'from setuptools import setup\nsetup(name="gsplat", version="1.5.3", packages=["gsplat", "gsplat.cuda"])\n'
     (folder / "gsplat" / "setup.py").write_text(setup, encoding="utf-8")
     return {name: str(folder / name) for name in (*VARIANTS, "gsplat")}
