@@ -13,12 +13,10 @@ ARG BUILD_IMAGE=${BASE_IMAGE}
 FROM ${BUILD_IMAGE} AS packages
 # The minor version of Python that both images must have, such as 3.11.
 ARG PYTHON_VERSION
-# Debian packages besides Python, separated by spaces: in both stages, and in this one only.
+# Debian packages besides Python, separated by spaces.
 ARG APT_PACKAGES=""
-ARG BUILD_APT_PACKAGES=""
 COPY base/ /
 RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${APT_PACKAGES}"
-RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${BUILD_APT_PACKAGES}"
 
 # The site's package index; pip reads these names itself. Their values stay with this stage.
 ARG PIP_INDEX_URL=""
@@ -27,8 +25,6 @@ ARG PIP_FIND_LINKS=""
 ARG PIP_TRUSTED_HOST=""
 ARG TORCH
 ARG TORCH_INDEX=""
-# Wheels to be at hand below, separated by spaces: a CUDA toolkit's.
-ARG DOWNLOADS=""
 ARG SOURCE_DATE_EPOCH=315619200
 COPY packages/ /context/
 # Hashed byte code is the same wherever and whenever it is made. /opt/splatfix is a link, so that the paths in the
@@ -46,16 +42,33 @@ RUN set -eu; umask 022; \
         --constraint /context/constraints.txt --report /context/report.json "$@"; }; \
     install "${TORCH}" --requirement /context/requirements.txt \
     || { [ -n "${TORCH_INDEX}" ] && install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
-    if [ -n "${DOWNLOADS}" ]; then \
-        pip download --progress-bar off --only-binary :all: --dest /context/downloads ${DOWNLOADS}; \
-    fi; \
     /opt/splatfix/venv/bin/python -B /context/packages.py /context/report.json > /out/opt/splatfix/packages.txt; \
     rm -rf /root/.cache /context/wheels /context/report.json; \
     PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/splatfix/venv/lib >/dev/null || true; \
     find /out -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
+# What compiles, in the lanes that do: so that others with the same packages share the stage before.
+FROM packages AS compilers
+ARG PYTHON_VERSION
+# Debian packages of this stage and the next only, and wheels to be at hand there (a CUDA toolkit's), separated by spaces.
+ARG BUILD_APT_PACKAGES=""
+ARG DOWNLOADS=""
+ARG PIP_INDEX_URL=""
+ARG PIP_EXTRA_INDEX_URL=""
+ARG PIP_FIND_LINKS=""
+ARG PIP_TRUSTED_HOST=""
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${BUILD_APT_PACKAGES}"
+RUN set -eu; \
+    if [ -s /usr/local/share/splatfix/certificates.pem ]; then \
+        export PIP_CERT=/usr/local/share/splatfix/certificates.pem; \
+    fi; \
+    if [ -n "${DOWNLOADS}" ]; then \
+        /opt/splatfix/venv/bin/python -B -m pip --disable-pip-version-check download --progress-bar off --no-cache-dir \
+            --only-binary :all: --dest /context/downloads ${DOWNLOADS}; \
+    fi
+
 # What changes most often: an edit of splatfix rebuilds only from here, and only what this stage wrote is copied.
-FROM packages AS builder
+FROM compilers AS builder
 ARG EXTENSIONS=""
 ARG INSTALL_ARGUMENTS=""
 ARG PIP_FIND_LINKS=""

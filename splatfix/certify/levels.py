@@ -206,25 +206,27 @@ def built_for(facts: Facts, targets: Sequence[str], device: str) -> Rung | None:
     """
     if device != "cpu" or not targets:
         return None
-    found = _built(run_checks(make_context(facts, Goal(tuple(targets)))), plain=False)
+    # a drop-in that NVRTC would compile at its first call is not built
+    found = _built(
+        run_checks(make_context(facts, Goal(tuple(targets)))), plain=False, bad=(Status.FAIL, Status.WARN)
+    )
     names = ", ".join(targets)
     if found.reached is None:
         return replace(found, shown_by=f"no CUDA extension was found to judge for {names}")
     if found.reached is False:
         return found
-    return replace(
-        found, shown_by=f"{found.shown_by.rstrip('.')}; built for {names}, not run: no GPU was used"
-    )
+    return replace(found, shown_by=f"{found.shown_by}; built for {names}, not run: no GPU was used")
 
 
-def _built(findings: tuple[Finding, ...], *, plain: bool) -> Rung:
+def _built(findings: tuple[Finding, ...], *, plain: bool, bad: tuple[Status, ...] = (Status.FAIL,)) -> Rung:
     judged = [item for item in findings if item.code in _BUILT_BY]
-    bad = [item.summary for item in judged if item.status is Status.FAIL]
-    if bad:
-        return Rung(RungName.BUILT, False, "; ".join(bad))
-    good = [item.summary for item in judged if item.status is Status.PASS]
+    if wrong := [item.summary.rstrip(".") for item in judged if item.status in bad]:
+        return Rung(RungName.BUILT, False, "; ".join(wrong))
+    good = [item.summary.rstrip(".") for item in judged if item.status is Status.PASS]
     if good:
         return Rung(RungName.BUILT, True, "; ".join(good))
+    if later := [item.summary.rstrip(".") for item in judged if item.status is Status.WARN]:
+        return Rung(RungName.BUILT, None, "; ".join(later))
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
     return Rung(RungName.BUILT, None, "no GPU to compare the CUDA extensions with")

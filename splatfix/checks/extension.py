@@ -13,7 +13,7 @@ from splatfix.context import Context, Target
 from splatfix.context.coverage import Coverage, code_words
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
-from splatfix.facts import Extension, JitCache
+from splatfix.facts import Distribution, Extension, JitCache
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
@@ -62,6 +62,34 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
                     remedy=f"Nothing, unless you use them: no stack that splatfix knows calls {_name(item)} on the GPU.",
                 )
             yield finding
+    for one in context.distributions:
+        yield from _of_dropin(context, one)
+
+
+def _of_dropin(context: Context, dropin: Distribution) -> Iterator[Outcome]:
+    """The CUDA code that a drop-in brings. What it does not bring torch's NVRTC compiles at the first call."""
+    words = dropin.code_error or code_words(dropin.code)
+    evidence = (Evidence(f"{dropin.name} {dropin.version}", words, "its cubins, read as bytes"),)
+    remedy = context.install(dropin.dropin, "--backend", "nvrtc", text="Install it anew")
+    if dropin.code_error:
+        yield fail(
+            f"CUDA code of the drop-in {dropin.name} is damaged: {dropin.code_error}.",
+            subject=dropin.name,
+            evidence=evidence,
+            remedy=remedy,
+        )
+    for target in context.targets if dropin.code else ():
+        fatbins = tuple(group for group in dropin.code for _ in range(group.count))
+        verdict = context.judge(fatbins, target.arch)
+        yield outcome(
+            Status.PASS if verdict.usable else Status.WARN,
+            f"{dropin.name} {verdict.reason}."
+            if verdict.usable
+            else f"{dropin.name} carries no code for {target.label}: NVRTC compiles it at the first call.",
+            subject=f"{dropin.name} on {target.label}",
+            evidence=evidence,
+            remedy=() if verdict.usable else remedy,
+        )
 
 
 @check("ptx-newer-than-driver", family="extension", title="The driver can compile the PTX of the extensions")

@@ -188,8 +188,11 @@ def root_cause(lines: Iterable[str]) -> tuple[str, Step | None]:
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 """The classic builder prints stderr in red."""
-_ECHO = re.compile(r"Step \d+/\d+ : |The command '|--->|Removing intermediate container|\[Warning\]")
-"""The builder's own lines: they repeat the Dockerfile, with every message in it."""
+_ECHO = re.compile(
+    r"Step \d+/\d+ : |The command '|--->|Removing intermediate container|\[Warning\]"
+    r"|(\[\d+/\d+\] )?STEP \d+/\d+: |building at STEP |--> |: exit status \d+$"
+)
+"""The builder's own lines, Docker's and Podman's: they repeat the Dockerfile, with every message in it."""
 
 _NETWORK = say(
     "Use a base image that has python3 with venv, or give the engine's machine access to its Debian mirror."
@@ -316,11 +319,15 @@ def _sha256(path: Path) -> Any:
     return digest
 
 
+_BACKENDS = {ToolkitFrom.NOTHING: "pure", ToolkitFrom.NVRTC: "nvrtc"}
+"""Of ``splatfix install``; native where there is a compiler."""
+
+
 def _build_args(recipe: Recipe) -> dict[str, str]:
     lane = recipe.lane
     asked = [*(word for target in recipe.targets for word in ("--target", target))]
     asked += ["--provide-toolkit"] if lane.toolkit is ToolkitFrom.PYPI else []
-    asked += ["--backend", "pure"] if lane.toolkit is ToolkitFrom.NOTHING else []
+    asked += ["--backend", backend] if (backend := _BACKENDS.get(lane.toolkit)) else []
     asked += ["--with-dependencies"] if recipe.checkout is not None else []  # its trainer is run
     args = {
         "BASE_IMAGE": recipe.base_image,

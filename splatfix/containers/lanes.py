@@ -31,6 +31,7 @@ class ToolkitFrom(str, Enum):
     NOTHING = ""
     PYPI = "pypi"
     IMAGE = "image"
+    NVRTC = "nvrtc"
 
 
 @dataclass(frozen=True)

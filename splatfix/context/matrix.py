@@ -18,6 +18,7 @@ def binary_matrix(context: Context) -> BinaryMatrix:
         for path, code in _with_code(context)
     )
     unread = [f"{item.path}: {item.error}" for item in context.extensions if item.error]
+    unread += [item.code_error for item in context.distributions if item.code_error]
     if context.torch and context.torch.code_error:
         unread.append(f"libtorch_cuda: {context.torch.code_error}")
     return BinaryMatrix(tuple(target.label for target in targets), found, tuple(unread))
@@ -29,6 +30,9 @@ def _with_code(context: Context) -> Iterator[tuple[str, tuple[FatbinGroup, ...]]
     for item in context.extensions:
         if item.code and (item.links_torch or item.importable):
             yield item.path, item.code
+    for dropin in context.distributions:
+        if dropin.code:
+            yield f"{dropin.name} (drop-in, compiled by NVRTC)", dropin.code
     for cache in context.environment.jit_caches.value or ():
         if cache.current and cache.code:
             yield f"{cache.name} (compiled at first use)", cache.code

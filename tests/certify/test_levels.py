@@ -135,6 +135,9 @@ def test_extension_for_another_gpu_is_not_built() -> None:
         levels((Finding(Status.FAIL, "sm_80 only", code="no-kernel-image"),))[RungName.BUILT].reached is False
     )
     assert levels((Finding(Status.PASS, "runs", code="no-kernel-image"),))[RungName.BUILT].reached is True
+    assert (
+        levels((Finding(Status.WARN, "later", code="no-kernel-image"),))[RungName.BUILT].shown_by == "later"
+    )
     assert levels()[RungName.BUILT].reached is None
     assert levels(renderer="gsplat")[RungName.BUILT].reached is None
 
@@ -202,6 +205,8 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     good, bad, none = told(Status.PASS), told(Status.FAIL), told(Status.SKIP)
     assert good and good.reached is True and "built for sm_120, not run" in good.shown_by
     assert bad and bad.reached is False
+    later = told(Status.WARN)
+    assert later and later.reached is False, "what is compiled at its first call is not built"
     assert none and none.reached is None and "no CUDA extension" in none.shown_by
     assert built_for(KNOWN, (), "cpu") is None
     assert built_for(KNOWN, ("sm_120",), "cuda") is None

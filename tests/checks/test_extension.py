@@ -114,6 +114,23 @@ def test_ptx_of_a_newer_toolkit_is_told_once(changed: Changer) -> None:
     assert of(neither, "no-kernel-image")[0].status is Status.FAIL
 
 
+def test_code_of_a_drop_in(changed: Changer) -> None:
+    """What it does not bring is compiled at the first call: nothing that fails."""
+    dropin = Distribution("fused_ssim", "0+s", "/env", dropin="fused_ssim", code=(sass("sm_90", "sm_120"),))
+    facts = changed(distributions=Fact((dropin,), ""), extensions=Fact((), ""))
+    (fine,) = of(facts, "no-kernel-image", "sm_120")
+    assert (fine.status, fine.summary) == (Status.PASS, "fused_ssim has native sm_120 code.")
+    (later,) = of(facts, "no-kernel-image", "sm_75")
+    assert later.status is Status.WARN and "NVRTC compiles it at the first call" in later.summary
+    assert later.remedy[0].command is not None
+    assert later.remedy[0].command.argv[:5] == ("splatfix", "install", "fused_ssim", "--backend", "nvrtc")
+    damaged = dataclasses.replace(dropin, code=(), code_error="ssim-sm_120-1.cubin holds code for sm_75")
+    (broken,) = of(
+        changed(distributions=Fact((damaged,), ""), extensions=Fact((), "")), "no-kernel-image", "sm_120"
+    )
+    assert broken.status is Status.FAIL and broken.remedy
+
+
 def of_python(name: str, **values: object) -> Extension:
     return dataclasses.replace(extension("pkg", sass("sm_120")), path=f"pkg/{name}", **values)  # type: ignore[arg-type]
 

@@ -397,38 +397,45 @@ class TestGpu:
         assert not Path("nothing-is-written").exists()
 
 
+LOOK = """
+import json, shutil, subprocess, sys
+done = subprocess.run([sys.executable, '-m', 'splatfix', 'certify', '--level', sys.argv[1], '--device', 'cpu',
+                       '--target', sys.argv[2], '--out', '/report'])
+open('/report/compiler', 'w').write(str(shutil.which('gcc') or shutil.which('nvcc')))
+sys.exit(done.returncode)
+"""
+
+
 class TestBuilding:
-    """``cuda-from-pypi``: gigabytes are downloaded the first time, and kept as layers."""
+    """Lanes that build for a GPU that is not here: gigabytes are downloaded the first time, and kept as layers."""
+
+    def certify(self, docker_engine: TestEngine, lane: str, out: Path, level: int, target: str) -> Any:
+        asked = LaneRequest(
+            lane,
+            out,
+            extensions=(str(PROBE),) if lane == "cuda-from-pypi" else (),
+            docker_host=docker_engine.engine.endpoint.host,
+            base_image=docker_engine.base_image,
+            command=("python", "-c", LOOK, str(level), target),
+        )
+        return certify_in_container(asked, print)
 
     @pytest.mark.timeout(1800)
-    def test_an_extension_is_built_and_proven_inside(self, docker_engine: TestEngine, tmp_path: Path) -> None:
-        host, base = docker_engine.engine.endpoint.host, docker_engine.base_image
-        look = (
-            "import json, shutil, subprocess, sys\n"
-            "done = subprocess.run([sys.executable, '-m', 'splatfix', 'certify', '--level', '1', '--device', 'cpu',"
-            " '--target', 'sm_120', '--out', '/report'])\n"
-            "open('/report/compiler', 'w').write(str(shutil.which('gcc') or shutil.which('nvcc')))\n"
-            "sys.exit(done.returncode)\n"
-        )
-        asked = LaneRequest(
-            "cuda-from-pypi",
-            tmp_path / "out",
-            extensions=(str(PROBE),),
-            docker_host=host,
-            base_image=base,
-            command=("python", "-c", look),
-        )
-        result = certify_in_container(asked, print)
-        (rung,) = [item for item in result.certificate["proof"] if item["name"] == "built"]
-        assert rung["reached"] is True and "built for sm_120, not run" in rung["shown_by"]
+    @pytest.mark.parametrize(("lane", "level"), [("cuda-from-pypi", 1), ("nvrtc", 2)])
+    def test_gpu_code_is_built_and_proven_inside(
+        self, docker_engine: TestEngine, lane: str, level: int, tmp_path: Path
+    ) -> None:
+        result = self.certify(docker_engine, lane, tmp_path / "out", level, "sm_120")
+        proof = {item["name"]: item for item in result.certificate["proof"]}
+        assert proof["built"]["reached"] is True and "built for sm_120, not run" in proof["built"]["shown_by"]
         assert (tmp_path / "out" / "compiler").read_text() == "None"
         made = json.loads((tmp_path / "out" / "container.json").read_text())
         assert made["no_gpu"] and made["built"]["exit_code"] == 0
+        if lane == "nvrtc":
+            assert proof["loads"]["reached"] is True and proof["computes"]["reached"] is True
+            for item in made["built"]["outcome"]["items"]:
+                rungs = {rung["name"]: rung for rung in item["proof"]}
+                assert "for sm_120 (native code)" in rungs["built"]["shown_by"] and rungs["loads"]["reached"]
 
-        wrong = dataclasses.replace(
-            asked,
-            out=tmp_path / "other",
-            command=[word.replace("sm_120", "sm_90") for word in asked.command or ()],
-        )
-        refused = certify_in_container(wrong, print).certificate
+        refused = self.certify(docker_engine, lane, tmp_path / "other", 1, "sm_90").certificate
         assert refused["verdict"] == "not-certified" and "sm_90" in str(refused["reasons"])

@@ -67,6 +67,16 @@ def test_the_toolkit_of_a_lane_is_the_one_that_splatfix_installs() -> None:
             assert lane.downloads == ours.requirements
 
 
+def test_the_lane_without_a_compiler_shares_the_layers_of_torch() -> None:
+    """Of everything that goes into the stage with torch nothing differs."""
+    ours, other = find_lane("nvrtc"), find_lane("cuda-from-pypi")
+    assert (ours.build_apt, ours.downloads) == ((), ())
+    same = ("base_image", "dockerfile", "python", "torch", "torch_index", "requirements", "apt")
+    assert all(getattr(ours, name) == getattr(other, name) for name in same)
+    arguments = _build_args(Recipe(ours, "base", {}, extensions=ours.extensions, targets=ours.targets))
+    assert arguments["INSTALL_ARGUMENTS"] == "--target sm_120 --backend nvrtc"
+
+
 def test_cpu_lane_needs_no_gpu() -> None:
     assert find_lane("cpu").gpu is GpuUse.NONE
 

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote, urlsplit
 
-from splatfix.binaries import BinaryError
+from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
 from splatfix.core.codec import parse_json
 from splatfix.facts.model.environment import BuildRecord, Distribution, Extension, SplatPackage
+from splatfix.facts.model.fact import group_fatbins
 from splatfix.facts.model.source import PackageSource, Shadow
 from splatfix.facts.source.python_source import is_splat_module, read_package_source
 from splatfix.facts.source.reader import NotPython
@@ -21,6 +22,7 @@ _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.
 _TORCH_FAMILY = re.compile(r"torch(vision|audio)?", re.IGNORECASE)
 _PIN = re.compile(r"^Requires-Dist:\s*(torch|triton|numpy)\s*\(?==\s*([\w.+!*]+)", re.MULTILINE)
+_CUBIN_LINE = re.compile(r'^"?([^\n"]*\.cubin)"?,', re.MULTILINE)
 _NATIVE_LINE = re.compile(r'^"?([^\n"]*\.(?:so|pyd|dll)(?:\.[\d.]+)?)"?,', re.MULTILINE)
 
 
@@ -159,11 +161,31 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
         built=built,
         pins=pins,
     )
+    if dropin:
+        found = _with_code(system, found)
     folder = origin_folder(found) or ""
     if editable and folder and not system.exists(folder):
         return dataclasses.replace(found, source_gone=True)
     buildable = folder and any(system.exists(f"{folder}/{name}") for name in ("setup.py", "pyproject.toml"))
     return dataclasses.replace(found, source=folder) if buildable else found
+
+
+def _with_code(system: System, dropin: Distribution) -> Distribution:
+    """The same with what its cubins hold, those of one kernel file for several GPUs together."""
+    record = system.read(f"{metadata_folder(dropin)}/RECORD") or ""
+    kernels: dict[str, list[FatbinEntry]] = {}
+    for path in _CUBIN_LINE.findall(record):
+        name = path.rpartition("/")[2]
+        try:
+            fatbins = system.read_binary(f"{dropin.location}/{path}").fatbins
+        except (BinaryError, OSError) as error:
+            return dataclasses.replace(dropin, code_error=f"{path}: {error}")
+        entries = [entry for fatbin in fatbins for entry in fatbin.entries]
+        if wrong := [entry.arch for entry in entries if f"-{entry.arch}-" not in name]:
+            return dataclasses.replace(dropin, code_error=f"{path} holds code for {wrong[0]}")
+        kernels.setdefault(name.partition("-")[0], []).extend(entries)
+    code = group_fatbins(Fatbin(0, name, tuple(entries)) for name, entries in kernels.items())
+    return dataclasses.replace(dropin, code=code)
 
 
 def _manifest(text: str | None) -> tuple[str, BuildRecord | None, str]:

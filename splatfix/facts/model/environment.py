@@ -103,6 +103,10 @@ class Distribution:
     """``built`` or ``drop-in`` when splatfix installed it; "" otherwise."""
     dropin: str = ""
     """Which drop-in it is, by the manifest in it: ``diff_gaussian_rasterization@v1``; "" for what is none."""
+    code: tuple[FatbinGroup, ...] = ()
+    """What a drop-in brings of CUDA code that NVRTC compiled when it was installed: a group for each kernel file."""
+    code_error: str = ""
+    """Which of that code is damaged, and how."""
     built: BuildRecord | None = None
     """How splatfix built it; None for what it did not compile."""
     source_gone: bool = False

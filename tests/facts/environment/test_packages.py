@@ -27,6 +27,7 @@ from splatfix.facts.environment.packages import (
 )
 from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.python_source import guarded_imports, imported_modules
+from tests.binaries.forge_elf import ElfForge
 
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
 
@@ -424,6 +425,33 @@ def test_a_drop_in_is_known_by_its_manifest(empty_venv: Path, site_packages: Pat
     )
     item = package(probe(empty_venv))
     assert (item.dropin, item.native, item.native_missing) == ("diff_gaussian_rasterization@v1", (), ())
+
+
+@pytest.mark.parametrize(
+    ("named", "held", "code", "error"),
+    [
+        ({"a-sm_90-1": 0x5A, "a-sm_80-2": 0x50}, 2, ("sm_80", "sm_90"), ""),
+        ({"a-sm_90-1": 0x5A, "b-sm_80-1": 0x50}, 2, ("sm_90", "sm_80"), ""),
+        ({"a-sm_120-1": 0x5A}, 1, (), "holds code for sm_90"),
+        ({"a-sm_90-1": 0x5A}, 0, (), "No such file"),
+    ],
+)
+def test_code_that_a_drop_in_brings(
+    tmp_path: Path, named: dict[str, int], held: int, code: tuple[str, ...], error: str
+) -> None:
+    """What a file is named for and what is in it are held together; one kernel's code for several GPUs is one group."""
+    info = tmp_path / "tiny-1.0.dist-info"
+    info.mkdir()
+    (info / "splatfix.json").write_text('{"kind": "drop-in", "replaces": "tiny"}')
+    (info / "RECORD").write_text("".join(f"tiny/{name}.cubin,sha256=,1\n" for name in named))
+    (tmp_path / "tiny").mkdir()
+    for name, flags in list(named.items())[:held]:
+        forge = ElfForge(machine=190, abi_version=7, flags=flags, dynamic=False)
+        (tmp_path / "tiny" / f"{name}.cubin").write_bytes(forge.build())
+    (found,) = read_distributions(LiveSystem(), [str(tmp_path)])
+    assert tuple(entry.arch for group in found.code for entry in group.entries) == code
+    assert len(found.code) == len({name[0] for name in named if code})
+    assert error in found.code_error and bool(found.code_error) is bool(error)
 
 
 def test_facts_saved_before_there_was_such_a_record_still_load() -> None:
