@@ -88,6 +88,10 @@ def certify_in_container(asked: LaneRequest, progress: Callable[[str], None]) ->
     try:
         if swept := sweep(engine):
             progress(f"removed containers and images that killed runs left on the engine ({swept} in all)")
+        if not engine.limits:
+            progress(
+                f"this engine does not hold a container to {lane.memory} of memory: rootless, without cgroup v2"
+            )
         gpu, without = _gpu(lane, engine, progress)
         _prepare(asked.out)
         recipe = recipe_for(lane, asked, base_image, given)
@@ -127,7 +131,7 @@ def recipe_for(lane: Lane, asked: LaneRequest, base_image: str, certificates: by
         wheels_of_torch(lane, settings),
         settings.build_args,
         asked.repo,
-        (*inside, *(f"{OWN}/{name}" for name in folders), *lane.extensions),
+        (*inside, *(f"{OWN}/{name}" for name in folders)) or lane.extensions,
         asked.targets or lane.targets,
         folders,
     )
@@ -243,6 +247,7 @@ def _provenance(lane: Lane, engine: Engine, image: Image, outcome: Outcome, no_g
             "version": engine.version,
             "arch": engine.arch,
             "rootless": engine.rootless,
+            "limits": engine.limits,
         },
         "packages": (packages or b"").decode().splitlines(),
         "built": json.loads(built) if built else None,

@@ -27,6 +27,10 @@ _API_TIMEOUT_S = 600
 _OLDEST_API = (1, 40)
 """Device requests, which pass GPUs in (https://docs.docker.com/reference/api/engine/version-history/, v1.40)."""
 
+_PODMAN_WITH_GPUS = (5, 4)
+"""Whose Docker API heeds requests for devices, those of the Container Device Interface only: containers/podman#25171, #22645,
+lablup/backend.ai#13820 (4.9.3 starts the container without any)."""
+
 _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 # Messages of engines, each with reports that show it; [UNV]: read in the sources, in no report.
@@ -95,6 +99,8 @@ class Engine:
     kind: str = "Docker"
     """Or Podman, which speaks the same language."""
     rootless: bool = False
+    limits: bool = True
+    """Whether it holds containers to limits of memory and processes."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -144,9 +150,14 @@ def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = 
             exit_code=Exit.UNDETERMINED,
         )
     with engine_errors("asking the engine about itself"):
-        security = client.info().get("SecurityOptions") or ()
-    rootless = any("rootless" in str(item) for item in security)
-    return Engine(client, endpoint, version, str(answer.get("Arch", "amd64")), kind, rootless)
+        about = client.info()
+    # Podman 4.3 says it in a field of its own, and not among these
+    rootless = any("rootless" in str(item) for item in about.get("SecurityOptions") or ())
+    rootless = rootless or about.get("Rootless") is True
+    # without systemd a rootless Docker has the driver "none"; Podman says MemoryLimit, and ignores it on cgroup v1
+    powerless = rootless and (about.get("CgroupVersion") == "1" or about.get("CgroupDriver") == "none")
+    limits = about.get("MemoryLimit") is not False and not powerless
+    return Engine(client, endpoint, version, str(answer.get("Arch", "amd64")), kind, rootless, limits)
 
 
 def find_endpoint(docker_host: str | None, environ: Mapping[str, str]) -> Endpoint:
@@ -341,9 +352,11 @@ def _reason(root: BaseException, error: BaseException) -> str:
     return str(error).removeprefix("Error while fetching server API version: ").rstrip(".")
 
 
-def device_requests() -> list[Any]:
-    """What ``docker run --gpus all`` sends."""
+def device_requests(engine: Engine) -> list[Any]:
+    """What ``docker run --gpus all`` sends; to Podman what it has in its place, a device of the Container Device Interface."""
     docker = sdk()
+    if engine.kind == "Podman":
+        return [docker.types.DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])]
     return [docker.types.DeviceRequest(count=-1, capabilities=[["gpu"]])]
 
 
@@ -419,6 +432,14 @@ def require_gpu(engine: Engine) -> None:
         SplatfixError: ``docker-gpu-runtime-missing`` or ``docker-gpu-unusable`` (exit code 3).
     """
     docker = sdk()
+    if engine.kind == "Podman" and release(engine.version) < _PODMAN_WITH_GPUS:
+        raise SplatfixError(
+            "docker-gpu-runtime-missing",
+            f"Podman {engine.version} at {engine.endpoint.host} ignores requests for GPUs that come through Docker's API.",
+            meaning="A container would start without a GPU, and without a word.",
+            todo=(say("Use Podman 5.4 or newer, or a Docker engine (--docker-host)."),),
+            exit_code=Exit.UNDETERMINED,
+        )
     container = None
     name = f"splatfix-gpu-probe-{uuid.uuid4().hex[:12]}"  # unique, for parallel runs
     with engine_errors("preparing the GPU check"):
@@ -429,7 +450,7 @@ def require_gpu(engine: Engine) -> None:
             f"{name}:latest",
             command=["/no-such-program"],
             network_mode="none",
-            device_requests=device_requests(),
+            device_requests=device_requests(engine),
         )
         container.start()
     except docker.errors.APIError as error:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
 
 OWNER_LABEL = "org.splatfix.owner"
 
 
 def owner_label() -> dict[str, str]:
-    """The label of what belongs to this process."""
-    return {
-        OWNER_LABEL: json.dumps({"place": _place(), "pid": os.getpid(), "started": _started(os.getpid())})
-    }
+    """The label of what belongs to this process: without quotation marks, which Podman keeps with their backslashes."""
+    pid = os.getpid()
+    return {OWNER_LABEL: urlencode({"place": _place(), "pid": pid, "started": _started(pid)})}
 
 
 def is_dead(label: str) -> bool:
     """The process that wrote the label ran here and is gone; unknown is alive."""
-    try:
-        said = json.loads(label)
-        place, pid, started = said["place"], int(said["pid"]), said["started"]
-    except (ValueError, KeyError, TypeError):
-        return False
-    return bool(started) and place == _place() and _started(pid) != started
+    said = dict(parse_qsl(label))
+    pid, started = said.get("pid", ""), said.get("started", "")
+    return (
+        pid.isdecimal() and bool(started) and said.get("place") == _place() and _started(int(pid)) != started
+    )
 
 
 def _started(pid: int) -> str:

@@ -169,7 +169,7 @@ def _container(
     types = sdk().types
     options: dict[str, Any] = {}
     if gpu:
-        options["device_requests"] = device_requests()
+        options["device_requests"] = device_requests(engine)
     if memory is not None:
         options |= {"mem_limit": memory, "memswap_limit": memory}
     name = f"splatfix-{uuid.uuid4().hex}"

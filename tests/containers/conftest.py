@@ -17,7 +17,7 @@ import pytest
 from splatfix.containers import LaneRequest
 from splatfix.containers.certify import recipe_for
 from splatfix.containers.engine import Engine, connect
-from splatfix.containers.image import LANE_LABEL, Image, Recipe, build_image
+from splatfix.containers.image import LANE_LABEL, Image, Recipe, _find, build_image
 from splatfix.containers.lanes import find_lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
@@ -58,8 +58,7 @@ def docker_engine() -> Iterator[TestEngine]:
         engine = connect()
     except SplatfixError as error:
         pytest.skip(f"DOCKER_HOST is set, but: {error.what}")
-    names = {tag for image in engine.client.images.list() for tag in image.tags}
-    yield TestEngine(engine, TEST_BASE if TEST_BASE in names else find_lane("cpu").base_image)
+    yield TestEngine(engine, TEST_BASE if _find(engine, TEST_BASE) else find_lane("cpu").base_image)
     engine.close()
 
 

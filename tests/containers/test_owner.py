@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def label(**changes: object) -> str:
-    return json.dumps({**json.loads(owner_label()[OWNER_LABEL]), **changes})
+    return urlencode({**dict(parse_qsl(owner_label()[OWNER_LABEL])), **changes})
 
 
 def test_a_process_that_is_gone_is_dead() -> None:
@@ -30,8 +30,16 @@ def test_a_process_that_is_gone_is_dead() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [label(), label(pid=os.getppid(), started=""), label(pid=0, place="elsewhere"), "", "{}", "[]", "null"],
-    ids=["this process", "its parent", "elsewhere", "empty", "object", "list", "null"],
+    [
+        label(),
+        label(pid=os.getppid(), started=""),
+        label(pid=0, place="elsewhere"),
+        "",
+        "{}",
+        "pid=x",
+        "pid=0",
+    ],
+    ids=["this process", "its parent", "elsewhere", "empty", "object", "no number", "no place"],
 )
 def test_anything_else_is_left_alone(text: str) -> None:
     assert not is_dead(text)
