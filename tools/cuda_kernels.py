@@ -19,13 +19,19 @@ from splatfix.kernels.nvrtc import Compiler, compile_kernels, find_compiler
 
 RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "cuda_kernels.json"
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 103, 110, 120, 121)
-# Name in the record: (file, options). The rasterizers: forward, and all gradients; gradient of the colors alone; many tiles.
+# Name in the record: (file, options). Blending: images and all gradients; those of the colors alone; most channels of a launch.
 MODULES: dict[str, tuple[str, dict[str, object]]] = {
     "ssim": ("ssim.cu", {}),
     "knn": ("knn.cu", {}),
-    "rasterizer": ("rasterizer.cu", {"COLORS": 3, "EXTRAS": 3, "KEY": "short"}),
-    "rasterizer, colors only": ("rasterizer.cu", {"COLORS": 3, "EXTRAS": 0, "KEY": "short"}),
-    "rasterizer, 32,768 tiles": ("rasterizer.cu", {"COLORS": 3, "EXTRAS": 3, "KEY": "int"}),
+    "projection": ("projection.cu", {}),
+    "binning": ("binning.cu", {"KEY": "short"}),
+    "binning, 32,768 tiles": ("binning.cu", {"KEY": "int"}),
+    "blending": ("blending.cu", {"COLORS": 3, "EXTRAS": 3}),
+    "blending, colors only": ("blending.cu", {"COLORS": 3, "EXTRAS": 0}),
+    "blending, absolute gradients": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1}),
+    "blending, colors only, absolute gradients": ("blending.cu", {"COLORS": 3, "EXTRAS": 0, "ABSOLUTE": 1}),
+    "blending, sub-pixel offsets": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1, "OFFSETS": 1}),
+    "blending, eight of many channels": ("blending.cu", {"COLORS": 8, "EXTRAS": 3, "PART": 1}),
 }
 # Resident threads and bytes of shared memory of a multiprocessor. 11.0 is left out: its row was not found.
 _LIMITS = {
@@ -39,7 +45,7 @@ _LIMITS = {
     120: (1536, 100 << 10),
     121: (1536, 100 << 10),
 }
-_THREADS = {"knn_search": 128}
+_THREADS = {"knn_search": 128, "project_backward": 128}
 _ENTRY = re.compile(
     r"Function properties for (?P<name>\w+)\n.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
     r"(?P<loads>\d+) bytes spill loads\n.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)"

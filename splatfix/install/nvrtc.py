@@ -21,10 +21,14 @@ from splatfix.knowledge.dropins import Dropin
 
 _TIMEOUT = 300.0
 """Seconds for all kernels and targets; one module for one GPU takes one to three."""
-# What a training asks for: images and all gradients, and the gradients of the colors alone (see rasterizer_cuda.py).
+# What a training asks for: images and all gradients, and the gradients of the colors alone, each with and without the absolute
+# gradients by which some variants densify (see rasterizer_cuda.py).
 # Other numbers of channels, and images of 32,768 tiles or more, are compiled at their first call.
 _OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
-    "rasterizer.cu": tuple({"COLORS": 3, "EXTRAS": extras, "KEY": "short"} for extras in (3, 0)),
+    "binning.cu": ({"KEY": "short"},),
+    "blending.cu": tuple(
+        {"COLORS": 3, "EXTRAS": extras, "ABSOLUTE": absolute} for extras in (3, 0) for absolute in (0, 1)
+    ),
 }
 
 

@@ -19,6 +19,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import sys
 import threading
 import warnings
@@ -263,7 +264,7 @@ def compile_kernels(
     Raises:
         NoKernels: no NVRTC, or it cannot compile them.
     """
-    source, common = _text(name), _text("common.h")
+    source, *headers = _texts(name).items()
     brought = None if compiler else _HERE / _file_name(name, defines, f"sm_{architecture}")
     if brought is not None and brought.is_file():
         return Compiled(brought.read_bytes(), f"sm_{architecture}", "", True)
@@ -280,19 +281,24 @@ def compile_kernels(
     code = None if kept is None else _read_kept(kept)
     if code is not None:
         return Compiled(code, target, "", True)
-    code, log = compiler.compile(source, name, {"common.h": common}, options, cubin)
+    code, log = compiler.compile(source[1], name, dict(headers), options, cubin)
     if kept is not None:
         _keep(kept, code)
     return Compiled(code, target, log, False)
 
 
-def _text(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
+def _texts(name: str) -> Dict[str, str]:
+    """A file and all that it includes, by name, itself first."""
+    texts = {name: (_HERE / name).read_text(encoding="utf-8")}
+    for included in re.findall(r'^#include "(.+)"$', texts[name], re.MULTILINE):
+        if (_HERE / included).is_file():  # the tests' own header is not there
+            texts.update(_texts(included))
+    return texts
 
 
 def _file_name(name: str, defines: Mapping[str, object], target: str) -> str:
     """Of compiled code: what it was compiled from is in it."""
-    origin = (_text(name), _text("common.h"), _OPTIONS, sorted(defines.items()))
+    origin = (sorted(_texts(name).items()), _OPTIONS, sorted(defines.items()))
     return f"{Path(name).stem}-{target}-{hashlib.sha256(repr(origin).encode()).hexdigest()[:24]}.cubin"
 
 

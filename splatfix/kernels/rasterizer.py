@@ -412,8 +412,8 @@ def _by_cuda_kernels(
     settings: GaussianRasterizationSettings, inputs: Sequence[Optional[Tensor]]
 ) -> Optional[Rendered]:
     """The same by CUDA kernels, where they lie beside this file and serve these settings and tensors; else None."""
-    means3D = inputs[0]
-    if means3D is None or not means3D.is_cuda:
+    means3D, means2D = inputs[:2]
+    if means3D is None or means2D is None or not means3D.is_cuda:
         return None
     try:
         from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
@@ -423,7 +423,7 @@ def _by_cuda_kernels(
         return None
     if not wanted(means3D):
         return None
-    reason = refusal(settings)
+    reason = refusal(settings, means2D)
     try:
         found = None if reason else Rendered(*by_kernels(settings, *inputs))
     except NoKernels as error:

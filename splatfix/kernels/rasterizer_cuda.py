@@ -1,12 +1,12 @@
 """The rasterizer of `splatfix.kernels.rasterizer` on its CUDA kernels: allocation, sorting, launches, and the autograd node.
 
-rasterizer.cu says what each kernel does. The host waits for the GPU once a call, for the number of (Gaussian, tile) pairs;
+gaussians.h says what each kernel does. The host waits for the GPU once a call, for the number of (Gaussian, tile) pairs;
 with sub-pixel offsets (Mip-Splatting's) twice.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -18,22 +18,24 @@ __all__ = ["rasterize", "refusal"]
 
 _TILE = 16
 _THREADS = 256
-_SUMS = 8  # per Gaussian, before the features; see rasterizer.cu
-_MOST_COLORS = 7  # blend_backward: 28 KB and 2 KB for each channel and extra, of 48
-_MOST_PAIRS = 2**31 - 1
+_SUMS = 8  # per Gaussian, before the features; see blending.cu
+_AT_ONCE = 8  # channels of a launch: with the extras 35 KB of shared memory of 48, and 2 registers for each
+_MOST_PAIRS = 2**31 - 512  # the kernels count them with 32 bits, in steps of 256
 _MODE_V1, _MODE_ANTIALIASING, _MODE_KERNEL_SIZE = 0, 1, 2
 _BLUR = 0.3
 
 
-def refusal(settings: Any) -> str:
-    """Why these settings need the pure-PyTorch rasterizer; empty where the kernels serve them."""
-    if settings.compact_box is not None:
-        return "FastGS's compact box has no CUDA kernel here"
-    if settings.bg.numel() > _MOST_COLORS:
-        return f"more than {_MOST_COLORS} channels do not fit the shared memory of a block"
-    if settings.upstream_gradients:
-        return "upstream_gradients has no CUDA kernel here"
+def refusal(settings: Any, means2D: Tensor) -> str:
+    """Why this call needs the pure-PyTorch rasterizer; empty where the kernels serve it."""
+    mode = _MODE_V1 if settings.kernel_size is None else _MODE_KERNEL_SIZE
+    if settings.bg.numel() > _AT_ONCE and _with_absolute(mode, means2D) and means2D.requires_grad:
+        return f"absolute gradients of more than {_AT_ONCE} channels have no CUDA kernel here"
     return ""
+
+
+def _with_absolute(mode: int, means2D: Tensor) -> bool:
+    """Whether the densification statistic has a part of absolute gradients."""
+    return means2D.shape[1] > 3 or (means2D.shape[1] == 3 and mode == _MODE_KERNEL_SIZE)
 
 
 class _Frame(NamedTuple):
@@ -50,16 +52,25 @@ class _Frame(NamedTuple):
     blur: float
     mode: int
     degree: int
+    compact: float  # FastGS's factor; 0 where there is none
+    upstream_gradients: bool
 
     @property
     def tiles(self) -> Tuple[int, int]:
         """Columns, rows."""
         return (self.width + _TILE - 1) // _TILE, (self.height + _TILE - 1) // _TILE
 
-    def projection(self, bands: int) -> List[Any]:
+    def projection(self) -> List[Any]:
         """The arguments that `project` and `project_backward` share."""
         size = [self.width, self.height, float(self.tan[0]), float(self.tan[1])]
-        return [*size, float(self.modifier), float(self.blur), self.mode, self.degree, bands]
+        channels = self.background.numel()
+        return [*size, float(self.modifier), float(self.blur), self.mode, channels]
+
+    def passes(self, extras: int) -> List[Tuple[int, int, int]]:
+        """(first channel, number of channels, extras) of each launch of a blending kernel."""
+        channels = self.background.numel()
+        size = -(-channels // -(-channels // _AT_ONCE))
+        return [(first, size, 0 if first else extras) for first in range(0, channels, size)]
 
 
 def _frame(settings: Any, like: Tensor) -> _Frame:
@@ -85,6 +96,8 @@ def _frame(settings: Any, like: Tensor) -> _Frame:
         blur=float(blur),
         mode=mode,
         degree=min(int(settings.sh_degree), 3),
+        compact=float(settings.compact_box or 0.0),
+        upstream_gradients=bool(settings.upstream_gradients),
     )
 
 
@@ -98,18 +111,20 @@ class _Pairs(NamedTuple):
     ranges: Tensor  # [tiles, 2] int32
 
 
-def _blocks(count: int) -> Tuple[int]:
-    return ((count + _THREADS - 1) // _THREADS,)
+def _blocks(count: int, threads: int = _THREADS) -> Tuple[int]:
+    return ((count + threads - 1) // threads,)
 
 
-def _kernels(frame: _Frame, extras: int, like: Tensor) -> Any:
-    columns, rows = frame.tiles
-    short = columns * rows < 1 << 15
-    defines = {"COLORS": frame.background.numel(), "EXTRAS": extras, "KEY": "short" if short else "int"}
-    return module("rasterizer.cu", defines if frame.offsets is None else {**defines, "OFFSETS": 1}, like)
+def _blending(frame: _Frame, colors: int, extras: int, absolute: bool, like: Tensor) -> Any:
+    defines: Dict[str, object] = {"COLORS": colors, "EXTRAS": extras, "ABSOLUTE": int(absolute)}
+    if colors < frame.background.numel():
+        defines["PART"] = 1
+    if frame.offsets is not None:
+        defines["OFFSETS"] = 1
+    return module("blending.cu", defines, like)
 
 
-def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
+def _arrange(frame: _Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     """Project and list."""
     means, _, opacities, shs, colors, scales, rotations, covariances = inputs
     assert means is not None
@@ -121,14 +136,14 @@ def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) ->
     radii = torch.empty(count, dtype=torch.int32, device=means.device)
     counts = torch.empty_like(radii)
     bands = 0 if shs is None else shs.shape[1]
-    kernels.launch(
+    module("projection.cu", {}, means).launch(
         "project",
         _blocks(count),
         (_THREADS,),
         [
             *(means, opacities, scales, rotations, covariances, shs, colors, frame.camera, count),
-            *frame.projection(bands),
-            *(frame.slack, splats, features, depths, radii, counts),
+            *frame.projection(),
+            *(frame.degree, bands, frame.slack, frame.compact, splats, features, depths, radii, counts),
         ],
     )
     # depths are positive, so their bits sort as they do, and integers sort faster
@@ -146,11 +161,15 @@ def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) ->
     gaussians = torch.empty(total, dtype=torch.int32, device=means.device)
     ranges = torch.zeros(columns * rows, 2, dtype=torch.int32, device=means.device)
     if total:
+        kernels = module("binning.cu", {"KEY": "short" if short else "int"}, means)
         kernels.launch(
             "list_pairs",
             _blocks(count),
             (_THREADS,),
-            [splats, order, ends, counts, count, frame.width, frame.height, frame.slack, tiles, gaussians],
+            [
+                *(splats, order, ends, counts, count, frame.width, frame.height, frame.slack, frame.compact),
+                *(tiles, gaussians),
+            ],
         )
         tiles, by_tile = torch.sort(tiles, stable=True)
         gaussians = gaussians.index_select(0, by_tile)
@@ -177,25 +196,15 @@ class _Rasterize(torch.autograd.Function):
             ctx.frame = None
             ctx.save_for_backward(*inputs)
             return image, torch.empty(0, dtype=torch.int32, device=means.device), extras.zero_()
-        kernels = _kernels(frame, 3, means)
-        pairs = _arrange(frame, kernels, inputs)
+        pairs = _arrange(frame, inputs)
         lasts = torch.empty(frame.height, frame.width, dtype=torch.int32, device=means.device)
-        kernels.launch(
-            "blend",
-            (columns, rows),
-            (_THREADS,),
-            [
-                *(
-                    pairs.ranges,
-                    pairs.gaussians,
-                    pairs.splats,
-                    pairs.features,
-                    frame.background,
-                    frame.offsets,
-                ),
-                *(frame.width, frame.height, image, extras, lasts),
-            ],
-        )
+        for first, colors, more in frame.passes(3):
+            given = (pairs.ranges, pairs.gaussians, pairs.splats, pairs.features, frame.background)
+            size = (frame.offsets, channels, first, frame.width, frame.height)
+            arguments = [*given, *size, image, extras if more else None, lasts]
+            _blending(frame, colors, more, False, means).launch(
+                "blend", (columns, rows), (_THREADS,), arguments
+            )
         ctx.frame = frame
         ctx.save_for_backward(*inputs, image, extras, lasts, *pairs)
         ctx.mark_non_differentiable(pairs.radii)
@@ -210,29 +219,29 @@ class _Rasterize(torch.autograd.Function):
         frame: Optional[_Frame] = ctx.frame
         if frame is None:
             return (None, *(None if one is None else torch.zeros_like(one) for one in inputs))
-        means, _, opacities, shs, _, scales, rotations, covariances = inputs
+        means, means2D, opacities, shs, _, scales, rotations, covariances = inputs
         image, extras, lasts, pairs = kept[0], kept[1], kept[2], _Pairs(*kept[3:])
         count, channels = means.shape[0], frame.background.numel()
         columns, rows = frame.tiles
         more = 0 if upstream_extras is None else 3
-        kernels = _kernels(frame, more, means)
+        absolute = means2D is not None and _with_absolute(frame.mode, means2D)
         sums = means.new_zeros(count, _SUMS + channels + more)
-        kernels.launch(
-            "blend_backward",
-            (columns, rows),
-            (_THREADS,),
-            [
-                *(pairs.ranges, pairs.gaussians, pairs.splats, pairs.features, frame.offsets, image, extras),
-                *(None if one is None else one.contiguous() for one in (upstream, upstream_extras)),
-                *(lasts, frame.width, frame.height, sums),
-            ],
-        )
+        pulled = [None if one is None else one.contiguous() for one in (upstream, upstream_extras)]
+        for first, colors, with_extras in frame.passes(more):
+            if first and upstream is None:
+                break
+            given = (pairs.ranges, pairs.gaussians, pairs.splats, pairs.features, frame.offsets)
+            size = (channels, first, sums.shape[1], frame.width, frame.height)
+            arguments = [*given, image, extras, *pulled, lasts, *size, sums]
+            kernels = _blending(frame, colors, with_extras, absolute, means)
+            kernels.launch("blend_backward", (columns, rows), (_THREADS,), arguments)
         found = [None if one is None else torch.zeros_like(one) for one in inputs]
         by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_covariances = found
-        kernels.launch(
+        projection = module("projection.cu", {}, means)
+        projection.launch(
             "project_backward",
-            _blocks(count),
-            (_THREADS,),
+            _blocks(count, 128),
+            (128,),
             [
                 *(
                     means,
@@ -240,16 +249,20 @@ class _Rasterize(torch.autograd.Function):
                     scales,
                     rotations,
                     covariances,
-                    shs,
                     frame.camera,
                     pairs.radii,
                     sums,
                     count,
                 ),
-                *frame.projection(0 if shs is None else shs.shape[1]),
-                *(by_means, by_opacities, by_scales, by_rotations, by_covariances, by_shs, by_colors),
+                *frame.projection(),
+                *(more, int(frame.upstream_gradients)),
+                *(by_means, by_opacities, by_scales, by_rotations, by_covariances, by_colors),
             ],
         )
+        if shs is not None:
+            numbers = (count, frame.degree, shs.shape[1], more)
+            arguments = [means, shs, frame.camera, pairs.radii, sums, *numbers, by_means, by_shs]
+            projection.launch("harmonics_backward", _blocks(count), (_THREADS,), arguments)
         if by_means2D is not None:
             half = sums.new_tensor([0.5 * frame.width, 0.5 * frame.height])
             by_means2D[:, :2] = sums[:, :2] * half

@@ -57,6 +57,14 @@ _SLOW = (
 )
 
 
+_CUDA_OF_GAUSSIANS = (
+    "nvrtc.py",
+    "rasterizer_cuda.py",
+    *(f"cuda/{name}" for name in ("common.h", "gaussians.h", "tiles.h", "harmonics.h")),
+    *(f"cuda/{name}" for name in ("projection.cu", "binning.cu", "blending.cu")),
+)
+
+
 def _rasterizer(
     variant_name: str,
     *serves: str,
@@ -73,9 +81,7 @@ def _rasterizer(
         _SLOW + (f"; {note}" if note else ""),
         serves,
         variant_name,
-        ()
-        if variant_name == ""
-        else ("nvrtc.py", "rasterizer_cuda.py", "cuda/common.h", "cuda/rasterizer.cu"),
+        () if beside == ("surfels.py",) else _CUDA_OF_GAUSSIANS,
     )
 
 

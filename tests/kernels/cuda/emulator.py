@@ -55,9 +55,7 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
         f'if (!strcmp(name, "{name}")) emu::run({name}, g, b, arguments); else' for name in names
     )
     source = text + _ENTRY % (calls + " return -1;")
-    shim = "".join(
-        (folder / name).read_text() for folder, name in ((HERE, "cuda_on_cpu.h"), (SOURCES, "common.h"))
-    )
+    shim = "".join(header.read_text() for header in (HERE / "cuda_on_cpu.h", *sorted(SOURCES.glob("*.h"))))
     key = hashlib.sha256(repr((source, shim, flags)).encode()).hexdigest()[:16]
     kept = Path(tempfile.gettempdir(), f"splatfix-emulated-{getpass.getuser()}")
     kept.mkdir(mode=0o700, exist_ok=True)

@@ -37,7 +37,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("architecture", [75, 90, 120])
-@pytest.mark.parametrize("module", ["ssim", "knn", "rasterizer"])
+@pytest.mark.parametrize("module", ["ssim", "knn", "projection", "binning", "blending"])
 def test_the_code_is_for_that_gpu(module: str, architecture: int, compiler: Compiler, tmp_path: Path) -> None:
     file, defines = MODULES[module]
     made = compile_kernels(file, defines, architecture, compiler)
@@ -110,8 +110,8 @@ def test_a_gpu_older_than_the_compiler_is_refused(compiler: Compiler) -> None:
 
 
 def test_errors_of_the_compiler_are_told(compiler: Compiler) -> None:
-    with pytest.raises(NoKernels, match=r"does not compile rasterizer\.cu: rasterizer\.cu\(\d+\): error"):
-        compile_kernels("rasterizer.cu", {"COLORS": "nonsense"}, 120, compiler)
+    with pytest.raises(NoKernels, match=r"does not compile blending\.cu: blending\.cu\(\d+\): error"):
+        compile_kernels("blending.cu", {"COLORS": "nonsense"}, 120, compiler)
 
 
 def test_no_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""rasterizer.cu, emulated, against the pure-PyTorch rasterizer: images, radii and every gradient.
+"""The rasterizer's CUDA kernels, emulated, against the pure-PyTorch rasterizer: images, radii and every gradient.
 
 In float64 both must agree to rounding, which leaves no room for another formula; in float32, as on a GPU, to the tolerance
 that the pure-PyTorch one is held to.
@@ -6,6 +6,7 @@ that the pure-PyTorch one is held to.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -80,6 +81,12 @@ def compare(
         {"sh_degree": 0},
         {"sh_degree": 1},
         {"sh_degree": 2},
+        {"scale_modifier": 0.7, "upstream_gradients": True},
+        {"antialiasing": True, "upstream_gradients": True},
+        {"kernel_size": 0.1, "upstream_gradients": True},
+        {"compact_box": 0.5},
+        {"compact_box": 1.0},
+        {"compact_box": 1.5},
         {
             "subpixel_offset": torch.rand(
                 37, 50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2)
@@ -115,7 +122,7 @@ def test_the_densification_statistic(columns: int, dtype: torch.dtype, emulated:
     compare(look_at(40, 30, kernel_size=0.1), cloud(50), dtype, columns=columns)
 
 
-@pytest.mark.parametrize("channels", [1, 7])
+@pytest.mark.parametrize("channels", [1, 8, 19])
 def test_channels(channels: int, emulated: None) -> None:
     """In float64 only: every number of channels is a compilation."""
     inputs = cloud(30, precomputed=True)
@@ -214,14 +221,13 @@ def test_more_pairs_than_can_be_counted(emulated: None, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"compact_box": 0.5}, "compact box"),
-        ({"upstream_gradients": True}, "upstream_gradients"),
-        ({"bg": torch.zeros(8)}, "more than 7 channels"),
-        ({}, ""),
+        ({"bg": torch.zeros(9), "kernel_size": 0.1}, "absolute gradients of more than 8 channels"),
+        ({"bg": torch.zeros(9)}, ""),
+        ({"kernel_size": 0.1}, ""),
     ],
 )
 def test_what_the_kernels_do_not_serve(options: dict[str, Any], why: str) -> None:
-    found = rasterizer_cuda.refusal(look_at(8, 8, **options))
+    found = rasterizer_cuda.refusal(look_at(8, 8, **options), torch.zeros(1, 3, requires_grad=True))
     assert why in found and bool(found) == bool(why)
 
 
@@ -233,13 +239,13 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: 
     asked: list[Any] = []
 
     def module(name: str, defines: Any, like: Tensor) -> Any:
-        asked.append(defines)
+        asked.append((name, defines))
         return emulated_module(name, defines, like)
 
     monkeypatch.setattr(rasterizer_cuda, "module", module)
     inputs = cloud(5)
-    for outputs in ((0,), (0, 4)):
-        pulled(rasterizer_cuda.rasterize, look_at(20, 20), inputs, torch.float64, outputs, 3)
-    assert all(one in asked for one in _OPTIONS["rasterizer.cu"]) and all(
-        one in _OPTIONS["rasterizer.cu"] for one in asked
-    )
+    for outputs, columns in itertools.product(((0,), (0, 4)), (3, 4)):
+        pulled(rasterizer_cuda.rasterize, look_at(20, 20), inputs, torch.float64, outputs, columns)
+    sources = ("projection.cu", "binning.cu", "blending.cu")
+    carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
+    assert all(one in asked for one in carried) and all(one in carried for one in asked)

@@ -1,0 +1,56 @@
+// The pairs of a Gaussian and a tile that it covers, by tile and then by depth: the order in which blending.cu takes them.
+#include "tiles.h"
+
+#ifndef KEY
+#define KEY int  // a tile's number; short where there are fewer than 32,768
+#endif
+#define MANY_TILES 64  // from here on a warp lists a Gaussian's tiles together
+
+typedef KEY key;
+
+// order: Gaussians by depth; ends: running sum of their tile counts in that order.
+extern "C" __global__ void __launch_bounds__(256) list_pairs(
+    In<Splat> splats, In<long long> order, In<long long> ends, In<int> tile_counts, int count, int width, int height, real slack, real compact,
+    Out<key> tiles, Out<int> gaussians) {
+    const int rank = blockIdx.x * 256 + threadIdx.x, columns = (width + TILE - 1) / TILE, lane = threadIdx.x % WARP;
+    const int mine = rank < count ? (int)order[rank] : 0, many = rank < count ? tile_counts[mine] : 0;
+    const long long begin = rank < count ? ends[rank] - many : 0;
+    if (many && many < MANY_TILES) {
+        const Splat s = splats[mine];
+        const Cover it = cover_of(s, width, height, slack, compact);
+        long long at = begin;
+        for (int row = it.top; row < it.bottom; row++) {
+            int from, to;
+            tiles_in_row(s, it, row, from, to);
+            for (int column = from; column < to; column++, at++) {
+                tiles[at] = (key)(row * columns + column);
+                gaussians[at] = mine;
+            }
+        }
+    }
+    for (unsigned large = __ballot_sync(FULL_WARP, many >= MANY_TILES); large; large &= large - 1) {
+        const int from_lane = __ffs((int)large) - 1;
+        const int whose = __shfl_sync(FULL_WARP, mine, from_lane);
+        long long at = __shfl_sync(FULL_WARP, begin, from_lane);
+        const Splat s = splats[whose];
+        const Cover it = cover_of(s, width, height, slack, compact);
+        for (int row = it.top; row < it.bottom; row++) {
+            int from, to;
+            tiles_in_row(s, it, row, from, to);
+            for (int column = from + lane; column < to; column += WARP) {
+                tiles[at + column - from] = (key)(row * columns + column);
+                gaussians[at + column - from] = whose;
+            }
+            at += to - from;
+        }
+    }
+}
+
+// ranges: [tiles, 2], zeros at first.
+extern "C" __global__ void __launch_bounds__(256) find_ranges(In<key> tiles, int count, Out<int> ranges) {
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    if (i >= count) return;
+    const int tile = tiles[i];
+    if (i == 0 || tiles[i - 1] != tile) ranges[2 * tile] = i;
+    if (i == count - 1 || tiles[i + 1] != tile) ranges[2 * tile + 1] = i + 1;
+}
