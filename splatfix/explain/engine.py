@@ -15,6 +15,7 @@ from splatfix.explain.literals import required
 from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass, Line
 from splatfix.explain.reading import kept_lines, plain, read_log, unwrapped
 from splatfix.knowledge.breakages import failure_class, failure_classes
+from splatfix.knowledge.log_words import LogWords, log_words, words_in
 from splatfix.knowledge.signatures import Anchor, Signature, hints, observations, signatures
 from splatfix.knowledge.tables import cached
 
@@ -22,6 +23,14 @@ _SHOWN = 6
 """Lines of a cause."""
 _ENDS = 1500
 """Lines of each end of a long log that are read again where nothing is recognised."""
+_GUESSES = (0.3, 0.2, 0.12)
+"""Weights of the classes that hints and words point to most, where nothing is recognised."""
+_HINTED = 16.0
+"""What a hint counts beside the words of a log, as a logarithm of odds."""
+_TELLING = 6.0
+"""Least logarithm of odds of words that point to a class without a hint."""
+_LAST = 80
+"""Lines at the end of a log whose words count."""
 _LEAST = 0.1
 """Confidence below which a class is not named at all."""
 _CONSEQUENCE = 0.35
@@ -69,7 +78,8 @@ class _Needle:
 class Sign:
     """An anchor of a class found in the log."""
 
-    anchor: Anchor
+    anchor: Anchor | None
+    """None where only hints or words point to the class."""
     weight: float
     """After its numbers were tested."""
     line: Line
@@ -87,14 +97,19 @@ def explain(stream: BinaryIO, machine: Machine = UNKNOWN) -> Explanation:
 
 
 def explain_text(
-    text: str, machine: Machine = UNKNOWN, *, without: Collection[Anchor] = frozenset()
+    text: str,
+    machine: Machine = UNKNOWN,
+    *,
+    without: Collection[Anchor] = frozenset(),
+    words: LogWords | None = None,
 ) -> Explanation:
     """The same for a short log that is at hand as text.
 
     Args:
         without: anchors that are not looked for, to measure what depends on them.
+        words: other words than those that splatfix ships, for the same end.
     """
-    return _best_of(kept_lines(text), machine, text.count("\n") + 1, len(text), without)
+    return _best_of(kept_lines(text), machine, text.count("\n") + 1, len(text), without, words)
 
 
 def cause_of(text: str) -> FailureCause | None:
@@ -104,9 +119,14 @@ def cause_of(text: str) -> FailureCause | None:
 
 
 def _best_of(
-    lines: Sequence[Line], machine: Machine, count: int, size: int, without: Collection[Anchor] = frozenset()
+    lines: Sequence[Line],
+    machine: Machine,
+    count: int,
+    size: int,
+    without: Collection[Anchor] = frozenset(),
+    words: LogWords | None = None,
 ) -> Explanation:
-    """What the lines say; where that is nothing, what they say with the wraps of a terminal undone, and hints."""
+    """What the lines say; where that is nothing, what they say with the wraps of a terminal undone, hints and words."""
     found = _explanation(lines, signs_in(lines, machine, without), machine, count, size)
     if found.recognised:
         return found
@@ -116,9 +136,26 @@ def _best_of(
     again = _explanation(lines, signs, machine, count, size)
     if again.recognised:
         return again
-    for name, sign in _hints_in(whole, without).items():
+    for name, sign in _guesses(whole, without, words or log_words()).items():
         signs.setdefault(name, []).append(sign)
     return _explanation(lines, signs, machine, count, size, most=SURE - 0.01)
+
+
+def _guesses(lines: Sequence[Line], without: Collection[Anchor], words: LogWords) -> dict[str, Sign]:
+    """The few classes that hints and the words of the last lines point to most."""
+    hinted = _hints_in(lines, without)
+    last = lines[-_LAST:]
+    prior, odds = words.points_to(""), words.points_to("\n".join(plain(line.text) for line in last))
+    told = {name for name in odds if name in hinted or odds[name] - prior[name] >= _TELLING}
+    ranked = sorted(told, key=lambda name: (-odds[name] - _HINTED * (name in hinted), name))
+    return {
+        name: Sign(None, weight, hinted[name].line if name in hinted else _telling_line(last, name, words))
+        for name, weight in zip(ranked, _GUESSES, strict=False)
+    }
+
+
+def _telling_line(lines: Sequence[Line], name: str, words: LogWords) -> Line:
+    return max(lines, key=lambda line: sum(name in words.words.get(word, ()) for word in words_in(line.text)))
 
 
 def _hints_in(lines: Sequence[Line], without: Collection[Anchor]) -> dict[str, Sign]:

@@ -1,0 +1,63 @@
+"""Counts the words of the logs in ``tests/explain/cases``, by failure class: ``python -m tools.explain_words``.
+
+It writes ``splatfix/knowledge/data/log_words.json``. A class's definition and fix count as one of its logs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from splatfix.knowledge.breakages import failure_classes
+from splatfix.knowledge.log_words import LogWords, words_in
+from splatfix.knowledge.tables import DATA
+
+FILE = DATA / "log_words.json"
+_HEAD = {"date": "2026-11-22", "source": "tests/explain/cases, counted by tools/explain_words.py"}
+
+
+def counted(cases: Iterable[Mapping[str, Any]]) -> LogWords:
+    """The words of cases, each of the first class that is right for it."""
+    known = [(row.name, words_in(f"{row.definition} {row.fix}")) for row in failure_classes()]
+    return LogWords.counted(
+        [*known, *((case["accept"][0], words_in(case["log"])) for case in cases if case["accept"])]
+    )
+
+
+def text_of(found: LogWords) -> str:
+    """The data file: a line for each class."""
+    by_class: dict[str, Counter[str]] = {name: Counter() for name in sorted(found.logs)}
+    for word, rows in found.words.items():
+        for name, count in rows.items():
+            by_class[name][word] = count
+    lines = [
+        json.dumps(name)
+        + ": "
+        + json.dumps(
+            {
+                "logs": found.logs[name],
+                "words": " ".join(
+                    f"{word}={count}" if count > 1 else word for word, count in sorted(words.items())
+                ),
+            },
+            ensure_ascii=False,
+        )
+        for name, words in by_class.items()
+    ]
+    head = "".join(f"{json.dumps(key)}: {json.dumps(value)},\n" for key, value in _HEAD.items())
+    return "{\n" + head + '"classes": {\n' + ",\n".join(lines) + "\n}\n}\n"
+
+
+def main() -> None:
+    """Write the data file."""
+    from tools.explain_record import read
+
+    names = ("given", "held_out", "made_here", "wordings")
+    cases = [case for name in names for case in read(name)]
+    FILE.write_text(text_of(counted(cases)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
