@@ -35,6 +35,8 @@ _LEAST = 0.1
 """Confidence below which a class is not named at all."""
 _CONSEQUENCE = 0.35
 """What is left of a class's confidence where another explains its signs."""
+_AS_SURE = 0.7
+"""Least share of a class's confidence that another has which explains it."""
 _NOT_PREDICTED = 0.3
 """What is left of the doubt about a class that the checks of the machine predict."""
 _RULED_OUT = 0.7
@@ -268,7 +270,11 @@ def _ranked(scores: Mapping[str, float], signs: Mapping[str, Sequence[Sign]]) ->
     causes: list[tuple[float, float, int, str, str]] = []
     for name, score in scores.items():
         cause = max(
-            (other for other in scores if scores[other] >= SURE and _explains(table[other], name)),
+            (
+                other
+                for other in scores
+                if scores[other] >= max(SURE, _AS_SURE * score) and _explains(table[other], name)
+            ),
             key=lambda other: scores[other],
             default="",
         )

@@ -90,7 +90,7 @@ def _signature(name: str, row: Mapping[str, Any]) -> Signature:
 
 def _anchor(row: Mapping[str, Any]) -> Anchor:
     return Anchor(
-        pattern=re.compile(row["pattern"]),
+        pattern=re.compile(row["pattern"], re.IGNORECASE),
         weight=float(row["weight"]),
         all=tuple(row.get("all", ())),
         none=tuple(row.get("none", ())),
