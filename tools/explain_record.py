@@ -4,8 +4,9 @@
 
 Three things are held out in turn: cases (``held_out`` holds batches that were labelled by their threads before anything was
 said of them, and keeps what was said of each case the first time; the signatures were mended after each batch), wordings (in
-five folds by source, an anchor that no case outside the fold bears out is left out; hints stay), and classes (a class's whole
-signature is left out, with its hints: what is then said of its cases should not be loud).
+five folds by source, an anchor that no case outside the fold bears out is left out, and the words of its logs are not counted;
+hints stay), and classes (a class's whole signature is left out, with its hints and words: what is then said of its cases should
+not be loud).
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from splatfix.explain import explain_text
 from splatfix.explain.engine import signs_in
 from splatfix.explain.model import SURE
 from splatfix.explain.reading import kept_lines
+from splatfix.knowledge.log_words import LogWords, log_words
 from splatfix.knowledge.signatures import Anchor, hints, signatures
+from tools.explain_words import counted
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests" / "explain" / "cases"
 RECORD = ROOT / "tests" / "records" / "explain.json"
 PLOT = ROOT / "docs" / "assets" / "explain-calibration.svg"
-BATCHES = ("2026-11-22", "2026-11-22", "2026-11-22", "2026-11-22", "2026-11-22")
+BATCHES = ("2026-11-22",) * 8
 """Days on which the batches of ``held_out`` were looked at first, in this order."""
 FOLDS = 5
 BINS = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
@@ -41,9 +44,9 @@ def read(name: str) -> list[Case]:
     return [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
 
-def said_of(case: Case, without: Collection[Anchor] = frozenset()) -> Said:
+def said_of(case: Case, without: Collection[Anchor] = frozenset(), words: LogWords | None = None) -> Said:
     """What is said of a case."""
-    causes = explain_text(case["log"], without=without).causes
+    causes = explain_text(case["log"], without=without, words=words).causes
     return (causes[0].confidence, causes[0].name in case["accept"]) if causes else (0.0, False)
 
 
@@ -69,17 +72,21 @@ def first_look(cases: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def by_wording(cases: Sequence[Case]) -> list[Said]:
-    """Each fold of sources explained without the anchors that only its own cases bear out."""
+def by_wording(cases: Sequence[Case], others: Sequence[Case]) -> list[Said]:
+    """Each fold of sources explained without the anchors that only its own cases bear out, and without its words."""
     matched = [
-        {sign.anchor for signs in signs_in(kept_lines(case["log"])).values() for sign in signs}
+        {sign.anchor for signs in signs_in(kept_lines(case["log"])).values() for sign in signs if sign.anchor}
         for case in cases
     ]
     folds = [zlib.crc32(case["source"].partition("#")[0].encode()) % FOLDS for case in cases]
+    words = [
+        counted([*others, *(case for n, case in enumerate(cases) if folds[n] != fold)])
+        for fold in range(FOLDS)
+    ]
     said = []
     for at, case in enumerate(cases):
         elsewhere = set().union(*(found for n, found in enumerate(matched) if folds[n] != folds[at]))
-        said.append(said_of(case, frozenset(matched[at] - elsewhere)))
+        said.append(said_of(case, frozenset(matched[at] - elsewhere), words[folds[at]]))
     return said
 
 
@@ -91,6 +98,7 @@ def by_class(cases: Sequence[Case]) -> list[Said]:
             frozenset(
                 anchor for name in case["accept"] for anchor in (*signatures()[name].anchors, hints()[name])
             ),
+            log_words().without(case["accept"]),
         )
         for case in cases
     ]
@@ -119,7 +127,7 @@ def calibration(said: Sequence[Said]) -> list[dict[str, Any]]:
 def record() -> dict[str, Any]:
     """Everything that is measured."""
     given, held, made = read("given"), read("held_out"), read("made_here")
-    wording = by_wording([*given, *held])
+    wording = by_wording([*given, *held], [*made, *read("wordings")])
     all_said = [said_of(case) for case in (*given, *held, *made)]
     return {
         "given": summary([said_of(case) for case in given]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from splatfix.knowledge.breakages import failure_classes
@@ -15,6 +16,7 @@ from splatfix.knowledge.log_words import LogWords, words_in
 from splatfix.knowledge.tables import DATA
 
 FILE = DATA / "log_words.json"
+CASES = Path(__file__).resolve().parent.parent / "tests" / "explain" / "cases"
 _HEAD = {"date": "2026-11-22", "source": "tests/explain/cases, counted by tools/explain_words.py"}
 
 
@@ -26,6 +28,12 @@ def counted(cases: Iterable[Mapping[str, Any]]) -> LogWords:
     )
 
 
+def all_cases() -> list[Mapping[str, Any]]:
+    """Every case that is kept."""
+    files = [CASES / f"{name}.jsonl" for name in ("given", "held_out", "made_here", "wordings")]
+    return [json.loads(line) for path in files for line in path.read_text("utf-8").splitlines()]
+
+
 def text_of(found: LogWords) -> str:
     """The data file: a line for each class."""
     by_class: dict[str, Counter[str]] = {name: Counter() for name in sorted(found.logs)}
@@ -33,17 +41,8 @@ def text_of(found: LogWords) -> str:
         for name, count in rows.items():
             by_class[name][word] = count
     lines = [
-        json.dumps(name)
-        + ": "
-        + json.dumps(
-            {
-                "logs": found.logs[name],
-                "words": " ".join(
-                    f"{word}={count}" if count > 1 else word for word, count in sorted(words.items())
-                ),
-            },
-            ensure_ascii=False,
-        )
+        f'{json.dumps(name)}: {{"logs": {found.logs[name]}, "words": '
+        f"{json.dumps(dict(sorted(words.items())), ensure_ascii=False)}}}"
         for name, words in by_class.items()
     ]
     head = "".join(f"{json.dumps(key)}: {json.dumps(value)},\n" for key, value in _HEAD.items())
@@ -52,11 +51,7 @@ def text_of(found: LogWords) -> str:
 
 def main() -> None:
     """Write the data file."""
-    from tools.explain_record import read
-
-    names = ("given", "held_out", "made_here", "wordings")
-    cases = [case for name in names for case in read(name)]
-    FILE.write_text(text_of(counted(cases)), encoding="utf-8")
+    FILE.write_text(text_of(counted(all_cases())), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,15 @@ class LogWords:
                 words.setdefault(word, Counter())[name] += 1
         return cls(number, words)
 
+    def without(self, names: Collection[str]) -> LogWords:
+        """The same without these classes."""
+        logs = {name: count for name, count in self.logs.items() if name not in names}
+        words = {
+            word: {name: count for name, count in rows.items() if name not in names}
+            for word, rows in self.words.items()
+        }
+        return LogWords(logs, {word: rows for word, rows in words.items() if rows})
+
     def points_to(self, text: str) -> dict[str, float]:
         """How far the words of a log speak for each class, as natural logarithms of odds; the likeliest is the highest.
 
@@ -62,7 +71,6 @@ def log_words() -> LogWords:
     rows = table("log_words")["classes"]
     words: dict[str, dict[str, int]] = {}
     for name, row in rows.items():
-        for item in row["words"].split():
-            word, _, count = item.partition("=")
-            words.setdefault(word, {})[name] = int(count or 1)
+        for word, count in row["words"].items():
+            words.setdefault(word, {})[name] = count
     return LogWords({name: row["logs"] for name, row in rows.items()}, words)

@@ -8,9 +8,11 @@ import pytest
 
 from splatfix.explain import Machine, explain_text, known_classes
 from splatfix.knowledge.breakages import failure_classes
+from splatfix.knowledge.log_words import log_words
 from splatfix.knowledge.signatures import hints, observations, signatures
 from tests.explain.conftest import cases
 from tools.explain_record import PLOT, RECORD, plot, record
+from tools.explain_words import FILE, all_cases, counted, text_of
 
 GIVEN = cases("given")
 NAMES = {row.name for row in failure_classes()}
@@ -87,6 +89,23 @@ def test_nothing_is_named_where_nothing_is_known(log: str) -> None:
 def test_what_is_only_hinted_at_is_never_sure() -> None:
     found = explain_text("NVML and the driver version, FLT_MAX, glm, submodule --recursive, CUDA_HOME")
     assert found.causes and not found.recognised
+
+
+def test_words_alone_point_to_a_class_and_are_never_sure() -> None:
+    log = "spec of prefix repodata packages channels linux platform"
+    found = explain_text(log)
+    assert found.causes[0].name == "conda_solve_fail" and not found.recognised
+    other = explain_text(log, words=log_words().without(["conda_solve_fail"]))
+    assert "conda_solve_fail" not in [cause.name for cause in other.causes]
+
+
+def test_the_words_are_those_of_the_cases() -> None:
+    assert FILE.read_text(encoding="utf-8") == text_of(counted(all_cases()))
+
+
+def test_a_strong_sign_is_no_consequence_of_a_weak_one() -> None:
+    log = "Number of gaussians: 0\nmax(): Expected reduction dim to be specified for input.numel() == 0\n"
+    assert verdict(log)[0] == "train_all_pruned"
 
 
 def test_a_message_that_a_terminal_broke_is_read_whole() -> None:

@@ -20,6 +20,7 @@ from splatfix.knowledge import (
     drivers,
     host_compilers,
     load_overrides,
+    log_words,
     parse_target,
     signatures,
     stacks,
@@ -248,7 +249,7 @@ def read_everything() -> None:
     host_compilers.limits((12, 8)), host_compilers.library_unreadable((11, 5), 11)
     host_compilers.oldest_gcc_of_torch("2.9"), host_compilers.compiler_check_skipped("2.9.1", None)
     breakages.failure_classes(), breakages.explain_message("error", "compiler")
-    signatures.signatures(), signatures.observations()
+    signatures.signatures(), signatures.observations(), log_words.log_words().points_to("nvcc")
 
 
 def damaged(name: str) -> Iterator[dict[str, Any]]:
@@ -294,13 +295,15 @@ def test_every_section_takes_a_new_row_and_a_changed_field(name: str, section: s
     )
     key, row = next(iter(found.items()))
     path.write_text(json.dumps({name: {section: {new: row, key: {"note": "seen here"}}}}))
-    if name in ("failures", "build_logs", "recipes", "log_observations"):
+    if name in ("failures", "build_logs", "recipes", "log_observations", "log_words"):
         path.write_text(json.dumps({name: {section: {new: row}}}))
     with using(path):
         read_everything()
         mine = table(name)[section]
         assert mine[new] == row and len(mine) == len(found) + 1
-        assert name in ("failures", "build_logs", "recipes", "log_observations") or mine[key] == {
+        assert name in ("failures", "build_logs", "recipes", "log_observations", "log_words") or mine[
+            key
+        ] == {
             **row,
             "note": "seen here",
         }
