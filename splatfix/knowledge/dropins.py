@@ -99,7 +99,7 @@ DROPINS: tuple[Dropin, ...] = (
     Dropin(
         "simple-knn",
         "simple_knn",
-        ("knn.py",),
+        ("knn_tree.py", "knn_search.py", "knn_libraries.py", "knn.py"),
         "simple_knn/_C.py",
         "exact nearest neighbours in plain PyTorch; called once, when training starts",
         ("simple-knn-86710c2", "simple-knn-44f7642", "simple-knn-camenduru"),

@@ -9,7 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splatfix.kernels import knn as module
+import splatfix.kernels.knn as entry
+from splatfix.kernels import knn_libraries as libraries
+from splatfix.kernels import knn_search as module
 from splatfix.kernels.knn import available_engines, distCUDA2, knn, last_engine
 
 from .knn_clouds import KINDS, cloud
@@ -130,7 +132,7 @@ def test_small_budget_does_not_change_the_result(engine):
 
 
 def test_the_tree_counts_towards_the_budget():
-    search = module._Search(cloud("uniform", 20_000, 1), 1 << 20)
+    search = module.Search(cloud("uniform", 20_000, 1), 1 << 20)
     held = search.tree.held() + 4 * search.tree.rows.numel()
     assert 1 << 19 < held < 1 << 20
     assert search.budget * search.threads <= (1 << 20) - held
@@ -138,7 +140,7 @@ def test_the_tree_counts_towards_the_budget():
 
 def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
     monkeypatch.setattr(module, "_warned", False)
-    true_search, asked = module._library_search, []
+    true_search, asked = libraries.library_search, []
 
     def short_of_memory(engine, points):
         answer = true_search(engine, points)
@@ -151,7 +153,7 @@ def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
 
         return limited
 
-    monkeypatch.setattr(module, "_library_search", short_of_memory)
+    monkeypatch.setattr(entry, "library_search", short_of_memory)
     points = cloud("clustered", 1500, 6)
     with pytest.warns(RuntimeWarning, match="out of memory") as seen:
         found = distCUDA2(points, engine=ENGINES[0]) if ENGINES[0] != "torch" else pytest.skip("no library")
@@ -173,7 +175,7 @@ def test_input_order_does_not_matter(engine):
 
 def test_out_of_memory_halves_the_batch_and_says_so_once(monkeypatch):
     monkeypatch.setattr(module, "_warned", False)
-    true_distance = module._box_distance
+    true_distance = module.box_distance
     refused = []
 
     def short_of_memory(boxes, a, b):
@@ -182,7 +184,7 @@ def test_out_of_memory_halves_the_batch_and_says_so_once(monkeypatch):
             raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
         return true_distance(boxes, a, b)
 
-    monkeypatch.setattr(module, "_box_distance", short_of_memory)
+    monkeypatch.setattr(module, "box_distance", short_of_memory)
     points = cloud("clustered", 6000, 2)
     with pytest.warns(RuntimeWarning, match="out of memory") as seen:
         found = distCUDA2(points, engine="torch")
@@ -195,7 +197,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch):
     def broken(boxes, a, b):
         raise RuntimeError("device-side assert triggered")
 
-    monkeypatch.setattr(module, "_box_distance", broken)
+    monkeypatch.setattr(module, "box_distance", broken)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeError, match="device-side assert"):
@@ -203,7 +205,8 @@ def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch):
 
 
 def test_engines_absent_are_not_claimed(monkeypatch):
-    monkeypatch.setattr(module, "_library", lambda engine: None)
+    for one in (entry, libraries):
+        monkeypatch.setattr(one, "engine_module", lambda engine: None)
     assert available_engines() == ("torch",)
     distCUDA2(cloud("uniform", 50, 1))
     assert last_engine() == "torch"
@@ -214,8 +217,8 @@ def test_engines_absent_are_not_claimed(monkeypatch):
 def test_only_torch_serves_other_devices():
     assert available_engines("cuda") == ("torch",)
     with pytest.raises(ValueError, match="CPU tensors only"):
-        module._choose("scipy", torch.empty(10, 3, device="meta"))
-    assert module._choose(None, torch.empty(10, 3, device="meta")) == "torch"
+        libraries.choose_engine("scipy", torch.empty(10, 3, device="meta"))
+    assert libraries.choose_engine(None, torch.empty(10, 3, device="meta")) == "torch"
 
 
 @pytest.mark.parametrize(

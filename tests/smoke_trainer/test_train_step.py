@@ -15,7 +15,7 @@ from smoke_trainer.metrics import Loss
 from smoke_trainer.model import xyz_lr_at
 from smoke_trainer.renderers import TorchRenderer
 from smoke_trainer.train import evaluate, prepare, train_step
-from splatfix.kernels import knn
+from splatfix.kernels import knn, knn_libraries
 from tests.smoke_trainer.conftest import ShortRun
 
 
@@ -112,8 +112,9 @@ def test_a_step_leaves_no_gradient_behind(prepared):
 def test_the_report_names_the_knn_engine(installed, prepared, monkeypatch):
     if installed:
         pytest.importorskip("scipy.spatial")
-    honest = knn._library
-    monkeypatch.setattr(knn, "_library", lambda name: honest(name) if name in installed else None)
+    honest = knn_libraries.engine_module
+    for module in (knn, knn_libraries):
+        monkeypatch.setattr(module, "engine_module", lambda name: honest(name) if name in installed else None)
     engine = report.implementations(prepared())["knn"]["engine"]
     assert engine == (installed[0] if installed else "torch-cpu")
 
