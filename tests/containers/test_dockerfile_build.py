@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pip._internal.models.index import PyPI
 
 from splatfix.app.dockerfile import DockerfileRequest, make_dockerfile
 from splatfix.containers.image import Image
@@ -35,12 +36,13 @@ def build(docker_engine: TestEngine, checkout: Path, **more: str) -> Iterator[di
 
     The test's base has what ``debian:bookworm-slim`` has, and Python; torch's default build on PyPI is that for CUDA 13.0.
     """
+    index = os.environ.get("PIP_INDEX_URL", PyPI.simple_url)
     arguments = {
         "BUILD_IMAGE": docker_engine.base_image,
         "RUN_IMAGE": docker_engine.base_image,
         "CA_PEM": own_certificates(),
-        "PIP_INDEX_URL": os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple"),
-        "TORCH_INDEX_URL": os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple"),
+        "PIP_INDEX_URL": index,
+        "TORCH_INDEX_URL": index,
         "MAX_JOBS": "2",
         **more,
     }
