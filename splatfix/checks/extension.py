@@ -26,7 +26,7 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
     """Reads the fat binaries of every native extension and judges every fatbin (one per .cu file) against each GPU.
     One fatbin without code for the GPU is enough: unchecked launches then fail silently, and the rasterizer answers
     with garbage such as "Tried to allocate 131060 GiB". GPU code of a library that has nothing to do with torch, or that
-    importing its package does not load (both are open3d's), gives a warning: splatting does not call it."""
+    importing its package does not load (both are open3d's), is a note: splatting does not call it."""
     extensions = context.environment.extensions
     if extensions.absent:
         return  # no environment at all
@@ -55,11 +55,11 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
                     f"{item.path} is meant for {meant.sm} alone.", subject=finding.subject, evidence=evidence
                 )
             if finding.status is Status.FAIL and (item.optional or not item.links_torch):
-                finding = warn(
-                    f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}.",
+                finding = skip(
+                    f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}. "
+                    "No stack that splatfix knows calls them.",
                     subject=finding.subject,
                     evidence=evidence,
-                    remedy=f"Nothing, unless you use them: no stack that splatfix knows calls {_name(item)} on the GPU.",
                 )
             yield finding
     for one in context.distributions:
