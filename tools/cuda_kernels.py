@@ -66,9 +66,15 @@ def occupancy(architecture: int, registers: int, shared: int, threads: int) -> f
 
 
 def measure(module: str, architecture: int, compiler: Compiler) -> dict[str, dict[str, Any]]:
-    """What ptxas says of every kernel of a module, by name."""
+    """What ptxas says of every kernel of a module, by name.
+
+    Raises:
+        ValueError: with the compiler's warnings.
+    """
     file, defines = MODULES[module]
     log = compile_kernels(file, defines, architecture, compiler, extra=("--ptxas-options=-v",)).log
+    if "warning" in log:
+        raise ValueError(log)
     found = {}
     for entry in _ENTRY.finditer(log):
         shared = re.search(r"(\d+) bytes smem", entry["rest"])
@@ -82,6 +88,16 @@ def measure(module: str, architecture: int, compiler: Compiler) -> dict[str, dic
         share = occupancy(architecture, numbers["registers"], numbers["shared"], threads)
         found[entry["name"]] = {**numbers, "threads": threads, "occupancy": share}
     return dict(sorted(found.items()))
+
+
+def grown(found: dict[str, dict[str, Any]], recorded: dict[str, dict[str, Any]]) -> list[str]:
+    """What kernels take more of than is recorded, and kernels that only one side has, in words."""
+    said = [f"{name}: only one side has it" for name in sorted(found.keys() ^ recorded.keys())]
+    for kernel in sorted(found.keys() & recorded.keys()):
+        for what in ("registers", "spilled", "stack", "shared"):
+            now, before = found[kernel][what], recorded[kernel][what]
+            said += [f"{kernel}: {what} {now}, recorded {before}"] if now > before else []
+    return said
 
 
 def main() -> int:

@@ -411,7 +411,11 @@ def _argument(value: Any) -> Any:
         return ctypes.c_void_p()
     if isinstance(value, Tensor):
         return ctypes.c_void_p(value.data_ptr())
-    return ctypes.c_float(value) if isinstance(value, float) else ctypes.c_int(value)
+    if isinstance(value, float):
+        return ctypes.c_float(value)
+    if not -(2**31) <= value < 2**31:
+        raise OverflowError(f"The kernels count with 32 bits, and this is {value}.")
+    return ctypes.c_int(value)
 
 
 _driver: Optional[_Driver] = None

@@ -13,6 +13,7 @@ from splatfix.kernels.nvrtc import module
 __all__ = ["mean_ssim"]
 
 _TILE, _ROWS, _HALO = 32, 8, 5
+_MOST_IMAGES = 65535  # of one channel, in a launch: what a grid allows
 
 
 def _grid(images: Tensor) -> Tuple[int, int, int]:
@@ -28,7 +29,7 @@ class _MeanSSIM(torch.autograd.Function):
         grid = _grid(first)
         count = batch * channels * (height - 2 * edge) * (width - 2 * edge)
         sums = first.new_empty(grid[0] * grid[1] * grid[2])
-        slopes = first.new_empty(3, *first.shape) if ctx.needs_input_grad[0] else None
+        slopes = first.new_empty(batch, channels, 3, height, width) if ctx.needs_input_grad[0] else None
         module("ssim.cu", {}, first).launch(
             "ssim_forward",
             grid,
@@ -56,6 +57,14 @@ class _MeanSSIM(torch.autograd.Function):
 
 def mean_ssim(img1: Tensor, img2: Tensor, padding: str) -> Tensor:
     """Mean SSIM of checked images [B, C, H, W], float32 on one GPU; the gradient goes to `img1`."""
+    images = img1.shape[0] * img1.shape[1]
+    if images > _MOST_IMAGES:
+        first, second = (one.reshape(images, 1, *one.shape[2:]) for one in (img1, img2))
+        parts = []
+        for start in range(0, images, _MOST_IMAGES):
+            some = slice(start, start + _MOST_IMAGES)
+            parts.append(mean_ssim(first[some], second[some], padding) * (first[some].shape[0] / images))
+        return torch.stack(parts).sum()
     apply: Any = _MeanSSIM.apply
     found: Tensor = apply(img1, img2, _HALO if padding == "valid" else 0)
     return found

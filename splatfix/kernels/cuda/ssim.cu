@@ -29,7 +29,7 @@ __device__ __forceinline__ real weight(int k) {
 struct alignas(16) Four { real a, b, c, d; };
 struct Three { real a, b, c; };
 
-// sums: [blocks]; slopes: [3, images, H, W] or null. `edge` is 5 where the map's 5 outermost pixels do not count, else 0.
+// sums: [blocks]; slopes: [images, 3, H, W] or null. `edge` is 5 where the map's 5 outermost pixels do not count, else 0.
 extern "C" __global__ void __launch_bounds__(TILE * ROWS) ssim_forward(
     In<real> first, In<real> second, int height, int width, int edge, real scale, Out<real> sums, Out<real> slopes) {
     SHARED(real, x_tile, WIDE * WIDE);
@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(TILE * ROWS) ssim_forward(
         const real by_light = free ? scale * shape : (real)0, by_shape = free ? scale * light : (real)0;
         const real by_covariance = by_shape * 2 / all, by_spread = spread >= 0 ? -by_shape * shape / all : (real)0;
         const real by_mean = by_light * 2 * (my - mx * light) / means - by_covariance * sum.b - by_spread * 2 * sum.a;
-        const long long at = plane + (long long)y * width + x, map = (long long)gridDim.z * height * width;
+        const long long map = (long long)height * width, at = 3 * plane + (long long)y * width + x;
         slopes[at] = by_mean;
         slopes[map + at] = by_spread;
         slopes[2 * map + at] = by_covariance;
@@ -111,14 +111,14 @@ extern "C" __global__ void __launch_bounds__(TILE * ROWS) ssim_backward(
     In<real> first, In<real> second, In<real> slopes, In<real> upstream, int height, int width, Out<real> gradient) {
     SHARED(Three, tile, WIDE * WIDE);
     SHARED(Three, rows, WIDE * TILE);
-    const long long plane = (long long)blockIdx.z * height * width, map = (long long)gridDim.z * height * width;
+    const long long map = (long long)height * width, plane = blockIdx.z * map;
     const int left = blockIdx.x * TILE - HALO, top = blockIdx.y * TILE - HALO;
 
     for (int i = threadIdx.y * TILE + threadIdx.x; i < WIDE * WIDE; i += TILE * ROWS) {
         const int y = top + i / WIDE, x = left + i % WIDE;
         Three slope = {0, 0, 0};
         if (y >= 0 && y < height && x >= 0 && x < width) {
-            const long long at = plane + (long long)y * width + x;
+            const long long at = 3 * plane + (long long)y * width + x;
             slope = {slopes[at], slopes[map + at], slopes[2 * map + at]};
         }
         tile[i] = slope;

@@ -70,7 +70,7 @@ struct Machine {
     std::set<std::string> problems;
     std::mt19937 random;
     dim3 grid, block, block_index, thread_index;
-    unsigned current = 0, threads = 0, launch_block = 0, epoch = 1;
+    unsigned current = 0, threads = 0, launch_block = 0, epoch = 1, first_block = 0;
     int votes = 0, voted = 0;
     void (*body)(void*) = nullptr;
     void* argument = nullptr;
@@ -259,14 +259,14 @@ template <class T, size_t N> struct Shared : SharedArray {
     Ref<Shared> operator[](long long i) { return {this, i}; }
 };
 
-struct Raw { void* data; size_t count; };  // how the caller passes an array
+struct Raw { void* data; long long bytes, start; };  // how the caller passes an array, or of a long one the part from `start` on
 
 template <class T> struct In {
-    const T* data; long long count; int index;
-    In(const Raw& raw, int index) : data((const T*)raw.data), count(raw.count), index(index) {}
+    const T* data; long long count, start; int index;
+    In(const Raw& raw, int index) : data((const T*)raw.data), count(raw.bytes / sizeof(T)), start(raw.start / sizeof(T)), index(index) {}
     explicit operator bool() const { return data != nullptr; }
     T operator[](long long i) const {
-        if (i >= 0 && i < count) return data[i];
+        if (i >= start && i < start + count) return data[i - start];
         problem("%s %lld is read outside, at %lld", "argument", index, i);
         return T();
     }
@@ -274,28 +274,33 @@ template <class T> struct In {
 
 template <class T> struct Out {
     typedef T Item;
-    T* data; long long count; int index;
+    T* data; long long count, start; int index;
     std::shared_ptr<std::vector<Touch>> touched;
     char name[24];
-    Out(const Raw& raw, int index) : data((T*)raw.data), count(raw.count), index(index), touched(new std::vector<Touch>(raw.count)) {
+    Out(const Raw& raw, int index)
+        : data((T*)raw.data), count(raw.bytes / sizeof(T)), start(raw.start / sizeof(T)), index(index), touched(new std::vector<Touch>(count)) {
         snprintf(name, sizeof name, "argument %d", index);
     }
     explicit operator bool() const { return data != nullptr; }
-    bool outside(long long i) { if (i >= 0 && i < count) return false; problem("%s is touched outside, at %lld of %lld", name, i, count); return true; }
+    bool outside(long long i) {
+        if (i >= start && i < start + count) return false;
+        problem("%s is touched outside, at %lld of %lld", name, i, start + count);
+        return true;
+    }
     T get(long long i) {
         if (outside(i)) return T();
-        touch((*touched)[i], false, false, machine().global_id(), 1, name, i);
-        return data[i];
+        touch((*touched)[i - start], false, false, machine().global_id(), 1, name, i);
+        return data[i - start];
     }
     void put(long long i, const T& value) {
         if (outside(i)) return;
-        touch((*touched)[i], true, false, machine().global_id(), 1, name, i);
-        data[i] = value;
+        touch((*touched)[i - start], true, false, machine().global_id(), 1, name, i);
+        data[i - start] = value;
     }
     void add(long long i, const T& value) {
         if (outside(i)) return;
-        touch((*touched)[i], true, true, machine().global_id(), 1, name, i);
-        data[i] += value;
+        touch((*touched)[i - start], true, true, machine().global_id(), 1, name, i);
+        data[i - start] += value;
     }
     Ref<Out> operator[](long long i) const { return {const_cast<Out*>(this), i}; }
 };
@@ -316,8 +321,8 @@ void run(void (*kernel)(A...), dim3 grid, dim3 block, void** raw, std::index_seq
     if (m.fibers.size() < m.threads) m.fibers.resize(m.threads);
     m.body = [](void* it) { (*(decltype(call)*)it)(); };
     m.argument = &call;
-    std::vector<unsigned> order(grid.x * grid.y * grid.z);
-    for (unsigned i = 0; i < order.size(); i++) order[i] = i;
+    std::vector<unsigned> order(grid.x * grid.y * grid.z - m.first_block);
+    for (unsigned i = 0; i < order.size(); i++) order[i] = m.first_block + i;
     std::shuffle(order.begin(), order.end(), m.random);
     for (unsigned i : order) {
         m.launch_block = i;

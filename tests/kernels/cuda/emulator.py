@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,11 +24,13 @@ COMPILER = shutil.which("g++") or shutil.which("clang++")
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(')
 _ENTRY = """
 extern "C" int emulate(
-    const char* name, const unsigned* grid, const unsigned* block, void** arguments, unsigned seed, char* said, size_t room
+    const char* name, const unsigned* grid, const unsigned* block, unsigned first, void** arguments, unsigned seed,
+    char* said, size_t room
 ) {
     auto& m = emu::machine();
     m.problems.clear();
     m.random.seed(seed);
+    m.first_block = first;
     dim3 g{grid[0], grid[1], grid[2]}, b{block[0], block[1], block[2]};
     std::string all;
     %s
@@ -43,8 +45,15 @@ class KernelError(AssertionError):
     """A kernel did what it must not: outside its arrays, a race, a barrier that not all reach."""
 
 
+class Window(NamedTuple):
+    """In the place of an array too long to have: only what is from `start` on, in elements of the tensor."""
+
+    tensor: torch.Tensor
+    start: int
+
+
 class _Raw(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("count", ctypes.c_size_t)]
+    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_longlong), ("start", ctypes.c_longlong)]
 
 
 @functools.cache
@@ -68,6 +77,7 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
                 COMPILER,
                 "-std=c++17",
                 "-O1",
+                "-fwrapv",
                 "-Wall",
                 "-Wno-unknown-pragmas",
                 "-Werror",
@@ -92,11 +102,16 @@ class Emulated:
         self.seed = seed
 
     def launch(
-        self, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]
+        self,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        arguments: Sequence[Any],
+        first_block: int = 0,
     ) -> None:
-        """Run a kernel; raises `KernelError` with all that it did wrong."""
-        if not all(grid):
-            raise KernelError(f"{kernel}: an empty grid is an error of cuLaunchKernel")
+        """Run a kernel, or its blocks from `first_block` on; raises `KernelError` with all that it did wrong."""
+        if not all(0 < size <= most for size, most in zip(grid, (2**31 - 1, 65535, 65535), strict=False)):
+            raise KernelError(f"{kernel}: a grid of {tuple(grid)} is an error of cuLaunchKernel")
         kept = [self._argument(value) for value in arguments]
         pointers = (ctypes.c_void_p * len(kept))(
             *(ctypes.cast(ctypes.pointer(one), ctypes.c_void_p) for one in kept)
@@ -105,17 +120,27 @@ class Emulated:
         said = ctypes.create_string_buffer(8000)
         self.seed += 1
         found = self._library.emulate(
-            kernel.encode(), three(*_three(grid)), three(*_three(block)), pointers, self.seed, said, len(said)
+            kernel.encode(),
+            three(*_three(grid)),
+            three(*_three(block)),
+            first_block,
+            pointers,
+            self.seed,
+            said,
+            ctypes.c_size_t(len(said)),
         )
         if found:
             raise KernelError(f"{kernel}: {said.value.decode() or 'there is no such kernel'}")
 
     def _argument(self, value: Any) -> Any:
         if value is None:
-            return _Raw(None, 0)
+            return _Raw(None, 0, 0)
         if isinstance(value, torch.Tensor):
-            assert value.is_contiguous()
-            return _Raw(value.data_ptr(), value.numel())
+            value = Window(value, 0)
+        if isinstance(value, Window):
+            held, size = value.tensor, value.tensor.element_size()
+            assert held.is_contiguous()
+            return _Raw(held.data_ptr(), held.numel() * size, value.start * size)
         if isinstance(value, float):
             return self._real(value)
         return ctypes.c_int(value)

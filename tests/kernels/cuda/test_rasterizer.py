@@ -249,3 +249,14 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: 
     sources = ("projection.cu", "binning.cu", "blending.cu")
     carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
     assert all(one in asked for one in carried) and all(one in carried for one in asked)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand(emulated: None) -> None:
+    """Every gradient of a hundred thousand Gaussians: lists of many turns, and Gaussians that no pixel takes.
+
+    In float64 only: among so many, some depths and some alphas are equal in float32, and fall to the other side.
+    """
+    inputs = cloud(100_000, spread=2.0, size=(0.002, 0.02), degree=1)
+    found = compare(look_at(160, 120, sh_degree=1), inputs, torch.float64)
+    assert int((found[1] > 0).sum()) > 50_000

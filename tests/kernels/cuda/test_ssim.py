@@ -67,3 +67,19 @@ def test_the_same_bits_every_time(emulated: None) -> None:
     """Whatever the order of threads and blocks."""
     first, second = torch.rand(1, 2, 70, 40), torch.rand(1, 2, 70, 40)
     assert len({mean_ssim(first, second, "same").item() for _ in range(4)}) == 1
+
+
+def test_more_images_than_a_grid_has(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (
+        torch.rand(2, 4, 13, 12, dtype=torch.float64),
+        torch.rand(2, 4, 13, 12, dtype=torch.float64),
+    )
+    here, there = first.clone().requires_grad_(), first.clone().requires_grad_()
+    fused_ssim(there, second, "valid").backward()
+    monkeypatch.setattr("splatfix.kernels.ssim_cuda._MOST_IMAGES", 3)
+    found = mean_ssim(here, second, "valid")
+    found.backward()
+    assert float((found - fused_ssim(first, second, "valid")).detach().abs()) < 1e-13
+    assert (
+        here.grad is not None and there.grad is not None and torch.allclose(here.grad, there.grad, atol=1e-15)
+    )
