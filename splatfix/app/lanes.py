@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from splatfix.attest.keys import PrivateKey
+    from splatfix.containers import Running
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,13 @@ def certify_in_container(asked: ContainerRequest) -> Result:
     """
     from splatfix.app.attest import open_key, sign_report
     from splatfix.attest.report import require_key_elsewhere
-    from splatfix.containers import LaneRequest, find_lane
+    from splatfix.containers import LaneRequest, Running, find_lane
     from splatfix.containers import certify_in_container as certify_in_lane
     from splatfix.report import console
     from splatfix.report.progress import lanes as lanes_progress
 
     key: PrivateKey | None = None
+    running = Running()
     several = len(asked.lanes) > 1
     for name in asked.lanes:
         find_lane(name)
@@ -122,7 +124,7 @@ def certify_in_container(asked: ContainerRequest) -> Result:
             asked.ca_certificates,
             asked.keep,
         )
-        result = certify_in_lane(request, progress)
+        result = certify_in_lane(request, progress, running)
         if key is not None:
             sign_report(out, key)
         return _single(name, result.certificate, result.exit_code, out)
@@ -133,8 +135,10 @@ def certify_in_container(asked: ContainerRequest) -> Result:
     ):
         if not several:
             return certify(asked.lanes[0], lambda line: said(asked.lanes[0], line))
-        ended = _all(asked.lanes, asked.jobs, lambda name: certify(name, lambda line: said(name, line)))
-    return _merged(asked, ended)
+        ended = _all(
+            asked.lanes, asked.jobs, lambda name: certify(name, lambda line: said(name, line)), running
+        )
+        return _merged(asked, ended)
 
 
 def _single(lane: str, document: dict[str, Any], exit_code: int, out: Path) -> Result:
@@ -151,9 +155,12 @@ def _single(lane: str, document: dict[str, Any], exit_code: int, out: Path) -> R
 
 
 def _all(
-    lanes: Sequence[str], jobs: int, certify: Callable[[str], Result]
+    lanes: Sequence[str], jobs: int, certify: Callable[[str], Result], running: Running
 ) -> dict[str, Result | SplatfixError]:
-    """What became of each lane, ``jobs`` at a time. The threads do not outlive the process: an engine ends what they run."""
+    """What became of each lane, ``jobs`` at a time; with Ctrl-C, of those that had ended before, if there are any.
+
+    The threads do not outlive the process: an engine ends what they build.
+    """
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     ended: dict[str, Result | SplatfixError] = {}
 
@@ -167,6 +174,8 @@ def _all(
                 ended[name] = certify(name)
             except SplatfixError as error:
                 ended[name] = error
+            except KeyboardInterrupt:  # it was ended from the main thread
+                return
             except Exception as error:  # noqa: BLE001  # one lane's bug shall not take the others' results
                 ended[name] = SplatfixError(
                     "crashed", f"Lane {name} crashed: {type(error).__name__}: {error}"
@@ -177,10 +186,20 @@ def _all(
     workers = [threading.Thread(target=work, daemon=True) for _ in range(min(jobs, len(lanes)))]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        while worker.is_alive():
-            worker.join(0.2)  # so that Ctrl-C is heard
-    return {name: ended[name] for name in lanes}
+    try:
+        for worker in workers:
+            while worker.is_alive():
+                worker.join(0.2)  # so that Ctrl-C is heard
+    except KeyboardInterrupt:
+        running.end()
+        if not any(isinstance(found, Result) for found in ended.values()):
+            raise
+    stopped = SplatfixError(
+        "interrupted",
+        "It was interrupted; what it left is in that folder, and certifies nothing.",
+        exit_code=Exit.INTERRUPTED,
+    )
+    return {name: ended.get(name, stopped) for name in lanes}
 
 
 def _merged(asked: ContainerRequest, ended: dict[str, Result | SplatfixError]) -> Result:
@@ -191,6 +210,12 @@ def _merged(asked: ContainerRequest, ended: dict[str, Result | SplatfixError]) -
     good = [out / name for name, found in ended.items() if isinstance(found, Result)]
     bad = [(str(out / name), found.what) for name, found in ended.items() if isinstance(found, SplatfixError)]
     codes = {int(found.exit_code) for found in ended.values()}
-    worst = next((code for code in (Exit.FAILURE, Exit.USAGE, Exit.UNDETERMINED) if code in codes), Exit.OK)
+    order = (Exit.INTERRUPTED, Exit.FAILURE, Exit.USAGE, Exit.UNDETERMINED)
+    worst = next((code for code in order if code in codes), Exit.OK)
     result = merge(good, out, bad)
+    if worst is Exit.INTERRUPTED:
+        what = f"Interrupted: of {len(ended)} lanes {len(good)} had ended, and are in the matrix."
+        return replace(
+            result, exit_code=worst, error=SplatfixError("interrupted", what, exit_code=Exit.INTERRUPTED)
+        )
     return replace(result, exit_code=max(worst, result.exit_code) if result.error else worst)

@@ -25,7 +25,7 @@ from splatfix.containers.image import (
 )
 from splatfix.containers.lanes import GpuUse, Lane, ToolkitFrom, find_lane
 from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
-from splatfix.containers.run import REPORT_FOLDER, Outcome, run_in_container, sweep
+from splatfix.containers.run import REPORT_FOLDER, Outcome, Running, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import set_aside, write_json
 from splatfix.core.reading import read_bytes
@@ -70,11 +70,14 @@ class ContainerResult:
     image: Image
 
 
-def certify_in_container(asked: LaneRequest, progress: Callable[[str], None]) -> ContainerResult:
+def certify_in_container(
+    asked: LaneRequest, progress: Callable[[str], None], running: Running | None = None
+) -> ContainerResult:
     """Certify inside a container of a lane and copy the report.
 
     Args:
         progress: gets one line at a time; must not raise.
+        running: ends it from another thread.
 
     Raises:
         SplatfixError: exit code 2 for wrong options, 3 where the certification could not run (no engine, no GPU runtime,
@@ -109,6 +112,7 @@ def certify_in_container(asked: LaneRequest, progress: Callable[[str], None]) ->
             log=log,
             memory=lane.memory,
             keep=asked.keep,
+            running=running,
         )
         certificate = _certificate(outcome, asked.out, log)
         write_json(asked.out / _NOTE, _provenance(lane, engine, image, outcome, without))

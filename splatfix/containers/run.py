@@ -47,6 +47,43 @@ tell only of a container that has ended), and ends with its standard input: with
 So the report can be fetched before the engine removes container and volumes, and a splatfix that was killed leaves none."""
 
 
+class Running:
+    """Containers of several threads, for the main one to end: only that hears Ctrl-C."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._ends: dict[str, Callable[[], None]] = {}
+
+    def end(self) -> None:
+        """Tell what runs in them to end, let no other begin, and wait until they are removed: not long after the grace."""
+        self._over.set()
+        for end in list(self._ends.values()):
+            end()
+        deadline = time.monotonic() + 2 * _GRACE_S
+        while self._ends and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    @property
+    def over(self) -> bool:
+        """No other is to begin."""
+        return self._over.is_set()
+
+    @contextmanager
+    def holding(self, name: str) -> Iterator[None]:
+        """There is a container, or will be; not to be ended yet."""
+        self._ends[name] = lambda: None
+        try:
+            yield
+        finally:
+            del self._ends[name]
+
+    def ended_by(self, name: str, end: Callable[[], None]) -> None:
+        """It is about to run, and this ends it."""
+        self._ends[name] = end
+        if self.over:
+            raise KeyboardInterrupt
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How the command in the container ended."""
@@ -72,6 +109,7 @@ def run_in_container(
     log: Path,
     memory: str | None = None,
     keep: bool = False,
+    running: Running | None = None,
 ) -> Outcome:
     """Run ``command`` as the image's own user, without network and privileges, and copy ``/report`` into ``out``.
 
@@ -82,18 +120,22 @@ def run_in_container(
     Args:
         memory: the limit, as of ``docker run --memory``.
         keep: leave the container, stopped, with its volumes.
+        running: ends it from another thread, which counts as Ctrl-C in this one.
 
     Raises:
         SplatfixError: ``container-timeout``, ``container-out-of-memory``, ``container-ended``,
             ``docker-gpu-runtime-missing``, and the errors of :mod:`splatfix.containers.engine`.
         KeyboardInterrupt: the command was told to end, and what it left was copied.
     """
-    token = f"splatfix-{uuid.uuid4().hex}"
+    token, running = f"splatfix-{uuid.uuid4().hex}", running or Running()
     supervised = ["sh", "-c", _SUPERVISOR, "splatfix", token, *command]
-    with _container(engine, image, supervised, lane, gpu, memory, keep=keep) as container:
+    with (
+        running.holding(token),
+        _container(engine, image, supervised, lane, gpu, memory, keep=keep) as container,
+    ):
         progress(f"container {container.short_id} runs: {' '.join(command)}")
         started = time.monotonic()
-        ended = _follow(engine, container, token, timeout_s, progress, log)
+        ended = _follow(engine, container, token, timeout_s, progress, log, running)
         details = {"log": str(log), "last_lines": list(ended.last_lines)}
         if ended.exit_code is None:
             with engine_errors("running the container"), suppress(sdk().errors.NotFound):
@@ -245,6 +287,7 @@ def _follow(
     timeout_s: float,
     progress: Callable[[str], None],
     log: Path,
+    running: Running,
 ) -> _Ended:
     """Start the container and read its output until the command ends, or ask that to end after ``timeout_s``."""
     expired = threading.Event()
@@ -268,20 +311,25 @@ def _follow(
         expired.set()
         end()
 
-    interrupted = False
+    interrupted = threading.Event()
+
+    def interrupt() -> None:
+        interrupted.set()
+        progress("interrupted: what runs in the container was told to end")
+        end()
+
     with log.open("w", encoding="utf-8") as sink, engine_errors("running the container"):
         output = _Output(progress, sink, token)
         # attached before the start, to get every line; streaming reads have no timeout
         stream = container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True)
         lifeline = container.attach_socket(params={"stdin": 1, "stream": 1})
+        running.ended_by(token, interrupt)
         _start(engine, container)
         later(timeout_s, expire)
         try:
             output.read(stream)
         except KeyboardInterrupt:
-            interrupted = True
-            progress("interrupted: what runs in the container was told to end")
-            end()
+            interrupt()
             rest = _Output(lambda line: None, io.StringIO(), token)
             # not attached again: what is said between the log's replay and the stream is lost
             rest.read((chunk, None) for chunk in container.logs(stream=True, follow=True))
@@ -291,7 +339,12 @@ def _follow(
                 timer.cancel()
             output.finish()
     return _Ended(
-        output.exit_code, output.last_lines(), output.out_of_memory, expired.is_set(), interrupted, lifeline
+        output.exit_code,
+        output.last_lines(),
+        output.out_of_memory,
+        expired.is_set(),
+        interrupted.is_set(),
+        lifeline,
     )
 
 
@@ -362,6 +415,8 @@ def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
                         f"The report in the container is larger than {_MAX_REPORT_BYTES >> 30} GiB, and was not copied.",
                     )
                 file.write(block)
+        if not size:  # Podman, where the image lacks the folder
+            return ()
         file.seek(0)
         return unpack_report(file, out)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,22 @@ from splatfix.containers.image import Image
 from splatfix.core.errors import Exit, SplatfixError
 from tests.app.test_merge import BASE, Splatfix
 
+CTRL_C = 130
 IMAGE = Image("tag", "id", "base", "base-id", reused=True)
 
 
 def stand_in(codes: dict[str, int | SplatfixError]) -> Any:
     """Certifies as told: writes a real certificate, or raises."""
 
-    def certify(asked: LaneRequest, progress: Any) -> ContainerResult:
+    def certify(asked: LaneRequest, progress: Any, running: Any) -> ContainerResult:
         progress(f"begun {threading.current_thread().name}")
         outcome = codes[asked.lane]
+        if outcome == CTRL_C:
+            time.sleep(0.5)
+            _thread.interrupt_main()
+            while not running.over:
+                time.sleep(0.01)
+            raise KeyboardInterrupt
         if isinstance(outcome, SplatfixError):
             raise outcome
         asked.out.mkdir(parents=True)
@@ -67,6 +76,27 @@ def test_one_matrix(
     assert all((tmp_path / name / "certificate.json").is_file() for name in good)
     said = capsys.readouterr().err
     assert all(f"{name}: begun" in said for name in codes)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_ctrl_c_keeps_what_had_ended(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = {"cpu": 0, "cu126": CTRL_C, "cu128": CTRL_C}
+    monkeypatch.setattr("splatfix.containers.certify_in_container", stand_in(codes))
+    result = certify_in_container(ContainerRequest(tuple(codes), tmp_path, jobs))
+    assert result.exit_code == Exit.INTERRUPTED and result.error is not None
+    assert "of 3 lanes 1 had ended" in result.error.what
+    content = result.data()
+    assert [Path(row["path"]).name for row in content["unreadable"]] == ["cu126", "cu128"]
+    assert "interrupted" in content["unreadable"][0]["reason"] and content["files"]
+
+
+def test_ctrl_c_before_anything_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "splatfix.containers.certify_in_container", stand_in({"cpu": CTRL_C, "cu126": CTRL_C})
+    )
+    with pytest.raises(KeyboardInterrupt, match="nothing was certified"):
+        certify_in_container(ContainerRequest(("cpu", "cu126"), tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_lane_that_there_is_not_ends_it_before_anything_runs(
