@@ -354,20 +354,23 @@ def compose_file(plan: ImagePlan, places: Places) -> str:
 
 
 def devcontainer_file(plan: ImagePlan, places: Places) -> str:
-    """devcontainer.json: the builder stage, because who works on an extension needs the compiler."""
+    """devcontainer.json: the builder stage, because who works on an extension needs the compiler.
+
+    A GPU that is there is asked for by the tool that starts it; --gpus among runArgs would refuse machines without one.
+    """
     build = {"dockerfile": f"../{places.name}", "context": f"../{places.context}", "target": "builder"}
     variables = {
         "NVIDIA_VISIBLE_DEVICES": "all",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-        "PATH": "/opt/stack/bin:/opt/splatfix/bin:${containerEnv:PATH}",
     }
     settings = {"python.defaultInterpreterPath": "/opt/stack/bin/python"}
     content = {
         "name": image_name(plan),
         "build": build,
-        "runArgs": ["--gpus", "all", "--shm-size", "8g"],
+        "runArgs": ["--shm-size", "8g"],
         "hostRequirements": {"gpu": "optional"},
-        "remoteEnv": variables,
+        "containerEnv": variables,
+        "remoteEnv": {"PATH": "/opt/stack/bin:/opt/splatfix/bin:${containerEnv:PATH}"},
         "customizations": {"vscode": {"settings": settings}},
     }
     return json.dumps(content, indent=2) + "\n"

@@ -272,6 +272,7 @@ def assert_harmless(plan: ImagePlan, payload: str) -> None:
         assert "touch" not in words or words[:2] == ["touch", "/opt/wheels/before"]
     compose, devcontainer = made[2].content, json.loads(made[3].content)
     assert devcontainer["build"]["context"] == f"../{payload}"
+    assert "--gpus" not in devcontainer["runArgs"], "a machine without a GPU would be refused"
     (line,) = (line for line in compose.split("\n") if "context:" in line)
     assert json.loads(line.partition(": ")[2]) == payload.replace("$", "$$")
 
