@@ -100,6 +100,24 @@ def doomed_engine(docker_engine: TestEngine) -> Iterator[tuple[Path, TestEngine]
             subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+@pytest.fixture(scope="session")
+def podman_engine() -> Iterator[TestEngine]:
+    """Rootless Podman, as a user of its own, with SPLATFIX_DOCKER_LANE=1 where Podman is installed."""
+    missing = [name for name in ("podman", "newuidmap") if not shutil.which(name)]
+    if os.environ.get("SPLATFIX_DOCKER_LANE") != "1" or os.geteuid() != 0 or missing:
+        why = f"not installed: {', '.join(missing)}" if missing else "needs SPLATFIX_DOCKER_LANE=1 and root"
+        pytest.skip(f"NOT RUN ON PODMAN: {why}")
+    with tempfile.TemporaryDirectory(prefix="splatfix-podman-") as name:
+        folder = Path(name)
+        try:
+            engine = connect(_script("podman", folder))
+            _script("base", folder)
+            yield TestEngine(engine, TEST_BASE)
+            engine.close()
+        finally:
+            _script("unpodman", folder)
+
+
 def start_engine(folder: Path) -> str:
     """Start the engine of a folder (again); its address."""
     return _script("start", folder)

@@ -5,8 +5,10 @@
 #   engine.sh start FOLDER         start it; the last line printed is its DOCKER_HOST
 #   engine.sh base FOLDER [NAME]   give it a Debian base image with Python (default name: splatfix-test-base:bookworm)
 #   engine.sh stop FOLDER          stop it; its data stays in FOLDER
+#   engine.sh podman FOLDER        Podman in its place, rootless: as a user of its own that is made for it, and removed with
+#   engine.sh unpodman FOLDER      FOLDER
 #
-# Needs root, and on Debian or Ubuntu: apt-get install docker.io debootstrap
+# Needs root, and on Debian or Ubuntu: apt-get install docker.io debootstrap; for Podman: podman uidmap
 # The base image's tar is kept in splatfix's cache, so it is made once per machine. DEBOOTSTRAP_MIRROR names
 # another mirror than debootstrap's own default.
 set -euo pipefail
@@ -80,8 +82,47 @@ unmount() {
     done
 }
 
+podman_start() {
+    [ "$(id -u)" = 0 ] || die "another user can be made by root only"
+    need podman podman
+    need newuidmap uidmap
+    chmod 755 "$FOLDER"  # its parents must be open to others too
+    useradd --system --home-dir "$FOLDER/home" --create-home --shell /usr/sbin/nologin "$PODMAN_USER"
+    usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 "$PODMAN_USER"
+    local settings="$FOLDER/home/.config/containers" runtime=""
+    # crun refuses machines with both cgroup hierarchies
+    ! command -v runc >/dev/null || runtime='runtime = "runc"'
+    mkdir -p "$settings" "$FOLDER/run"
+    printf '[storage]\ndriver = "overlay"\n' >"$settings/storage.conf"
+    printf '[engine]\n%s\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n' "$runtime" >"$settings/containers.conf"
+    chown -R "$PODMAN_USER:" "$FOLDER/home" "$FOLDER/run"
+    chmod 700 "$FOLDER/run"
+    cd "$FOLDER"
+    setsid setpriv --reuid "$PODMAN_USER" --regid "$PODMAN_USER" --init-groups \
+        env HOME="$FOLDER/home" XDG_RUNTIME_DIR="$FOLDER/run" podman system service --time=0 "unix://$FOLDER/run/podman.sock" \
+        >"$FOLDER/podman.log" 2>&1 </dev/null &
+    for _ in $(seq $((START_SECONDS * 5))); do
+        if [ -S "$FOLDER/run/podman.sock" ]; then echo "unix://$FOLDER/run/podman.sock"; return; fi
+        sleep 0.2
+    done
+    tail -n 20 "$FOLDER/podman.log" >&2
+    die "podman did not come up; the end of $FOLDER/podman.log is above"
+}
+
+podman_stop() {
+    local pids
+    for _ in $(seq 50); do
+        pids="$(ps -o pid= -u "$PODMAN_USER")" || break
+        # shellcheck disable=SC2086  # words
+        kill -KILL $pids 2>/dev/null || true
+        sleep 0.1
+    done
+    userdel "$PODMAN_USER"
+    rm -rf "$FOLDER/home" "$FOLDER/run"
+}
+
 base() {
-    running || die "no engine runs in $FOLDER; first: engine.sh start $FOLDER"
+    running || [ -S "${HOST#unix://}" ] || die "no engine runs in $FOLDER; first: engine.sh start $FOLDER"
     local cache tar
     # an import makes a new image each time, and nothing built on the last one could be used again
     if docker --host "$HOST" image inspect "$NAME" >/dev/null 2>&1; then echo "$NAME"; return; fi
@@ -105,14 +146,18 @@ make_tar() {
     mv "$1.part" "$1"
 }
 
-[ $# -ge 2 ] || die "usage: engine.sh start|base|stop FOLDER [NAME]"
+[ $# -ge 2 ] || die "usage: engine.sh start|base|stop|podman|unpodman FOLDER [NAME]"
 mkdir -p "$2"
 FOLDER="$(cd "$2" && pwd)"
 HOST="unix://$FOLDER/docker.sock"
+[ ! -S "$FOLDER/run/podman.sock" ] || HOST="unix://$FOLDER/run/podman.sock"
+PODMAN_USER=splatfix-test-podman
 NAME="${3:-splatfix-test-base:$SUITE}"
 case "$1" in
     start) start ;;
     base) base ;;
     stop) stop ;;
+    podman) podman_start ;;
+    unpodman) podman_stop ;;
     *) die "unknown command $1" ;;
 esac
