@@ -33,14 +33,15 @@ def origin_of(function: Any) -> Dict[str, Optional[str]]:
 
 
 def engine_in_use(module: str, engine: str) -> str:
-    """`nvrtc` where the kernels of a module, a drop-in's or ours, ran as CUDA code that NVRTC compiled (see `ran` in
-    splatfix/kernels/nvrtc.py); else what it was said to run on."""
+    """`nvrtc` or `warp` where the kernels of a module, a drop-in's or ours, ran as CUDA code that NVRTC or Warp compiled
+    (see `ran` in splatfix/kernels/nvrtc.py); else what it was said to run on."""
     package = module.partition(".")[0]
     kernel = {"splatfix": module.rpartition(".")[2], "fused_ssim": "ssim", "simple_knn": "knn"}.get(
         package, "rasterizer"
     )
     loaded = sys.modules.get("splatfix.kernels.nvrtc" if package == "splatfix" else f"{package}._nvrtc")
-    return "nvrtc" if getattr(loaded, "ran", {}).get(kernel) == "nvrtc" else engine
+    ran: str = getattr(loaded, "ran", {}).get(kernel, "")
+    return ran if ran in ("nvrtc", "warp") else engine
 
 
 def library_of(module: str) -> Optional[Path]:

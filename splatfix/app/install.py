@@ -152,7 +152,7 @@ def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
     from splatfix.plan import plan_install, stacks_of
 
     made = plan_install(request, make_context(facts, Goal(request.targets)))
-    if named or request.backend in ("pure", "nvrtc") or stacks_of(Path.cwd()):
+    if named or request.backend in ("pure", "nvrtc", "warp") or stacks_of(Path.cwd()):
         return require(made)
     if isinstance(made, Problem):
         if made.code in ("not-an-extension", "not-a-checkout"):

@@ -140,7 +140,8 @@ def make_current(device: str) -> None:
 def said_to_run(kernel: str, name: str) -> str:
     """Which of its two implementations a drop-in with CUDA kernels took for its last call on a GPU; "" for all else."""
     ran = getattr(sys.modules.get(f"{name.partition('.')[0]}._nvrtc"), "ran", {}).get(kernel, "")
-    return {"": "", "nvrtc": "its CUDA kernels ran"}.get(ran, f"pure PyTorch ran: {ran.partition(': ')[2]}")
+    said = {"": "", "nvrtc": "its CUDA kernels ran", "warp": "gswarp's kernels ran"}
+    return said.get(ran, f"pure PyTorch ran: {ran.partition(': ')[2]}")
 
 
 def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path] = None) -> Dict[str, Any]:

@@ -25,13 +25,14 @@ class Backend(str, Enum):
     native = "native"
     pure = "pure"
     nvrtc = "nvrtc"
+    warp = "warp"
     auto = "auto"
 
 
 Sources = Annotated[
     Optional[list[str]],
     typer.Argument(
-        help="Source folders, checkouts, gsplat==VERSION; with --backend pure or nvrtc also package names.",
+        help="Source folders, checkouts, gsplat==VERSION; with --backend nvrtc, warp or pure also package names.",
         show_default="the current folder",
         metavar="SOURCE",
     ),
@@ -45,7 +46,7 @@ Target = Annotated[
 BackendOption = Annotated[
     Backend,
     typer.Option(
-        help="native: compile; nvrtc: drop-ins whose CUDA code torch's NVRTC compiles; pure: drop-ins in PyTorch; auto."
+        help="native: compile; drop-ins: CUDA code by torch's NVRTC (nvrtc), gswarp (warp), PyTorch (pure); or auto."
     ),
 ]
 DryRun = Annotated[

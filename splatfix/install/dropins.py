@@ -5,6 +5,7 @@ The templates hold what stands beside the copied kernels: the original's names, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.stacks import variant
 
 _HEAD = '"""{what} in plain PyTorch: a drop-in by splatfix {version} for the CUDA extension."""\n'
+
+_CALLS = re.compile(rb"from \._(ssim|knn|rasterizer)_cuda import")
 
 _FUSED_SSIM = '''
 from ._ssim import fused_ssim as _fused_ssim
@@ -46,12 +49,18 @@ __all__ = ["distCUDA2"]
 
 
 def make_dropin_wheel(
-    dropin: Dropin, version: str, folder: Path, compiled: Mapping[str, bytes] | None = None
+    dropin: Dropin,
+    version: str,
+    folder: Path,
+    compiled: Mapping[str, bytes] | None = None,
+    *,
+    gswarp: bool = False,
 ) -> Path:
     """Write the wheel of a drop-in into ``folder``.
 
     Args:
         compiled: code of its CUDA kernels by file name, which it then carries with their sources; None for pure PyTorch.
+        gswarp: it calls gswarp for tensors on a GPU.
 
     Raises:
         SplatfixError: ``splatfix-incomplete`` when this installation of splatfix lacks a kernel.
@@ -67,7 +76,11 @@ def make_dropin_wheel(
             name = kernel if kernel.startswith("cuda/") else f"_{kernel}"
             files[f"{dropin.module}/{name}"] = _kernel(kernel)
         files |= {f"{dropin.module}/cuda/{name}": code for name, code in compiled.items()}
+    if gswarp:  # what calls our own kernels calls it
+        files = {path: _CALLS.sub(rb"from ._on_warp import", text) for path, text in files.items()}
+        files |= {f"{dropin.module}/_{name}": _kernel(name) for name in ("nvrtc.py", "on_warp.py")}
     how = "in plain PyTorch" if compiled is None else "with CUDA kernels through NVRTC"
+    how = "on gswarp" if gswarp else how
     summary = f"Drop-in for {dropin.name} {how}, by splatfix"
     path = write_wheel(folder, dropin.distribution, version, files, summary)
     manifest = {

@@ -28,7 +28,7 @@ from splatfix.install.edit import digest_of, edited_contents, require_editable, 
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, Journal, Status, StepRecord
-from splatfix.install.nvrtc import compile_cuda_kernels
+from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
 from splatfix.install.outcome import InstalledItem, Outcome, Progress, Silent, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
@@ -49,6 +49,11 @@ from splatfix.plan.steps import (
     VerifyWheel,
 )
 
+_NEEDS = {
+    "pure": "pure PyTorch needs only torch, which is there",
+    "nvrtc": "NVRTC came with torch, and compiles for these GPUs",
+    "warp": "gswarp and Warp fit this Python, torch and driver",
+}
 # What an installation does not verify.
 _NOT_VERIFIED = (
     Rung(RungName.COMPUTES, None, "not run; next: splatfix verify"),
@@ -294,12 +299,18 @@ class _Run:
         started = time.monotonic()
         dropin = dropin_of(action.subject, action.variant)
         compiled = None
-        if action.targets:
+        log, gswarp = (
+            self.folder / f"{action.backend}-{_file_name(action.subject)}.log",
+            action.backend == "warp",
+        )
+        if gswarp:
+            self.progress.doing(action, "compiling gswarp's kernels by NVIDIA Warp")
+            item.rungs.append(compile_gswarp(dropin, action.targets, self.environment, self.runner, log))
+        elif action.targets:
             self.progress.doing(action, "compiling its CUDA kernels by NVRTC")
-            log = self.folder / f"nvrtc-{_file_name(action.subject)}.log"
             compiled, rung = compile_cuda_kernels(dropin, action.targets, self.environment, self.runner, log)
             item.rungs.append(rung)
-        path = make_dropin_wheel(dropin, action.version, self.folder / "wheels", compiled)
+        path = make_dropin_wheel(dropin, action.version, self.folder / "wheels", compiled, gswarp=gswarp)
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
         item.also_import = (dropin.api.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
@@ -373,7 +384,7 @@ class _Run:
         if forced:
             why = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
         elif not item.native:
-            why = "pure PyTorch needs only torch, which is there"
+            why = _NEEDS[self.plan.backend]
         elif not item.gpu_code:
             why = "no CUDA code, so no versions to reconcile"
         else:

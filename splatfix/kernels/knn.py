@@ -69,7 +69,9 @@ def distCUDA2(
     chosen = choose_engine(engine, points)
     found = _by_cuda_kernels(points) if engine is None else None
     if found is not None:
-        chosen, result = "nvrtc", found
+        from splatfix.kernels.nvrtc import BACKEND
+
+        chosen, result = BACKEND, found
     elif chosen == "torch":
         result = Search(points, budget_bytes).mean_of_three()
     else:
@@ -124,7 +126,7 @@ def _by_cuda_kernels(points: Tensor) -> Optional[Tensor]:
         return None
     try:
         from splatfix.kernels.knn_cuda import mean_of_three
-        from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
     except ImportError:  # a copy without them
         return None
     if not wanted(points):
@@ -134,7 +136,7 @@ def _by_cuda_kernels(points: Tensor) -> Optional[Tensor]:
     except NoKernels as error:
         fall_back("knn", str(error))
         return None
-    ran["knn"] = "nvrtc"
+    ran["knn"] = BACKEND
     return found
 
 

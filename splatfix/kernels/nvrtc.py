@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "BACKEND",
     "Compiler",
     "NoKernels",
     "compile_kernels",
@@ -55,27 +56,35 @@ class NoKernels(RuntimeError):
     """The kernels cannot be had here; the message says why, and what would change it."""
 
 
+BACKEND = "warp" if Path(__file__).with_name("_on_warp.py").is_file() else "nvrtc"
+"""Whose kernels lie beside this file: our own, or in a drop-in that was installed with --backend warp gswarp's."""
+
 ran: Dict[str, str] = {}
-"""What the last call of a kernel ran on: "nvrtc", or "torch" and why. Only calls with CUDA tensors are listed."""
+"""What the last call of a kernel ran on: BACKEND, or "torch" and why. Only calls with CUDA tensors are listed."""
 
 
 def wanted(like: Tensor) -> bool:
     """Whether a call with this tensor is one for the CUDA kernels: single precision on a GPU, and they were chosen.
 
-    SPLATFIX_KERNELS, nvrtc or torch, decides; where it is not set, a drop-in takes them and splatfix's own trainer does not.
+    SPLATFIX_KERNELS, nvrtc (warp) or torch, decides; where it is not set, a drop-in takes them, splatfix's own trainer not.
+
+    Raises:
+        NoKernels: SPLATFIX_KERNELS names what is not here.
     """
-    chosen = os.environ.get("SPLATFIX_KERNELS") or ("torch" if __name__.startswith("splatfix.") else "nvrtc")
-    return bool(like.is_cuda) and like.dtype == torch.float32 and chosen != "torch"
+    chosen = os.environ.get("SPLATFIX_KERNELS") or ("torch" if __name__.startswith("splatfix.") else BACKEND)
+    if chosen not in ("torch", BACKEND):
+        raise NoKernels(f"SPLATFIX_KERNELS={chosen}: these kernels are {BACKEND} or torch.")
+    return bool(like.is_cuda) and like.dtype == torch.float32 and chosen == BACKEND
 
 
 def fall_back(kernel: str, reason: str) -> None:
-    """Say once that pure PyTorch runs instead; with SPLATFIX_KERNELS=nvrtc that is an error.
+    """Say once that pure PyTorch runs instead; where SPLATFIX_KERNELS names the kernels that is an error.
 
     Raises:
         NoKernels: the user insists.
     """
-    if os.environ.get("SPLATFIX_KERNELS") == "nvrtc":
-        raise NoKernels(f"{reason} (SPLATFIX_KERNELS=nvrtc forbids pure PyTorch in their place.)")
+    if os.environ.get("SPLATFIX_KERNELS") == BACKEND:
+        raise NoKernels(f"{reason} (SPLATFIX_KERNELS={BACKEND} forbids pure PyTorch in their place.)")
     if ran.get(kernel) != f"torch: {reason}":
         warnings.warn(
             f"splatfix: the {kernel} runs in pure PyTorch, which is slower: {reason}",
@@ -265,9 +274,9 @@ def compile_kernels(
         NoKernels: no NVRTC, or it cannot compile them.
     """
     source, *headers = _texts(name).items()
-    brought = None if compiler else _HERE / _file_name(name, defines, f"sm_{architecture}")
-    if brought is not None and brought.is_file():
-        return Compiled(brought.read_bytes(), f"sm_{architecture}", "", True)
+    brought = None if compiler else _brought(name, defines, architecture)
+    if brought is not None:
+        return brought
     compiler = compiler or find_compiler()
     target, cubin = _target(architecture, compiler)
     options = [
@@ -285,6 +294,16 @@ def compile_kernels(
     if kept is not None:
         _keep(kept, code)
     return Compiled(code, target, log, False)
+
+
+def _brought(name: str, defines: Mapping[str, object], architecture: int) -> Optional[Compiled]:
+    """What the drop-in brought for this GPU: a cubin, else PTX for an older one; None where neither is there."""
+    named = _file_name(name, defines, "TARGET")
+    for target in (f"sm_{architecture}", *(f"compute_{older}" for older in range(architecture, 49, -1))):
+        path = _HERE / named.replace("TARGET", target)
+        if path.is_file():
+            return Compiled(path.read_bytes(), target, "", True)
+    return None
 
 
 def _texts(name: str) -> Dict[str, str]:
@@ -454,21 +473,17 @@ def module(name: str, defines: Mapping[str, object], like: Tensor) -> Module:
 def main(arguments: Sequence[str]) -> int:
     """Compile into FOLDER what a JSON text lists, [[file, options, architecture], ...]; prints a JSON object.
 
-    The object has `nvrtc` and `files`, [[name, file], ...], or `error`; the exit status is then 1.
+    The object has `nvrtc` and `files`, [[name, file, architecture], ...], or `error`; the exit status is then 1.
+    For an architecture that this NVRTC does not know yet, the file is PTX for the newest that it knows.
     """
     folder, wanted_code = Path(arguments[0]), json.loads(arguments[1])
     try:
         compiler = find_compiler()
         files = []
         for name, defines, architecture in wanted_code:
-            target, cubin = _target(architecture, compiler)
-            if not cubin:
-                raise NoKernels(
-                    f"NVRTC {'.'.join(map(str, compiler.version))} does not know sm_{architecture}"
-                )
-            made = folder / _file_name(name, defines, target)
+            made = folder / _file_name(name, defines, _target(architecture, compiler)[0])
             made.write_bytes(compile_kernels(name, defines, architecture, compiler).code)
-            files.append([made.name, name])
+            files.append([made.name, name, architecture])
     except NoKernels as error:
         sys.stdout.write(json.dumps({"error": str(error)}))
         return 1

@@ -416,7 +416,7 @@ def _by_cuda_kernels(
     if means3D is None or means2D is None or not means3D.is_cuda:
         return None
     try:
-        from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
         from splatfix.kernels.rasterizer_cuda import rasterize as by_kernels
         from splatfix.kernels.rasterizer_cuda import refusal
     except ImportError:  # a copy without them
@@ -431,7 +431,7 @@ def _by_cuda_kernels(
     if found is None:
         fall_back("rasterizer", reason)
     else:
-        ran["rasterizer"] = "nvrtc"
+        ran["rasterizer"] = BACKEND
     return found
 
 

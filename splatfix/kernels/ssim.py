@@ -117,7 +117,7 @@ def _by_cuda_kernels(img1: Tensor, img2: Tensor, padding: str) -> Optional[Tenso
     if not img1.is_cuda or _is_compiling():
         return None
     try:
-        from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
         from splatfix.kernels.ssim_cuda import mean_ssim
     except ImportError:  # a copy of this file alone
         return None
@@ -128,7 +128,7 @@ def _by_cuda_kernels(img1: Tensor, img2: Tensor, padding: str) -> Optional[Tenso
     except NoKernels as error:
         fall_back("ssim", str(error))
         return None
-    ran["ssim"] = "nvrtc"
+    ran["ssim"] = BACKEND
     return found
 
 

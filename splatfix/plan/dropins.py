@@ -27,7 +27,8 @@ from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.checkout import install_name, is_checkout, no_checkout, sources_in, whole_disk
-from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix
+from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix, target_words
+from splatfix.plan.gpu_kernels import NEVER_RUN, NEVER_RUN_WARP, nvrtc_serves, warp_serves
 from splatfix.plan.option import Limit, Option, OptionKind, rejected
 from splatfix.plan.parts import NativePart
 from splatfix.plan.replacement import Native, Replacement, replacement_for, useless
@@ -266,6 +267,43 @@ def use_dropins(found: Assessment) -> Option:
     elif not _trains(names):
         why = "none of these is a rasterizer, which a training needs"
         made = _without(made, (RungName.TRAINS, RungName.REPRODUCES), why)
+    return made
+
+
+def use_kernels(found: Assessment, kind: OptionKind) -> Option:
+    """Drop-ins with GPU code and no compiler: our CUDA kernels by torch's NVRTC (``NVRTC``), or gswarp (``WARP``)."""
+    plain = use_dropins(found)
+    if plain.rejected_because:
+        return rejected(kind, plain.rejected_because)
+    names, _ = _dropins_of(found)
+    dropins = [item for item in DROPINS if item.name in names]
+    serves = (
+        nvrtc_serves(found.context, dropins)
+        if kind is OptionKind.NVRTC
+        else warp_serves(found.context, dropins)
+    )
+    if isinstance(serves, Problem):
+        return rejected(kind, serves.what.rstrip("."))
+    sources = found.goal.sources or tuple(names) or ("CHECKOUT",)
+    command = splatfix(found, "install", *sources, "--backend", kind.value, *target_words(found))
+    use = UseDropins(command=command, subjects=tuple(names), backend=kind.value)
+    steps = (use, *_confirm(found, names, on_the_cpu=not found.here))
+    bring = "made in seconds"
+    if serves.warp:
+        bring = f"gswarp and {serves.warp.requirement} come from PyPI, 150 MB; made in a minute"
+    reasons = [
+        *(reason for reason in plain.reasons if "far slower" not in reason.text),
+        Reason(f"{bring}; no toolkit, host compiler or ninja is needed"),
+        Reason(NEVER_RUN_WARP if serves.warp else NEVER_RUN),
+    ]
+    made = make_option(found, kind, steps, reasons, serves.unsure)
+    lost = [
+        limit
+        for limit in plain.cannot_prove
+        if limit.rung in made.proves and limit.rung is not RungName.BUILT
+    ]
+    for limit in lost:
+        made = _without(made, (limit.rung,), limit.why)
     return made
 
 

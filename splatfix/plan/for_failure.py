@@ -7,7 +7,7 @@ from functools import cached_property
 
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say, set_variable, unset_variable
-from splatfix.plan.option import BUILDING, Option, OptionKind
+from splatfix.plan.option import BUILDING, REPLACING, Option, OptionKind
 from splatfix.plan.options import find_options
 
 _OTHER_TORCH = ("cpu_only_torch", "driver_too_old", "torch_arch_unsupported", "torch_not_installed")
@@ -118,7 +118,7 @@ class Answers:
         if failure in _OTHER_TORCH:
             return self._first((OptionKind.OTHER_TORCH,))
         if failure in _BUILDS:
-            return self._first(BUILDING) or self._first((OptionKind.DROPIN,))
+            return self._first(BUILDING) or self._first(REPLACING)
         return _ANYWHERE.get(failure, ())
 
     def _first(self, kinds: Collection[OptionKind]) -> tuple[Step, ...]:

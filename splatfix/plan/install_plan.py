@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.context import Context, Rejected
-from splatfix.context.commands import removed_by
+from splatfix.context.commands import python_option, removed_by
 from splatfix.context.submodules import FETCH
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
@@ -19,6 +20,7 @@ from splatfix.facts import (
     Facts,
     resolved_folder,
 )
+from splatfix.knowledge.warp import GSWARP
 from splatfix.plan.build_environment import (
     Jobs,
     job_count,
@@ -27,6 +29,7 @@ from splatfix.plan.build_environment import (
 from splatfix.plan.checkout import sources_in
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.gpu_kernels import NEVER_RUN, NEVER_RUN_WARP, nvrtc_serves, warp_serves
 from splatfix.plan.native_build import cuda_build, cuda_tools, plain_build
 from splatfix.plan.option import InstallPlan, Limit, OptionKind, Request
 from splatfix.plan.parts import conflict_with, variants_of_source
@@ -35,6 +38,7 @@ from splatfix.plan.steps import (
     BuildWheel,
     CheckImport,
     EditSource,
+    InstallDependencies,
     InstallStep,
     InstallWheel,
     MakeDropin,
@@ -59,16 +63,15 @@ def plan_install(request: Request, context: Context) -> InstallPlan | Problem:
     Args:
         context: its goal has the targets of the request.
     """
-    makers = {"native": _native_plan, "pure": _pure_plan, "nvrtc": _nvrtc_plan, "auto": _native_or_pure}
-    if request.backend not in makers:
+    if request.backend not in _MAKERS:
         return usage_problem(
             "unknown-backend",
             f"{request.backend!r} is not a backend.",
-            say("Choose native, pure, nvrtc or auto."),
+            say(f"Choose {', '.join(_MAKERS)}."),
         )
-    made = makers[request.backend](request, context)
+    made = _MAKERS[request.backend](request, context)
     if isinstance(made, Problem):
-        return made
+        return _next_best(made, request, context) if request.backend in ("nvrtc", "warp") else made
     folders = tuple(str(resolved_folder(text) or text) for text in request.sources)
     notes = made.notes
     if command := removed_by(context.facts):
@@ -78,19 +81,40 @@ def plan_install(request: Request, context: Context) -> InstallPlan | Problem:
     return replace(made, request=replace(request, sources=folders), notes=notes)
 
 
-def _native_or_pure(request: Request, context: Context) -> InstallPlan | Problem:
-    """Native where this machine can build it; else the drop-ins, with CUDA kernels where torch and a target allow them."""
+def _first_possible(request: Request, context: Context) -> InstallPlan | Problem:
+    """Native where this machine can build it; else the drop-ins: by NVRTC, by Warp, in pure PyTorch."""
     native = _native_plan(request, context)
     if not isinstance(native, Problem) or native.code not in _NOT_HERE:
         return native
-    made, chosen = _nvrtc_plan(request, context), choose_dropins(request.sources, context.checkout)
-    how = "CUDA kernels by NVRTC"
-    if isinstance(made, Problem):
-        made, how = _pure_plan(request, context), "pure PyTorch"
-    if isinstance(made, Problem) or isinstance(chosen, Problem) or chosen.native:
-        return native
-    note = f"{how}, because a native build is not possible here: {native.what}"
-    return replace(made, considered=(Rejected("native build", native.what),), notes=(note, *made.notes))
+    considered = [Rejected("native build", native.what)]
+    for name, how in (
+        ("nvrtc", "CUDA kernels by NVRTC"),
+        ("warp", "gswarp by NVIDIA Warp"),
+        ("pure", "pure PyTorch"),
+    ):
+        made, chosen = _MAKERS[name](request, context), choose_dropins(request.sources, context.checkout)
+        if isinstance(chosen, Problem) or chosen.native:
+            return native
+        if not isinstance(made, Problem):
+            note = f"{how}, because a native build is not possible here: {native.what}"
+            return replace(made, considered=tuple(considered), notes=(note, *made.notes))
+        considered.append(Rejected(how, made.what))
+    return native
+
+
+def _next_best(problem: Problem, request: Request, context: Context) -> Problem:
+    """The same, with the command for the best of the other backends that needs no compiler."""
+    if any("--backend" in step.line() for step in problem.todo):
+        return problem
+    for backend in ("nvrtc", "warp", "pure"):
+        if backend != request.backend and not isinstance(_MAKERS[backend](request, context), Problem):
+            targets = (word for target in request.targets for word in ("--target", target))
+            argv = ("splatfix", "install", *request.sources, "--backend", backend, *targets)
+            return replace(
+                problem,
+                todo=(*problem.todo, run(*argv, *python_option(context.facts), text="Next best here")),
+            )
+    return problem
 
 
 def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
@@ -209,39 +233,40 @@ def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
     )
 
 
-def _nvrtc_plan(request: Request, context: Context) -> InstallPlan | Problem:
-    """The drop-ins with CUDA kernels. Whether torch's NVRTC knows the targets shows when it compiles."""
-    if context.no_target is not None:
-        return context.no_target
-    if isinstance(torch := usable_torch(context, cuda=True), Problem):
-        return torch
+def _plan_with_kernels(kind: OptionKind, request: Request, context: Context) -> InstallPlan | Problem:
+    """The drop-ins with CUDA kernels (``NVRTC``), or with gswarp in their place (``WARP``)."""
     made, chosen = _pure_plan(request, context), choose_dropins(request.sources, context.checkout)
-    if isinstance(made, Problem) or isinstance(chosen, Problem):
-        return chosen if isinstance(chosen, Problem) else made
-    without = [item.name for item in chosen.dropins if not item.cuda]
-    if without:
-        return Problem(
-            "no-cuda-kernels",
-            f"splatfix has no CUDA kernels of its own for {', '.join(without)}.",
-            meaning="It has them for fused_ssim, simple_knn and the rasterizers of the Inria family.",
-            todo=(run("splatfix", "install", *request.sources, "--backend", "pure", text="In pure PyTorch"),),
-        )
+    if isinstance(chosen, Problem):
+        return chosen
+    serves = (nvrtc_serves if kind is OptionKind.NVRTC else warp_serves)(context, chosen.dropins)
+    if isinstance(serves, Problem):
+        return serves
+    if isinstance(made, Problem):
+        return made
     targets = tuple(arch.sm for arch in context.archs)
-    steps = (replace(step, targets=targets) if isinstance(step, MakeDropin) else step for step in made.steps)
-    never = "No GPU has run these kernels yet: on a CPU, emulated, they agree with the pure-PyTorch ones to rounding"
+    steps: list[InstallStep] = [
+        replace(step, targets=targets, backend=kind.value) if isinstance(step, MakeDropin) else step
+        for step in made.steps
+    ]
+    if serves.warp:
+        first = next(number for number, step in enumerate(steps) if isinstance(step, MakeDropin))
+        wanted = (GSWARP, serves.warp.requirement)
+        why = Reason(f"built with CUDA {serves.warp.cuda}, which this driver starts", "the tables")
+        steps.insert(first, InstallDependencies(requirements=wanted, modules=("gswarp",), reasons=(why,)))
+    slow = {f"{item.name}: {item.note}" for item in chosen.dropins}
     return replace(
         made,
+        kind=kind,
+        title=kind.label,
         steps=tuple(steps),
         targets=targets,
         proves=(RungName.RESOLVED, RungName.BUILT, RungName.LOADS),
         cannot_prove=_NOT_RUN,
+        unsure=serves.unsure,
         notes=(
-            never,
-            *(
-                note
-                for note in made.notes
-                if not any(note.startswith(f"{item.name}: ") for item in chosen.dropins)
-            ),
+            NEVER_RUN_WARP if serves.warp else NEVER_RUN,
+            *(f"not known here: {text}" for text in serves.unsure),
+            *(note for note in made.notes if note not in slow),
         ),
     )
 
@@ -283,3 +308,12 @@ def _in_order(
         installs.append(InstallWheel(subject=item.subject, replaces=replaced_version(facts, item.subject)))
         installs.append(CheckImport(subject=item.subject))
     return (*makers, *verifications, *installs)
+
+
+_MAKERS: Mapping[str, Callable[[Request, Context], InstallPlan | Problem]] = {
+    "native": _native_plan,
+    "nvrtc": partial(_plan_with_kernels, OptionKind.NVRTC),
+    "warp": partial(_plan_with_kernels, OptionKind.WARP),
+    "pure": _pure_plan,
+    "auto": _first_possible,
+}

@@ -22,6 +22,10 @@ class OptionKind(str, Enum):
     """Compile the extensions with an installed toolkit."""
     REBUILD_PTX = "rebuild-with-ptx"
     """Compile PTX for an older architecture with the toolkit here; the driver compiles it for the newer GPU."""
+    NVRTC = "nvrtc"
+    """Drop-ins with our own CUDA kernels, which the NVRTC that torch brought compiles: no toolkit, no host compiler."""
+    WARP = "warp"
+    """Drop-ins on the package gswarp, whose kernels NVIDIA Warp compiles: no toolkit, no host compiler."""
     PROVIDE_TOOLKIT = "provide-toolkit"
     """Unpack a toolkit from PyPI wheels into splatfix's own cache, without root, and compile with it."""
     INSTALL_TOOLKIT = "install-toolkit"
@@ -45,6 +49,8 @@ _TITLES = {
     OptionKind.KEEP: "keep what is installed",
     OptionKind.REBUILD: "rebuild the extensions with an installed CUDA toolkit",
     OptionKind.REBUILD_PTX: "rebuild with PTX that the driver compiles for the newer GPU",
+    OptionKind.NVRTC: "drop-ins with CUDA kernels that torch's NVRTC compiles",
+    OptionKind.WARP: "drop-ins on gswarp, which NVIDIA Warp compiles",
     OptionKind.PROVIDE_TOOLKIT: "rebuild with a CUDA toolkit from PyPI wheels, without root",
     OptionKind.INSTALL_TOOLKIT: "install a CUDA toolkit, then rebuild",
     OptionKind.OTHER_TORCH: "another build of torch, then rebuild",
@@ -54,8 +60,17 @@ _TITLES = {
 }
 
 
-BUILDING = tuple(OptionKind)[1:6]
+BUILDING = (
+    OptionKind.REBUILD,
+    OptionKind.REBUILD_PTX,
+    OptionKind.PROVIDE_TOOLKIT,
+    OptionKind.INSTALL_TOOLKIT,
+    OptionKind.OTHER_TORCH,
+)
 """Those that compile extensions."""
+REPLACING = (OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN)
+"""Those that put drop-ins in their place."""
+_BACKENDS = {OptionKind.DROPIN: "pure", OptionKind.NVRTC: "nvrtc", OptionKind.WARP: "warp"}
 
 
 @dataclass(frozen=True)
@@ -108,7 +123,7 @@ class Request:
     targets: tuple[str, ...] = ()
     """``sm_120``, ``auto``; empty means auto."""
     backend: str = "native"
-    """``native``, ``pure``, ``nvrtc``, or ``auto``: the first of native, nvrtc and pure that is possible here."""
+    """``native``, ``nvrtc``, ``warp``, ``pure``, or ``auto``: the first of them, in this order, that is possible here."""
     jobs: int | None = None
     cuda_home: str | None = None
     in_place: bool = False
@@ -138,10 +153,8 @@ class InstallPlan(Option):
 
     @property
     def backend(self) -> str:
-        """``native``, ``pure`` or ``nvrtc``."""
-        if self.kind is not OptionKind.DROPIN:
-            return "native"
-        return "nvrtc" if self.targets else "pure"
+        """``native``, ``nvrtc``, ``warp`` or ``pure``."""
+        return _BACKENDS.get(self.kind, "native")
 
     @property
     def subjects(self) -> tuple[str, ...]:

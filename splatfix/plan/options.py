@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from packaging.utils import canonicalize_name
 
@@ -20,8 +21,8 @@ from splatfix.plan.checkout import expected_extensions, sources_in
 from splatfix.plan.compose import confirm, make_option
 from splatfix.plan.container import container
 from splatfix.plan.driver import driver
-from splatfix.plan.dropins import choose_dropins, use_dropins
-from splatfix.plan.option import BUILDING, Lane, Option, OptionKind, Options, Request, rejected
+from splatfix.plan.dropins import choose_dropins, use_dropins, use_kernels
+from splatfix.plan.option import BUILDING, REPLACING, Lane, Option, OptionKind, Options, Request, rejected
 from splatfix.plan.parts import NativePart, variants_of_source
 from splatfix.plan.rebuild import install_toolkit, provide_toolkit, rebuild, rebuild_with_ptx
 from splatfix.plan.steps import Keep, Reason
@@ -88,14 +89,13 @@ def find_options(context: Context, lanes: Sequence[Lane] = ()) -> Options:
         return _without_target(context, found)
     tried = list(_try_all(found, lanes))
     opened = any(
-        not item.rejected_because and item.kind not in (OptionKind.CONTAINER, OptionKind.DROPIN)
-        for item in tried
+        not item.rejected_because and item.kind not in (OptionKind.CONTAINER, *REPLACING) for item in tried
     )
 
     def first_with(other: Facts) -> Option | None:
         again = assess(make_context(other, context.goal))
         made = () if isinstance(again, Problem) else _try_all(again, lanes)
-        return next((o for o in made if not o.rejected_because and o.kind is not OptionKind.DROPIN), None)
+        return next((o for o in made if not o.rejected_because and o.kind not in REPLACING), None)
 
     tried.append(driver(found, first_with, opened=opened))
     return Options(
@@ -126,16 +126,25 @@ def _try_all(found: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
     yield keep(found)
     found = _in_environment_to_be(found)
     refused = found.goal.refused
-    if refused and not any(part.installed for part in found.parts):
-        yield from (rejected(kind, refused.what.rstrip(".")) for kind in BUILDING)
-    else:
-        yield rebuild(found)
-        yield rebuild_with_ptx(found)
-        yield provide_toolkit(found)
-        yield install_toolkit(found)
-        yield other_torch(found)
+    nothing_to_build = refused and not any(part.installed for part in found.parts)
+    for kind, make in _MAKERS.items():
+        if refused and nothing_to_build and kind in BUILDING:
+            yield rejected(kind, refused.what.rstrip("."))
+        else:
+            yield make(found)
     yield container(found, lanes)
     yield use_dropins(found)
+
+
+_MAKERS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
+    OptionKind.REBUILD: rebuild,
+    OptionKind.REBUILD_PTX: rebuild_with_ptx,
+    OptionKind.NVRTC: partial(use_kernels, kind=OptionKind.NVRTC),
+    OptionKind.WARP: partial(use_kernels, kind=OptionKind.WARP),
+    OptionKind.PROVIDE_TOOLKIT: provide_toolkit,
+    OptionKind.INSTALL_TOOLKIT: install_toolkit,
+    OptionKind.OTHER_TORCH: other_torch,
+}
 
 
 def _in_environment_to_be(found: Assessment) -> Assessment:

@@ -14,6 +14,12 @@ from splatfix.core.step import Step
 from splatfix.core.words import counted
 from splatfix.plan.edits import PlannedEdit
 
+_IMPLEMENTATIONS = {
+    "pure": "pure PyTorch",
+    "nvrtc": "CUDA kernels by NVRTC",
+    "warp": "gswarp's kernels by NVIDIA Warp",
+}
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -102,14 +108,16 @@ class Rebuild(PlannedStep):
 
 @dataclass(frozen=True, kw_only=True)
 class UseDropins(PlannedStep):
-    """Install pure-PyTorch drop-ins."""
+    """Install drop-ins."""
 
     kind: str = field(init=False, default="use-drop-ins")
     subjects: tuple[str, ...]
     """Names of the drop-ins; empty where the checkout decides."""
+    backend: str = "pure"
+    """``pure``, ``nvrtc`` or ``warp``."""
 
     def _text(self) -> str:
-        return f"use pure PyTorch for {', '.join(self.subjects) or 'what the checkout calls'}"
+        return f"use {_IMPLEMENTATIONS[self.backend]} for {', '.join(self.subjects) or 'what the checkout calls'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +225,7 @@ class BuildWheel(PlannedStep):
 
 @dataclass(frozen=True, kw_only=True)
 class MakeDropin(PlannedStep):
-    """Put a drop-in together as a wheel: pure PyTorch, or with CUDA kernels that the target's NVRTC compiles."""
+    """Put a drop-in together as a wheel: pure PyTorch, with CUDA kernels that the target's NVRTC compiles, or on gswarp."""
 
     kind: str = field(init=False, default="make-drop-in")
     subject: str
@@ -225,12 +233,15 @@ class MakeDropin(PlannedStep):
     version: str
     variant: str = ""
     """Which of the packages that share the name it answers for."""
+    backend: str = "pure"
+    """``pure``, ``nvrtc`` or ``warp``."""
     targets: tuple[str, ...] = ()
-    """Architectures to compile its CUDA kernels for; () for pure PyTorch."""
+    """Architectures to compile its CUDA kernels, or gswarp's, for; () for pure PyTorch."""
 
     def _text(self) -> str:
         variant = f", the {self.variant} variant" if self.variant else ""
-        how = f"CUDA kernels for {', '.join(self.targets)} by NVRTC" if self.targets else "pure PyTorch"
+        goal = f" for {', '.join(self.targets)}" if self.targets else ""
+        how = f"{_IMPLEMENTATIONS[self.backend]}{goal}"
         return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how})"
 
 

@@ -77,7 +77,8 @@ def show_plan(
         next_step: the command that executes it; None when it is executed right away.
     """
     goal = f" for {', '.join(plan.targets)}" if plan.targets else ""
-    how = {"pure": " (pure PyTorch)", "nvrtc": " (CUDA kernels by NVRTC)"}.get(plan.backend, "")
+    backends = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC", "warp": "gswarp by NVIDIA Warp"}
+    how = f" ({backends[plan.backend]})" if plan.backend in backends else ""
     what = f"install {', '.join(plan.subjects)}{goal}{how} in {plan.prefix}"
     prose(console, "[bold]Plan:[/] ", f"[bold]{escape(what)}[/]")
     if next_step is not None:

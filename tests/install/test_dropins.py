@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.dropins import DROPINS
+from splatfix.knowledge.warp import kernel_of
 
 from .environments import make_environment, run_in, snapshot
 from .test_cli import splatfix
@@ -109,3 +113,22 @@ def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
                         assert top in {"torch", *optional} or top in sys.stdlib_module_names, (
                             f"{member}: {name}"
                         )
+
+
+def test_a_drop_in_on_gswarp_carries_what_it_calls(tmp_path: Path) -> None:
+    """Nothing of our own CUDA, nothing that is not there, and it says that its kernels are Warp's."""
+    for dropin in DROPINS:
+        if not kernel_of(dropin)[0]:
+            continue
+        wheel = make_dropin_wheel(dropin, "0+x", tmp_path / dropin.name, gswarp=True)
+        with zipfile.ZipFile(wheel) as file:
+            texts = {name: file.read(name).decode() for name in file.namelist() if name.endswith(".py")}
+        here = {name.rpartition("/")[2].removesuffix(".py") for name in texts}
+        assert {"_nvrtc", "_on_warp"} <= here and not any(name.endswith("_cuda") for name in here)
+        called = {name for text in texts.values() for name in re.findall(r"from \.(_\w+) import", text)}
+        assert called <= here, dropin.name
+    with zipfile.ZipFile(next((tmp_path / "simple_knn").glob("*.whl"))) as file:
+        file.extractall(tmp_path / "unpacked")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from simple_knn import _nvrtc; print(_nvrtc.BACKEND)"
+    done = ProcessRunner().run([sys.executable, "-c", code, str(tmp_path / "unpacked")], timeout=60)
+    assert done.stdout.strip() == "warp", done.stderr

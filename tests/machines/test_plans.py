@@ -24,7 +24,7 @@ LANES = (Lane("cpu", "torch==2.13.0+cpu", False), Lane("cu130", "torch==2.11.0+c
 
 # What the first option out of each machine's own trouble is, by an expert's word.
 FIRST = {
-    "a100-conda-without-nvcc": OptionKind.INSTALL_TOOLKIT,
+    "a100-conda-without-nvcc": OptionKind.NVRTC,  # then conda's toolkit
     "a100-mig-kubernetes": OptionKind.KEEP,
     "amd-rx-7900-xtx": OptionKind.DROPIN,
     "apple-m2-max": OptionKind.DROPIN,

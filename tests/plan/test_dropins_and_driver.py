@@ -62,7 +62,7 @@ def debian_13(driver: str, cuda: str) -> Facts:
 def test_a_driver_for_the_only_native_option_is_suggested() -> None:
     """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
     options = find_options(Goal(), debian_13("570.86.15", "12.8"))
-    assert kinds(options) == [OptionKind.DROPIN, OptionKind.DRIVER]
+    assert kinds(options) == [OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN, OptionKind.DRIVER]
     option = plan(options, OptionKind.DRIVER)
     assert type(option.steps[0]) is Step and "580 or newer" in option.steps[0].text
     install = step_of(option, InstallTorch)

@@ -175,7 +175,8 @@ def test_a_toolkit_older_than_the_gpu_leaves_ptx() -> None:
     )
     facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(old,)), "580.95.05", "13.0")
     options = find_options(Goal(), facts)
-    assert kinds(options)[:2] == [OptionKind.REBUILD_PTX, OptionKind.INSTALL_TOOLKIT]
+    assert kinds(options)[:3] == [OptionKind.REBUILD_PTX, OptionKind.NVRTC, OptionKind.WARP]
+    assert kinds(options)[3] is OptionKind.INSTALL_TOOLKIT
     option = plan(options, OptionKind.REBUILD_PTX)
     step = step_of(option, Rebuild)
     assert step.arch_list == "9.0+PTX" and "--ptx" in argv(step)

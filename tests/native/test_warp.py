@@ -1,0 +1,56 @@
+"""Drop-ins on the real gswarp, which pip fetches: installed, proven for a GPU, run on Warp's CPU device, and reverted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.environment import Environment
+
+from .conftest import absent
+from .test_install import content
+from .test_nvrtc import NAMES
+
+pytestmark = [pytest.mark.native, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).with_name("gswarp_on_cpu.py")
+
+
+def splatfix(*words: str, target: Environment, path: Path) -> dict[str, object]:
+    env = {**os.environ, "PATH": str(path), "CUDA_HOME": "", "CUDA_PATH": ""}
+    argv = [sys.executable, "-m", "splatfix", *words, "--python", target.python, "--json"]
+    done = ProcessRunner().run(argv, timeout=600, cwd=ROOT, env=env)
+    said: dict[str, object] = json.loads(done.stdout)
+    return said
+
+
+def test_installed_proven_run_and_reverted(native: Environment, tmp_path: Path) -> None:
+    """It takes minutes: 150 MB are fetched, six modules compiled for sm_120, and the same again for the CPU."""
+    before = content(native)
+    words = ("install", *NAMES, "--backend", "warp", "--target", "sm_120")
+    said = splatfix(*words, target=native, path=tmp_path)
+    error = said["error"]
+    if isinstance(error, dict) and error["code"] == "dependencies-not-found":
+        absent(f"pip could not bring gswarp: {error['what']}")
+    outcome = said["outcome"]
+    assert isinstance(outcome, dict), error
+    assert any("gswarp 1.1" in note and "warp-lang 1." in note for note in outcome["notes"])
+    for item in outcome["items"]:
+        proof = {rung["name"]: rung for rung in item["proof"]}
+        assert "compiled by Warp 1." in proof["built"]["shown_by"] and proof["loads"]["reached"]
+        assert "for sm_120 (native code)" in proof["built"]["shown_by"]
+        assert not proof["computes"]["reached"], "no GPU has run it"
+    env = {**os.environ, "OMP_NUM_THREADS": "2"}
+    done = ProcessRunner().run([native.python, str(SCRIPT)], timeout=600, env=env)
+    assert done.ok, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert found["ran"] == {"rasterizer": "warp", "ssim": "warp", "knn": "warp"}
+    assert max(found["image"], found["ssim"], found["knn"]) < 1e-5 and found["gradients"] < 1e-3
+    splatfix("revert", target=native, path=tmp_path)
+    assert content(native) == before

@@ -1,0 +1,191 @@
+"""Drop-ins with GPU code and no compiler: where torch's NVRTC or Warp serves, and the reason where it does not."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from splatfix.context import Goal, make_context
+from splatfix.core.errors import Problem
+from splatfix.core.proof import RungName
+from splatfix.facts import Facts, Gpu
+from splatfix.knowledge.dropins import DROPINS
+from splatfix.knowledge.warp import kernel_of
+from splatfix.plan import InstallPlan, OptionKind, Request, plan_install
+from splatfix.plan.steps import InstallDependencies, MakeDropin, UseDropins
+from tests.plan.machines import INTERPRETER, TORCH, argv, cuda_source, find_options, machine, make_plan
+from tests.plan.test_dropins_and_driver import changed
+from tests.plan.test_options import RTX_5080, kinds, plan, why_not, with_driver
+
+CU_128 = dataclasses.replace(TORCH, version="2.8.0+cu128", cuda="12.8")
+CU_118 = dataclasses.replace(TORCH, version="2.7.0+cu118", cuda="11.8")
+WHEELS = {"pip": "25.0", "nvidia-cublas": "13.1"}
+V1 = "diff_gaussian_rasterization@v1"
+
+
+def asked(
+    facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)
+) -> InstallPlan | Problem:
+    return plan_install(Request(sources, targets, backend=backend), make_context(facts, Goal(targets)))
+
+
+def refusal(
+    facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)
+) -> tuple[str, str, str]:
+    """Code, what is wrong, and the backend that is named as the next best."""
+    found = asked(facts, *sources, backend=backend, targets=targets)
+    assert isinstance(found, Problem)
+    commands = [step.command.argv for step in found.todo if step.command]
+    named = [words[words.index("--backend") + 1] for words in commands if "--backend" in words]
+    return found.code, found.what, (named or [""])[0]
+
+
+def warp_of(made: InstallPlan | Problem) -> str:
+    assert isinstance(made, InstallPlan), made
+    (step,) = (step for step in made.steps if isinstance(step, InstallDependencies))
+    assert step.requirements[0] == "gswarp>=1.1,<1.2" and step.modules == ("gswarp",)
+    return step.requirements[1]
+
+
+NEW, OLD = "warp-lang>=1.18,<2", "warp-lang>=1.17,<1.18"
+
+
+@pytest.mark.parametrize(
+    ("torch", "driver", "targets", "expected"),
+    [
+        (TORCH, ("580.95.05", "13.0"), (), NEW),
+        (CU_128, ("580.95.05", "13.0"), (), NEW),
+        (CU_128, ("570.86.15", "12.8"), (), OLD),
+        (TORCH, None, ("sm_75",), NEW),  # elsewhere: a driver for torch is there, and no more is known
+        (CU_128, None, ("sm_90", "sm_120"), OLD),
+        (CU_128, None, ("sm_70",), OLD),
+        (CU_118, None, ("sm_86",), OLD),
+    ],
+)
+def test_the_build_of_warp_is_the_newest_that_driver_and_gpu_allow(
+    torch: object, driver: tuple[str, str] | None, targets: tuple[str, ...], expected: str
+) -> None:
+    facts = machine(torch=torch, toolkits=(), gpus=(RTX_5080,) if driver else ())  # type: ignore[arg-type]
+    facts = with_driver(facts, *driver) if driver else facts
+    assert warp_of(asked(facts, "simple_knn", V1, backend="warp", targets=targets)) == expected
+
+
+def test_a_plan_with_gswarp() -> None:
+    """gswarp and Warp first, so that a drop-in can be proven; all of one journal entry."""
+    made = make_plan(Request(("fused_ssim", V1), ("sm_120",), backend="warp"), machine(toolkits=(), host=()))
+    assert made.kind is OptionKind.WARP and made.backend == "warp" and made.targets == ("sm_120",)
+    assert isinstance(made.steps[0], InstallDependencies)
+    made_of = [step for step in made.steps if isinstance(step, MakeDropin)]
+    assert [(step.backend, step.targets) for step in made_of] == [("warp", ("sm_120",))] * 2
+    assert "gswarp's kernels by NVIDIA Warp for sm_120" in made_of[0].text
+    assert RungName.BUILT in made.proves and RungName.COMPUTES not in made.proves
+    assert "No GPU has run gswarp here" in made.notes[0]
+    assert any("not known here: whether the driver there starts CUDA 13.0" in note for note in made.notes)
+
+
+def test_gswarp_stands_behind_the_faces_whose_every_word_it_answers() -> None:
+    served = {item.name for item in DROPINS if kernel_of(item)[0]}
+    rasterizers = {f"diff_gaussian_rasterization@{name}" for name in ("v1", "mcmc", "scaffold", "taming")}
+    assert served == {"fused_ssim", "simple_knn", *rasterizers}
+    refused = {item.name.rpartition("@")[2]: kernel_of(item)[1] for item in DROPINS if kernel_of(item)[1]}
+    assert refused["dr_aa"] == refused["3dgs_accel"] == "gswarp takes antialiasing and ignores it"
+    assert "kernel_size" in refused["mip"] and "surfels" in refused["diff_surfel_rasterization"]
+
+
+BARE = machine(toolkits=(), host=())
+CPU = machine(torch=dataclasses.replace(TORCH, cuda=None))
+NO_NVRTC = machine(packages=WHEELS)
+OLD_TORCH = machine(torch=dataclasses.replace(TORCH, version="1.13.0+cu110", cuda="11.0"))
+PYTHON_39 = machine(interpreter=dataclasses.replace(INTERPRETER, version="3.9.18"))
+MIP, AA = "diff_gaussian_rasterization@mip", "diff_gaussian_rasterization@dr_aa"
+OLD_DRIVER = with_driver(machine(torch=CU_118, gpus=(Gpu(0, "NVIDIA A100", cc="8.0"),)), "470.42.01", "11.4")
+
+
+@pytest.mark.parametrize(
+    ("backend", "facts", "source", "target", "code", "words", "best"),
+    [
+        ("nvrtc", CPU, "fused_ssim", "sm_120", "cpu-only-torch", "CPU-only", ""),
+        ("nvrtc", NO_NVRTC, "fused_ssim", "sm_120", "nvrtc-missing", "wheels, and that of NVRTC is missing", "warp"),
+        ("nvrtc", BARE, V1, "sm_61", "target-too-old", "does not compile for sm_61 any more", "pure"),
+        ("nvrtc", BARE, "diff_surfel_rasterization", "sm_90", "no-cuda-kernels", "no CUDA kernels of its own", "pure"),
+        ("nvrtc", OLD_TORCH, V1, "sm_80", "nvrtc-too-old", "11.2 is the oldest", "warp"),
+        ("warp", CPU, V1, "sm_120", "cpu-only-torch", "CPU-only", ""),
+        ("warp", BARE, AA, "sm_120", "no-warp-kernels", "takes antialiasing and ignores it", "nvrtc"),
+        ("warp", PYTHON_39, V1, "sm_120", "warp-needs-python", "needs Python 3.10 or newer; this is 3.9", "nvrtc"),
+        ("warp", changed(BARE, glibc="2.27"), V1, "sm_120", "warp-has-no-wheel", "glibc 2.28, this is 2.27", "nvrtc"),
+        ("warp", changed(BARE, machine="ppc64le"), V1, "sm_120", "warp-has-no-wheel", "ppc64le", "nvrtc"),
+        ("warp", BARE, V1, "sm_61", "target-too-old", "needs sm_70 or newer, and sm_61", "pure"),
+        ("warp", OLD_DRIVER, V1, "auto", "driver-too-old", "driver 470.42.01 is too old for CUDA 12.0", "nvrtc"),
+    ],
+)  # fmt: skip
+def test_one_clear_error_and_the_next_best_backend(
+    backend: str, facts: Facts, source: str, target: str, code: str, words: str, best: str
+) -> None:
+    found, what, named = refusal(facts, source, backend=backend, targets=(target,))
+    assert found == code and words in what
+    assert named == best
+
+
+def test_a_driver_too_old_for_torch_rules_out_both() -> None:
+    facts = with_driver(machine(gpus=(RTX_5080,), toolkits=()), "570.86.15", "12.8")
+    for backend in ("nvrtc", "warp"):
+        code, what, best = refusal(facts, V1, backend=backend, targets=())
+        assert code == "torch-does-not-serve" and "driver 570.86.15 is too old for CUDA 13.0" in what
+        assert best == "pure"
+
+
+def test_a_target_that_nvrtc_does_not_know_yet_gets_ptx() -> None:
+    facts = machine(torch=dataclasses.replace(CU_128, cuda="12.4", version="2.6.0+cu124"))
+    made = make_plan(Request((V1,), ("sm_120",), backend="nvrtc"), facts)
+    assert any("PTX of CUDA 12.4 for sm_120" in note for note in made.notes)
+
+
+def test_auto_ranks_native_nvrtc_warp_and_pytorch(tmp_path: Path) -> None:
+    """Each that is passed over is named with its reason."""
+    source = str(cuda_source(tmp_path, "simple_knn"))
+
+    def taken(facts: Facts) -> tuple[str, list[str]]:
+        made = make_plan(Request((source,), ("sm_120",), backend="auto"), facts)
+        return made.backend, [item.what for item in made.considered]
+
+    assert taken(machine())[0] == "native"
+    assert taken(BARE) == ("nvrtc", ["native build"])
+    no_nvrtc = machine(packages=WHEELS, toolkits=(), host=())
+    assert taken(no_nvrtc) == ("warp", ["native build", "CUDA kernels by NVRTC"])
+    neither = changed(no_nvrtc, glibc="2.17")
+    assert taken(neither) == ("pure", ["native build", "CUDA kernels by NVRTC", "gswarp by NVIDIA Warp"])
+
+
+def test_options_name_each_with_what_it_proves_and_why_it_is_not_possible() -> None:
+    facts = with_driver(
+        machine(gpus=(RTX_5080,), toolkits=(), packages={**WHEELS, "nvidia-cuda-nvrtc": "13"}),
+        "580.95.05",
+        "13.0",
+    )
+    goal = Goal(extensions=("fused_ssim",), dropins=("fused_ssim",), sources=("fused_ssim",))
+    options = find_options(goal, facts)
+    places = [
+        kind for kind in kinds(options) if kind in (OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN)
+    ]
+    assert places == [OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN]
+    for kind in (OptionKind.NVRTC, OptionKind.WARP):
+        option = plan(options, kind)
+        assert option.proves[:3] == (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
+        assert RungName.COMPUTES in option.proves, "a GPU is here"
+        use = next(step for step in option.steps if isinstance(step, UseDropins))
+        assert argv(use)[2:5] == ("fused_ssim", "--backend", kind.value) and use.backend == kind.value
+        assert any("No GPU has run" in reason.text for reason in option.reasons)
+    away = find_options(dataclasses.replace(goal, targets=("sm_90",)), machine(toolkits=()))
+    option = plan(away, OptionKind.NVRTC)
+    assert RungName.BUILT in option.proves and RungName.COMPUTES not in option.proves
+    cpu = find_options(
+        dataclasses.replace(goal, targets=("sm_90",)), machine(torch=dataclasses.replace(TORCH, cuda=None))
+    )
+    assert "CPU-only build" in why_not(cpu, "torch's NVRTC") and "CPU-only build" in why_not(cpu, "gswarp")
+    mip = dataclasses.replace(goal, dropins=(MIP,), targets=("sm_90",))
+    assert "kernel_size" in why_not(find_options(mip, machine()), "gswarp")
+    assert "nothing replaces" in why_not(
+        find_options(Goal(("sm_90",), no_dropins={"gsplat": "x"}), machine()), "NVRTC"
+    )
