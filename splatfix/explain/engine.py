@@ -269,17 +269,16 @@ def _ranked(scores: Mapping[str, float], signs: Mapping[str, Sequence[Sign]]) ->
     table = signatures()
     causes: list[tuple[float, float, int, str, str]] = []
     for name, score in scores.items():
+        # what is known of no class of failures gives way to any class that is likely at all
+        least = max(SURE, _AS_SURE * score) if failure_class(name) else _LEAST
         cause = max(
-            (
-                other
-                for other in scores
-                if scores[other] >= max(SURE, _AS_SURE * score) and _explains(table[other], name)
-            ),
+            (other for other in scores if scores[other] >= least and _explains(table[other], name)),
             key=lambda other: scores[other],
             default="",
         )
+        confidence = min(score * _CONSEQUENCE, scores[cause] * 0.9) if cause else score
         first = min(sign.line.number for sign in signs[name])
-        causes.append((score * (_CONSEQUENCE if cause else 1.0), score, first, name, cause))
+        causes.append((confidence, score, first, name, cause))
     # of causes that fit about as well, the one that the log speaks of first
     causes.sort(key=lambda item: (-round(item[0], 1), item[2], -item[0], item[3]))
     found = []

@@ -54,6 +54,8 @@ TRIGGERS = (
 _CHUNK = 1 << 20
 _LONGEST = 4096
 """Characters of a line that are kept: its first and last halves of that."""
+_TEXT, _WHOLE = 1_500_000, 600
+"""Characters that are kept in all where long lines are many: a line of more than the second number is cut to its share."""
 _WRAPPED = 40
 """Characters from which on a line may have been broken by the width of a terminal."""
 _HEAD = 400
@@ -123,10 +125,10 @@ def unwrapped(lines: Sequence[Line]) -> list[Line]:
     return found
 
 
-def clean(line: str) -> str:
+def clean(line: str, most: int = _LONGEST) -> str:
     """A line without colours, prefixes of CI systems and what is too long of it."""
-    if len(line) > _LONGEST:
-        line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
+    if len(line) > most:
+        line = f"{line[: most // 2]} ... {line[-most // 2 :]}"
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     while found := _PREFIX.match(line):
@@ -198,9 +200,12 @@ class _Keeper:
                     break
         places = self._places(block, min(start, len(block)))
         every = len(places) // _PER_BLOCK + 1
+        number, counted = lines_before + 1, 0
         for turn, at in enumerate(places):
             if len(self._kept) <= _MOST or turn % every == 0:
-                self._keep_around(block, at, lines_before)
+                first = self._before(block, at)
+                number, counted = number + block.count(b"\n", counted, first), first
+                self._keep_around(block, first, at, number)
         self.count = lines_before + block.count(b"\n")
         tail = block[-_TAIL * _LONGEST :].rsplit(b"\n", _TAIL + 1)[1:-1]
         self._last.extend(enumerate(tail, self.count - len(tail) + 1))
@@ -228,13 +233,16 @@ class _Keeper:
                 at = block.find(word, end) if end >= 0 else -1
         return sorted(found)
 
-    def _keep_around(self, block: bytes, begin: int, lines_before: int) -> None:
-        first = begin
+    def _before(self, block: bytes, begin: int) -> int:
+        """Where the first line stands that is kept with the one that begins here."""
         for _ in range(_BEFORE):
-            if first == 0:
+            if begin == 0:
                 break
-            first = block.rfind(b"\n", 0, first - 1) + 1
-        number = lines_before + block.count(b"\n", 0, first) + 1
+            begin = block.rfind(b"\n", 0, begin - 1) + 1
+        return begin
+
+    def _keep_around(self, block: bytes, first: int, begin: int, number: int) -> None:
+        """Keep the lines from ``first`` (which has this number) to those after ``begin``."""
         last = begin
         for _ in range(_AFTER + 1):
             last = block.find(b"\n", last) + 1
@@ -252,7 +260,10 @@ class _Keeper:
         """What was kept, decoded and cleaned, in the order of the log."""
         for number, line in (*self._late, *self._last):
             self._kept.setdefault(number, line)
-        return [Line(number, clean(_decoded(self._kept[number]))) for number in sorted(self._kept)]
+        size = sum(min(len(line), _LONGEST) for line in self._kept.values())
+        share = _LONGEST if size <= _TEXT else _TEXT // len(self._kept)
+        rows = ((number, _decoded(self._kept[number])) for number in sorted(self._kept))
+        return [Line(number, clean(text, share if len(text) > _WHOLE else _WHOLE)) for number, text in rows]
 
 
 def _decoded(line: bytes) -> str:
