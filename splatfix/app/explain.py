@@ -30,6 +30,8 @@ _COPY_IN_MEMORY = 8 << 20
 """Bytes of a command's output that are kept in memory; more of it goes to a temporary file."""
 _LONGEST_OBJECT = 256 << 20
 """Bytes of a line of JSON that are read."""
+_ELSEWHERE = ("apptainer", "docker", "kubectl", "podman", "singularity", "ssh", "sudo", "wsl", "wsl.exe")
+"""Programs that run a command somewhere else: what is true of this machine need not be true there."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,15 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
         with tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY) as copy:
             code = _run(request.command, copy, quiet=as_json)
             copy.seek(0)
+            if code and facts is None:
+                facts, told = _facts_of_command(request.command)
+                where = _examined(facts)
             found = read(copy, where.machine) if code else None  # type: ignore[arg-type]
     else:
         with _opened(request.log) as stream:
             found = read(stream, where.machine)
     if found is not None:
-        found = replace(found, causes=tuple(where.fitted(cause) for cause in found.causes))
+        found = replace(found, causes=tuple(where.fitted(cause, found.dropins) for cause in found.causes))
     collect = what_to_collect(request) if found and not found.recognised else ()
 
     def data() -> dict[str, Any]:
@@ -120,7 +125,7 @@ def _explained_lines(source: Path | None, where: _Examined) -> Iterator[str]:
                 if not isinstance(log, str):
                     raise TypeError("log is no text")
                 found = read(io.BytesIO(log.encode("utf-8", "replace")), where.machine)
-                fitted = (where.fitted(cause) for cause in found.causes)
+                fitted = (where.fitted(cause, found.dropins) for cause in found.causes)
                 row["causes"] = causes_json(replace(found, causes=tuple(fitted)))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 message = (
@@ -223,6 +228,22 @@ def _facts(request: ExplainRequest) -> tuple[Facts | None, str]:
     return None, ""
 
 
+def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
+    """Facts of this machine and of the environment that a command ran in; none where it ran elsewhere."""
+    from splatfix.facts import choose_python, gather
+
+    program = Path(command[0])
+    if program.name in _ELSEWHERE:
+        return None, ""
+    beside = (program.with_name(name) for name in ("python", "python.exe") if program.parent.name)
+    named = next((str(path) for path in beside if path.exists()), None)
+    try:
+        choice = choose_python(named)
+        return gather(choice.python, chosen=choice.why), f"this machine, {choice.python}"
+    except SplatfixError:
+        return None, ""
+
+
 @dataclass(frozen=True)
 class _Examined:
     """The machine where it failed: what the checks find on it, and what answers a class there."""
@@ -233,7 +254,7 @@ class _Examined:
     known: bool = False
     """Its facts are known."""
 
-    def fitted(self, cause: FailureCause) -> FailureCause:
+    def fitted(self, cause: FailureCause, dropins: Sequence[str] = ()) -> FailureCause:
         """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
 
         What helps everywhere comes after them; where to look is no question any more once the facts are known.
@@ -245,12 +266,15 @@ class _Examined:
         if known is None:
             return cause
         answer = self.answers.to(cause.name)
+        free = self.answers.without_compiler(cause.name, dropins)
         if not self.known:
-            return replace(cause, fix=(*cause.fix[:1], *answer, *cause.fix[1:]))
+            return replace(cause, fix=(*cause.fix[:1], *answer, *free, *cause.fix[1:]))
         found = [item for item in self.findings if item.status in (Status.FAIL, Status.WARN)]
         steps = [step for item in found if item.code in known.checks for step in item.remedy]
         if not any(step.command for step in steps):
             steps += answer
+        if not any(step.command and "nvrtc" in step.command.argv for step in steps):
+            steps += free
         return replace(cause, fix=tuple(dict.fromkeys([*steps, *cause.fix[: 1 if steps else None]])))
 
 

@@ -15,6 +15,7 @@ from splatfix.explain.literals import required
 from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass, Line
 from splatfix.explain.reading import kept_lines, plain, read_log, unwrapped
 from splatfix.knowledge.breakages import failure_class, failure_classes
+from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.log_words import LogWords, log_words, words_in
 from splatfix.knowledge.signatures import Anchor, Signature, hints, observations, signatures
 from splatfix.knowledge.tables import cached
@@ -207,7 +208,19 @@ def _explanation(
         if name in machine.predicted:
             score = 1 - (1 - score) * _NOT_PREDICTED
         scores[name] = score * _RULED_OUT if name in machine.ruled_out else score
-    return Explanation(_ranked(scores, signs), _first_error(lines), lines_read=count, bytes_read=size)
+    return Explanation(
+        _ranked(scores, signs),
+        _first_error(lines),
+        lines_read=count,
+        bytes_read=size,
+        dropins=_dropins_in(lines),
+    )
+
+
+def _dropins_in(lines: Sequence[Line]) -> tuple[str, ...]:
+    modules = dict.fromkeys(item.module for item in DROPINS if item.cuda)
+    everything = "\n".join(line.text for line in lines).replace("-", "_")
+    return tuple(module for module in modules if module in everything)
 
 
 @cached

@@ -47,6 +47,8 @@ class Explanation:
     """The first lines of the log that report an error, known or not."""
     lines_read: int
     bytes_read: int
+    dropins: tuple[str, ...] = ()
+    """Modules the log names that splatfix has a drop-in with CUDA code for."""
 
     @property
     def recognised(self) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 from splatfix.context import Context
+from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say, set_variable, unset_variable
+from splatfix.knowledge.dropins import dropin_named
 from splatfix.plan.option import BUILDING, REPLACING, Option, OptionKind
 from splatfix.plan.options import find_options
+from splatfix.plan.requirements import usable_torch
 
 _OTHER_TORCH = ("cpu_only_torch", "driver_too_old", "torch_arch_unsupported", "torch_not_installed")
 _BUILDS = (
@@ -45,6 +48,12 @@ _BUILDS = (
     "torch_abi_mismatch",
 )
 """Classes that a build by ``splatfix install`` answers: it chooses toolkit, compiler and architectures, and mends sources."""
+
+_COMPILER_FREE = {*_BUILDS, "build_oom", "msvc_link_obj_missing", "ninja_missing"} - {
+    "arch_below_minimum",
+    "toolkit_dropped_arch",
+}
+"""Classes of which nothing is left where torch's own NVRTC compiles the CUDA code; GPUs that are too old stay too old."""
 
 _SUBMODULES = (
     run(
@@ -106,6 +115,25 @@ class Answers:
     @cached_property
     def _options(self) -> tuple[Option, ...]:
         return find_options(self._context).available if self._context else ()
+
+    def without_compiler(self, failure: str, dropins: Sequence[str]) -> tuple[Step, ...]:
+        """Drop-ins with CUDA code, for a class that a compiler has a part in; () where torch's NVRTC cannot serve there.
+
+        Args:
+            dropins: modules it concerns that have such a drop-in.
+        """
+        context = self._context
+        if not dropins or failure not in _COMPILER_FREE:
+            return ()
+        if context and (not context.archs or isinstance(usable_torch(context, cuda=True), Problem)):
+            return ()
+        why = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC of a CUDA torch compiles"
+        if all(dropin_named(name) for name in dropins):
+            return (run("splatfix", "install", *dropins, "--backend", "nvrtc", text=why),)
+        # several packages share the name of a rasterizer: the checkout says which of them is meant
+        return (
+            run("splatfix", "install", ".", "--backend", "nvrtc", text=f"{why} (in the trainer's folder)"),
+        )
 
     def to(self, failure: str) -> tuple[Step, ...]:
         """Commands that answer a class of failures; () where none is known to."""

@@ -108,6 +108,16 @@ def test_a_command_runs_and_keeps_its_exit_code() -> None:
     quiet = splatfix("--json", "--", sys.executable, "-c", code)
     document = json.loads(quiet.stdout)
     assert document["command_exit_code"] == quiet.returncode == 7 and b"before" in quiet.stderr
+    assert document["facts"].startswith(f"this machine, {Path(sys.executable).parent}")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
+def test_facts_of_this_machine_do_not_count_where_a_command_ran_elsewhere(tmp_path: Path) -> None:
+    program = tmp_path / "docker"
+    program.write_text(f'#!/bin/sh\necho "{LOG.strip()}"; exit 3\n')
+    program.chmod(0o755)
+    done = splatfix("--json", "--", str(program))
+    assert (done.returncode, json.loads(done.stdout)["facts"]) == (3, "")
 
 
 def test_a_command_that_succeeds_is_not_explained() -> None:

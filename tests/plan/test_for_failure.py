@@ -90,3 +90,35 @@ def test_explain_gives_them_before_what_helps_everywhere() -> None:
     assert any("torch==2.9.0+cu129" in line for line in shells), shells
     assert not any("diagnose" in line for line in shells)
     assert fitted.fix[-1] == found.causes[0].fix[0]
+
+
+NVRTC = ["splatfix install fused_ssim simple_knn --backend nvrtc"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "modules", "expected"),
+    [
+        ("host_gcc_too_new", ["fused_ssim", "simple_knn"], NVRTC),
+        ("msvc_missing", ["diff_gaussian_rasterization"], ["splatfix install . --backend nvrtc"]),
+        ("pip_build_isolation", [], []),
+        ("cuda_oom_runtime", ["simple_knn"], []),
+        ("arch_below_minimum", ["simple_knn"], []),
+    ],
+)
+def test_a_failure_of_compilers_names_the_way_without_one(
+    failure: str, modules: list[str], expected: list[str]
+) -> None:
+    found = Answers().without_compiler(failure, modules)
+    assert [step.command.shell(windows=False) for step in found if step.command] == expected
+
+
+def test_the_way_without_a_compiler_needs_a_cuda_torch_and_a_gpu() -> None:
+    facts = facts_of("rtx-5080")
+    for given, count in ((facts, 1), (with_cpu_torch(facts), 0)):
+        context = make_context(given, Goal())
+        assert len(Answers(context).without_compiler("cuda_toolkit_missing", ["simple_knn"])) == count
+
+
+def test_the_modules_that_a_log_names() -> None:
+    log = "Building wheel for diff-gaussian-rasterization (setup.py): error\nfrom simple_knn._C import distCUDA2"
+    assert explain_text(log).dropins == ("simple_knn", "diff_gaussian_rasterization")
