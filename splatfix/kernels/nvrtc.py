@@ -109,12 +109,12 @@ class Compiler:
 
     def __init__(self, path: str) -> None:
         folder = Path(path).parent
-        if sys.platform == "win32" and folder.is_absolute():
-            os.add_dll_directory(str(folder))  # for nvrtc-builtins, beside it
-        for builtins in sorted(folder.glob("libnvrtc-builtins.so*")):
-            ctypes.CDLL(
-                str(builtins)
-            )  # NVRTC looks for it by name only, and finds it where it is loaded already
+        if (
+            folder.is_absolute()
+        ):  # NVRTC looks for its builtins by name only, and finds them where they are loaded already
+            name = "nvrtc-builtins64_*.dll" if sys.platform == "win32" else "libnvrtc-builtins.so*"
+            for builtins in sorted(folder.glob(name)):
+                ctypes.CDLL(str(builtins))
         self._library: Any = ctypes.CDLL(path)
         self.path = path
         major, minor = ctypes.c_int(), ctypes.c_int()

@@ -1,0 +1,171 @@
+"""Which kernels a call gets, what a drop-in brought for a GPU, and where NVRTC and the driver lie on Windows and Linux."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from splatfix.kernels import nvrtc
+from splatfix.kernels.nvrtc import NoKernels
+
+
+class OnGpu(torch.Tensor):
+    is_cuda = True  # type: ignore[assignment]
+
+
+ON_GPU = torch.rand(3).as_subclass(OnGpu)
+
+
+@pytest.mark.parametrize(
+    ("backend", "chosen", "file", "expected"),
+    [
+        ("nvrtc", None, "fused_ssim._nvrtc", True),
+        ("warp", None, "fused_ssim._nvrtc", True),
+        ("nvrtc", None, "splatfix.kernels.nvrtc", False),
+        ("nvrtc", "torch", "fused_ssim._nvrtc", False),
+        ("warp", "warp", "fused_ssim._nvrtc", True),
+        ("nvrtc", "nvrtc", "splatfix.kernels.nvrtc", True),
+    ],
+)
+def test_what_is_not_said_is_what_was_installed(
+    backend: str, chosen: str | None, file: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvrtc, "BACKEND", backend)
+    monkeypatch.setattr(nvrtc, "__name__", file)
+    monkeypatch.delenv("SPLATFIX_KERNELS", raising=False)
+    if chosen:
+        monkeypatch.setenv("SPLATFIX_KERNELS", chosen)
+    assert nvrtc.wanted(ON_GPU) is expected
+    assert not nvrtc.wanted(torch.rand(3)), "pure PyTorch on a CPU tensor"
+    assert not nvrtc.wanted(ON_GPU.double())
+
+
+def test_kernels_that_are_not_here_are_not_replaced_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "BACKEND", "warp")
+    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
+    with pytest.raises(NoKernels, match="these kernels are warp or torch"):
+        nvrtc.wanted(ON_GPU)
+    monkeypatch.setenv("SPLATFIX_KERNELS", "warp")
+    with pytest.raises(NoKernels, match=r"no driver \(SPLATFIX_KERNELS=warp forbids"):
+        nvrtc.fall_back("ssim", "no driver")
+
+
+def test_a_drop_in_brings_machine_code_else_ptx_for_an_older_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ssim.cu").write_text("kernels")
+    monkeypatch.setattr(nvrtc, "_HERE", tmp_path)
+    monkeypatch.setattr(nvrtc, "find_compiler", lambda: pytest.fail("a compiler is asked"))
+    for target in ("sm_75", "compute_90", "compute_100"):
+        (tmp_path / nvrtc._file_name("ssim.cu", {}, target)).write_bytes(target.encode())
+
+    def brought(architecture: int) -> str:
+        return nvrtc.compile_kernels("ssim.cu", {}, architecture).target
+
+    assert brought(75) == "sm_75"
+    assert brought(90) == "compute_90" and brought(120) == "compute_100"
+    with pytest.raises(pytest.fail.Exception, match="a compiler is asked"):
+        brought(89)
+
+
+class Library:
+    """An NVRTC 13.0 that knows two GPUs."""
+
+    loaded: list[str]
+
+    def __init__(self, path: str) -> None:
+        Library.loaded.append(path)
+
+    def nvrtcVersion(self, major: Any, minor: Any) -> int:
+        major._obj.value, minor._obj.value = 13, 0
+        return 0
+
+    def nvrtcGetNumSupportedArchs(self, count: Any) -> int:
+        count._obj.value = 2
+        return 0
+
+    def nvrtcGetSupportedArchs(self, numbers: Any) -> int:
+        numbers[0], numbers[1] = 120, 75
+        return 0
+
+
+LAYOUTS = {
+    # torch's wheels for Windows hold NVIDIA's DLLs themselves
+    ("win32", "13.0"): (("torch/lib/nvrtc64_130_0.alt.dll", "torch/lib/nvrtc-builtins64_130.dll"), "torch/lib/nvrtc64_130_0.dll"),
+    ("win32", "11.8"): (("torch/lib/nvrtc-builtins64_118.dll",), "torch/lib/nvrtc64_112_0.dll"),
+    ("win32", "12.8"): (("torch/lib/nvrtc64_112_0.dll",), "nvidia/cuda_nvrtc/bin/nvrtc64_120_0.dll"),
+    ("linux", "13.0"): (
+        ("nvidia/cu13/lib/libnvrtc-builtins.so.13.0", "nvidia/cu13/lib/libnvrtc.alt.so.13"),
+        "nvidia/cu13/lib/libnvrtc.so.13",
+    ),
+    ("linux", "12.8"): (("nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.8",), "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
+    ("linux", "11.7"): (("torch/lib/libnvrtc-builtins.so",), "torch/lib/libnvrtc-672ee683.so.11.2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("system", "cuda"), LAYOUTS)
+def test_nvrtc_is_found_where_torch_brought_it(
+    system: str, cuda: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Simulated: files of these names, and a loader that takes them."""
+    beside, wanted = LAYOUTS[system, cuda]
+    for name in (*beside, wanted):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (tmp_path / "torch").mkdir(exist_ok=True)
+    found = SimpleNamespace(
+        __file__=str(tmp_path / "torch" / "__init__.py"), version=SimpleNamespace(cuda=cuda), __version__="2"
+    )
+    monkeypatch.setattr(nvrtc, "torch", found)
+    monkeypatch.setattr(nvrtc, "sys", SimpleNamespace(platform=system, prefix=str(tmp_path / "env")))
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    monkeypatch.setattr(nvrtc, "_compilers", {})
+    Library.loaded = []
+    compiler = nvrtc.find_compiler()
+    assert (compiler.path, compiler.version, compiler.architectures) == (
+        str(tmp_path / wanted),
+        (13, 0),
+        (75, 120),
+    )
+    assert Library.loaded[-1] == str(tmp_path / wanted)
+    builtins = [name for name in Library.loaded if "builtins" in name]
+    assert builtins == [str(tmp_path / name) for name in beside if "builtins" in name], "NVRTC asks by name"
+
+
+def test_nothing_is_loaded_from_the_current_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the loader finds NVRTC by name, what lies in the current folder is none of its parts."""
+    (tmp_path / "libnvrtc-builtins.so.13.0").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    Library.loaded = []
+    nvrtc.Compiler("libnvrtc.so.13")
+    assert Library.loaded == ["libnvrtc.so.13"]
+
+
+@pytest.mark.parametrize(("system", "name"), [("win32", "nvcuda.dll"), ("linux", "libcuda.so.1")])
+def test_the_driver_is_asked_for_by_its_name(system: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(path: str) -> None:
+        raise OSError(f"{path}: not found")
+
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    monkeypatch.setattr(nvrtc, "sys", SimpleNamespace(platform=system))
+    with pytest.raises(NoKernels, match=f"{name}: not found.*install the driver"):
+        nvrtc._Driver()
+
+
+def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SPLATFIX_CACHE", raising=False)
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setattr(nvrtc, "sys", SimpleNamespace(platform="win32"))
+    assert nvrtc._cache() == tmp_path / "local" / "splatfix" / "kernels"
+    monkeypatch.setattr(nvrtc, "sys", sys)
+    if sys.platform != "win32":
+        assert nvrtc._cache() == tmp_path / "xdg" / "splatfix" / "kernels"
