@@ -30,6 +30,8 @@ _HINTED = 16.0
 """What a hint counts beside the words of a log, as a logarithm of odds."""
 _TELLING = 6.0
 """Least logarithm of odds of words that point to a class without a hint."""
+_CUT_WITHIN = 8
+"""Lines at the end among which the last one is looked for that says something."""
 _LAST = 80
 """Lines at the end of a log whose words count."""
 _LEAST = 0.1
@@ -179,7 +181,7 @@ def signs_in(
     lows = [text.lower() for text in texts]
     everything = "\n".join(lows)
     seen = {name for name, needle in _observed().items() if _anywhere(needle, texts, lows, everything)}
-    around = Surroundings(machine.toolkit or toolkit_in(texts), "rasterizer-call" in seen)
+    around = Surroundings(machine.toolkit or toolkit_in(texts), "rasterizer-call" in seen, _last_words(texts))
     found: dict[str, list[Sign]] = {}
     for name, anchors in _anchors().items():
         signs = [
@@ -191,6 +193,12 @@ def signs_in(
         if signs:
             found[name] = signs
     return found
+
+
+def _last_words(texts: Sequence[str]) -> tuple[str, ...]:
+    """The last line that says something, with the one before it where it only names the next frame of a traceback."""
+    said = [text for text in texts[-_CUT_WITHIN:] if text.strip(" ^~")]
+    return tuple(said[-2:] if said and said[-1].lstrip().startswith('File "') else said[-1:])
 
 
 def _explanation(

@@ -26,6 +26,8 @@ class Surroundings:
     """Version of the nvcc that spoke: from the facts, else from the log."""
     rasterizes: bool = False
     """A rasterizer of Gaussians was called: its buffers are a few GiB at most."""
+    last: tuple[str, ...] = ()
+    """The last lines that say something: a log that was cut ends where a traceback was on its way to its message."""
 
 
 def toolkit_in(lines: Sequence[str]) -> tuple[int, int] | None:
@@ -99,11 +101,16 @@ def _bytes(pattern: re.Pattern[str], line: str) -> float | None:
     return float(number) * 1024.0 ** _POWERS[unit[0]]
 
 
+def _last_line(line: str, _match: re.Match[str], around: Surroundings) -> float:
+    return 1.0 if line in around.last else 0.0
+
+
 _TESTS: Mapping[str, Callable[[str, re.Match[str], Surroundings], float]] = {
     "arch-newer-than-toolkit": _arch_newer,
     "arch-older-than-toolkit": _arch_older,
     "plausible-allocation": _plausible,
     "absurd-allocation": _absurd,
+    "last-line": _last_line,
 }
 TESTS = tuple(_TESTS)
 """Their names."""
