@@ -1,8 +1,10 @@
 """Our own CUDA kernels beside the PyTorch ones in float64 on the CPU, as JSON: compiled.py cuda|emulated.
 
-On a GPU the code is compiled by torch's NVRTC and timed; emulated, the same calls run on the CPU (tests/kernels/cuda).
+On a GPU the code is compiled by torch's NVRTC and timed, and gswarp's beside it where it is installed; emulated, the same
+calls run on the CPU (tests/kernels/cuda).
 """
 
+import importlib.util
 import json
 import sys
 import time
@@ -11,7 +13,7 @@ from collections.abc import Callable
 import torch
 from kernels.rasterizer_compare import ARGUMENTS, cloud, look_at
 
-from splatfix.kernels import knn, knn_cuda, nvrtc, rasterizer, rasterizer_cuda, ssim, ssim_cuda
+from splatfix.kernels import knn, knn_cuda, nvrtc, on_warp, rasterizer, rasterizer_cuda, ssim, ssim_cuda
 
 EMULATED = sys.argv[1] == "emulated"
 DEVICE = torch.device("cpu" if EMULATED else "cuda")
@@ -51,6 +53,26 @@ def images(
     return [item.detach() for item in (*found, *torch.autograd.grad(loss, list(leaves.values())))]
 
 
+def gswarp() -> dict[str, object]:
+    """Error and seconds of a peer that gives no inverse depth."""
+
+    def without_inverse(render: Callable[..., tuple[object, ...]]) -> Callable[..., tuple[object, ...]]:
+        def called(*given: object) -> tuple[object, ...]:
+            color, radii, _, *others = render(*given)
+            return color, radii, *others
+
+        return called
+
+    try:
+        theirs = without_inverse(on_warp.rasterize)
+        found = images(theirs, DEVICE, torch.float32)
+        exact = images(without_inverse(rasterizer.rasterize), torch.device("cpu"), torch.float64)
+        seconds = timed(lambda: images(theirs, DEVICE, torch.float32))
+    except (ImportError, RuntimeError, ValueError) as error:  # a failure of the peer is none of ours
+        return {"gswarp": f"{type(error).__name__}: {error}"}
+    return {"gswarp rasterizer": worst(found, exact), "frame_by_gswarp_s": seconds}
+
+
 def main() -> None:
     if EMULATED:
         from kernels.cuda.emulator import emulated_module
@@ -79,6 +101,8 @@ def main() -> None:
     said["knn"] = worst([knn_cuda.mean_of_three(points.to(DEVICE))], [knn.distCUDA2(points.double())])
     said["nvrtc"] = "" if EMULATED else ".".join(map(str, nvrtc.find_compiler().version))
     said["frame_s"] = timed(lambda: images(rasterizer_cuda.rasterize, DEVICE, torch.float32))
+    if not EMULATED and importlib.util.find_spec("gswarp"):
+        said |= gswarp()
     said["frame_by_torch_s"] = timed(lambda: images(rasterizer.rasterize, DEVICE, torch.float32))
     print(json.dumps(said))
 
