@@ -122,6 +122,8 @@ def install(
     interpreter, request = prepare(request, python, resume=resume, fetch=options.fetch_submodules)
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
     plan = planned(request, facts, named=named)
+    if not plan.steps:
+        return _nothing_to_do(plan)
     if not options.as_json:
         installation.show_plan(console.out(), plan, why=options.why)
         confirm("Go ahead?")
@@ -137,6 +139,16 @@ def install(
         "install",
         lambda: installation.install_document(outcome=outcome),
         lambda console: installation.show_outcome(console, outcome, next_step(outcome)),
+    )
+
+
+def _nothing_to_do(plan: InstallPlan, *, dry_run: bool = False) -> Result:
+    from splatfix.report import installation
+
+    return Result(
+        "install",
+        lambda: installation.install_document(plan=plan, dry_run=dry_run),
+        lambda console: installation.show_plan(console, plan),
     )
 
 
@@ -226,7 +238,8 @@ def plan(request: Request, python: str | None, *, resume: bool = False, fetch: b
     interpreter, request = prepare(request, python, resume=resume)
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
     plan = planned(request, facts, named=named)
-
+    if not plan.steps:
+        return _nothing_to_do(plan, dry_run=True)
     return Result(
         "install",
         lambda: installation.install_document(plan=plan, dry_run=True),

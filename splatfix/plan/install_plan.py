@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
-from splatfix.context import Context, Rejected
+from splatfix.context import Context, Rejected, make_context
 from splatfix.context.commands import python_option, removed_by
 from splatfix.context.submodules import FETCH
 from splatfix.core.errors import Problem, usage_problem
@@ -21,6 +21,7 @@ from splatfix.facts import (
     resolved_folder,
 )
 from splatfix.knowledge.warp import GSWARP
+from splatfix.plan.assessment import assess
 from splatfix.plan.build_environment import (
     Jobs,
     job_count,
@@ -32,6 +33,7 @@ from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.gpu_kernels import NEVER_RUN, NEVER_RUN_WARP, nvrtc_serves, warp_serves
 from splatfix.plan.native_build import cuda_build, cuda_tools, plain_build
 from splatfix.plan.option import InstallPlan, Limit, OptionKind, Request
+from splatfix.plan.options import goal_of, keep
 from splatfix.plan.parts import conflict_with, variants_of_source
 from splatfix.plan.requirements import replaced_version, usable_python, usable_torch
 from splatfix.plan.steps import (
@@ -82,10 +84,12 @@ def plan_install(request: Request, context: Context) -> InstallPlan | Problem:
 
 
 def _first_possible(request: Request, context: Context) -> InstallPlan | Problem:
-    """Native where this machine can build it; else the drop-ins: by NVRTC, by Warp, in pure PyTorch."""
+    """Native where this machine can build it, or what serves is there already; else the drop-ins: by NVRTC, by Warp, pure."""
     native = _native_plan(request, context)
     if not isinstance(native, Problem) or native.code not in _NOT_HERE:
         return native
+    if kept := _kept(request, context, native):
+        return kept
     considered = [Rejected("native build", native.what)]
     for name, how in (
         ("nvrtc", "CUDA kernels by NVRTC"),
@@ -100,6 +104,31 @@ def _first_possible(request: Request, context: Context) -> InstallPlan | Problem
             return replace(made, considered=tuple(considered), notes=(note, *made.notes))
         considered.append(Rejected(how, made.what))
     return native
+
+
+def _kept(request: Request, context: Context, native: Problem) -> InstallPlan | None:
+    """Nothing to do, where what is installed of the sources is known to have native code for every target."""
+    goal = replace(goal_of(request, context.facts), targets=request.targets)
+    found, python = assess(make_context(context.facts, goal)), usable_python(context.facts)
+    if (
+        isinstance(found, Problem)
+        or isinstance(python, Problem)
+        or not any(part.code for part in found.parts)
+    ):
+        return None
+    option = keep(found)
+    if option.rejected_because or option.unsure:
+        return None
+    return InstallPlan(
+        option.kind,
+        option.title,
+        steps=(),
+        reasons=option.reasons,
+        considered=(Rejected("native build", native.what),),
+        targets=option.targets,
+        python=python.executable,
+        prefix=python.prefix,
+    )
 
 
 def _next_best(problem: Problem, request: Request, context: Context) -> Problem:

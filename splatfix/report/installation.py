@@ -76,6 +76,14 @@ def show_plan(
     Args:
         next_step: the command that executes it; None when it is executed right away.
     """
+    if not plan.steps:
+        prose(
+            console,
+            "[green]✓[/] ",
+            f"[bold]Nothing to install[/] in {escape(plan.prefix)}: {escape(plan.title)}",
+        )
+        show_reasons(console, plan)
+        return
     goal = f" for {', '.join(plan.targets)}" if plan.targets else ""
     backends = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC", "warp": "gswarp by NVIDIA Warp"}
     how = f" ({backends[plan.backend]})" if plan.backend in backends else ""

@@ -17,7 +17,7 @@ from splatfix.plan import InstallPlan, OptionKind, Request, plan_install
 from splatfix.plan.steps import InstallDependencies, MakeDropin, UseDropins
 from tests.plan.machines import INTERPRETER, TORCH, argv, cuda_source, find_options, machine, make_plan
 from tests.plan.test_dropins_and_driver import changed
-from tests.plan.test_options import RTX_5080, kinds, plan, why_not, with_driver
+from tests.plan.test_options import RTX_5080, code, kinds, plan, why_not, with_driver, with_extension
 
 CU_128 = dataclasses.replace(TORCH, version="2.8.0+cu128", cuda="12.8")
 CU_118 = dataclasses.replace(TORCH, version="2.7.0+cu118", cuda="11.8")
@@ -131,8 +131,8 @@ def test_one_clear_error_and_the_next_best_backend(
 def test_a_driver_too_old_for_torch_rules_out_both() -> None:
     facts = with_driver(machine(gpus=(RTX_5080,), toolkits=()), "570.86.15", "12.8")
     for backend in ("nvrtc", "warp"):
-        code, what, best = refusal(facts, V1, backend=backend, targets=())
-        assert code == "torch-does-not-serve" and "driver 570.86.15 is too old for CUDA 13.0" in what
+        found, what, best = refusal(facts, V1, backend=backend, targets=())
+        assert found == "torch-does-not-serve" and "driver 570.86.15 is too old for CUDA 13.0" in what
         assert best == "pure"
 
 
@@ -156,6 +156,20 @@ def test_auto_ranks_native_nvrtc_warp_and_pytorch(tmp_path: Path) -> None:
     assert taken(no_nvrtc) == ("warp", ["native build", "CUDA kernels by NVRTC"])
     neither = changed(no_nvrtc, glibc="2.17")
     assert taken(neither) == ("pure", ["native build", "CUDA kernels by NVRTC", "gswarp by NVIDIA Warp"])
+
+
+def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
+    """No toolkit is here; what was built elsewhere runs on the GPU, and is not replaced by drop-ins."""
+    source = str(cuda_source(tmp_path, "simple_knn"))
+    torch = dataclasses.replace(TORCH, code=code("sm_120"))
+    here = with_driver(machine(torch=torch, gpus=(RTX_5080,), toolkits=()), "580.95.05", "13.0")
+
+    def planned(*archs: str) -> InstallPlan:
+        return make_plan(Request((source,), backend="auto"), with_extension(here, "simple_knn", code(*archs)))
+
+    made = planned("sm_120")
+    assert (made.kind, made.steps) == (OptionKind.KEEP, ()) and "has code for sm_120" in made.reasons[0].text
+    assert planned("sm_90").kind is OptionKind.NVRTC
 
 
 def test_options_name_each_with_what_it_proves_and_why_it_is_not_possible() -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from splatfix.app.install import _nothing_to_do
+from splatfix.core.errors import Exit
 from splatfix.install.outcome import Restored, RevertOutcome
-from splatfix.plan import BuildWheel, Request
+from splatfix.plan import BuildWheel, InstallPlan, OptionKind, Request
+from splatfix.plan.steps import Reason
 from splatfix.report.installation import show_plan, show_revert
 from tests.plan.machines import cuda_source, machine, make_plan
 from tests.plan.test_parts import mcmc_source, package, with_rasterizer
@@ -60,3 +63,16 @@ def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None
         show_plan(Console(file=stream, width=300, color_system=None), plan)
         words = "Note: the installed diff_gaussian_rasterization is that of Mip-Splatting"
         assert (words in stream.getvalue()) is said, stream.getvalue()
+
+
+def test_a_plan_without_steps_says_why_nothing_is_to_do() -> None:
+    """``--backend auto`` where what is installed serves, and nothing can be built."""
+    kind = OptionKind.KEEP
+    plan = InstallPlan(kind, kind.label, steps=(), reasons=(Reason("it serves"),), python="p", prefix="/env")
+    stream = io.StringIO()
+    result = _nothing_to_do(plan)
+    result.text(Console(file=stream, width=300, color_system=None))
+    assert stream.getvalue().splitlines()[0] == "✓ Nothing to install in /env: keep what is installed"
+    assert "because it serves" in stream.getvalue() and result.exit_code is Exit.OK
+    document = result.data()
+    assert document["plan"]["kind"] == "keep" and document["outcome"] is None
