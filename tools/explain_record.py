@@ -80,7 +80,7 @@ def by_wording(cases: Sequence[Case], others: Sequence[Case]) -> list[Said]:
     ]
     folds = [zlib.crc32(case["source"].partition("#")[0].encode()) % FOLDS for case in cases]
     words = [
-        counted([*others, *(case for n, case in enumerate(cases) if folds[n] != fold)])
+        counted([*others, *(case for n, case in enumerate(cases) if folds[n] != fold)], wordings=False)
         for fold in range(FOLDS)
     ]
     said = []
