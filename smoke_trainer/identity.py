@@ -36,9 +36,12 @@ def engine_in_use(module: str, engine: str) -> str:
     """`nvrtc` or `warp` where the kernels of a module, a drop-in's or ours, ran as CUDA code that NVRTC or Warp compiled
     (see `ran` in splatfix/kernels/nvrtc.py); else what it was said to run on."""
     package = module.partition(".")[0]
-    kernel = {"splatfix": module.rpartition(".")[2], "fused_ssim": "ssim", "simple_knn": "knn"}.get(
-        package, "rasterizer"
-    )
+    kernel = {
+        "splatfix": module.rpartition(".")[2],
+        "fused_ssim": "ssim",
+        "simple_knn": "knn",
+        "diff_surfel_rasterization": "surfels",
+    }.get(package, "rasterizer")
     loaded = sys.modules.get("splatfix.kernels.nvrtc" if package == "splatfix" else f"{package}._nvrtc")
     ran: str = getattr(loaded, "ran", {}).get(kernel, "")
     return ran if ran in ("nvrtc", "warp") else engine

@@ -26,6 +26,7 @@ MODULES: dict[str, tuple[str, dict[str, object]]] = {
     "projection": ("projection.cu", {}),
     "binning": ("binning.cu", {"KEY": "short"}),
     "binning, 32,768 tiles": ("binning.cu", {"KEY": "int"}),
+    "surfels": ("surfels.cu", {"COLORS": 3}),
     "blending": ("blending.cu", {"COLORS": 3, "EXTRAS": 3}),
     "blending, colors only": ("blending.cu", {"COLORS": 3, "EXTRAS": 0}),
     "blending, absolute gradients": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1}),
@@ -45,7 +46,9 @@ _LIMITS = {
     120: (1536, 100 << 10),
     121: (1536, 100 << 10),
 }
-_THREADS = {"knn_search": 128, "project_backward": 128}
+_THREADS = dict.fromkeys(
+    ("knn_search", "project_backward", "project_surfels", "project_surfels_backward"), 128
+)
 _ENTRY = re.compile(
     r"Function properties for (?P<name>\w+)\n.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
     r"(?P<loads>\d+) bytes spill loads\n.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)"

@@ -29,6 +29,7 @@ _TIMEOUT = 300.0
 # Other numbers of channels, and images of 32,768 tiles or more, are compiled at their first call.
 _OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
     "binning.cu": ({"KEY": "short"},),
+    "surfels.cu": ({"COLORS": 3},),
     "blending.cu": tuple(
         {"COLORS": 3, "EXTRAS": extras, "ABSOLUTE": absolute} for extras in (3, 0) for absolute in (0, 1)
     ),

@@ -6,7 +6,7 @@ with sub-pixel offsets (Mip-Splatting's) twice.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import module
 
-__all__ = ["rasterize", "refusal"]
+__all__ = ["by_tile", "rasterize", "refusal"]
 
 _TILE = 16
 _THREADS = 256
@@ -124,12 +124,46 @@ def _blending(frame: _Frame, colors: int, extras: int, absolute: bool, like: Ten
     return module("blending.cu", defines, like)
 
 
+def by_tile(
+    depths: Tensor, counts: Tensor, shape: Tuple[int, int], listing: Callable[..., None]
+) -> Tuple[Tensor, Tensor]:
+    """Numbers of Gaussians by tile and then depth, [E], and the first and end of each tile, [tiles, 2]: both int32.
+
+    Args:
+        depths: [P], positive.
+        counts: [P] int32, tiles that each covers.
+        shape: columns and rows of tiles.
+        listing: called with the kernels of binning.cu, the order of depth, the running sum of the counts in it, and the
+            arrays of tiles and Gaussians, which it fills.
+    """
+    # depths are positive, so their bits sort as they do, and integers sort faster
+    bits = depths.view(torch.int32 if depths.dtype == torch.float32 else torch.int64)
+    order = torch.sort(bits, stable=True)[1]
+    ends = counts.index_select(0, order).cumsum(0, dtype=torch.int64)
+    total = int(ends[-1])  # the one wait
+    if total > _MOST_PAIRS:
+        raise RuntimeError(
+            f"The image takes {total} pairs of a Gaussian and a tile, and 32 bits count {_MOST_PAIRS}: "
+            "render it in parts, or at a lower resolution."
+        )
+    short = shape[0] * shape[1] < 1 << 15
+    tiles = torch.empty(total, dtype=torch.int16 if short else torch.int32, device=depths.device)
+    gaussians = torch.empty(total, dtype=torch.int32, device=depths.device)
+    ranges = torch.zeros(shape[0] * shape[1], 2, dtype=torch.int32, device=depths.device)
+    if total:
+        kernels = module("binning.cu", {"KEY": "short" if short else "int"}, depths)
+        listing(kernels, order, ends, tiles, gaussians)
+        tiles, by_number = torch.sort(tiles, stable=True)
+        gaussians = gaussians.index_select(0, by_number)
+        kernels.launch("find_ranges", _blocks(total), (_THREADS,), [tiles, total, ranges])
+    return gaussians, ranges
+
+
 def _arrange(frame: _Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     """Project and list."""
     means, _, opacities, shs, colors, scales, rotations, covariances = inputs
     assert means is not None
     count, channels = means.shape[0], frame.background.numel()
-    columns, rows = frame.tiles
     splats = means.new_empty(count, 8)
     features = means.new_empty(count, channels + 3)
     depths = means.new_empty(count)
@@ -146,34 +180,12 @@ def _arrange(frame: _Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
             *(frame.degree, bands, frame.slack, frame.compact, splats, features, depths, radii, counts),
         ],
     )
-    # depths are positive, so their bits sort as they do, and integers sort faster
-    bits = depths.view(torch.int32 if depths.dtype == torch.float32 else torch.int64)
-    order = torch.sort(bits, stable=True)[1]
-    ends = counts.index_select(0, order).cumsum(0, dtype=torch.int64)
-    total = int(ends[-1])  # the one wait
-    if total > _MOST_PAIRS:
-        raise RuntimeError(
-            f"The image takes {total} pairs of a Gaussian and a tile, and 32 bits count {_MOST_PAIRS}: "
-            "render it in parts, or at a lower resolution."
-        )
-    short = columns * rows < 1 << 15
-    tiles = torch.empty(total, dtype=torch.int16 if short else torch.int32, device=means.device)
-    gaussians = torch.empty(total, dtype=torch.int32, device=means.device)
-    ranges = torch.zeros(columns * rows, 2, dtype=torch.int32, device=means.device)
-    if total:
-        kernels = module("binning.cu", {"KEY": "short" if short else "int"}, means)
-        kernels.launch(
-            "list_pairs",
-            _blocks(count),
-            (_THREADS,),
-            [
-                *(splats, order, ends, counts, count, frame.width, frame.height, frame.slack, frame.compact),
-                *(tiles, gaussians),
-            ],
-        )
-        tiles, by_tile = torch.sort(tiles, stable=True)
-        gaussians = gaussians.index_select(0, by_tile)
-        kernels.launch("find_ranges", _blocks(total), (_THREADS,), [tiles, total, ranges])
+
+    def listing(kernels: Any, order: Tensor, ends: Tensor, tiles: Tensor, gaussians: Tensor) -> None:
+        given = [splats, order, ends, counts, count, frame.width, frame.height, frame.slack, frame.compact]
+        kernels.launch("list_pairs", _blocks(count), (_THREADS,), [*given, tiles, gaussians])
+
+    gaussians, ranges = by_tile(depths, counts, frame.tiles, listing)
     return _Pairs(splats, features, radii, gaussians, ranges)
 
 
@@ -260,7 +272,7 @@ class _Rasterize(torch.autograd.Function):
             ],
         )
         if shs is not None:
-            numbers = (count, frame.degree, shs.shape[1], more)
+            numbers = (count, frame.degree, shs.shape[1], sums.shape[1], _SUMS)
             arguments = [means, shs, frame.camera, pairs.radii, sums, *numbers, by_means, by_shs]
             projection.launch("harmonics_backward", _blocks(count), (_THREADS,), arguments)
         if by_means2D is not None:

@@ -39,7 +39,7 @@ pass, so that memory is bounded by one block, and one state (transmittance and s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -409,6 +409,33 @@ def _chosen(tensor: Optional[Tensor], index: Tensor) -> Optional[Tensor]:
     return None if tensor is None else tensor.index_select(0, index)
 
 
+def _by_cuda_kernels(
+    settings: GaussianRasterizationSettings, inputs: Sequence[Optional[Tensor]]
+) -> Optional[SurfelImages]:
+    """The same by CUDA kernels, where they lie beside this file and serve these settings and tensors; else None."""
+    means3D = inputs[0]
+    if means3D is None or not means3D.is_cuda:
+        return None
+    try:
+        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.surfels_cuda import rasterize as by_kernels
+        from splatfix.kernels.surfels_cuda import refusal
+    except ImportError:  # a copy without them
+        return None
+    if not wanted(means3D):
+        return None
+    reason = refusal(settings)
+    try:
+        found = None if reason else SurfelImages(*by_kernels(settings, *inputs))
+    except NoKernels as error:
+        found, reason = None, str(error)
+    if found is None:
+        fall_back("surfels", reason)
+    else:
+        ran["surfels"] = BACKEND
+    return found
+
+
 def rasterize_surfels(
     settings: GaussianRasterizationSettings,
     means3D: Tensor,
@@ -449,6 +476,9 @@ def rasterize_surfels(
         raise ValueError("Inputs hold NaN or infinite values. Without `debug` those surfels are left out.")
     if means2D is None:
         means2D = means3D.new_zeros(means3D.shape)
+    by_kernels = _by_cuda_kernels(settings, (means3D, means2D, *inputs[2:]))
+    if by_kernels is not None:
+        return by_kernels
     width, height = int(settings.image_width), int(settings.image_height)
     tiles = ((height + TILE - 1) // TILE, (width + TILE - 1) // TILE)
     with full_precision(means3D.device):

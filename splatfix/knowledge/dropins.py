@@ -24,7 +24,7 @@ class Dropin:
     variant: str = ""
     """Which of the packages of that name it is, where several share one."""
     cuda: tuple[str, ...] = ()
-    """Files of ``splatfix.kernels`` that it needs besides, to run its CUDA kernels; () where it has none."""
+    """Files of ``splatfix.kernels`` that it needs besides, to run its CUDA kernels."""
     functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """What it has beside a rasterizer, with the parameters: names below the module, such as ``_C.distCUDA2``."""
 
@@ -57,11 +57,11 @@ _SLOW = (
 )
 
 
-_CUDA_OF_GAUSSIANS = (
+_CUDA = (
     "nvrtc.py",
     "rasterizer_cuda.py",
     *(f"cuda/{name}" for name in ("common.h", "gaussians.h", "tiles.h", "harmonics.h")),
-    *(f"cuda/{name}" for name in ("projection.cu", "binning.cu", "blending.cu")),
+    *(f"cuda/{name}" for name in ("projection.cu", "binning.cu")),
 )
 
 
@@ -81,7 +81,9 @@ def _rasterizer(
         _SLOW + (f"; {note}" if note else ""),
         serves,
         variant_name,
-        () if beside == ("surfels.py",) else _CUDA_OF_GAUSSIANS,
+        (*_CUDA, "surfels_cuda.py", "cuda/surfels.cu")
+        if "surfels.py" in beside
+        else (*_CUDA, "cuda/blending.cu"),
     )
 
 

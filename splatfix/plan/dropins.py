@@ -277,11 +277,8 @@ def use_kernels(found: Assessment, kind: OptionKind) -> Option:
         return rejected(kind, plain.rejected_because)
     names, _ = _dropins_of(found)
     dropins = [item for item in DROPINS if item.name in names]
-    serves = (
-        nvrtc_serves(found.context, dropins)
-        if kind is OptionKind.NVRTC
-        else warp_serves(found.context, dropins)
-    )
+    by_nvrtc = kind is OptionKind.NVRTC
+    serves = nvrtc_serves(found.context) if by_nvrtc else warp_serves(found.context, dropins)
     if isinstance(serves, Problem):
         return rejected(kind, serves.what.rstrip("."))
     sources = found.goal.sources or tuple(names) or ("CHECKOUT",)

@@ -38,18 +38,12 @@ class Compilable:
     """The build of Warp; None for NVRTC."""
 
 
-def nvrtc_serves(context: Context, dropins: Sequence[Dropin]) -> Compilable | Problem:
+def nvrtc_serves(context: Context) -> Compilable | Problem:
     """Whether the NVRTC that torch brought compiles our CUDA kernels for the targets."""
     torch = context.no_target or usable_torch(context, cuda=True)
     if isinstance(torch, Problem):
         return torch
     cuda = release(torch.cuda)[:2]
-    if without := [item.name for item in dropins if not item.cuda]:
-        return Problem(
-            "no-cuda-kernels",
-            f"splatfix has no CUDA kernels of its own for {', '.join(without)}.",
-            meaning="It has them for fused_ssim, simple_knn and the rasterizers of the Inria family.",
-        )
     if cuda < _FIRST_NVRTC:
         what = f"torch {torch.version} brings the NVRTC of CUDA {torch.cuda}; 11.2 is the oldest that serves."
         return _refused("nvrtc-too-old", what)

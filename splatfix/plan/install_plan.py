@@ -267,7 +267,8 @@ def _plan_with_kernels(kind: OptionKind, request: Request, context: Context) -> 
     made, chosen = _pure_plan(request, context), choose_dropins(request.sources, context.checkout)
     if isinstance(chosen, Problem):
         return chosen
-    serves = (nvrtc_serves if kind is OptionKind.NVRTC else warp_serves)(context, chosen.dropins)
+    by_nvrtc = kind is OptionKind.NVRTC
+    serves = nvrtc_serves(context) if by_nvrtc else warp_serves(context, chosen.dropins)
     if isinstance(serves, Problem):
         return serves
     if isinstance(made, Problem):

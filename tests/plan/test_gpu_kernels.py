@@ -109,7 +109,6 @@ OLD_DRIVER = with_driver(machine(torch=CU_118, gpus=(Gpu(0, "NVIDIA A100", cc="8
         ("nvrtc", CPU, "fused_ssim", "sm_120", "cpu-only-torch", "CPU-only", ""),
         ("nvrtc", NO_NVRTC, "fused_ssim", "sm_120", "nvrtc-missing", "wheels, and that of NVRTC is missing", "warp"),
         ("nvrtc", BARE, V1, "sm_61", "target-too-old", "does not compile for sm_61 any more", "pure"),
-        ("nvrtc", BARE, "diff_surfel_rasterization", "sm_90", "no-cuda-kernels", "no CUDA kernels of its own", "pure"),
         ("nvrtc", OLD_TORCH, V1, "sm_80", "nvrtc-too-old", "11.2 is the oldest", "warp"),
         ("warp", CPU, V1, "sm_120", "cpu-only-torch", "CPU-only", ""),
         ("warp", BARE, AA, "sm_120", "no-warp-kernels", "takes antialiasing and ignores it", "nvrtc"),

@@ -15,6 +15,7 @@ from splatfix.kernels import nvrtc
     ("module", "carrier", "kernel"),
     [
         ("diff_gaussian_rasterization", "diff_gaussian_rasterization._nvrtc", "rasterizer"),
+        ("diff_surfel_rasterization", "diff_surfel_rasterization._nvrtc", "surfels"),
         ("fused_ssim", "fused_ssim._nvrtc", "ssim"),
         ("simple_knn._C", "simple_knn._nvrtc", "knn"),
         ("splatfix.kernels.rasterizer", "splatfix.kernels.nvrtc", "rasterizer"),

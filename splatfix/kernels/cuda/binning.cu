@@ -46,6 +46,35 @@ extern "C" __global__ void __launch_bounds__(256) list_pairs(
     }
 }
 
+// The same for rectangles of tiles (surfels).
+struct alignas(16) Box { int left, right, top, bottom; };  // tiles, half open
+
+extern "C" __global__ void __launch_bounds__(256) list_boxes(
+    In<Box> boxes, In<long long> order, In<long long> ends, In<int> tile_counts, int count, int columns, Out<key> tiles, Out<int> gaussians) {
+    const int rank = blockIdx.x * 256 + threadIdx.x, lane = threadIdx.x % WARP;
+    const int mine = rank < count ? (int)order[rank] : 0, many = rank < count ? tile_counts[mine] : 0;
+    const long long begin = rank < count ? ends[rank] - many : 0;
+    if (many && many < MANY_TILES) {
+        const Box box = boxes[mine];
+        const int across = box.right - box.left;
+        for (int k = 0; k < many; k++) {
+            tiles[begin + k] = (key)((box.top + k / across) * columns + box.left + k % across);
+            gaussians[begin + k] = mine;
+        }
+    }
+    for (unsigned large = __ballot_sync(FULL_WARP, many >= MANY_TILES); large; large &= large - 1) {
+        const int from_lane = __ffs((int)large) - 1;
+        const int whose = __shfl_sync(FULL_WARP, mine, from_lane), how_many = __shfl_sync(FULL_WARP, many, from_lane);
+        const long long at = __shfl_sync(FULL_WARP, begin, from_lane);
+        const Box box = boxes[whose];
+        const int across = box.right - box.left;
+        for (int k = lane; k < how_many; k += WARP) {
+            tiles[at + k] = (key)((box.top + k / across) * columns + box.left + k % across);
+            gaussians[at + k] = whose;
+        }
+    }
+}
+
 // ranges: [tiles, 2], zeros at first.
 extern "C" __global__ void __launch_bounds__(256) find_ranges(In<key> tiles, int count, Out<int> ranges) {
     const int i = blockIdx.x * 256 + threadIdx.x;

@@ -46,3 +46,30 @@ __device__ __forceinline__ Vector sh_slope(int degree, const Vector& d, const re
              + c14 * (xx - yy) * g[14];
     return out;
 }
+
+// The colors of a Gaussian to features[row ...], given or from harmonics towards it; returns a number that is not finite if a color is not.
+__device__ __forceinline__ real write_colors(
+    int i, const Vector& p, const Camera& camera, In<real> shs, In<real> colors, int degree, int bands, int channels, const Out<real>& features,
+    long long row) {
+    real known = 0;
+    if (shs) {
+        real basis[16] = {};
+        const Vector offset = {p.x - camera.center().x, p.y - camera.center().y, p.z - camera.center().z};
+        sh_basis(degree, times(1 / sqrt(dot(offset, offset)), offset), basis);
+        const int used = (degree + 1) * (degree + 1);
+        for (int c = 0; c < 3; c++) {
+            real sum = 0;
+#pragma unroll  // so that `basis` is registers
+            for (int k = 0; k < 16; k++) if (k < used) sum += basis[k] * shs[((long long)i * bands + k) * 3 + c];
+            known += sum;
+            features[row + c] = max(sum + (real)0.5, (real)0);
+        }
+    } else {
+        for (int c = 0; c < channels; c++) {
+            const real color = colors[(long long)i * channels + c];
+            known += color;
+            features[row + c] = color;
+        }
+    }
+    return known;
+}

@@ -110,26 +110,7 @@ extern "C" __global__ void __launch_bounds__(256) project(
     const Projected it = project_one(camera, p, (bool)scales, shape.scale, shape.rotation, shape.sigma, width, height, tan_x, tan_y, modifier, blur, mode);
 
     const long long row = (long long)i * (channels + 3);
-    real known = 0;  // not finite if a color is not
-    if (shs) {
-        real basis[16] = {};
-        const Vector offset = {p.x - camera.center().x, p.y - camera.center().y, p.z - camera.center().z};
-        sh_basis(degree, times(1 / sqrt(dot(offset, offset)), offset), basis);
-        const int used = (degree + 1) * (degree + 1);
-        for (int c = 0; c < 3; c++) {
-            real sum = 0;
-#pragma unroll  // so that `basis` is registers
-            for (int k = 0; k < 16; k++) if (k < used) sum += basis[k] * shs[((long long)i * bands + k) * 3 + c];
-            known += sum;
-            features[row + c] = max(sum + (real)0.5, (real)0);
-        }
-    } else {
-        for (int c = 0; c < channels; c++) {
-            const real color = colors[(long long)i * channels + c];
-            known += color;
-            features[row + c] = color;
-        }
-    }
+    const real known = write_colors(i, p, camera, shs, colors, degree, bands, channels, features, row);
 
     Splat s;
     s.x = ((it.clip_x * it.inverse_w + 1) * width - 1) * (real)0.5;
@@ -272,10 +253,10 @@ extern "C" __global__ void __launch_bounds__(128) project_backward(
 }
 
 // The gradient of the coefficients, and what the colors add to that of the centers, which `project_backward` has written: apart from it, so
-// that neither needs the other's registers.
+// that neither needs the other's registers. Of Gaussians and surfels: the gradients of the colors are in `sums`, [P, stride], from `place` on.
 extern "C" __global__ void __launch_bounds__(256, 4) harmonics_backward(
-    In<Vector> means, In<real> shs, In<real> camera_numbers, In<int> radii, In<real> sums, int count, int degree, int bands, int extras,
-    Out<Vector> to_means, Out<real> to_shs) {
+    In<Vector> means, In<real> shs, In<real> camera_numbers, In<int> radii, In<real> sums, int count, int degree, int bands, int stride,
+    int place, Out<Vector> to_means, Out<real> to_shs) {
     const int i = blockIdx.x * 256 + threadIdx.x;
     if (i >= count || radii[i] <= 0) return;
     const Camera camera = {camera_numbers};
@@ -290,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) harmonics_backward(
         real value = 0;
 #pragma unroll  // so that both arrays are registers
         for (int k = 0; k < 16; k++) if (k < used) value += basis[k] * shs[((long long)i * bands + k) * 3 + c];
-        const real by_color = value + (real)0.5 >= 0 ? sums[(long long)i * (8 + 3 + extras) + 8 + c] : (real)0;
+        const real by_color = value + (real)0.5 >= 0 ? sums[(long long)i * stride + place + c] : (real)0;
 #pragma unroll
         for (int k = 0; k < 16; k++) {
             if (k >= used) continue;

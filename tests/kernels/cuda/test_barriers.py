@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 import torch
 
+from splatfix.kernels import surfels_cuda
 from splatfix.kernels.rasterizer import GaussianRasterizationSettings
 from splatfix.kernels.rasterizer_cuda import rasterize
 from splatfix.kernels.ssim_cuda import mean_ssim
@@ -17,7 +18,7 @@ from tests.kernels.rasterizer_compare import ARGUMENTS, cloud, look_at
 BARRIER = re.compile(r"^\s*__syncthreads\(\);$", re.MULTILINE)
 FOUND = [
     (name, k)
-    for name in ("blending.cu", "ssim.cu")
+    for name in ("blending.cu", "surfels.cu", "ssim.cu")
     for k, _ in enumerate(BARRIER.finditer((SOURCES / name).read_text()))
 ]
 
@@ -33,12 +34,19 @@ def both_ways(name: str) -> None:
     inputs = {k: v.float().requires_grad_() for k, v in cloud(300, spread=0.3).items()}
     with torch.no_grad():
         inputs["opacities"] *= 0.05
+    if name == "surfels.cu":
+        inputs = {k: v.detach().requires_grad_() for k, v in inputs.items()}
+        inputs["scales"] = inputs["scales"].detach()[:, :2].contiguous().requires_grad_()
+        given = [*(inputs.get(one) for one in ARGUMENTS[:-1]), None]
+        color, _, _ = surfels_cuda.rasterize(settings._replace(**moved), *given)
+        color.sum().backward()
+        return
     color, *_ = rasterize(settings._replace(**moved), *(inputs.get(one) for one in ARGUMENTS))
     color.sum().backward()
 
 
 def test_there_are_barriers() -> None:
-    assert len(FOUND) >= 7
+    assert len(FOUND) == 11
 
 
 @pytest.mark.slow
@@ -54,10 +62,11 @@ def test_a_barrier_less_is_a_race(file: str, which: int, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("splatfix.kernels.ssim_cuda.module", without)
     monkeypatch.setattr("splatfix.kernels.rasterizer_cuda.module", without)
+    monkeypatch.setattr("splatfix.kernels.surfels_cuda.module", without)
     with pytest.raises(KernelError, match=r"race on|before it is written"):
         both_ways(file)
 
 
 def test_with_all_of_them_there_is_none(emulated: None) -> None:
-    for name in ("ssim.cu", "blending.cu"):
+    for name in ("ssim.cu", "blending.cu", "surfels.cu"):
         both_ways(name)

@@ -26,6 +26,8 @@ Place = Callable[[Tensor], Any]
 
 def kernels(file: str, wrong: tuple[str, str] = ("", ""), **defines: object) -> Emulated:
     text = (SOURCES / file).read_text()
+    harmonics = (SOURCES / "harmonics.h").read_text().replace("#pragma once", "")
+    text = text.replace('#include "harmonics.h"', harmonics)
     assert wrong[0] in text
     return Emulated(text.replace(*wrong) if wrong[0] else text, defines, torch.float64)
 
@@ -123,10 +125,10 @@ def test_projection(given: str) -> None:
 
     def harmonics(count: int, first: int, place: Place) -> Any:
         made = [new(COUNT, 3), new(COUNT, 16, 3)]
-        numbers = [view.camera, place(radii), place(sums), count, 3, 16, 3]
+        numbers = [view.camera, place(radii), place(sums), count, 3, 16, 14, 8]
         return [place(means), place(shs), *numbers, *map(place, made)], made
 
-    wrong = "(long long)i * (8 + 3 + extras)"
+    wrong = "(long long)i * stride"
     both(
         kernels("projection.cu"),
         kernels("projection.cu", (wrong, wrong[11:])),
@@ -135,6 +137,81 @@ def test_projection(given: str) -> None:
         MOST,
         harmonics,
     )
+
+
+@pytest.mark.parametrize("given", ["scales", "transforms"])
+def test_projection_of_surfels(given: str) -> None:
+    view, (means, opacities, scales, rotations, shs) = frame(), shaped()
+    scales, colors = scales[:, :2].contiguous(), torch.rand(COUNT, 3, dtype=torch.float64)
+    transforms = torch.randn(COUNT, 9, dtype=torch.float64) + torch.tensor([9, 0, 90, 0, 9, 90, 0, 0, 3.0])
+
+    def forward(count: int, first: int, place: Place) -> Any:
+        whole = [
+            new(COUNT, dtype=torch.int32),
+            new(COUNT, 4, dtype=torch.int32),
+            new(COUNT, dtype=torch.int32),
+        ]
+        made = [new(COUNT, 16), new(COUNT, 6), new(COUNT), *whole]
+        inputs = [*map(place, (scales, rotations)), None, place(shs), None]
+        if given == "transforms":
+            inputs = [None, None, place(transforms), None, place(colors)]
+        numbers = [view.camera, count, 70, 50, 1.0, 3, 16, 3]
+        return [place(means), place(opacities), *inputs, *numbers, *map(place, made)], made
+
+    at_fault = "(long long)i * 9" if given == "transforms" else "((long long)i * bands + k) * 3"
+    wrong = kernels("surfels.cu", (at_fault, at_fault.replace("(long long)", "")))
+    both(kernels("surfels.cu"), wrong, "project_surfels", 128, MOST, forward)
+    radii, sums = torch.ones(COUNT, dtype=torch.int32), torch.rand(COUNT, 22, dtype=torch.float64)
+
+    def backward(count: int, first: int, place: Place) -> Any:
+        made = [new(COUNT, 3), new(COUNT), new(COUNT, 2), new(COUNT, 4), new(COUNT, 2)]
+        inputs = [*map(place, (scales, rotations)), None]
+        outputs = [*map(place, made[:4]), None, None, place(made[4])]
+        if given == "transforms":
+            made = [new(COUNT), new(COUNT, 9), new(COUNT, 3), new(COUNT, 2)]
+            inputs = [None, None, place(transforms)]
+            outputs = [place(new(COUNT, 3)), place(made[0]), None, None, *map(place, made[1:])]
+        numbers = [view.camera, place(radii), place(sums), count, 70, 50, 1.0, 3]
+        return [place(means), *inputs, *numbers, *outputs], made
+
+    wrong = kernels("surfels.cu", ("(long long)i * (SUMS + channels)", "i * (SUMS + channels)"))
+    both(kernels("surfels.cu"), wrong, "project_surfels_backward", 128, MOST, backward)
+
+
+def test_blending_of_surfels() -> None:
+    view, (means, opacities, scales, rotations, shs) = frame(), shaped()
+    surfels, features, depths = new(COUNT, 16), new(COUNT, 6), new(COUNT)
+    rest = [new(COUNT, dtype=torch.int32), new(COUNT, 4, dtype=torch.int32), new(COUNT, dtype=torch.int32)]
+    given = [means, opacities, scales[:, :2].contiguous(), rotations, None, shs, None, view.camera, COUNT]
+    program = kernels("surfels.cu")
+    made = [surfels, features, depths, *rest]
+    program.launch("project_surfels", (2,), (128,), [*given, 70, 50, 1.0, 3, 16, 3, *made])
+    order, most, start = depths.argsort().int(), rasterizer_cuda._MOST_PAIRS, MOST - COUNT
+
+    def launch(program: Emulated, far: bool) -> Sequence[Tensor]:
+        begin, where = most - COUNT if far else 0, at(start if far else 0)
+        ranges = torch.tensor([[begin, begin + COUNT]], dtype=torch.int32)
+        lists = [
+            ranges,
+            Window(order + start if far else order, begin),
+            *map(where, (surfels, features, depths)),
+        ]
+        image, maps, moments, sums = new(3, 16, 16), new(7, 16, 16), new(2, 16, 16), new(COUNT, 22)
+        lasts, medians = new(16, 16, dtype=torch.int32), new(16, 16, dtype=torch.int32)
+        lists.append(torch.ones(3, dtype=torch.float64))
+        program.launch(
+            "blend_surfels", (1, 1), (256,), [*lists, 16, 16, image, maps, moments, lasts, medians]
+        )
+        pulled = [image, maps, moments, torch.ones_like(image), torch.ones_like(maps), lasts, medians]
+        program.launch("blend_surfels_backward", (1, 1), (256,), [*lists, *pulled, 16, 16, where(sums)])
+        return image, maps, lasts, medians, sums
+
+    for early, late in zip(launch(program, False), launch(program, True), strict=True):
+        assert early.any()
+        torch.testing.assert_close(late, early)
+    for wrong in ("(long long)which * FEATURES", "(long long)which * (SUMS + COLORS)"):
+        with pytest.raises(KernelError, match="outside"):
+            launch(kernels("surfels.cu", (wrong, wrong[11:])), True)
 
 
 def arranged() -> tuple[Tensor, Tensor, Tensor]:
@@ -291,4 +368,4 @@ def test_knn_tree() -> None:
         arguments = [Window(held, 6 * first), count, leaves, Window(nodes, 6 * (leaves - 192))]
         program.launch("knn_nodes", grid, (256,), arguments, first_block=skipped)
         results.append((codes, boxes, nodes))
-    assert all(torch.equal(*pair) and pair[0].abs().sum() > 0 for pair in zip(*results, strict=True))
+    assert all(torch.equal(*pair) and pair[0].any() for pair in zip(*results, strict=True))

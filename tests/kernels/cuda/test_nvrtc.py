@@ -37,7 +37,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("architecture", [75, 90, 120])
-@pytest.mark.parametrize("module", ["ssim", "knn", "projection", "binning", "blending"])
+@pytest.mark.parametrize("module", ["ssim", "knn", "projection", "binning", "blending", "surfels"])
 def test_the_code_is_for_that_gpu(module: str, architecture: int, compiler: Compiler, tmp_path: Path) -> None:
     file, defines = MODULES[module]
     made = compile_kernels(file, defines, architecture, compiler)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +10,9 @@ import torch
 
 from tests.kernels.cuda.emulator import COMPILER, SOURCES, Emulated, KernelError
 from tests.kernels.cuda.test_rasterizer import compare
+from tests.kernels.cuda.test_surfels import compare as compare_surfels
 from tests.kernels.rasterizer_compare import cloud, look_at
+from tests.kernels.test_surfels import discs
 
 WIDE = {"bg": torch.rand(19, dtype=torch.float64, generator=torch.Generator().manual_seed(4))}
 UPSTREAM = {"upstream_gradients": True}
@@ -34,6 +36,29 @@ WRONG: dict[str, tuple[str, str, str, dict[str, Any], int]] = {
     "centers without colors": ("projection.cu", "plus(to_means[i], times(inverse", "plus(to_means[i], times(0 * inverse", {}, 3),
 }  # fmt: skip
 
+# of surfels.cu and what it stands on: (file, right, wrong)
+WRONG_SURFELS: dict[str, tuple[str, str, str]] = {
+    "an anchor a pixel off": ("surfels.cu", "it.dx = (real)x - s.anchor_x;", "it.dx = (real)x - s.anchor_x - 1;"),
+    "the low-pass decides everywhere": ("surfels.cu", "<= low_pass * z * z;", "< 0;"),
+    "a wider low-pass": ("surfels.cu", "const real low_pass = 2 *", "const real low_pass = 1 *"),
+    "no near plane": ("surfels.cu", "if (!(it.depth >= NEAR) ||", "if ("),
+    "the median behind the half": ("surfels.cu", "left > (real)0.5", "left > (real)0.4"),
+    "distortion without those in front": ("surfels.cu", "(m * m * (1 - left) + second_moment", "(m * m * (1 - left)"),
+    "distortion's slope in weight": ("surfels.cu", "by_alpha + by_distortion * moments", "by_alpha + 0 * moments"),
+    "distortion's slope in depth": ("surfels.cu", "(g.m1 + 2 * g.m2 * m)", "(g.m1 + g.m2 * m)"),
+    "no gradient through the median": ("surfels.cu", "by_depth += g.by_median;", ";"),
+    "the background's part of alpha": ("surfels.cu", "pull.m0 -= pull.gradient[c] * background[c];", ";"),
+    "the low-pass moves the disc": ("surfels.cu", "} else {  // the ray's", "} if (true) {  // the ray's"),
+    "the anchor's part": ("surfels.cu", "plus(by_px, times(meeting.anchor_x, by_p0))", "by_px"),
+    "the center does not move": ("surfels.cu", "by_x = sums[row + 10],", "by_x = 0 * sums[row + 10],"),
+    "normals all one way": ("surfels.cu", "sign = disc.turned ? -1 : 1", "sign = 1"),
+    "the quaternion's length": ("surfels.cu", "const double along =", "const double along = 0 *"),
+    "a tile short": ("surfels.cu", "half_x) + 0.01) / TILE + 1, columns", "half_x) + 0.01) / TILE, columns"),
+    "only the low-pass's box": ("surfels.cu", "max(bounds.y + low_pass, tight.y + half_y)", "(bounds.y + low_pass)"),
+    "a row of tiles as wide as the image": ("binning.cu", "(box.top + k / across)", "(box.top + k / columns)"),
+    "colors from another place": ("projection.cu", "* stride + place + c", "* stride + 8 + c"),
+}  # fmt: skip
+
 
 def scene(options: dict[str, Any], columns: int) -> None:
     """Some Gaussians beside the image, and more than 32 on a tile."""
@@ -49,6 +74,13 @@ def scene(options: dict[str, Any], columns: int) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file, right, wrong, options, columns = WRONG[name]
+    monkeypatch.setattr("splatfix.kernels.rasterizer_cuda.module", changed(file, right, wrong))
+    with pytest.raises((AssertionError, KernelError)):
+        scene(options, columns)
+
+
+def changed(file: str, right: str, wrong: str) -> Callable[..., Emulated]:
+    """Kernels in which the text of one file is another."""
 
     def module(source: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
         text = (SOURCES / source).read_text()
@@ -59,13 +91,11 @@ def test_what_is_wrong_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> No
         if "ABSOLUTE" in right:
             defines = {key: value for key, value in defines.items() if key != "ABSOLUTE"}
         if source == file or f'#include "{file}"' in (SOURCES / source).read_text():
-            assert text.count(right) == 1
+            assert right in text
             text = text.replace(right, wrong)
         return Emulated(text, defines, like.dtype)
 
-    monkeypatch.setattr("splatfix.kernels.rasterizer_cuda.module", module)
-    with pytest.raises((AssertionError, KernelError)):
-        scene(options, columns)
+    return module
 
 
 @pytest.mark.slow
@@ -73,3 +103,29 @@ def test_what_is_wrong_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_is_right_is_not(name: str, emulated: None) -> None:
     """The same scenes with the kernels as they are."""
     scene(*WRONG[name][3:])
+
+
+def surfels() -> None:
+    """Steep and large ones among small ones, some before the near plane, layers of them, and one that a warp lists."""
+    generator = torch.Generator().manual_seed(2)
+    inputs = discs(160, spread=1.5, size=(0.005, 0.5))
+    inputs["scales"][0] = 4.0
+    inputs["means3D"][:8] += (look_at(8, 8).campos - inputs["means3D"][:8]) * 0.9
+    inputs["rotations"] = inputs["rotations"] * (
+        0.5 + torch.rand(160, 1, dtype=torch.float64, generator=generator)
+    )
+    compare_surfels(look_at(150, 130), inputs, torch.float64)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@pytest.mark.parametrize("name", WRONG_SURFELS)
+def test_what_is_wrong_with_surfels_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for user in ("rasterizer_cuda", "surfels_cuda"):
+        monkeypatch.setattr(f"splatfix.kernels.{user}.module", changed(*WRONG_SURFELS[name]))
+    with pytest.raises((AssertionError, KernelError)):
+        surfels()
+
+
+def test_what_is_right_with_surfels_is_not(emulated: None) -> None:
+    surfels()

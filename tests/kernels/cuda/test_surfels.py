@@ -1,0 +1,160 @@
+"""surfels.cu, emulated, against the pure-PyTorch surfels: image, maps, radii and every gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from splatfix.kernels import surfels_cuda
+from splatfix.kernels.surfels import rasterize_surfels
+from tests.kernels.rasterizer_compare import ARGUMENTS, look_at, one_thread  # noqa: F401
+from tests.kernels.surfel_reference import render
+from tests.kernels.test_surfels import SCENES, discs
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+MAPS = ("depth", "alpha", "normal x", "normal y", "normal z", "median", "distortion")
+
+
+def pulled(
+    render: Any, settings: Any, inputs: dict[str, Tensor], dtype: torch.dtype, wanted: tuple[str, ...]
+) -> tuple[Any, dict[str, Tensor]]:
+    """The three results, and the gradients of a random weighting of the color and the maps that are wanted."""
+    moved = {k: v.to(dtype) for k, v in settings._asdict().items() if isinstance(v, Tensor)}
+    leaves = {name: value.detach().to(dtype).requires_grad_() for name, value in inputs.items()}
+    leaves["means2D"] = torch.zeros(len(leaves["means3D"]), 3, dtype=dtype, requires_grad=True)
+    names = (*ARGUMENTS[:-1], "transforms")
+    color, radii, maps = render(settings._replace(**moved), *(leaves.get(name) for name in names))
+    generator = torch.Generator().manual_seed(5)
+    size = (color.shape[0] + 7, *color.shape[1:])
+    weight = torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
+    loss = (color * weight[7:]).sum() if "color" in wanted else color.sum() * 0
+    for k, name in enumerate(MAPS):
+        if name in wanted:
+            loss = loss + (maps[k] * weight[k]).sum()
+    gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    zeroed = zip(leaves.items(), gradients, strict=True)
+    return (color, radii, maps), {
+        name: torch.zeros_like(leaf) if g is None else g for (name, leaf), g in zeroed
+    }
+
+
+def compare(
+    settings: Any,
+    inputs: dict[str, Tensor],
+    dtype: torch.dtype,
+    wanted: tuple[str, ...] = ("color", *MAPS),
+    value: float = 2e-5,
+    gradient: float = 2e-4,
+) -> Any:
+    """`value` and `gradient`: the tolerances in float32; 1e-10 and 1e-8 in float64."""
+    inputs = {name: item.to(dtype).double() for name, item in inputs.items()}
+    expected, target = pulled(rasterize_surfels, settings, inputs, torch.float64, wanted)
+    found, got = pulled(surfels_cuda.rasterize, settings, inputs, dtype, wanted)
+    if dtype == torch.float64:
+        value, gradient = 1e-10, 1e-8
+    assert torch.equal(found[1], expected[1])
+    for name, one, two in [("color", found[0], expected[0])] + [
+        (name, found[2][k], expected[2][k]) for k, name in enumerate(MAPS)
+    ]:
+        scale = max(1.0, float(two.detach().abs().max()))
+        assert float((one.double() - two).detach().abs().max()) <= value * scale, name
+    for name, two in target.items():
+        scale = float(two.abs().max()) if two.numel() else 0.0
+        worst = float((got[name].double() - two).abs().max()) if two.numel() else 0.0
+        assert worst <= gradient * scale + 1e-12, f"{name}: {worst:.2e} of {scale:.2e}"
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize("name", SCENES)
+def test_scenes(name: str, dtype: torch.dtype, emulated: None) -> None:
+    slack = 3.0 if name.startswith("edge-on") else 1.0
+    compare(look_at(40, 30), SCENES[name](), dtype, value=2e-5 * slack, gradient=2e-4 * slack)
+
+
+@BOTH
+@pytest.mark.parametrize("wanted", [("color",), *((name,) for name in MAPS)], ids=str)
+def test_gradient_of_each(wanted: tuple[str, ...], dtype: torch.dtype, emulated: None) -> None:
+    compare(look_at(40, 30), discs(25, seed=1), dtype, wanted)
+
+
+@BOTH
+@pytest.mark.parametrize("options", [{"scale_modifier": 0.7}, {"sh_degree": 0}, {"sh_degree": 2}], ids=str)
+def test_options(options: dict[str, Any], dtype: torch.dtype, emulated: None) -> None:
+    compare(look_at(50, 37, **options), discs(25, seed=2), dtype)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [(1, 1), (16, 16), (17, 15), (33, 65)])
+def test_images_that_are_no_whole_tiles(size: tuple[int, int], dtype: torch.dtype, emulated: None) -> None:
+    compare(look_at(*size), discs(40, seed=3), dtype)
+
+
+@BOTH
+def test_given_transforms(dtype: torch.dtype, emulated: None) -> None:
+    """Tu, Tv, Tw in pixels in the place of scales and rotations."""
+    inputs, settings = discs(25, seed=1, precomputed=True), look_at(40, 30)
+    planes = render(settings, **inputs).planes.detach().reshape(25, 9)
+    given = {name: inputs[name] for name in ("means3D", "opacities", "colors_precomp")}
+    compare(settings, {**given, "transforms": planes}, dtype)
+
+
+@BOTH
+def test_more_than_a_turn_of_surfels_on_a_tile(dtype: torch.dtype, emulated: None) -> None:
+    """Faint ones, so that pixels see hundreds of them."""
+    inputs = discs(600, seed=4, spread=0.4)
+    inputs["opacities"] = inputs["opacities"] * 0.02 + 0.006
+    found = compare(look_at(24, 20), inputs, dtype, value=1e-4, gradient=1e-3)
+    assert 0.5 < float(found[2][1].detach().max()) < 0.9999
+
+
+@BOTH
+def test_what_is_not_finite_is_left_out(dtype: torch.dtype, emulated: None) -> None:
+    inputs = discs(20, seed=5)
+    inputs["means3D"][1, 0] = float("nan")
+    inputs["scales"][2, 1] = float("inf")
+    inputs["rotations"][3, 2] = float("nan")
+    inputs["opacities"][4] = float("nan")
+    inputs["shs"][5, 3, 1] = float("-inf")
+    found = compare(look_at(40, 30), inputs, dtype)
+    assert not found[1][1:6].any() and found[1].any()
+
+
+def test_opacities_at_their_ends(emulated: None) -> None:
+    inputs = discs(60, seed=6)
+    values = torch.tensor([0.0, 1.0, 1 / 255, 0.0039, 0.004, 0.99, 1e-20], dtype=torch.float64)
+    inputs["opacities"] = values.repeat(9)[:60, None]
+    compare(look_at(40, 30), inputs, torch.float64)
+
+
+@pytest.mark.parametrize("channels", [1, 8])
+def test_channels(channels: int, emulated: None) -> None:
+    inputs = discs(30, seed=7, precomputed=True)
+    inputs["colors_precomp"] = torch.rand(30, channels, dtype=torch.float64)
+    compare(look_at(40, 30, bg=torch.rand(channels, dtype=torch.float64)), inputs, torch.float64)
+
+
+def test_one_that_a_warp_lists(emulated: None) -> None:
+    """More tiles than a thread lists alone, beside small ones in the same warp."""
+    inputs = discs(40, seed=8, size=(0.01, 0.05))
+    inputs["scales"][7] = 3.0
+    inputs["opacities"][7] = 0.3
+    compare(look_at(260, 200), inputs, torch.float64)
+
+
+def test_what_comes_back_for_a_pixel_that_meets_nothing_is_not_read(emulated: None) -> None:
+    """2DGS divides depth by alpha: there it is NaN."""
+    inputs = {name: value.requires_grad_() for name, value in discs(3, seed=9, size=(0.05, 0.1)).items()}
+    names = (*ARGUMENTS[:-1], "transforms")
+    _, _, maps = surfels_cuda.rasterize(look_at(60, 50), *(inputs.get(name) for name in names))
+    assert float(maps[1].detach().min()) == 0
+    (maps[0] / maps[1]).sum().backward()
+    assert all(bool(value.grad.isfinite().all()) for value in inputs.values() if value.grad is not None)
+
+
+def test_what_the_kernels_do_not_serve() -> None:
+    assert "more than 8 channels" in surfels_cuda.refusal(look_at(8, 8, bg=torch.zeros(9)))
+    assert not surfels_cuda.refusal(look_at(8, 8))
