@@ -71,13 +71,13 @@ class Fatbin:
 class Binary:
     """One native file: what it is, the device code it carries, and what it links to.
 
-    `format` is "fatbin" for a bare `.fatbin` file; a bare cubin is an "elf" of machine "cuda".
+    `format` is "fatbin" for a bare `.fatbin` file and "ptx" for a file of PTX; a bare cubin is an "elf" of machine "cuda".
     `needed` is DT_NEEDED, or the DLLs a PE file imports (`delay_needed`: those it imports on first use).
     `rpath` holds DT_RUNPATH's folders, or DT_RPATH's where there is no DT_RUNPATH, as written (`$ORIGIN` unexpanded).
     """
 
     path: str
-    format: Literal["elf", "pe", "fatbin"]
+    format: Literal["elf", "pe", "fatbin", "ptx"]
     machine: str
     size: int
     fatbins: tuple[Fatbin, ...] = ()

@@ -1,4 +1,4 @@
-"""One file to one `Binary`: ELF, PE, a bare cubin or a bare fatbin, told apart by the first bytes."""
+"""One file to one `Binary`: ELF, PE, a bare cubin, a bare fatbin or PTX, told apart by the first bytes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ StrPath = str | os.PathLike[str]
 _NATIVE_NAME = re.compile(r".+\.(so(\.[0-9][\w.]*)?|pyd|dll)", re.IGNORECASE)
 
 SECTION = "(cubin)"
+# Comments, the version of the language, the architecture. Source: the PTX ISA, "Directive Statements".
+_PTX = re.compile(rb"(?:\s|//[^\n]*\n)*\.version\s+(\d+)\.(\d+)\s+\.target\s+(sm_\d+[af]?)")
+_PTX_HEAD = 4096
 _TOOLKIT_NOTE = ".note.nv.tkinfo"
 _COMMAND_LINE_ARCH = re.compile(rb"(?:^|[\0 ])(?:-arch|--gpu-name)[ =](sm_(\d+)[af]?)(?=[\0 ]|$)")
 _NOTE_LIMIT = 1 << 16
@@ -33,7 +36,7 @@ _ABI7_A = 0x800
 
 
 def read_binary(path: StrPath) -> Binary:
-    """Read one ELF or PE file, bare cubin or bare fatbin: header-hopping over a memory map, nothing decompressed.
+    """Read one ELF or PE file, bare cubin, bare fatbin or PTX: header-hopping over a memory map, nothing decompressed.
 
     Raises `BinaryError`.
     """
@@ -53,10 +56,14 @@ def parse(reader: Reader, path: str) -> Binary:
         if head == FATBIN_MAGIC:
             boxes = walk(reader, "(fatbin)", 0, reader.size, Budget())
             return Binary(path, "fatbin", "cuda", reader.size, tuple(boxes))
+        if ptx := _PTX.match(reader.take(0, min(_PTX_HEAD, reader.size), "the file's first bytes")):
+            version = (int(ptx[1]), int(ptx[2]))
+            entry = FatbinEntry(EntryKind.PTX, ptx[3].decode(), version, None, 0, False)
+            return Binary(path, "ptx", "cuda", reader.size, (Fatbin(0, "(ptx)", (entry,)),))
     except BinaryError as error:
         raise BinaryError(f"{path}: {error}") from error
     raise BinaryError(
-        f"{path}: neither an ELF nor a PE file nor a CUDA fat binary (it starts with {head.hex()!r})"
+        f"{path}: neither an ELF nor a PE file nor a CUDA fat binary nor PTX (it starts with {head.hex()!r})"
     )
 
 

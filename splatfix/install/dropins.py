@@ -18,7 +18,7 @@ from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.stacks import variant
 
-_HEAD = '"""{what} in plain PyTorch: a drop-in by splatfix {version} for the CUDA extension."""\n'
+_HEAD = '"""{what} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
 
 _CALLS = re.compile(rb"from \._(ssim|knn|rasterizer)_cuda import")
 
@@ -66,7 +66,11 @@ def make_dropin_wheel(
         SplatfixError: ``splatfix-incomplete`` when this installation of splatfix lacks a kernel.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    head = _HEAD.format(what=dropin.name, version=__version__)
+    backend = "warp" if gswarp else "pure" if compiled is None else "nvrtc"
+    how = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC", "warp": "on gswarp"}[
+        backend
+    ]
+    head = _HEAD.format(what=dropin.name, how=how, version=__version__)
     files = {path: (head + text).encode() for path, text in _templates(dropin).items()}
     files.setdefault(f"{dropin.module}/__init__.py", head.encode())
     for kernel in dropin.kernels:
@@ -79,8 +83,6 @@ def make_dropin_wheel(
     if gswarp:  # what calls our own kernels calls it
         files = {path: _CALLS.sub(rb"from ._on_warp import", text) for path, text in files.items()}
         files |= {f"{dropin.module}/_{name}": _kernel(name) for name in ("nvrtc.py", "on_warp.py")}
-    how = "in plain PyTorch" if compiled is None else "with CUDA kernels through NVRTC"
-    how = "on gswarp" if gswarp else how
     summary = f"Drop-in for {dropin.name} {how}, by splatfix"
     path = write_wheel(folder, dropin.distribution, version, files, summary)
     manifest = {
@@ -89,7 +91,8 @@ def make_dropin_wheel(
         "splatfix": __version__,
         "replaces": dropin.module,
         "variant": dropin.variant,
-        "note": dropin.note,
+        "backend": backend,
+        "note": dropin.note if backend == "pure" else "",
     }
     add_manifest(path, manifest)
     return path

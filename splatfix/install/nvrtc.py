@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splatfix.binaries import BinaryError, EntryKind, Fatbin, FatbinEntry, read_binary
+from splatfix.binaries import BinaryError, read_binary
 from splatfix.context.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
@@ -34,7 +33,6 @@ _OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
         {"COLORS": 3, "EXTRAS": extras, "ABSOLUTE": absolute} for extras in (3, 0) for absolute in (0, 1)
     ),
 }
-_PTX = re.compile(rb"^\s*\.version (\d+)\.(\d+)\s+\.target sm_(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -135,18 +133,13 @@ def _answer(stdout: str) -> dict[str, Any]:
 
 def _proven(code: Path, source: str, meant: Arch) -> str:
     """What a compiled file was found to hold, read from itself and not from its name."""
-    if text := _PTX.search(code.read_bytes()[:4096]):
-        major, minor, arch = (int(number) for number in text.groups())
-        entry = FatbinEntry(EntryKind.PTX, f"sm_{arch}", (major, minor), None, 0, False)
-        fatbins: tuple[Fatbin, ...] = (Fatbin(0, "", (entry,)),)
-    else:
-        try:
-            fatbins = read_binary(code).fatbins
-        except BinaryError as error:
-            raise SplatfixError(
-                "wrong-gpu-code", f"What was made of {source} cannot be read: {error}."
-            ) from error
-    coverage = judge(fatbins, meant)
+    try:
+        binary = read_binary(code)
+    except BinaryError as error:
+        raise SplatfixError(
+            "wrong-gpu-code", f"What was made of {source} cannot be read: {error}."
+        ) from error
+    coverage = judge(binary.fatbins, meant)
     if not coverage.usable:
         raise SplatfixError(
             "wrong-gpu-code",

@@ -182,7 +182,7 @@ def rasterize_gaussians_backward(*args):
 
 
 _ABSENT = (
-    "This @module@ is a pure-PyTorch drop-in by splatfix: it has no compiled passes to call "
+    "This @module@ is a drop-in by splatfix: it has no compiled passes to call "
     "directly. Call GaussianRasterizer or rasterize_gaussians of the package; autograd brings the gradients."
 )
 '''

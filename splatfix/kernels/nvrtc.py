@@ -298,11 +298,13 @@ def compile_kernels(
 
 def _brought(name: str, defines: Mapping[str, object], architecture: int) -> Optional[Compiled]:
     """What the drop-in brought for this GPU: a cubin, else PTX for an older one; None where neither is there."""
-    named = _file_name(name, defines, "TARGET")
-    for target in (f"sm_{architecture}", *(f"compute_{older}" for older in range(architecture, 49, -1))):
-        path = _HERE / named.replace("TARGET", target)
+    own = _HERE / _file_name(name, defines, f"sm_{architecture}")
+    if own.is_file():
+        return Compiled(own.read_bytes(), f"sm_{architecture}", "", True)
+    for older in range(architecture, 49, -1):
+        path = own.with_name(own.name.replace(f"sm_{architecture}", f"compute_{older}")).with_suffix(".ptx")
         if path.is_file():
-            return Compiled(path.read_bytes(), target, "", True)
+            return Compiled(path.read_bytes(), f"compute_{older}", "", True)
     return None
 
 
@@ -318,7 +320,8 @@ def _texts(name: str) -> Dict[str, str]:
 def _file_name(name: str, defines: Mapping[str, object], target: str) -> str:
     """Of compiled code: what it was compiled from is in it."""
     origin = (sorted(_texts(name).items()), _OPTIONS, sorted(defines.items()))
-    return f"{Path(name).stem}-{target}-{hashlib.sha256(repr(origin).encode()).hexdigest()[:24]}.cubin"
+    digest = hashlib.sha256(repr(origin).encode()).hexdigest()[:24]
+    return f"{Path(name).stem}-{target}-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"
 
 
 def _cache() -> Path:

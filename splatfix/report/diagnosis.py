@@ -227,7 +227,7 @@ def _overview(facts: Facts, aside: Mapping[int, str]) -> Iterator[tuple[str, str
         item.name for item in environment.distributions.value or () if item.made_by_splatfix == "drop-in"
     ]
     if dropins:
-        yield ("drop-ins", ", ".join(dropins) + " (pure PyTorch, installed by splatfix)")
+        yield ("drop-ins", ", ".join(dropins) + " (installed by splatfix)")
 
 
 def show_check_page(console: Console, code: str, family: str, title: str, page: str) -> None:

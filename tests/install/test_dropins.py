@@ -125,6 +125,9 @@ def test_a_drop_in_on_gswarp_carries_what_it_calls(tmp_path: Path) -> None:
             texts = {name: file.read(name).decode() for name in file.namelist() if name.endswith(".py")}
         here = {name.rpartition("/")[2].removesuffix(".py") for name in texts}
         assert {"_nvrtc", "_on_warp"} <= here and not any(name.endswith("_cuda") for name in here)
+        with zipfile.ZipFile(wheel) as file:
+            (name,) = (name for name in file.namelist() if name.endswith("splatfix.json"))
+            assert json.loads(file.read(name))["backend"] == "warp"
         called = {name for text in texts.values() for name in re.findall(r"from \.(_\w+) import", text)}
         assert called <= here, dropin.name
     with zipfile.ZipFile(next((tmp_path / "simple_knn").glob("*.whl"))) as file:

@@ -22,7 +22,7 @@ _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.
 _TORCH_FAMILY = re.compile(r"torch(vision|audio)?", re.IGNORECASE)
 _PIN = re.compile(r"^Requires-Dist:\s*(torch|triton|numpy)\s*\(?==\s*([\w.+!*]+)", re.MULTILINE)
-_CUBIN_LINE = re.compile(r'^"?([^\n"]*\.cubin)"?,', re.MULTILINE)
+_CUBIN_LINE = re.compile(r'^"?([^\n"]*\.(?:cubin|ptx))"?,', re.MULTILINE)
 _NATIVE_LINE = re.compile(r'^"?([^\n"]*\.(?:so|pyd|dll)(?:\.[\d.]+)?)"?,', re.MULTILINE)
 
 
@@ -171,7 +171,7 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
 
 
 def _with_code(system: System, dropin: Distribution) -> Distribution:
-    """The same with what its cubins hold, those of one kernel file for several GPUs together."""
+    """The same with what its cubins and PTX hold, those of one kernel file for several GPUs together."""
     record = system.read(f"{metadata_folder(dropin)}/RECORD") or ""
     kernels: dict[str, list[FatbinEntry]] = {}
     for path in _CUBIN_LINE.findall(record):
@@ -181,7 +181,8 @@ def _with_code(system: System, dropin: Distribution) -> Distribution:
         except (BinaryError, OSError) as error:
             return dataclasses.replace(dropin, code_error=f"{path}: {error}")
         entries = [entry for fatbin in fatbins for entry in fatbin.entries]
-        if wrong := [entry.arch for entry in entries if f"-{entry.arch}-" not in name]:
+        told = name.replace("-compute_", "-sm_")
+        if wrong := [entry.arch for entry in entries if f"-{entry.arch}-" not in told]:
             return dataclasses.replace(dropin, code_error=f"{path} holds code for {wrong[0]}")
         kernels.setdefault(name.partition("-")[0], []).extend(entries)
     code = group_fatbins(Fatbin(0, name, tuple(entries)) for name, entries in kernels.items())

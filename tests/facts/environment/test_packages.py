@@ -454,6 +454,19 @@ def test_code_that_a_drop_in_brings(
     assert error in found.code_error and bool(found.code_error) is bool(error)
 
 
+def test_ptx_that_a_drop_in_brings(tmp_path: Path) -> None:
+    """For a GPU that NVRTC did not know when it was installed."""
+    info = tmp_path / "tiny-1.0.dist-info"
+    info.mkdir()
+    (info / "splatfix.json").write_text('{"kind": "drop-in", "replaces": "tiny"}')
+    (info / "RECORD").write_text("tiny/a-compute_90-1.ptx,sha256=,1\n")
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "a-compute_90-1.ptx").write_text(".version 9.0\n.target sm_90\n")
+    (found,) = read_distributions(LiveSystem(), [str(tmp_path)])
+    assert [(entry.kind.value, entry.arch) for entry in found.code[0].entries] == [("ptx", "sm_90")]
+    assert found.code_error == ""
+
+
 def test_facts_saved_before_there_was_such_a_record_still_load() -> None:
     document = to_json(Distribution("tiny", "1.0", "/site", made_by_splatfix="built"))
     del document["built"]
