@@ -1,11 +1,13 @@
 """Counts the words of the logs in ``tests/explain/cases``, by failure class: ``python -m tools.explain_words``.
 
-It writes ``splatfix/knowledge/data/log_words.json``. A class's definition and fix count as one of its logs.
+It writes ``splatfix/knowledge/data/log_words.json``. A class's definition and fix count as one of its logs, each wording that a
+signature knows as another.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,19 +15,30 @@ from typing import Any
 
 from splatfix.knowledge.breakages import failure_classes
 from splatfix.knowledge.log_words import LogWords, words_in
+from splatfix.knowledge.signatures import signatures
 from splatfix.knowledge.tables import DATA
 
+_SYNTAX = re.compile(r"\\[a-zA-Z]|\(\?[a-zA-Z:<!=-]{0,4}|\{[\d,]{1,9}\}|[\\^$|?*+()\[\]]")
+"""What is no letter of a message in a pattern."""
 FILE = DATA / "log_words.json"
 CASES = Path(__file__).resolve().parent.parent / "tests" / "explain" / "cases"
 _HEAD = {"date": "2026-11-22", "source": "tests/explain/cases, counted by tools/explain_words.py"}
 
 
-def counted(cases: Iterable[Mapping[str, Any]]) -> LogWords:
-    """The words of cases, each of the first class that is right for it."""
+def counted(cases: Iterable[Mapping[str, Any]], *, wordings: bool = True) -> LogWords:
+    """The words of cases, each of the first class that is right for it.
+
+    Args:
+        wordings: those of the signatures too.
+    """
     known = [(row.name, words_in(f"{row.definition} {row.fix}")) for row in failure_classes()]
-    return LogWords.counted(
-        [*known, *((case["accept"][0], words_in(case["log"])) for case in cases if case["accept"])]
-    )
+    if wordings:
+        known += [
+            (row.name, words_in(_SYNTAX.sub(" ", anchor.pattern.pattern)))
+            for row in failure_classes()
+            for anchor in signatures()[row.name].anchors
+        ]
+    return LogWords.counted([*known, *((case["accept"][0], words_in(case["log"])) for case in cases)])
 
 
 def all_cases() -> list[Mapping[str, Any]]:

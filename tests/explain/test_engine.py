@@ -111,8 +111,9 @@ def test_a_strong_sign_is_no_consequence_of_a_weak_one() -> None:
 def test_a_traceback_that_was_cut_is_read_by_its_last_frame_and_never_sure() -> None:
     log = 'scene = Scene(dataset, gaussians)\n  File "loader.py", line 3, in open\n    fp = builtins.open(filename, "rb")\n'
     for tail in ("", "    ^^^^^^^^^\n", '  File "/usr/lib/py'):
-        assert verdict(log + tail) == ("dataset_images_missing", pytest.approx(0.48, abs=0.01))
-    assert verdict(log + "KeyError: 'colour'\n")[0] != "dataset_images_missing"
+        name, sure = verdict(log + tail)
+        assert name == "dataset_images_missing" and 0.4 < sure < 0.5
+    assert verdict(log + "KeyError: 'colour'\n")[1] < 0.4
 
 
 def test_a_message_that_a_terminal_broke_is_read_whole() -> None:
