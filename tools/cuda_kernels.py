@@ -26,6 +26,7 @@ MODULES: dict[str, tuple[str, dict[str, object]]] = {
     "projection": ("projection.cu", {}),
     "binning": ("binning.cu", {"KEY": "short"}),
     "binning, 32,768 tiles": ("binning.cu", {"KEY": "int"}),
+    "contributions": ("contributions.cu", {}),
     "surfels": ("surfels.cu", {"COLORS": 3}),
     "blending": ("blending.cu", {"COLORS": 3, "EXTRAS": 3}),
     "blending, colors only": ("blending.cu", {"COLORS": 3, "EXTRAS": 0}),

@@ -66,6 +66,9 @@ def contributions(
         raise ValueError(
             f"`pixel_weights` has the shape {tuple(pixel_weights.shape)}, not one number for each of {height} x {width}."
         )
+    found = _by_cuda_kernels(settings, means3D, opacities, scales, rotations, cov3D_precomp, pixel_weights)
+    if found is not None:
+        return found
     blank = means3D.new_zeros(means3D.shape[0], 1)
     with full_precision(means3D.device):
         made = arrange(settings, means3D, opacities, None, blank, scales, rotations, cov3D_precomp)
@@ -98,6 +101,28 @@ def contributions(
     pixels, weight, share, distance = full.unbind(0)
     others = (item.to(means3D.dtype) for item in (weight, share, distance))
     return Contributions(pixels.round().to(torch.int32), *others)
+
+
+def _by_cuda_kernels(
+    settings: GaussianRasterizationSettings, means3D: Tensor, opacities: Tensor, *others: Optional[Tensor]
+) -> Optional[Contributions]:
+    """The same by CUDA kernels, where they lie beside this file and serve these tensors; else None."""
+    if not means3D.is_cuda:
+        return None
+    try:
+        from splatfix.kernels.contributions_cuda import sums
+        from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
+    except ImportError:  # a copy without them
+        return None
+    if not wanted(means3D):
+        return None
+    try:
+        pixels, weight, blend, distance = sums(settings, means3D, opacities, *others).unbind(1)
+    except NoKernels as error:
+        fall_back("contributions", str(error))
+        return None
+    ran["contributions"] = "nvrtc"
+    return Contributions(pixels.round().to(torch.int32), weight, blend, distance)
 
 
 @torch.no_grad()

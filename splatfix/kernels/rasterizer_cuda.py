@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import module
 
-__all__ = ["by_tile", "rasterize", "refusal"]
+__all__ = ["arrange", "by_tile", "frame_of", "rasterize", "refusal"]
 
 _TILE = 16
 _THREADS = 256
@@ -73,7 +73,9 @@ class _Frame(NamedTuple):
         return [(first, size, 0 if first else extras) for first in range(0, channels, size)]
 
 
-def _frame(settings: Any, like: Tensor) -> _Frame:
+def frame_of(settings: Any, like: Tensor) -> _Frame:
+    """The camera on the device and in the precision of `like`."""
+
     def put(tensor: Tensor) -> Tensor:
         return tensor.detach().to(like).reshape(-1)
 
@@ -159,7 +161,7 @@ def by_tile(
     return gaussians, ranges
 
 
-def _arrange(frame: _Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
+def arrange(frame: _Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     """Project and list."""
     means, _, opacities, shs, colors, scales, rotations, covariances = inputs
     assert means is not None
@@ -197,7 +199,7 @@ class _Rasterize(torch.autograd.Function):
         inputs = tuple(None if one is None else one.detach().contiguous() for one in inputs)
         means = inputs[0]
         assert means is not None
-        frame = _frame(settings, means)
+        frame = frame_of(settings, means)
         columns, rows = frame.tiles
         channels = frame.background.numel()
         ctx.set_materialize_grads(False)
@@ -208,7 +210,7 @@ class _Rasterize(torch.autograd.Function):
             ctx.frame = None
             ctx.save_for_backward(*inputs)
             return image, torch.empty(0, dtype=torch.int32, device=means.device), extras.zero_()
-        pairs = _arrange(frame, inputs)
+        pairs = arrange(frame, inputs)
         lasts = torch.empty(frame.height, frame.width, dtype=torch.int32, device=means.device)
         for first, colors, more in frame.passes(3):
             given = (pairs.ranges, pairs.gaussians, pairs.splats, pairs.features, frame.background)

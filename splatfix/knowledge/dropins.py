@@ -63,6 +63,7 @@ _CUDA = (
     *(f"cuda/{name}" for name in ("common.h", "gaussians.h", "tiles.h", "harmonics.h")),
     *(f"cuda/{name}" for name in ("projection.cu", "binning.cu")),
 )
+_SUMS = ("contributions_cuda.py", "cuda/contributions.cu")
 
 
 def _rasterizer(
@@ -83,7 +84,7 @@ def _rasterizer(
         variant_name,
         (*_CUDA, "surfels_cuda.py", "cuda/surfels.cu")
         if "surfels.py" in beside
-        else (*_CUDA, "cuda/blending.cu"),
+        else (*_CUDA, "cuda/blending.cu", *(_SUMS if "contributions.py" in beside else ())),
     )
 
 

@@ -23,16 +23,6 @@
 #define BUCKETS (AREA / WARP)
 #define BLOCKS (FEATURES + ABSOLUTE > 9 ? 2 : FEATURES + ABSOLUTE > 6 ? 3 : 4)  // of blend_backward on a multiprocessor: as many as spill no register
 
-// Alpha at a pixel, and before the cap; false where the Gaussian is skipped. d is Gaussian minus pixel.
-__device__ __forceinline__ bool alpha_at(const Splat& s, const Pixel& at, real& dx, real& dy, real& uncapped, real& alpha) {
-    dx = s.x - at.x;
-    dy = s.y - at.y;
-    const real power = s.a * dx * dx + s.c * dy * dy + s.b * dx * dy;
-    uncapped = s.opacity * exp2(power);
-    alpha = min(uncapped, ALPHA_CAP);
-    return power <= 0 && alpha >= ALPHA_MIN;
-}
-
 __device__ __forceinline__ Pixel pixel_at(In<real> offsets, int x, int y, int width) {
     Pixel at = {(real)x, (real)y};
     if (OFFSETS) {

@@ -8,6 +8,7 @@
 //                  find_ranges: where each tile's pairs begin and end
 //   blending.cu    blend: a block a tile, a thread a pixel, front to back
 //                  blend_backward: a block a tile; see there
+//   contributions.cu   contribute: a block a tile; where each Gaussian is blended, for those who ask
 //   projection.cu  project_backward: a thread a Gaussian: from ellipses and colors to the inputs
 //
 // Data layout: a Gaussian in the image is one `Splat`, 32 bytes, which is two aligned loads; features are [P, channels + 3]: colors, then
@@ -52,3 +53,13 @@ struct Camera {
     __device__ Vector axis(int k) const { return {view(0, k), view(1, k), view(2, k)}; }  // of the camera, in the world
     __device__ Vector center() const { return {numbers[32], numbers[33], numbers[34]}; }
 };
+
+// Alpha at a pixel, and before the cap; false where the Gaussian is skipped. d is Gaussian minus pixel.
+__device__ __forceinline__ bool alpha_at(const Splat& s, const Pixel& at, real& dx, real& dy, real& uncapped, real& alpha) {
+    dx = s.x - at.x;
+    dy = s.y - at.y;
+    const real power = s.a * dx * dx + s.c * dy * dy + s.b * dx * dy;
+    uncapped = s.opacity * exp2(power);
+    alpha = min(uncapped, ALPHA_CAP);
+    return power <= 0 && alpha >= ALPHA_MIN;
+}

@@ -14,5 +14,5 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks for kernels gets emulated ones."""
     if COMPILER is None:
         pytest.skip("no C++ compiler")
-    for file in ("ssim_cuda", "knn_cuda", "rasterizer_cuda", "surfels_cuda"):
+    for file in ("ssim_cuda", "knn_cuda", "rasterizer_cuda", "surfels_cuda", "contributions_cuda"):
         monkeypatch.setattr(f"splatfix.kernels.{file}.module", emulated_module)

@@ -64,7 +64,7 @@ def both(
 
 def frame() -> Any:
     settings = look_at(70, 50)
-    return rasterizer_cuda._frame(settings, torch.zeros(1, dtype=torch.float64))
+    return rasterizer_cuda.frame_of(settings, torch.zeros(1, dtype=torch.float64))
 
 
 def shaped() -> list[Tensor]:
@@ -315,6 +315,25 @@ def test_blending(channels: int) -> None:
     for wrong in ("(long long)which * (channels + 3)", "(long long)which * stride"):
         with pytest.raises(KernelError, match="outside"):
             launch(kernels("blending.cu", (wrong, wrong[11:]), **part), True)
+
+
+def test_contributions() -> None:
+    splats, _, _ = arranged()
+    order, start, most = splats[:, 6].argsort().int(), MOST - COUNT, rasterizer_cuda._MOST_PAIRS
+
+    def launch(program: Emulated, far: bool) -> Tensor:
+        begin, where, sums = most - COUNT if far else 0, at(start if far else 0), new(COUNT, 4)
+        ranges = torch.tensor([[begin, begin + COUNT]], dtype=torch.int32)
+        lists = [ranges, Window(order + start if far else order, begin), where(splats)]
+        program.launch("contribute", (1, 1), (256,), [*lists, None, 16, 16, where(sums)])
+        return sums
+
+    program = kernels("contributions.cu")
+    early, late = launch(program, False), launch(program, True)
+    torch.testing.assert_close(late, early)
+    assert early.any()
+    with pytest.raises(KernelError, match="outside"):
+        launch(kernels("contributions.cu", ("(long long)numbers", "(int)numbers")), True)
 
 
 def test_ssim() -> None:
