@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
-from splatfix.explain.judges import Surroundings, judge, toolkit_in
+from splatfix.explain.judges import LAST_LINE, Surroundings, judge, toolkit_in
 from splatfix.explain.literals import required
 from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass, Line
 from splatfix.explain.reading import kept_lines, plain, read_log, unwrapped
@@ -212,7 +212,7 @@ def _explanation(
 ) -> Explanation:
     scores: dict[str, float] = {}
     for name, found in signs.items():
-        score = min(1 - prod(1 - sign.weight for sign in found), most)
+        score = min(_together(found), most)
         if name in machine.predicted:
             score = 1 - (1 - score) * _NOT_PREDICTED
         scores[name] = score * _RULED_OUT if name in machine.ruled_out else score
@@ -223,6 +223,13 @@ def _explanation(
         bytes_read=size,
         dropins=_dropins_in(lines),
     )
+
+
+def _together(signs: Sequence[Sign]) -> float:
+    """Signs add up; where a log was cut is one of its own, as it says no more than the words around it do."""
+    cut = [sign for sign in signs if sign.anchor and sign.anchor.test == LAST_LINE]
+    said = 1 - prod(1 - sign.weight for sign in signs if sign not in cut)
+    return max([said, *(sign.weight for sign in cut)])
 
 
 def _dropins_in(lines: Sequence[Line]) -> tuple[str, ...]:

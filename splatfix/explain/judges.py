@@ -105,12 +105,15 @@ def _last_line(line: str, _match: re.Match[str], around: Surroundings) -> float:
     return 1.0 if line in around.last else 0.0
 
 
+LAST_LINE = "last-line"
+"""The test that a log ends in the line."""
+
 _TESTS: Mapping[str, Callable[[str, re.Match[str], Surroundings], float]] = {
     "arch-newer-than-toolkit": _arch_newer,
     "arch-older-than-toolkit": _arch_older,
     "plausible-allocation": _plausible,
     "absurd-allocation": _absurd,
-    "last-line": _last_line,
+    LAST_LINE: _last_line,
 }
 TESTS = tuple(_TESTS)
 """Their names."""
