@@ -112,8 +112,9 @@ class TestImage:
     def test_the_same_inputs_give_the_same_layers(
         self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
     ) -> None:
-        """Built again from pip on; a build argument that is not needed keeps the builder from using its cache."""
-        lane = dataclasses.replace(recipe.lane, build_args={"TORCH_INDEX": f"{recipe.lane.torch_index}/"})
+        """Built again from pip on; a build argument that was never given before keeps the builder from using its cache."""
+        trusted = f"{recipe.pip_args.get('PIP_TRUSTED_HOST', '')} {uuid.uuid4()}.invalid".strip()
+        lane = dataclasses.replace(recipe.lane, build_args={"PIP_TRUSTED_HOST": trusted})
         again = build_image(
             docker_engine.engine, dataclasses.replace(recipe, lane=lane), progress=print, log=tmp_path / "log"
         )
