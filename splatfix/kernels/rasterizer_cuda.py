@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import module
 
-__all__ = ["arrange", "by_tile", "frame_of", "rasterize", "refusal"]
+__all__ = ["Frame", "arrange", "blocks", "by_tile", "frame_of", "rasterize", "refusal"]
 
 _TILE = 16
 _THREADS = 256
@@ -38,7 +38,7 @@ def _with_absolute(mode: int, means2D: Tensor) -> bool:
     return means2D.shape[1] > 3 or (means2D.shape[1] == 3 and mode == _MODE_KERNEL_SIZE)
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """What a camera gives the kernels; numbers of Python but for the tensors."""
 
     camera: Tensor  # [35] view, projection, center
@@ -73,7 +73,7 @@ class _Frame(NamedTuple):
         return [(first, size, 0 if first else extras) for first in range(0, channels, size)]
 
 
-def frame_of(settings: Any, like: Tensor) -> _Frame:
+def frame_of(settings: Any, like: Tensor) -> Frame:
     """The camera on the device and in the precision of `like`."""
 
     def put(tensor: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def frame_of(settings: Any, like: Tensor) -> _Frame:
         mode = _MODE_ANTIALIASING
     offset = settings.subpixel_offset
     moved = 0.0 if offset is None else float(offset.abs().max())
-    return _Frame(
+    return Frame(
         camera=torch.cat([put(settings.viewmatrix), put(settings.projmatrix), put(settings.campos)]),
         background=put(settings.bg).contiguous(),
         offsets=put(offset).contiguous() if moved else None,
@@ -113,11 +113,12 @@ class _Pairs(NamedTuple):
     ranges: Tensor  # [tiles, 2] int32
 
 
-def _blocks(count: int, threads: int = _THREADS) -> Tuple[int]:
+def blocks(count: int, threads: int = _THREADS) -> Tuple[int]:
+    """The grid in which every one of `count` has a thread."""
     return ((count + threads - 1) // threads,)
 
 
-def _blending(frame: _Frame, colors: int, extras: int, absolute: bool, like: Tensor) -> Any:
+def _blending(frame: Frame, colors: int, extras: int, absolute: bool, like: Tensor) -> Any:
     defines: Dict[str, object] = {"COLORS": colors, "EXTRAS": extras, "ABSOLUTE": int(absolute)}
     if colors < frame.background.numel():
         defines["PART"] = 1
@@ -157,11 +158,11 @@ def by_tile(
         listing(kernels, order, ends, tiles, gaussians)
         tiles, by_number = torch.sort(tiles, stable=True)
         gaussians = gaussians.index_select(0, by_number)
-        kernels.launch("find_ranges", _blocks(total), (_THREADS,), [tiles, total, ranges])
+        kernels.launch("find_ranges", blocks(total), (_THREADS,), [tiles, total, ranges])
     return gaussians, ranges
 
 
-def arrange(frame: _Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
+def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     """Project and list."""
     means, _, opacities, shs, colors, scales, rotations, covariances = inputs
     assert means is not None
@@ -174,7 +175,7 @@ def arrange(frame: _Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     bands = 0 if shs is None else shs.shape[1]
     module("projection.cu", {}, means).launch(
         "project",
-        _blocks(count),
+        blocks(count),
         (_THREADS,),
         [
             *(means, opacities, scales, rotations, covariances, shs, colors, frame.camera, count),
@@ -185,7 +186,7 @@ def arrange(frame: _Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
 
     def listing(kernels: Any, order: Tensor, ends: Tensor, tiles: Tensor, gaussians: Tensor) -> None:
         given = [splats, order, ends, counts, count, frame.width, frame.height, frame.slack, frame.compact]
-        kernels.launch("list_pairs", _blocks(count), (_THREADS,), [*given, tiles, gaussians])
+        kernels.launch("list_pairs", blocks(count), (_THREADS,), [*given, tiles, gaussians])
 
     gaussians, ranges = by_tile(depths, counts, frame.tiles, listing)
     return _Pairs(splats, features, radii, gaussians, ranges)
@@ -230,7 +231,7 @@ class _Rasterize(torch.autograd.Function):
         ctx: Any, upstream: Optional[Tensor], _radii: Optional[Tensor], upstream_extras: Optional[Tensor]
     ) -> Tuple[Optional[Tensor], ...]:
         inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
-        frame: Optional[_Frame] = ctx.frame
+        frame: Optional[Frame] = ctx.frame
         if frame is None:
             return (None, *(None if one is None else torch.zeros_like(one) for one in inputs))
         means, means2D, opacities, shs, _, scales, rotations, covariances = inputs
@@ -254,7 +255,7 @@ class _Rasterize(torch.autograd.Function):
         projection = module("projection.cu", {}, means)
         projection.launch(
             "project_backward",
-            _blocks(count, 128),
+            blocks(count, 128),
             (128,),
             [
                 *(
@@ -276,7 +277,7 @@ class _Rasterize(torch.autograd.Function):
         if shs is not None:
             numbers = (count, frame.degree, shs.shape[1], sums.shape[1], _SUMS)
             arguments = [means, shs, frame.camera, pairs.radii, sums, *numbers, by_means, by_shs]
-            projection.launch("harmonics_backward", _blocks(count), (_THREADS,), arguments)
+            projection.launch("harmonics_backward", blocks(count), (_THREADS,), arguments)
         if by_means2D is not None:
             half = sums.new_tensor([0.5 * frame.width, 0.5 * frame.height])
             by_means2D[:, :2] = sums[:, :2] * half

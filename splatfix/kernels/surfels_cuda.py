@@ -9,11 +9,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import module
-from splatfix.kernels.rasterizer_cuda import by_tile
+from splatfix.kernels.rasterizer_cuda import Frame, blocks, by_tile, frame_of
 
 __all__ = ["rasterize", "refusal"]
 
-_TILE = 16
 _THREADS = 256
 _SUMS = 19  # per surfel, before the colors; see surfels.cu
 _MOST_COLORS = 8  # blend_surfels_backward: 34 KB of shared memory of 48, and 1.2 for each channel
@@ -24,22 +23,6 @@ def refusal(settings: Any) -> str:
     if settings.bg.numel() > _MOST_COLORS:
         return f"surfels of more than {_MOST_COLORS} channels have no CUDA kernel here"
     return ""
-
-
-class _Frame(NamedTuple):
-    """What a camera gives the kernels."""
-
-    camera: Tensor  # [35] view, projection, center
-    background: Tensor  # [C]
-    width: int
-    height: int
-    modifier: float
-    degree: int
-
-    @property
-    def tiles(self) -> Tuple[int, int]:
-        """Columns, rows."""
-        return (self.width + _TILE - 1) // _TILE, (self.height + _TILE - 1) // _TILE
 
 
 class _Pairs(NamedTuple):
@@ -53,25 +36,7 @@ class _Pairs(NamedTuple):
     ranges: Tensor  # [tiles, 2] int32
 
 
-def _frame(settings: Any, like: Tensor) -> _Frame:
-    def put(tensor: Tensor) -> Tensor:
-        return tensor.detach().to(like).reshape(-1)
-
-    return _Frame(
-        camera=torch.cat([put(settings.viewmatrix), put(settings.projmatrix), put(settings.campos)]),
-        background=put(settings.bg).contiguous(),
-        width=int(settings.image_width),
-        height=int(settings.image_height),
-        modifier=float(settings.scale_modifier),
-        degree=min(int(settings.sh_degree), 3),
-    )
-
-
-def _blocks(count: int, threads: int) -> Tuple[int]:
-    return ((count + threads - 1) // threads,)
-
-
-def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
+def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     """Project and list."""
     means, _, opacities, shs, colors, scales, rotations, transforms = inputs
     assert means is not None
@@ -83,11 +48,11 @@ def _arrange(frame: _Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) ->
     given = [means, opacities, scales, rotations, transforms, shs, colors, frame.camera, count]
     numbers = [frame.width, frame.height, frame.modifier, frame.degree, 0 if shs is None else shs.shape[1]]
     made = [surfels, features, depths, radii, boxes, counts]
-    kernels.launch("project_surfels", _blocks(count, 128), (128,), [*given, *numbers, channels, *made])
+    kernels.launch("project_surfels", blocks(count, 128), (128,), [*given, *numbers, channels, *made])
 
     def listing(binning: Any, order: Tensor, ends: Tensor, tiles: Tensor, gaussians: Tensor) -> None:
         arguments = [boxes, order, ends, counts, count, frame.tiles[0], tiles, gaussians]
-        binning.launch("list_boxes", _blocks(count, _THREADS), (_THREADS,), arguments)
+        binning.launch("list_boxes", blocks(count, _THREADS), (_THREADS,), arguments)
 
     return _Pairs(surfels, features, depths, radii, *by_tile(depths, counts, frame.tiles, listing))
 
@@ -100,7 +65,7 @@ class _Rasterize(torch.autograd.Function):
         inputs = tuple(None if one is None else one.detach().contiguous() for one in inputs)
         means = inputs[0]
         assert means is not None
-        frame = _frame(settings, means)
+        frame = frame_of(settings, means)
         channels = frame.background.numel()
         ctx.set_materialize_grads(False)
         image = means.new_empty(channels, frame.height, frame.width)
@@ -129,7 +94,7 @@ class _Rasterize(torch.autograd.Function):
         ctx: Any, upstream: Optional[Tensor], _radii: Optional[Tensor], upstream_maps: Optional[Tensor]
     ) -> Tuple[Optional[Tensor], ...]:
         inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
-        frame: Optional[_Frame] = ctx.frame
+        frame: Optional[Frame] = ctx.frame
         if frame is None:
             return (None, *(None if one is None else torch.zeros_like(one) for one in inputs))
         means, _, _, shs, _, scales, rotations, transforms = inputs
@@ -148,12 +113,12 @@ class _Rasterize(torch.autograd.Function):
         given = [means, scales, rotations, transforms, frame.camera, pairs.radii, sums, count]
         numbers = [frame.width, frame.height, frame.modifier, channels]
         made = [by_means, by_opacities, by_scales, by_rotations, by_transforms, by_colors, statistic]
-        kernels.launch("project_surfels_backward", _blocks(count, 128), (128,), [*given, *numbers, *made])
+        kernels.launch("project_surfels_backward", blocks(count, 128), (128,), [*given, *numbers, *made])
         if shs is not None:
             arguments = [means, shs, frame.camera, pairs.radii, sums, count, frame.degree, shs.shape[1]]
             arguments += [sums.shape[1], _SUMS, by_means, by_shs]
-            blocks = _blocks(count, _THREADS)
-            module("projection.cu", {}, means).launch("harmonics_backward", blocks, (_THREADS,), arguments)
+            grid = blocks(count, _THREADS)
+            module("projection.cu", {}, means).launch("harmonics_backward", grid, (_THREADS,), arguments)
         if by_means2D is not None:
             by_means2D[:, :2] = statistic
         return (None, *found)

@@ -13,7 +13,20 @@ from collections.abc import Callable
 import torch
 from kernels.rasterizer_compare import ARGUMENTS, cloud, look_at
 
-from splatfix.kernels import knn, knn_cuda, nvrtc, on_warp, rasterizer, rasterizer_cuda, ssim, ssim_cuda
+from splatfix.kernels import (
+    contributions,
+    contributions_cuda,
+    knn,
+    knn_cuda,
+    nvrtc,
+    on_warp,
+    rasterizer,
+    rasterizer_cuda,
+    ssim,
+    ssim_cuda,
+    surfels,
+    surfels_cuda,
+)
 
 EMULATED = sys.argv[1] == "emulated"
 DEVICE = torch.device("cpu" if EMULATED else "cuda")
@@ -53,6 +66,34 @@ def images(
     return [item.detach() for item in (*found, *torch.autograd.grad(loss, list(leaves.values())))]
 
 
+def discs(
+    render: Callable[..., tuple[torch.Tensor, ...]], device: torch.device, dtype: torch.dtype
+) -> list[torch.Tensor]:
+    """Color and maps of surfels, and every gradient; of the maps not the median's, which jumps."""
+    settings = look_at(60, 50)
+    moved = {k: v.to(device, dtype) for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
+    leaves = {k: v.to(dtype).to(device) for k, v in cloud(25, 1).items()}
+    leaves = {k: (v[:, :2].contiguous() if k == "scales" else v).requires_grad_() for k, v in leaves.items()}
+    leaves["means2D"] = torch.zeros(25, 3, dtype=dtype, device=device, requires_grad=True)
+    given = [*(leaves.get(name) for name in ARGUMENTS[:-1]), None]
+    color, _, maps = render(settings._replace(**moved), *given)
+    kept = [color, *maps[:5], maps[6]]
+    loss = sum((image * (k + 1)).square().sum() for k, image in enumerate(kept))
+    return [item.detach() for item in (*kept, *torch.autograd.grad(loss, list(leaves.values())))]
+
+
+def summed(device: torch.device, dtype: torch.dtype) -> list[torch.Tensor]:
+    """What each Gaussian contributes: by our kernels in single precision, by PyTorch in double."""
+    settings = look_at(60, 50)
+    moved = {k: v.to(device, dtype) for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
+    inputs = cloud(60)
+    given = [inputs[name].to(dtype).to(device) for name in ("means3D", "opacities", "scales", "rotations")]
+    ours = dtype == torch.float32
+    sums = contributions_cuda.sums if ours else contributions.contributions
+    found = sums(settings._replace(**moved), *given)
+    return [found[:, k] if ours else found[k].double() for k in (0, 2, 3)]
+
+
 def gswarp() -> dict[str, object]:
     """Error and seconds of a peer that gives no inverse depth."""
 
@@ -77,7 +118,7 @@ def main() -> None:
     if EMULATED:
         from kernels.cuda.emulator import emulated_module
 
-        for file in (ssim_cuda, knn_cuda, rasterizer_cuda):
+        for file in (ssim_cuda, knn_cuda, rasterizer_cuda, surfels_cuda, contributions_cuda):
             file.module = emulated_module
     generator = torch.Generator().manual_seed(0)
     said: dict[str, object] = {}
@@ -85,10 +126,15 @@ def main() -> None:
         ("v1", {}),
         ("antialiasing", {"antialiasing": True}),
         ("mip", {"kernel_size": 0.1}),
+        ("upstream gradients", {"kernel_size": 0.1, "upstream_gradients": True}),
+        ("FastGS", {"compact_box": 0.5}),
     ):
         found = images(rasterizer_cuda.rasterize, DEVICE, torch.float32, **options)
         expected = images(rasterizer.rasterize, torch.device("cpu"), torch.float64, **options)
         said[f"rasterizer {name}"] = worst(found, expected)
+    found = discs(surfels_cuda.rasterize, DEVICE, torch.float32)
+    said["surfels"] = worst(found, discs(surfels.rasterize_surfels, torch.device("cpu"), torch.float64))
+    said["contributions"] = worst(summed(DEVICE, torch.float32), summed(torch.device("cpu"), torch.float64))
     pair = [torch.rand(1, 3, 96, 128, generator=generator, dtype=torch.float64) for _ in range(2)]
     first, wanted = pair[0].float().to(DEVICE).requires_grad_(), pair[0].clone().requires_grad_()
     value, exact = (
