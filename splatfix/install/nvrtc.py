@@ -43,10 +43,12 @@ class _Compiler:
     words: str
     script: str
     """Of ``splatfix.kernels``, that runs in the target environment."""
+    other: str
+    """The other backend that needs no compiler."""
 
 
-_NVRTC = _Compiler("nvrtc", "NVRTC", "nvrtc.py")
-_WARP = _Compiler("warp", "Warp", "on_warp.py")
+_NVRTC = _Compiler("nvrtc", "NVRTC", "nvrtc.py", "warp")
+_WARP = _Compiler("warp", "Warp", "on_warp.py", "nvrtc")
 
 
 def compile_cuda_kernels(
@@ -106,7 +108,7 @@ def _compiled(
                 f"{compiler.name}-failed",
                 f"The CUDA kernels of {dropin.name} were not compiled: {said.get('error') or done.why()}.",
                 meaning="Nothing was installed.",
-                todo=(say("Take --backend pure, which compiles nothing."),),
+                todo=(say(f"Take --backend {compiler.other}, or --backend pure, which compiles nothing."),),
                 details={"log": str(log)},
             )
         made = {name: Path(scratch, name).read_bytes() for name, *_ in said["files"]}

@@ -40,13 +40,14 @@ def _gswarp(module: str) -> Any:
 
     try:
         warp: Any = importlib.import_module("warp")
+        warp.config.log_level = max(
+            warp.config.log_level, warp.LOG_WARNING
+        )  # its banners are not the trainer's output
         found = importlib.import_module(module)
     except ImportError as error:
         raise NoKernels(
             f"gswarp cannot be imported ({error}): install the drop-in again with --backend warp."
         ) from None
-    if warp.config.log_level < warp.LOG_WARNING:
-        warp.config.log_level = warp.LOG_WARNING
     if not warp.is_cuda_available():
         raise NoKernels(
             f"Warp {warp.__version__} finds no driver that it can use: 1.18 and newer need R580, 1.17 needs R525; install the "

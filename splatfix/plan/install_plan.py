@@ -281,7 +281,8 @@ def _plan_with_kernels(kind: OptionKind, request: Request, context: Context) -> 
     if serves.warp:
         first = next(number for number, step in enumerate(steps) if isinstance(step, MakeDropin))
         wanted = (GSWARP, serves.warp.requirement)
-        why = Reason(f"built with CUDA {serves.warp.cuda}, which this driver starts", "the tables")
+        newest = f"with CUDA {serves.warp.cuda}, the newest that these GPUs and the driver allow"
+        why = Reason(f"{serves.warp.requirement} is built {newest}", "the tables")
         steps.insert(first, InstallDependencies(requirements=wanted, modules=("gswarp",), reasons=(why,)))
     slow = {f"{item.name}: {item.note}" for item in chosen.dropins}
     return replace(

@@ -83,7 +83,7 @@ def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> No
     assert content(native) == before
 
 
-def test_a_target_that_nvrtc_does_not_know(native: Environment) -> None:
+def test_a_target_that_nvrtc_no_longer_knows(native: Environment) -> None:
     before = content(native)
     argv = [
         sys.executable,
