@@ -210,6 +210,10 @@ _CAUSES: tuple[tuple[tuple[str, ...], Step | None], ...] = (
         say("Choose a base image that offers that package."),
     ),
     (("apt-get: not found",), say("Choose a Debian-like base image, or one that has python3 with venv.")),
+    (
+        ("cgroups in hybrid mode not supported",),  # crun 1.8, Podman's default
+        say('Have Podman use runc: runtime = "runc" below [engine] in its containers.conf.'),
+    ),
     (("No matching distribution found", "is not a supported wheel on this platform"), None),
 )
 """Root causes first: a full disk also makes apt and pip fail."""

@@ -32,6 +32,14 @@ splatfix: python-mismatch: the base image has Python 3.12, the lane's wheels are
 Removing intermediate container 0034a8570db7
 The command '/bin/sh -c set -eu; echo "splatfix: python-mismatch: the base image"' returned a non-zero code: 1
 """
+PODMAN = """\
+[1/4] STEP 5/14: RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${APT_PACKAGES}"
+error running container: from /usr/bin/crun creating container for [/bin/sh -c sh /usr/local/share/splatfix/prepare.sh]: \
+cgroups in hybrid mode not supported, drop all controllers from cgroupv2
+: exit status 1
+building at STEP "RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${APT_PACKAGES}"": while running runtime: \
+exit status 1
+"""
 FULL_DISK = """\
 ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device
 The command '/bin/sh -c python3 -m venv' returned a non-zero code: 1
@@ -71,6 +79,7 @@ The command '/bin/sh -c set -eu;' returned a non-zero code: 127
         (ALPINE, "apt-get: not found", True),
         ("something else\nthe last word\n\n", "the last word", False),
         ("", "no reason given", False),
+        (PODMAN, "cgroups in hybrid mode not supported", True),
         (UNSUPPORTED, "Unsupported gpu architecture 'compute_120' [", True),
     ],
 )
