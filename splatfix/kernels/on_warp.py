@@ -134,6 +134,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             warp: Any = importlib.import_module("warp")
+            warp.config.kernel_cache_dir = str(folder / "cache")  # nothing stays behind in the user's
             for module in [name for kernel in kernels for name in MODULES[kernel]]:
                 importlib.import_module(module)
                 for architecture in architectures:

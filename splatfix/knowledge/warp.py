@@ -14,7 +14,8 @@ PYTHON = (3, 10)
 OLDEST_ARCH = 70
 """Its README: compute capability 7.0 or newer."""
 GLIBC = {"x86_64": (2, 28), "aarch64": (2, 34)}
-"""By machine, the oldest C library that Warp's wheels for Linux name: manylinux_2_28_x86_64, manylinux_2_34_aarch64."""
+"""By machine, the oldest C library that Warp's wheels for Linux run on, Jetson included. Source:
+nvidia.github.io/warp/v1.19/user_guide/compatibility.html."""
 
 # What gswarp 1.1 takes and ignores, or has not, by the settings and results of a face. Source: gswarp/rasterizer.py.
 _LACKS = {
