@@ -94,6 +94,12 @@ def measure(module: str, architecture: int, compiler: Compiler) -> dict[str, dic
     return dict(sorted(found.items()))
 
 
+def size(module: str, architecture: int, compiler: Compiler) -> int:
+    """Bytes of a module's cubin."""
+    file, defines = MODULES[module]
+    return len(compile_kernels(file, defines, architecture, compiler).code)
+
+
 def grown(found: dict[str, dict[str, Any]], recorded: dict[str, dict[str, Any]]) -> list[str]:
     """What kernels take more of than is recorded, and kernels that only one side has, in words."""
     said = [f"{name}: only one side has it" for name in sorted(found.keys() ^ recorded.keys())]
@@ -114,6 +120,10 @@ def main() -> int:
         "nvrtc": ".".join(map(str, compiler.version)),
         "architectures": {
             f"sm_{number}": {module: measure(module, number, compiler) for module in MODULES}
+            for number in ARCHITECTURES
+        },
+        "bytes": {
+            f"sm_{number}": {module: size(module, number, compiler) for module in MODULES}
             for number in ARCHITECTURES
         },
     }

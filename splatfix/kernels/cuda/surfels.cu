@@ -333,6 +333,7 @@ struct Way { real left, ahead; };  // as in blending.cu
 #define SUMS 19
 
 // The scheme of blend_backward (blending.cu). Shared memory in float, for 3 colors: 16 KB of ways, 13 KB of pixels, 5.5 KB of surfels.
+// 103 to 120 registers: two blocks of a multiprocessor (one on sm_75). Three would spill 220 to 390 bytes of a thread's.
 extern "C" __global__ void __launch_bounds__(AREA) blend_surfels_backward(
     In<int> ranges, In<int> gaussians, In<Surfel> surfels, In<real> features, In<real> depths, In<real> background, In<real> image, In<real> maps,
     In<real> moments, In<real> upstream, In<real> upstream_maps, In<int> lasts, In<int> medians, int width, int height, Out<real> sums) {

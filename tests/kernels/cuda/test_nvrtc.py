@@ -20,7 +20,7 @@ from splatfix.kernels import knn, nvrtc, rasterizer, ssim
 from splatfix.kernels.nvrtc import Compiler, NoKernels, compile_kernels, find_compiler
 from splatfix.knowledge import Arch
 from tests.conftest import ROOT
-from tools.cuda_kernels import ARCHITECTURES, MODULES, RECORD, grown, measure
+from tools.cuda_kernels import ARCHITECTURES, MODULES, RECORD, grown, measure, size
 
 SSIM: tuple[str, dict[str, object]] = ("ssim.cu", {})
 
@@ -63,6 +63,7 @@ def test_no_kernel_takes_more_than_recorded(architecture: int, compiler: Compile
     for module in MODULES:
         found = measure(module, architecture, compiler)
         assert found and not grown(found, record["architectures"][f"sm_{architecture}"][module]), module
+        assert size(module, architecture, compiler) <= 1.05 * record["bytes"][f"sm_{architecture}"][module]
 
 
 def test_nothing_spills_and_growth_is_seen() -> None:
