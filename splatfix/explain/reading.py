@@ -54,7 +54,7 @@ TRIGGERS = (
 _CHUNK = 1 << 20
 _LONGEST = 4096
 """Characters of a line that are kept: its first and last halves of that."""
-_TEXT, _WHOLE = 1_500_000, 600
+_TEXT, _WHOLE = 1_000_000, 600
 """Characters that are kept in all where long lines are many: a line of more than the second number is cut to its share."""
 _WRAPPED = 40
 """Characters from which on a line may have been broken by the width of a terminal."""
