@@ -37,36 +37,35 @@ def worst(found: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
     )
 
 
-def draw(dtype: torch.dtype, **options: object) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def draw(
+    dtype: torch.dtype, *, count: int = 300, opaque: bool = True
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Image, radii; gradients of everything."""
     seed = torch.Generator().manual_seed(1)
-    count, width, height, tan = 300, 70, 50, 0.5
+    width, height, tan = 70, 50, 0.5
     view = torch.eye(4, dtype=dtype)
     view[3, 2] = 4.0  # transposed, as trainers pass it
     projection = torch.zeros(4, 4, dtype=dtype)
     projection[0, 0], projection[1, 1] = 1 / tan, width / (tan * height)
     projection[2, 2], projection[2, 3], projection[3, 2] = 1.0, 1.0, -0.01
     settings = dgr.GaussianRasterizationSettings(
-        **{
-            "image_height": height,
-            "image_width": width,
-            "tanfovx": tan,
-            "tanfovy": tan * height / width,
-            "bg": torch.tensor([0.2, 0.5, 0.9], dtype=dtype),
-            "scale_modifier": 1.0,
-            "viewmatrix": view.T.contiguous().T,
-            "projmatrix": view @ projection,
-            "sh_degree": 2,
-            "campos": torch.tensor([0.0, 0.0, -4.0], dtype=dtype),
-            "prefiltered": False,
-            "debug": False,
-            **options,
-        }
+        image_height=height,
+        image_width=width,
+        tanfovx=tan,
+        tanfovy=tan * height / width,
+        bg=torch.tensor([0.2, 0.5, 0.9], dtype=dtype),
+        scale_modifier=1.0,
+        viewmatrix=view.T.contiguous().T,
+        projmatrix=view @ projection,
+        sh_degree=2,
+        campos=torch.tensor([0.0, 0.0, -4.0], dtype=dtype),
+        prefiltered=False,
+        debug=False,
     )
     random = [torch.rand(count, size, generator=seed) for size in (3, 1, 27, 3, 4)]
     means, opacities, shs, scales, rotations = (
         (2.4 * random[0] - 1.2),
-        random[1],
+        random[1] * opaque,
         random[2].view(count, 9, 3) - 0.5,
         0.02 + 0.2 * random[3],
         torch.nn.functional.normalize(random[4] - 0.5),
@@ -91,7 +90,11 @@ def ssim(dtype: torch.dtype, padding: str) -> list[torch.Tensor]:
 
 cloud = torch.rand(3_000, 3, generator=torch.Generator().manual_seed(3))
 found, exact = draw(torch.float32), draw(torch.float64)
+hidden = [draw(dtype, opaque=False)[0][1] for dtype in (torch.float32, torch.float64)]
+nothing, background = draw(torch.float32, count=0)[0][0], torch.tensor([0.2, 0.5, 0.9]).view(3, 1, 1)
 said = {
+    "radii at opacity 0": worst(hidden[:1], hidden[1:]),  # Scaffold-GS filters by them
+    "no Gaussian": worst([nothing], [background.expand_as(nothing).double()]),
     "image": worst(found[0], exact[0]),
     "gradients": worst(found[1], exact[1]),
     "ssim": max(worst(ssim(torch.float32, name), ssim(torch.float64, name)) for name in ("same", "valid")),

@@ -52,5 +52,6 @@ def test_installed_proven_run_and_reverted(native: Environment, tmp_path: Path) 
     found = json.loads(done.stdout)
     assert found["ran"] == {"rasterizer": "warp", "ssim": "warp", "knn": "warp"}
     assert max(found["image"], found["ssim"], found["knn"]) < 1e-5 and found["gradients"] < 1e-3
+    assert found["radii at opacity 0"] == 0 and found["no Gaussian"] < 1e-6
     splatfix("revert", target=native, path=tmp_path)
     assert content(native) == before
