@@ -20,7 +20,7 @@ from splatfix.knowledge.stacks import variant
 
 _HEAD = '"""{what} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
 
-_CALLS = re.compile(rb"from \._(ssim|knn|rasterizer)_cuda import")
+_CALLS = re.compile(rb"from \._(ssim|knn|rasterizer|contributions)_cuda import")
 
 _FUSED_SSIM = '''
 from ._ssim import fused_ssim as _fused_ssim

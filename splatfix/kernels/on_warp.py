@@ -17,7 +17,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-__all__ = ["mean_of_three", "mean_ssim", "rasterize", "refusal"]
+__all__ = ["mean_of_three", "mean_ssim", "rasterize", "refusal", "sums"]
 
 MODULES = {
     "ssim": ("gswarp.fused_ssim",),
@@ -66,6 +66,13 @@ def mean_of_three(points: Tensor) -> Tensor:
     """[P] mean squared distance to the 3 nearest others of at least 4 finite points [P, 3], float32 on a GPU."""
     found: Tensor = _gswarp("gswarp.knn").distCUDA2(points.detach())
     return found
+
+
+def sums(*_: object) -> Tensor:
+    """Contributions of Gaussians to pixels, which gswarp does not add up: raises NoKernels."""
+    from splatfix.kernels.nvrtc import NoKernels
+
+    raise NoKernels("gswarp adds up no contributions to pixels")
 
 
 def refusal(settings: Any, means2D: Tensor) -> str:

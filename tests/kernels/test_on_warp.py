@@ -107,6 +107,12 @@ def test_absolute_gradients_are_refused() -> None:
     assert "absolute gradients" in on_warp.refusal(look_at(33, 17), torch.zeros(5, 4))
 
 
+def test_a_second_pass_is_plain_pytorch_and_said() -> None:
+    """MCMC's and Taming's sums: the caller warns, and writes down that PyTorch ran."""
+    with pytest.raises(nvrtc.NoKernels, match="no contributions"):
+        on_warp.sums()
+
+
 def test_without_gswarp_or_a_driver_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["warp"], "is_cuda_available", lambda: False)
     with pytest.raises(nvrtc.NoKernels, match=r"Warp 1\.19\.0 finds no driver .* install the drop-in again"):
