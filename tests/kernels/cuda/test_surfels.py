@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from splatfix.install.nvrtc import _OPTIONS
 from splatfix.kernels import surfels_cuda
 from splatfix.kernels.surfels import rasterize_surfels
+from splatfix.knowledge.dropins import dropin_of
+from tests.kernels.cuda.emulator import emulated_module
 from tests.kernels.rasterizer_compare import ARGUMENTS, look_at, one_thread  # noqa: F401
 from tests.kernels.surfel_reference import render
 from tests.kernels.test_surfels import SCENES, discs
@@ -158,3 +162,21 @@ def test_what_comes_back_for_a_pixel_that_meets_nothing_is_not_read(emulated: No
 def test_what_the_kernels_do_not_serve() -> None:
     assert "more than 8 channels" in surfels_cuda.refusal(look_at(8, 8, bg=torch.zeros(9)))
     assert not surfels_cuda.refusal(look_at(8, 8))
+
+
+def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that the drop-in brings along is found by its options: others would be compiled again, unnoticed."""
+    asked: list[Any] = []
+
+    def module(name: str, defines: Any, like: Tensor) -> Any:
+        asked.append((name, defines))
+        return emulated_module(name, defines, like)
+
+    for user in ("rasterizer_cuda", "surfels_cuda"):
+        monkeypatch.setattr(f"splatfix.kernels.{user}.module", module)
+    pulled(surfels_cuda.rasterize, look_at(20, 20), discs(5), torch.float64, ("color",))
+    sources = [
+        Path(name).name for name in dropin_of("diff-surfel-rasterization").cuda if name.endswith(".cu")
+    ]
+    carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
+    assert all(one in asked for one in carried) and all(one in carried for one in asked)
