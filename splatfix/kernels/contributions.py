@@ -111,7 +111,7 @@ def _by_cuda_kernels(
         return None
     try:
         from splatfix.kernels.contributions_cuda import sums
-        from splatfix.kernels.nvrtc import NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
     except ImportError:  # a copy without them
         return None
     if not wanted(means3D):
@@ -121,7 +121,7 @@ def _by_cuda_kernels(
     except NoKernels as error:
         fall_back("contributions", str(error))
         return None
-    ran["contributions"] = "nvrtc"
+    ran["contributions"] = BACKEND
     return Contributions(pixels.round().to(torch.int32), weight, blend, distance)
 
 
