@@ -52,6 +52,7 @@ from splatfix.plan.steps import (
 _NOT_HERE = frozenset(
     {"cpu-only-torch", "no-gpu-to-target", "no-matching-toolkit", "no-host-compiler", "arch-unknown-to-torch"}
 )
+_ON_A_GPU = (Reason("on a GPU; for tensors on a CPU, and in double precision, plain PyTorch runs"),)
 _NOT_RUN = (
     Limit(RungName.COMPUTES, "nothing is run; splatfix verify does that"),
     Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
@@ -237,7 +238,7 @@ def _pure_plan(request: Request, context: Context) -> InstallPlan | Problem:
         )
         for item in dropins
     ]
-    why = "--backend pure was asked for; it needs no toolkit and no GPU"
+    why = f"--backend {request.backend} was asked for; it needs no toolkit"
     notes = (
         *(f"not replaced, and to be built natively: {item.words}" for item in chosen.native),
         *(f"{item.name}: {item.note}" for item in dropins),
@@ -275,7 +276,9 @@ def _plan_with_kernels(kind: OptionKind, request: Request, context: Context) -> 
         return made
     targets = tuple(arch.sm for arch in context.archs)
     steps: list[InstallStep] = [
-        replace(step, targets=targets, backend=kind.value) if isinstance(step, MakeDropin) else step
+        replace(step, targets=targets, backend=kind.value, reasons=_ON_A_GPU)
+        if isinstance(step, MakeDropin)
+        else step
         for step in made.steps
     ]
     if serves.warp:
@@ -293,7 +296,6 @@ def _plan_with_kernels(kind: OptionKind, request: Request, context: Context) -> 
         targets=targets,
         proves=(RungName.RESOLVED, RungName.BUILT, RungName.LOADS),
         cannot_prove=_NOT_RUN,
-        unsure=serves.unsure,
         notes=(
             NEVER_RUN_WARP if serves.warp else NEVER_RUN,
             *(f"not known here: {text}" for text in serves.unsure),

@@ -80,6 +80,8 @@ def test_a_plan_with_gswarp() -> None:
     made_of = [step for step in made.steps if isinstance(step, MakeDropin)]
     assert [(step.backend, step.targets) for step in made_of] == [("warp", ("sm_120",))] * 2
     assert "gswarp's kernels by NVIDIA Warp for sm_120" in made_of[0].text
+    assert all("on a GPU" in step.reasons[0].text for step in made_of)
+    assert {item.why for item in made.considered} == {"--backend warp was asked for; it needs no toolkit"}
     assert RungName.BUILT in made.proves and RungName.COMPUTES not in made.proves
     assert "No GPU has run gswarp here" in made.notes[0]
     assert any("not known here: whether the driver there starts CUDA 13.0" in note for note in made.notes)
