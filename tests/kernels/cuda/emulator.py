@@ -6,6 +6,7 @@ import ctypes
 import functools
 import getpass
 import hashlib
+import itertools
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ import splatfix.kernels
 
 SOURCES = Path(splatfix.kernels.__file__).parent / "cuda"
 HERE = Path(__file__).parent
+_SEEDS = itertools.count(1)
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(')
 _ENTRY = """
@@ -95,7 +97,10 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 class Emulated:
     """A compiled kernel file whose `launch` is that of `splatfix.kernels.cuda`, for CPU tensors."""
 
-    def __init__(self, source: str, defines: Mapping[str, object], dtype: torch.dtype, seed: int = 0) -> None:
+    def __init__(
+        self, source: str, defines: Mapping[str, object], dtype: torch.dtype, seed: int | None = None
+    ) -> None:
+        """`seed`: of the order of threads and blocks; None for another one at every launch."""
         self._real = ctypes.c_double if dtype == torch.float64 else ctypes.c_float
         values = {**defines, "REAL": "double" if dtype == torch.float64 else "float"}
         self._library = _library(source, tuple(f"-D{k}={v}" for k, v in values.items()))
@@ -118,19 +123,20 @@ class Emulated:
         )
         three = ctypes.c_uint * 3
         said = ctypes.create_string_buffer(8000)
-        self.seed += 1
+        seed = next(_SEEDS) if self.seed is None else self.seed
         found = self._library.emulate(
             kernel.encode(),
             three(*_three(grid)),
             three(*_three(block)),
             first_block,
             pointers,
-            self.seed,
+            seed,
             said,
             ctypes.c_size_t(len(said)),
         )
         if found:
-            raise KernelError(f"{kernel}: {said.value.decode() or 'there is no such kernel'}")
+            words = said.value.decode() or "there is no such kernel"
+            raise KernelError(f"{kernel} (seed {seed}): {words}")
 
     def _argument(self, value: Any) -> Any:
         if value is None:
