@@ -180,3 +180,11 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: 
     ]
     carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
     assert all(one in asked for one in carried) and all(one in carried for one in asked)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand(emulated: None) -> None:
+    """In float64 only, as for Gaussians: among so many some fall to the other side of a threshold."""
+    inputs = discs(100_000, seed=10, spread=2.0, size=(0.002, 0.02), degree=0)
+    found = compare(look_at(80, 60, sh_degree=0), inputs, torch.float64)
+    assert int((found[1] > 0).sum()) > 50_000
