@@ -1,7 +1,8 @@
 """``python -m tools.cuda_kernels``: compiles the CUDA kernels for every architecture and writes tests/records/cuda_kernels.json.
 
 Registers, spills, shared memory and stack are what ptxas says; occupancy follows from them and the limits of a
-multiprocessor (CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability"; registers are given to
+multiprocessor (CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability", and for 11.0, which it
+lacks, NVIDIA/cccl's libcudacxx/include/cuda/__device/arch_traits.h, which agrees from 8.0 on; registers are given to
 a warp in units of 256, shared memory to a block in units of 128 bytes with 1 KB of the system's own from 8.0 on). It is
 what the multiprocessor could hold, not what it ran.
 """
@@ -35,17 +36,18 @@ MODULES: dict[str, tuple[str, dict[str, object]]] = {
     "blending, sub-pixel offsets": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1, "OFFSETS": 1}),
     "blending, eight of many channels": ("blending.cu", {"COLORS": 8, "EXTRAS": 3, "PART": 1}),
 }
-# Resident threads and bytes of shared memory of a multiprocessor. 11.0 is left out: its row was not found.
+# Resident threads, blocks, and bytes of shared memory of a multiprocessor.
 _LIMITS = {
-    75: (1024, 64 << 10),
-    80: (2048, 164 << 10),
-    86: (1536, 100 << 10),
-    89: (1536, 100 << 10),
-    90: (2048, 228 << 10),
-    100: (2048, 228 << 10),
-    103: (2048, 228 << 10),
-    120: (1536, 100 << 10),
-    121: (1536, 100 << 10),
+    75: (1024, 16, 64 << 10),
+    80: (2048, 32, 164 << 10),
+    86: (1536, 16, 100 << 10),
+    89: (1536, 24, 100 << 10),
+    90: (2048, 32, 228 << 10),
+    100: (2048, 32, 228 << 10),
+    103: (2048, 32, 228 << 10),
+    110: (1536, 24, 228 << 10),
+    120: (1536, 24, 100 << 10),
+    121: (1536, 24, 100 << 10),
 }
 _THREADS = dict.fromkeys(
     ("knn_search", "project_backward", "project_surfels", "project_surfels_backward"), 128
@@ -56,16 +58,14 @@ _ENTRY = re.compile(
 )
 
 
-def occupancy(architecture: int, registers: int, shared: int, threads: int) -> float | None:
-    """Share of a multiprocessor's threads that these blocks can fill, 0 to 1; None for an architecture without limits here."""
-    if architecture not in _LIMITS:
-        return None
-    most_threads, most_shared = _LIMITS[architecture]
+def occupancy(architecture: int, registers: int, shared: int, threads: int) -> float:
+    """Share of a multiprocessor's threads that these blocks can fill, 0 to 1."""
+    most_threads, most_blocks, most_shared = _LIMITS[architecture]
     warps = threads // 32
     by_registers = 65536 // (-(-registers * 32 // 256) * 256 * warps)
     taken = -(-shared // 128) * 128 + (1024 if architecture >= 80 else 0)
-    by_shared = most_shared // taken if taken else 32
-    blocks = min(most_threads // threads, by_registers, by_shared, 32 if architecture not in (75, 86) else 16)
+    by_shared = most_shared // taken if taken else most_blocks
+    blocks = min(most_threads // threads, by_registers, by_shared, most_blocks)
     return round(blocks * threads / most_threads, 3)
 
 
