@@ -66,6 +66,13 @@ def test_a_run_is_confined_and_its_report_copied(
     assert containers_of(podman_engine.engine, lane) == []
 
 
+def test_an_image_without_the_report_s_folder(podman_engine: TestEngine, tmp_path: Path) -> None:
+    """Docker makes an empty one; of Podman comes an archive of no bytes."""
+    image = Image("", podman_engine.base_image, "", "", reused=True)
+    outcome = run(podman_engine.engine, image, tmp_path, ["true"])
+    assert (outcome.exit_code, outcome.files) == (0, ())
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_ended_client_leaves_no_container(
     podman_engine: TestEngine, number: signal.Signals, tmp_path: Path
