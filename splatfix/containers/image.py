@@ -339,6 +339,7 @@ def _build_args(recipe: Recipe) -> dict[str, str]:
         "PYTHON_VERSION": lane.python,
         "APT_PACKAGES": " ".join(lane.apt),
         "BUILD_APT_PACKAGES": " ".join(lane.build_apt),
+        "LIBRARIES": " ".join(lane.libraries),
         "TORCH": lane.torch,
         "TORCH_INDEX": lane.torch_index,
         "DOWNLOADS": " ".join(lane.downloads),

@@ -62,6 +62,7 @@ class Lane:
     downloads: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     build_args: Mapping[str, str] = field(default_factory=dict)
 
     @property

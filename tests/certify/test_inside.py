@@ -62,6 +62,15 @@ def test_a_module_without_its_library_is_passed_over_until_it_is_used(tmp_path: 
     )
 
 
+def test_a_module_that_cannot_be_loaded_leaves_the_search_path_as_it_was(tmp_path: Path) -> None:
+    """cv2 puts its own folder in front before it loads its library, and there a package is called utils."""
+    (tmp_path / "ahead").mkdir()
+    (tmp_path / "ahead" / "sane.py").write_text("")
+    odd = f"import sys\nsys.path.insert(0, {str(tmp_path / 'ahead')!r})\n{LACKING}"
+    found = observed(tmp_path, "import odd\nfrom sane import value\n", odd=odd, sane="value = 1\n")
+    assert found["unloadable"] and found["error"] is None
+
+
 def test_what_the_code_can_do_without_fails_as_it_does(tmp_path: Path) -> None:
     train = (
         "try:\n    import other\nexcept ImportError:\n    other = None\nassert other is None\nimport sane\n"

@@ -134,6 +134,7 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
     ) -> ModuleType:
         file = str((globals or {}).get("__file__") or "")
         inside = file and os.path.abspath(file).startswith(root)
+        path = list(sys.path)
         try:
             module = original(name, globals, locals, fromlist, level)
         except Exception as error:
@@ -147,6 +148,7 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
             record.seen["unloadable"].append({"words": unloadable.names[top]})
             for known in [item for item in sys.modules if item.partition(".")[0] == top]:
                 del sys.modules[known]
+            sys.path[:] = path  # cv2 puts its own folder in front, and with it a package called utils
             module = original(name, globals, locals, fromlist, level)
         for item in fromlist or () if inside else ():
             whole = f"{module.__name__}.{item}"
