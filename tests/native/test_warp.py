@@ -14,11 +14,11 @@ from splatfix.install.environment import Environment
 
 from .conftest import absent
 from .test_install import content
-from .test_nvrtc import NAMES
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
+NAMES = ("fused_ssim", "simple_knn", "diff_gaussian_rasterization@v1")
 SCRIPT = Path(__file__).with_name("gswarp_on_cpu.py")
 
 
@@ -38,7 +38,7 @@ def test_installed_proven_run_and_reverted(native: Environment, tmp_path: Path) 
     error = said["error"]
     if isinstance(error, dict) and error["code"] == "dependencies-not-found":
         absent(f"pip could not bring gswarp: {error['what']}")
-    outcome = said["outcome"]
+    outcome = said.get("outcome")
     assert isinstance(outcome, dict), error
     assert any("gswarp 1.1" in note and "warp-lang 1." in note for note in outcome["notes"])
     for item in outcome["items"]:
