@@ -53,8 +53,6 @@ ARG PYTHON_VERSION
 # Debian packages of this stage and the next only, and wheels to be at hand there (a CUDA toolkit's), separated by spaces.
 ARG BUILD_APT_PACKAGES=""
 ARG DOWNLOADS=""
-# Debian packages with libraries that a stack's Python packages load: from here on and in the image.
-ARG LIBRARIES=""
 ARG PIP_INDEX_URL=""
 ARG PIP_EXTRA_INDEX_URL=""
 ARG PIP_FIND_LINKS=""
@@ -68,6 +66,8 @@ RUN set -eu; \
         /opt/splatfix/venv/bin/python -B -m pip --disable-pip-version-check download --progress-bar off --no-cache-dir \
             --only-binary :all: --dest /context/downloads ${DOWNLOADS}; \
     fi
+# Debian packages with libraries that a stack's Python packages load: from here on and in the image.
+ARG LIBRARIES=""
 RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${LIBRARIES}"
 
 # What changes most often: an edit of splatfix rebuilds only from here, and only what this stage wrote is copied.
