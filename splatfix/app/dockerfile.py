@@ -81,6 +81,7 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
     wheel = _own_wheel()
     contents |= {place / name: content for name, content in wheel.items()}
     new = _to_write(place, contents, asked)
+    place.mkdir(exist_ok=True)
     for path in new:
         write_bytes(path, contents[path])
     written, same = (
@@ -104,11 +105,11 @@ def _targets(targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def _place(out: Path) -> tuple[Path, str]:
-    """(folder, the Dockerfile's name in it): a folder that is there, or a name that ends with a slash, is a folder."""
-    if out.is_dir():
-        return out.resolve(), "Dockerfile"
+    """(folder, the Dockerfile's name in it): what is not there is a folder to be made, unless its name speaks of a Dockerfile."""
     if not out.parent.is_dir():
         raise usage_error("cannot-write", f"There is no folder {out.parent}.", say("Create it first."))
+    if out.is_dir() or not (out.exists() or "dockerfile" in out.name.lower()):
+        return out.resolve(), "Dockerfile"
     return out.parent.resolve(), out.name
 
 

@@ -27,7 +27,7 @@ def dockerfile(
         typer.Option(
             "--out",
             "-o",
-            help="Folder to write the Dockerfile and a wheel of this splatfix into, or the Dockerfile itself.",
+            help="Folder for the Dockerfile and a wheel of this splatfix, made where it is missing; or the Dockerfile itself.",
             show_default="print it",
             metavar="DIR|FILE",
         ),

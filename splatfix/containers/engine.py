@@ -72,7 +72,8 @@ _DRIVER_UNUSABLE = (
 
 INSTALL_SDK = run(
     *(sys.executable, "-m", "pip", "install", "docker"),
-    text="Install it there; in a pipx or uv tool, inject it",
+    text="Install it there (the extra splatfix[containers]); in a tool of pipx or uv: pipx inject splatfix docker, or uv tool "
+    "install --with docker splatfix",
 )
 
 

@@ -90,6 +90,10 @@ def _head(plan: ImagePlan) -> str:
         f"#\n#   docker build -t {name} -f Dockerfile CHECKOUT\n",
         f"#   docker run --rm --gpus all --shm-size 8g {name} splatfix diagnose\n#\n",
         _comment(
+            "A wheel of splatfix has to lie in the checkout: --out writes one, --build-arg SPLATFIX= takes what pip does."
+        ),
+        "#\n",
+        _comment(
             "The build ends with an error if a binary lacks code for a target. Whether it computes and trains only a GPU shows: "
             "splatfix verify, splatfix certify."
         ),

@@ -328,6 +328,16 @@ def test_it_is_printed_or_written_and_nothing_is_overwritten(tmp_path: Path, spl
     assert (folder / "Dockerfile").read_text("utf-8") == printed.stdout
 
 
+@pytest.mark.parametrize(("out", "file"), [("new", "new/Dockerfile"), ("Dockerfile.gpu", "Dockerfile.gpu")])
+def test_a_folder_that_is_not_there_is_made(out: str, file: str, tmp_path: Path, splatfix: Splatfix) -> None:
+    folder = checkout_of("2dgs", tmp_path / "checkout")
+    words = ("dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels")
+    done = splatfix(*words, "--out", tmp_path / out, "--compose")
+    assert done.returncode == 0, done.stderr
+    made = tmp_path / file
+    assert made.is_file() and (made.parent / "compose.yaml").is_file()
+
+
 def test_what_lies_behind_links_is_left_alone(tmp_path: Path, splatfix: Splatfix) -> None:
     folder = checkout_of("2dgs", tmp_path / "checkout")
     (tmp_path / "precious").mkdir()

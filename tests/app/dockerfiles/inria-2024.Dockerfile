@@ -4,6 +4,8 @@
 #   docker build -t inria-2024:sm_120 -f Dockerfile CHECKOUT
 #   docker run --rm --gpus all --shm-size 8g inria-2024:sm_120 splatfix diagnose
 #
+# A wheel of splatfix has to lie in the checkout: --out writes one, --build-arg SPLATFIX= takes what pip does.
+#
 # The build ends with an error if a binary lacks code for a target. Whether it computes and trains only a GPU
 # shows: splatfix verify, splatfix certify.
 #
