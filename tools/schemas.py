@@ -140,6 +140,13 @@ class Error(typing.TypedDict):
     details: dict[str, Any]
 
 
+class RefusedLane(typing.TypedDict):
+    """A container lane that gave no certificate, and what was said."""
+
+    lane: str
+    error: Error
+
+
 COMMANDS: dict[str, dict[str, Any]] = {
     "diagnose": {
         "summary": dict[str, int],
@@ -194,7 +201,12 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "options": Options | None,
         "facts": Facts,
     },
-    "report merge": {**typing.get_type_hints(Merged), "unreadable": list[Unreadable], "files": list[str]},
+    "report merge": {
+        **typing.get_type_hints(Merged),
+        "unreadable": list[Unreadable],
+        "refused": list[RefusedLane],
+        "files": list[str],
+    },
     "report diff": typing.get_type_hints(Difference),
     "rehearse": {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts},
     "monitor": {

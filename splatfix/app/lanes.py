@@ -157,10 +157,13 @@ def _single(lane: str, document: dict[str, Any], exit_code: int, out: Path) -> R
 def _all(
     lanes: Sequence[str], jobs: int, certify: Callable[[str], Result], running: Running
 ) -> dict[str, Result | SplatfixError]:
-    """What became of each lane, ``jobs`` at a time; with Ctrl-C, of those that had ended before, if there are any.
+    """What became of each lane, ``jobs`` at a time; with Ctrl-C, of those that had ended before, if there are any. What
+    ends a lane without a certificate is shown at once.
 
     The threads do not outlive the process: an engine ends what they build.
     """
+    from splatfix.report.console import show_error
+
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     ended: dict[str, Result | SplatfixError] = {}
 
@@ -174,12 +177,14 @@ def _all(
                 ended[name] = certify(name)
             except SplatfixError as error:
                 ended[name] = error
+                show_error(error, f"{name}: ")
             except KeyboardInterrupt:  # it was ended from the main thread
                 return
             except Exception as error:  # noqa: BLE001  # one lane's bug shall not take the others' results
-                ended[name] = SplatfixError(
+                ended[name] = crash = SplatfixError(
                     "crashed", f"Lane {name} crashed: {type(error).__name__}: {error}"
                 )
+                show_error(crash, f"{name}: ")
 
     for name in lanes:
         waiting.put(name)
@@ -192,11 +197,11 @@ def _all(
                 worker.join(0.2)  # so that Ctrl-C is heard
     except KeyboardInterrupt:
         running.end()
-        if not any(isinstance(found, Result) for found in ended.values()):
+        if not ended:
             raise
     stopped = SplatfixError(
         "interrupted",
-        "It was interrupted; what it left is in that folder, and certifies nothing.",
+        "It was interrupted; what it left in its folder certifies nothing.",
         exit_code=Exit.INTERRUPTED,
     )
     return {name: ended.get(name, stopped) for name in lanes}
@@ -208,13 +213,14 @@ def _merged(asked: ContainerRequest, ended: dict[str, Result | SplatfixError]) -
 
     out = asked.out
     good = [out / name for name, found in ended.items() if isinstance(found, Result)]
-    bad = [(str(out / name), found.what) for name, found in ended.items() if isinstance(found, SplatfixError)]
+    bad = {name: found for name, found in ended.items() if isinstance(found, SplatfixError)}
     codes = {int(found.exit_code) for found in ended.values()}
     order = (Exit.INTERRUPTED, Exit.FAILURE, Exit.USAGE, Exit.UNDETERMINED)
     worst = next((code for code in order if code in codes), Exit.OK)
     result = merge(good, out, bad)
     if worst is Exit.INTERRUPTED:
-        what = f"Interrupted: of {len(ended)} lanes {len(good)} had ended, and are in the matrix."
+        over = sum(int(found.exit_code) != Exit.INTERRUPTED for found in ended.values())
+        what = f"Interrupted: of {len(ended)} lanes {over} had ended; the matrix has them all."
         return replace(
             result, exit_code=worst, error=SplatfixError("interrupted", what, exit_code=Exit.INTERRUPTED)
         )

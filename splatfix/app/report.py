@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -94,13 +94,14 @@ def _page(stored: Stored) -> str:
     return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix)
 
 
-def merge(paths: Sequence[Path], out: Path, missing: Sequence[tuple[str, str]] = ()) -> Result:
+def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError] | None = None) -> Result:
     """Write the matrix of many certificates, and their failures by cause, as HTML, Markdown and JSON into ``out``.
 
-    What lies there and cannot be read is listed with its reason. Exit code 3 where nothing could be; nothing is written then.
+    What lies there and cannot be read is listed with its reason. Exit code 3 where there is nothing to list; nothing is
+    written then.
 
     Args:
-        missing: certificates that there are not, with the reason.
+        refused: container lanes that gave no certificate, with what was said.
 
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
@@ -112,29 +113,31 @@ def merge(paths: Sequence[Path], out: Path, missing: Sequence[tuple[str, str]] =
 
     for path in paths:
         _require(path)
-    merger, unreadable = Merger(), list(missing)
+    merger, unreadable = Merger(), list[tuple[str, str]]()
+    lanes = [(name, problem.what) for name, problem in (refused or {}).items()]
     gc.disable()  # documents are trees, freed without it; looking through them for circles takes a tenth of the time
     try:
         for file in _files(paths, unreadable):
             try:
                 merger.add(file, _link(file, out), read_without_facts(file))
-            except SplatfixError as refused:
-                unreadable.append((file, refused.what))
+            except SplatfixError as problem:
+                unreadable.append((file, problem.what))
     finally:
         gc.enable()
     found = merger.merged()
     content: dict[str, Any] = {
         **to_json(found),
         "unreadable": [{"path": path, "reason": reason} for path, reason in unreadable],
+        "refused": [{"lane": name, "error": problem.to_json()} for name, problem in (refused or {}).items()],
         "files": [],
     }
     error = None
-    if len(merger):
+    if len(merger) or lanes:
         make_folder(out)
         set_aside(out, (PAGE, TEXT, DATA))
         content["files"] = [str(out / name) for name in (PAGE, TEXT, DATA)]
-        write_text(out / PAGE, matrix_page(found, unreadable, DATA))
-        write_text(out / TEXT, merged.markdown(found, unreadable))
+        write_text(out / PAGE, matrix_page(found, unreadable, DATA, lanes))
+        write_text(out / TEXT, merged.markdown(found, unreadable, lanes))
         write_json(out / DATA, envelope("report merge", Exit.OK, content))
     else:
         error = SplatfixError(
@@ -148,7 +151,9 @@ def merge(paths: Sequence[Path], out: Path, missing: Sequence[tuple[str, str]] =
     return Result(
         "report merge",
         lambda: content,
-        lambda console: merged.show(console, found, unreadable, str(out / PAGE) if len(merger) else ""),
+        lambda console: merged.show(
+            console, found, unreadable, str(out / PAGE) if content["files"] else "", lanes
+        ),
         error.exit_code if error else Exit.OK,
         error,
     )

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splatfix.containers.lanes import GpuUse, load_lanes
 from splatfix.containers.owner import owner_label
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import run, say
 from splatfix.core.versions import release
+from splatfix.facts import gather
 
 _CONNECT_TIMEOUT_S = 15
 _API_TIMEOUT_S = 600
@@ -391,6 +393,8 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
             exit_code=Exit.UNDETERMINED,
         )
     if any(sign in message for sign in _RUNTIME_MISSING):
+        if host.startswith("unix://") and _no_gpu_here():
+            return _without_gpu(message, host)
         return SplatfixError(
             "docker-gpu-runtime-missing",
             f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}",
@@ -421,6 +425,33 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
             exit_code=Exit.UNDETERMINED,
         )
     return None
+
+
+def _no_gpu_here() -> bool:
+    """This machine shows neither an NVIDIA GPU nor a driver; what could not be asked counts as there."""
+    machine = gather("").machine
+    gpus, files = machine.gpus.value, machine.device_files.value
+    none = gpus is not None and not any(gpu.vendor == "nvidia" for gpu in gpus)
+    return none and files == () and machine.driver.value is None and not machine.wsl
+
+
+def _without_gpu(message: str, host: str) -> SplatfixError:
+    fit = [
+        lane.name for lane in load_lanes().values() if lane.gpu is not GpuUse.REQUIRED and not lane.repository
+    ]
+    return SplatfixError(
+        "docker-gpu-runtime-missing",
+        f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}",
+        meaning="This machine has no NVIDIA GPU: none on the PCI bus, and no driver.",
+        todo=(
+            *(
+                run("splatfix", "certify", "--container", name, text=f"Without a GPU: lane {name}")
+                for name in fit
+            ),
+            say(f"With one, install its driver and the NVIDIA Container Toolkit: {_TOOLKIT_GUIDE}"),
+        ),
+        exit_code=Exit.UNDETERMINED,
+    )
 
 
 def require_gpu(engine: Engine) -> None:

@@ -213,10 +213,10 @@ def _pieces(line: Text, width: int) -> list[Text]:
     return pieces
 
 
-def show_error(problem: SplatfixError) -> None:
+def show_error(problem: SplatfixError, whose: str = "") -> None:
     """What happened, what it means, what to do, in that order."""
     console = err()
-    said = f"[bold red]error[/] [dim]({problem.code})[/] {escape(problem.what)}"
+    said = f"[bold red]error[/] [dim]({problem.code})[/] {escape(whose + problem.what)}"
     paragraph(console, said, first=0, then=2)
     if problem.meaning:
         prose(console, "  ", escape_lines(problem.meaning))

@@ -77,10 +77,20 @@ def fix_words(group: Group) -> str:
     return f"{group.fix.title} (advised by {group.advised} of {len(group.certificates)})"
 
 
-def show(console: Console, found: Merged, unreadable: Sequence[tuple[str, str]], page: str) -> None:
+NO_CERTIFICATE = "Lanes without a certificate"
+
+
+def show(
+    console: Console,
+    found: Merged,
+    unreadable: Sequence[tuple[str, str]],
+    page: str,
+    refused: Sequence[tuple[str, str]] = (),
+) -> None:
     """How many there are of each verdict, the groups with their fix, and what could not be read.
 
     Args:
+        refused: lanes without a certificate, and why.
         page: where the HTML page is; "" where nothing was merged.
     """
     total = sum(found.verdicts.values())
@@ -111,6 +121,10 @@ def show(console: Console, found: Merged, unreadable: Sequence[tuple[str, str]],
         prose(console, "    ", f"[dim]{escape(few([name_of(item) for item in group.certificates], 3))}[/]")
     if len(found.groups) > _MOST_LINES:
         console.print(f"\n{counted(len(found.groups) - _MOST_LINES, 'group')} more in the page.")
+    if refused:
+        console.print(f"\n[bold]{NO_CERTIFICATE}[/]")
+    for lane, reason in refused:
+        prose(console, "  [bold yellow]?[/] ", f"{escape(lane)}: {escape(reason)}")
     if unreadable:
         console.print(f"\n[bold]Not read[/] ({counted(len(unreadable), 'file')})")
     for path, reason in unreadable[:_MOST_LINES]:
@@ -119,7 +133,9 @@ def show(console: Console, found: Merged, unreadable: Sequence[tuple[str, str]],
         console.print(f"  and {len(unreadable) - _MOST_LINES} more")
 
 
-def markdown(found: Merged, unreadable: Sequence[tuple[str, str]]) -> str:
+def markdown(
+    found: Merged, unreadable: Sequence[tuple[str, str]], refused: Sequence[tuple[str, str]] = ()
+) -> str:
     """The same as Markdown, with the tables; links are relative to the folder of the merged report."""
     lines = [f"# {counted(sum(found.verdicts.values()), 'certificate')}", ""]
     lines += [
@@ -151,13 +167,10 @@ def markdown(found: Merged, unreadable: Sequence[tuple[str, str]]) -> str:
             told = " | ".join(_in_cell(cell) if cell else "–" for cell in cells)
             lines.append(f"| {markdown_cell(gpu)} | {markdown_cell(driver)} | {told} |")
         lines += [""]
-    if unreadable:
-        lines += [
-            "## Not read",
-            "",
-            *(f"- {markdown_cell(path)}: {markdown_cell(why)}" for path, why in unreadable),
-            "",
-        ]
+    for head, rows in ((NO_CERTIFICATE, refused), ("Not read", unreadable)):
+        if rows:
+            listed = (f"- {markdown_cell(name)}: {markdown_cell(why)}" for name, why in rows)
+            lines += [f"## {head}", "", *listed, ""]
     return "\n".join(lines)
 
 

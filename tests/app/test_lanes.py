@@ -15,6 +15,8 @@ from splatfix.app.lanes import ContainerRequest, certify_in_container
 from splatfix.containers import ContainerResult, LaneRequest
 from splatfix.containers.image import Image
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.step import say
+from splatfix.report.console import out
 from tests.app.test_merge import BASE, Splatfix
 
 CTRL_C = 130
@@ -43,7 +45,10 @@ def stand_in(codes: dict[str, int | SplatfixError]) -> Any:
 
 
 NO_GPU = SplatfixError(
-    "docker-gpu-runtime-missing", "The engine cannot pass GPUs in.", exit_code=Exit.UNDETERMINED
+    "docker-gpu-runtime-missing",
+    "The engine cannot pass GPUs in.",
+    todo=(say("Use lane cpu."),),
+    exit_code=Exit.UNDETERMINED,
 )
 
 
@@ -69,13 +74,21 @@ def test_one_matrix(
     result = certify_in_container(ContainerRequest(tuple(codes), tmp_path, jobs))
     assert int(result.exit_code) == worst
     content = result.data()
-    refused = [row["reason"] for row in content["unreadable"]]
-    assert refused == [item.what for item in codes.values() if isinstance(item, SplatfixError)]
+    refused = {name: item for name, item in codes.items() if isinstance(item, SplatfixError)}
+    assert content["refused"] == [{"lane": name, "error": item.to_json()} for name, item in refused.items()]
+    assert content["unreadable"] == []
     good = [name for name, item in codes.items() if isinstance(item, int)]
-    assert bool(content["files"]) is bool(good)
+    for file in content["files"]:
+        text = Path(file).read_text()
+        assert all(name in text and item.what in text for name, item in refused.items())
     assert all((tmp_path / name / "certificate.json").is_file() for name in good)
     said = capsys.readouterr().err
     assert all(f"{name}: begun" in said for name in codes)
+    for name, item in refused.items():
+        assert f"({item.code}) {name}: {item.what}" in said and "Use lane cpu." in said
+    result.text(out())
+    shown = capsys.readouterr().out
+    assert ("Lanes without a certificate" in shown) is bool(refused) and "Not read" not in shown
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -86,8 +99,38 @@ def test_ctrl_c_keeps_what_had_ended(jobs: int, tmp_path: Path, monkeypatch: pyt
     assert result.exit_code == Exit.INTERRUPTED and result.error is not None
     assert "of 3 lanes 1 had ended" in result.error.what
     content = result.data()
-    assert [Path(row["path"]).name for row in content["unreadable"]] == ["cu126", "cu128"]
-    assert "interrupted" in content["unreadable"][0]["reason"] and content["files"]
+    assert [row["lane"] for row in content["refused"]] == ["cu126", "cu128"]
+    assert "interrupted" in content["refused"][0]["error"]["what"] and content["files"]
+
+
+@pytest.mark.parametrize("asked", ["cu130,cpu", "cpu,cu130"])
+def test_an_error_is_shown_at_once_and_in_the_matrix_of_ctrl_c(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def certify(lane: LaneRequest, progress: Any, running: Any) -> ContainerResult:
+        if lane.lane == "cu130":
+            raise NO_GPU
+        deadline = time.monotonic() + 10
+        while not told and time.monotonic() < deadline:
+            told.extend(filter(None, [capsys.readouterr().err]))
+            time.sleep(0.05)
+        _thread.interrupt_main()
+        while not running.over:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("splatfix.containers.certify_in_container", certify)
+    result = certify_in_container(ContainerRequest(tuple(asked.split(",")), tmp_path, 2))
+    assert "cu130: The engine cannot pass GPUs in." in told[0], "while the other lane still ran"
+    assert result.exit_code == Exit.INTERRUPTED and result.error is not None
+    assert "of 2 lanes 1 had ended" in result.error.what
+    assert {row["lane"]: row["error"]["code"] for row in result.data()["refused"]} == {
+        "cu130": NO_GPU.code,
+        "cpu": "interrupted",
+    }
+    assert NO_GPU.what in (tmp_path / "certificates.md").read_text()
 
 
 def test_ctrl_c_before_anything_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,15 @@ from splatfix.certify.model import Verdict
 from splatfix.core.words import counted
 from splatfix.report.html.markup import Html, badge, details, element, items, join, pairs, table
 from splatfix.report.html.shell import contents, whole_page
-from splatfix.report.merged import KINDS, cause_words, fix_words, name_of, problem_words, tables
+from splatfix.report.merged import (
+    KINDS,
+    NO_CERTIFICATE,
+    cause_words,
+    fix_words,
+    name_of,
+    problem_words,
+    tables,
+)
 from splatfix.report.merging import Cell, Group, Listed, Merged
 
 MOST_LINKS = 20
@@ -18,16 +26,23 @@ OPENED = 2
 """Groups that show all at once."""
 
 
-def matrix_page(found: Merged, unreadable: Sequence[tuple[str, str]], data: str) -> str:
+def matrix_page(
+    found: Merged,
+    unreadable: Sequence[tuple[str, str]],
+    data: str,
+    refused: Sequence[tuple[str, str]] = (),
+) -> str:
     """The page.
 
     Args:
         unreadable: path and reason of each file that could not be read.
         data: the JSON document beside it, as a relative URL.
+        refused: container lanes without a certificate, and why.
     """
     sections = [
         ("causes", "What failed, by cause", join(_group(*one, data) for one in enumerate(found.groups))),
         ("matrix", "GPU, driver, torch and stack", _matrix(found, data)),
+        ("refused", NO_CERTIFICATE, table(NO_CERTIFICATE, ("lane", "why"), refused) if refused else Html("")),
         ("unreadable", "Not read", _unreadable(unreadable, data)),
     ]
     total = sum(found.verdicts.values())
