@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -142,6 +143,7 @@ def run_and_report(
     """
     from splatfix.certify import Interrupted
     from splatfix.certify import certify as train_and_judge
+    from splatfix.certify.host import placed
     from splatfix.context import make_context
     from splatfix.context.matrix import binary_matrix
     from splatfix.core.files import write_json, write_text
@@ -151,6 +153,7 @@ def run_and_report(
     from splatfix.report.html import certificate_page
 
     def write(result: Certificate, known: Facts) -> Options | None:
+        result = placed(result, os.environ)
         # to look for options takes a while, and is not done while the training waits for it
         options = None if result.unfinished else suggested_options(result, known)
         document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
@@ -171,17 +174,18 @@ def run_and_report(
                 f"The certificate of what was run, marked as interrupted: {request.out / 'certificate.html'}."
             )
         raise
-    return result, write(result, known)
+    return placed(result, os.environ), write(result, known)
 
 
 def suggested_options(certificate: Certificate, facts: Facts) -> Options | None:
-    """Where a diagnosis of the same facts finds what may have failed the certification: the options that answer it."""
+    """Where a diagnosis of the same facts finds what may have failed the certification: the options that answer it. None for
+    a container's environment, which nobody can change."""
     from splatfix.app.options import options_after
     from splatfix.certify import Verdict
     from splatfix.checks import run_checks
     from splatfix.context import Goal, make_context
 
-    if certificate.verdict is not Verdict.NOT_CERTIFIED:
+    if certificate.verdict is not Verdict.NOT_CERTIFIED or _in_container(certificate):
         return None
     return options_after(run_checks(make_context(facts, Goal())), facts, Goal())
 
@@ -191,6 +195,10 @@ def next_step(certificate: Certificate, python: str | None) -> Step | None:
     from splatfix.certify import Verdict
     from splatfix.certify.run_levels import TRAINS_FROM
 
+    if certificate.verdict is Verdict.NOT_CERTIFIED and _in_container(certificate):
+        return run(
+            *certificate.repeat.argv, "--keep", text="Next: run it again, and look into what is left of it"
+        )
     named = ["--python", python] if python else []
     if certificate.verdict is Verdict.CERTIFIED and (certificate.level or TRAINS_FROM) < TRAINS_FROM:
         level = ("--level", str(TRAINS_FROM))
@@ -198,6 +206,10 @@ def next_step(certificate: Certificate, python: str | None) -> Step | None:
     if certificate.verdict is not Verdict.NOT_CERTIFIED:
         return None
     return run("splatfix", "diagnose", *named, text="Next: look for the cause")
+
+
+def _in_container(certificate: Certificate) -> bool:
+    return "--container" in certificate.repeat.argv
 
 
 def exit_code_of(certificate: Certificate) -> Exit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -113,6 +114,7 @@ def run_and_report(
         SplatfixError, Interrupted: see :func:`rehearse`; an interrupt says where the report is.
     """
     from splatfix.certify import Interrupted
+    from splatfix.certify.host import placed
     from splatfix.certify.stack import GPU_ITERATIONS, ITERATIONS, PICKLES, certify_stack
     from splatfix.certify.stack_certificate import StackRequest
     from splatfix.certify.stack_child import STANDINS
@@ -172,7 +174,8 @@ def run_and_report(
             targets=asked.targets,
         )
 
-        def write(certified: Certificate) -> None:
+        def write(certified: Certificate) -> Certificate:
+            certified = placed(certified, os.environ)
             document = certificate.document(certified, known, None)
             write_json(
                 request.out / "certificate.json", envelope("rehearse", exit_code_of(certified), document)
@@ -180,6 +183,7 @@ def run_and_report(
             write_text(request.out / "certificate.md", markdown(certified, None))
             page = certificate_page(certified, known, request.out, None, binary_matrix(context))
             write_text(request.out / "certificate.html", page)
+            return certified
 
         try:
             result = certify_stack(request, known, progress, interim=write)
@@ -189,8 +193,7 @@ def run_and_report(
                 page = request.out / "certificate.html"
                 stop.add(f"The certificate of what was run, marked as interrupted: {page}.")
             raise
-        write(result)
-    return result
+        return write(result)
 
 
 def _repeat(asked: RehearseRequest, target: str, device: str) -> Command:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splatfix.certify.host import Host
 from splatfix.certify.model import Verdict
 from splatfix.certify.run import REPORT_FILES
 from splatfix.containers.engine import Engine, connect, require_gpu
@@ -30,7 +31,7 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import set_aside, write_json
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
-from splatfix.core.step import run, say
+from splatfix.core.step import Command, run, say
 
 _CERTIFICATE, _NOTE = "certificate.json", "container.json"
 _BUILD_LOG, _LOG = "image-build.log", "container.log"
@@ -113,6 +114,9 @@ def certify_in_container(
             memory=lane.memory,
             keep=asked.keep,
             running=running,
+            variables=Host(
+                lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(asked)
+            ).variables,
         )
         certificate = _certificate(outcome, asked.out, log)
         write_json(asked.out / _NOTE, _provenance(lane, engine, image, outcome, without))
@@ -146,6 +150,15 @@ def certify_command(lane: Lane, asked: LaneRequest, targets: Sequence[str], *, g
     what = ["--suite", asked.suite or lane.suite] if asked.repo is None else ["--repo", CHECKOUT]
     where = ["--device", "cuda"] if gpu else [word for target in targets for word in ("--target", target)]
     return ["python", "-m", "splatfix", "certify", *what, *where, "--out", REPORT_FOLDER, "--json"]
+
+
+def host_command(asked: LaneRequest) -> Command:
+    """The command line on this machine that asks for the same; what belongs to its engine and its site is left out."""
+    words = ["splatfix", "certify", "--container", asked.lane]
+    for name, value in (("--suite", asked.suite), ("--repo", asked.repo), ("--base-image", asked.base_image)):
+        words += [] if value is None else [name, str(value)]
+    words += [word for target in asked.targets for word in ("--target", target)]
+    return Command((*words, *(word for folder in asked.extensions for word in ("--extension", folder))))
 
 
 def _require_sources(lane: Lane, asked: LaneRequest) -> None:

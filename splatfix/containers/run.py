@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -110,6 +110,7 @@ def run_in_container(
     memory: str | None = None,
     keep: bool = False,
     running: Running | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Run ``command`` as the image's own user, without network and privileges, and copy ``/report`` into ``out``.
 
@@ -121,6 +122,7 @@ def run_in_container(
         memory: the limit, as of ``docker run --memory``.
         keep: leave the container, stopped, with its volumes.
         running: ends it from another thread, which counts as Ctrl-C in this one.
+        variables: of its environment, beside the image's.
 
     Raises:
         SplatfixError: ``container-timeout``, ``container-out-of-memory``, ``container-ended``,
@@ -131,7 +133,7 @@ def run_in_container(
     supervised = ["sh", "-c", _SUPERVISOR, "splatfix", token, *command]
     with (
         running.holding(token),
-        _container(engine, image, supervised, lane, gpu, memory, keep=keep) as container,
+        _container(engine, image, supervised, lane, gpu, memory, variables, keep=keep) as container,
     ):
         progress(f"container {container.short_id} runs: {' '.join(command)}")
         started = time.monotonic()
@@ -204,6 +206,7 @@ def _container(
     lane: str,
     gpu: bool,
     memory: str | None,
+    variables: Mapping[str, str] | None,
     *,
     keep: bool,
 ) -> Iterator[Any]:
@@ -221,6 +224,7 @@ def _container(
                 image.id,
                 name=name,
                 command=list(command),
+                environment=dict(variables or {}),
                 network_mode="none",
                 read_only=True,
                 cap_drop=["ALL"],

@@ -33,6 +33,7 @@ PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
 REPORT = """
 import json, os, sys, torch, smoke_trainer, splatfix
 told = {"uid": os.getuid(), "argv": sys.argv[1:], "sum": float(torch.ones(3).sum())}
+told["told"] = os.environ.get("SPLATFIX_CONTAINER")
 report = {"schema_version": 1, "verdict": "certified", **told}
 json.dump(report, open("/report/certificate.json", "w"))
 open("/report/certificate.md", "w").write("# certificate\\n")
@@ -308,6 +309,8 @@ class TestCertify:
         assert (tmp_path / "out" / "image-build.log").is_file()
         made_in = json.loads((tmp_path / "out" / "container.json").read_text())
         assert made_in["image"]["id"] == result.image.id
+        told = json.loads(result.certificate["told"])
+        assert (told["lane"], told["image"]) == ("cpu", result.image.id)
         assert any(pin.startswith("torch==2.13.0+cpu ") for pin in made_in["packages"])
         assert containers_of(docker_engine.engine, "cpu") == []
 

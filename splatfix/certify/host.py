@@ -1,0 +1,55 @@
+"""What the host tells a certification in a container: the certificate says where it ran, and how it is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from splatfix.certify.model import Certificate
+from splatfix.core.codec import CodecError, from_json, parse_json, to_json
+from splatfix.core.errors import usage_error
+from splatfix.core.files import dumps
+from splatfix.core.step import Command, say
+
+VARIABLE = "SPLATFIX_CONTAINER"
+"""The variable that hands it in, as JSON."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A container, as only the host knows it."""
+
+    lane: str
+    image: str
+    """The id of the image, with its algorithm."""
+    base: str
+    """Name and id of the image that was made from."""
+    repeat: Command
+    """The host's command line for the same."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Those of the container's environment that tell it."""
+        return {VARIABLE: dumps(to_json(self))}
+
+
+def placed(certificate: Certificate, variables: Mapping[str, str]) -> Certificate:
+    """The certificate with the container that it is made in, and the host's command; as it is outside of one.
+
+    Raises:
+        SplatfixError: ``not-a-container`` (exit code 2) where the variable holds something else.
+    """
+    if not (told := variables.get(VARIABLE)):
+        return certificate
+    try:
+        host = from_json(Host, parse_json(told))
+    except (CodecError, ValueError) as error:
+        raise usage_error(
+            "not-a-container",
+            f"{VARIABLE} holds no description of a container: {error}.",
+            say(f"Remove it: only splatfix certify --container sets {VARIABLE}, inside the container."),
+        ) from error
+    words = f"lane {host.lane}, image {host.image}, base {host.base}"
+    return replace(
+        certificate, environment={**certificate.environment, "container": words}, repeat=host.repeat
+    )

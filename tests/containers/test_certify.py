@@ -1,0 +1,80 @@
+"""What a certification in a container leaves in the report, without an engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import splatfix.certify
+from splatfix.app.certify import next_step, run_and_report
+from splatfix.app.stored import read_stored
+from splatfix.certify import Request
+from splatfix.certify.host import VARIABLE, Host
+from splatfix.containers import LaneRequest
+from splatfix.containers.certify import host_command
+from splatfix.core.errors import SplatfixError
+from tests.certify.conftest import SHORT, RecordedTrainer
+from tests.machines import facts_of
+
+ASKED = LaneRequest("nvrtc", Path("out"), targets=("sm_120",), docker_host="tcp://10.0.0.1:2375")
+HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", host_command(ASKED))
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer is played back, and fails."""
+    certify = partial(splatfix.certify.certify, runner=RecordedTrainer())
+    monkeypatch.setattr(splatfix.certify, "certify", certify)
+    monkeypatch.setattr("splatfix.certify.run.require_packages", lambda *words: None)
+
+
+def test_the_certificate_says_where_it_ran(
+    recorded: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in HOST.variables.items():
+        monkeypatch.setenv(name, value)
+    request = Request(sys.executable, SHORT, tmp_path)
+    result, options = run_and_report(request, facts=facts_of("rtx-3090-and-5090"))
+    container = "lane nvrtc, image sha256:abcd, base python:3.11-slim-bookworm sha256:ef01"
+    repeat = "splatfix certify --container nvrtc --target sm_120"
+    markdown, page = ((tmp_path / f"certificate.{kind}").read_text() for kind in ("md", "html"))
+    assert f"| container | {container} |" in markdown and f"    {repeat}\n" in markdown
+    assert container in page and repeat in page
+    assert "--python" not in markdown and options is None
+    document = json.loads((tmp_path / "certificate.json").read_text())
+    assert document["environment"]["container"] == container == result.environment["container"]
+    stored = read_stored(tmp_path)
+    step = next_step(stored.certificate, stored.python)
+    assert stored.certificate.repeat == HOST.repeat and stored.python is None
+    assert step is not None and step.command is not None and step.command.shell() == f"{repeat} --keep"
+
+
+def test_outside_of_a_container_it_says_none(recorded: None, tmp_path: Path) -> None:
+    request = Request(sys.executable, SHORT, tmp_path)
+    result, options = run_and_report(request, facts=facts_of("rtx-3090-and-5090"))
+    assert "container" not in result.environment and result.repeat == request.command
+    assert options is not None
+
+
+@pytest.mark.parametrize("told", ["nvrtc", "{}", '{"lane": 3}'])
+def test_a_strange_variable(
+    told: str, recorded: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, told)
+    with pytest.raises(SplatfixError) as caught:
+        run_and_report(Request(sys.executable, SHORT, tmp_path), facts=facts_of("rtx-3090-and-5090"))
+    assert (caught.value.code, caught.value.exit_code) == ("not-a-container", 2)
+
+
+def test_the_host_s_command_has_everything_that_was_asked() -> None:
+    asked = LaneRequest(
+        "cu130", Path("out"), "standard", ("sm_90",), Path("repo"), ("a", "b"), base_image="debian:12"
+    )
+    assert host_command(asked).shell(windows=False) == (
+        "splatfix certify --container cu130 --suite standard --repo repo --base-image debian:12 --target sm_90 "
+        "--extension a --extension b"
+    )
