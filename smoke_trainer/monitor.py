@@ -21,7 +21,7 @@ from smoke_trainer.errors import TrainingFailed, UsageError
 from smoke_trainer.memory import PeakMemory, resident_gb
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
-from smoke_trainer.timing import StepTimer
+from smoke_trainer.timing import OtherPrograms, StepTimer
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
@@ -103,6 +103,7 @@ class Monitor:
     ) -> None:
         self.timer = StepTimer(device)
         self.memory = PeakMemory(device)
+        self.others = OtherPrograms()
         self.gradients = GradientStats()
         self.losses: List[float] = []
         self.changed = 0  # the last iteration that added or removed Gaussians
@@ -192,6 +193,7 @@ class Monitor:
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
             self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
+        self.others.sample(len(self.costs))
         host = held.get("rss_gb", resident_gb())
         if host is not None:
             self.latest["rss_gb"] = round(host, 3)

@@ -145,7 +145,9 @@ def measurements(run: Run, heldout: Quality, trained: Quality) -> Dict[str, Any]
         "sh_degree": run.model.sh_degree,
         "memory": run.monitor.memory.as_json(),
         "phases": {name: round(value, 3) for name, value in run.monitor.phases.items()},
-        "steadiness": steadiness(run.monitor.costs, run.monitor.changed - run.resumed_at, WARM_UP),
+        "steadiness": steadiness(
+            run.monitor.costs, run.monitor.changed - run.resumed_at, WARM_UP, run.monitor.others
+        ),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "largest_tensors": largest_tensors({**run.model.tensors(), **run.images.tensors()})
         if run.config.largest_tensors

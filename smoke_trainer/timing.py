@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -11,6 +13,46 @@ import torch
 AROUND = 10  # iterations on either side whose median an iteration is compared with
 SLOW = 2.5  # times that median: no view of one scene costs so much more than its neighbours
 SHORTEST_TAIL = 20  # iterations without densification that can be compared half by half
+
+
+class OtherPrograms:
+    """Processor time that other programs take of the cores that this process may use: they slow it down where it waits for
+    none of them, because cores share caches and threads that wait for one another spin. Known on Linux, also of a host's."""
+
+    def __init__(self) -> None:
+        self.samples: List[
+            Tuple[int, float, float]
+        ] = []  # iterations so far; seconds since the last, of which others took
+        self._last = self._now()
+
+    def sample(self, iterations: int) -> None:
+        """Take what passed since the last time."""
+        before, self._last = self._last, self._now()
+        if before is not None and self._last is not None:
+            clock, own, busy = (now - then for now, then in zip(self._last, before))
+            self.samples.append((iterations, clock, busy - own))
+
+    def cores(self, after: int) -> Optional[float]:
+        """Cores that others kept busy behind that iteration; None where that is not known."""
+        later = [(clock, others) for iterations, clock, others in self.samples if iterations > after]
+        clock = sum(clock for clock, _ in later)
+        return max(0.0, sum(others for _, others in later) / clock) if clock else None
+
+    def _now(self) -> Optional[Tuple[float, float, float]]:
+        busy = _busy_seconds()
+        return None if busy is None else (time.perf_counter(), time.process_time(), busy)
+
+
+def _busy_seconds() -> Optional[float]:
+    """Of the cores that this process may use, by all programs, since the system started; None where it does not tell."""
+    try:
+        mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        rows = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()]
+        # user, nice, system, irq, softirq, steal; the others are idle, or part of these
+        ticks = [int(row[place]) for row in rows if row and row[0] in mine for place in (1, 2, 3, 6, 7, 8)]
+        return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
+    except (AttributeError, OSError, ValueError, IndexError):
+        return None
 
 
 class StepTimer:
@@ -42,7 +84,7 @@ class StepTimer:
         return {name: 1e3 * (end - begin) for (_, begin), (name, end) in pairs}
 
     def processor_ms(self) -> Optional[float]:
-        """What this iteration took of the processor's time so far, other programs left out; None on a GPU."""
+        """What this iteration took of the processor's time so far, without its waits for other programs; None on a GPU."""
         return None if self._cuda else 1e3 * (time.process_time() - self._processor)
 
     def _now(self) -> Any:
@@ -53,18 +95,22 @@ class StepTimer:
         return event
 
 
-def steadiness(costs: Sequence[float], changed: int, warm_up: int) -> Dict[str, Any]:
+def steadiness(
+    costs: Sequence[float], changed: int, warm_up: int, others: Optional[OtherPrograms] = None
+) -> Dict[str, Any]:
     """How even the iterations were.
 
     Args:
         costs: milliseconds of each.
         changed: the last iteration that added or removed Gaussians; from there on all cost the same.
         warm_up: iterations at the start that are left out.
+        others: what other programs took meanwhile, where that was sampled.
 
     Returns:
         `slow`: iterations that took SLOW times the median of those around them; `lost`: the share of the time that they
         took beyond it; `drift`: the median of the second half of the iterations after `changed` by that of the first, None
-        where they are too few.
+        where they are too few; `others`: cores that other programs kept busy, of the whole and of that second half the more, None
+        where it is not known.
     """
     slow, lost, total = [], 0.0, 0.0
     for place in range(warm_up, len(costs)):
@@ -75,6 +121,9 @@ def steadiness(costs: Sequence[float], changed: int, warm_up: int) -> Dict[str, 
             lost += costs[place] - usual
     tail = costs[max(changed, warm_up) :]
     half, drift = len(tail) // 2, None
+    busy = [] if others is None else [others.cores(warm_up)]
     if len(tail) >= SHORTEST_TAIL:
         drift = statistics.median(tail[half:]) / max(statistics.median(tail[:half]), 1e-9)
-    return {"slow": slow[:20], "lost": lost / total if total else None, "drift": drift}
+        busy += [] if others is None else [others.cores(len(costs) - len(tail) + half)]
+    most = max((cores for cores in busy if cores is not None), default=None)
+    return {"slow": slow[:20], "lost": lost / total if total else None, "drift": drift, "others": most}

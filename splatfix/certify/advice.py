@@ -58,6 +58,11 @@ _ADVICE = {
     "compute-sanitizer --tool initcheck finds; --renderer torch runs none.",
     "scene-readable": "Run splatfix scenes check on the scene's folder: it names what the scene lacks.",
 }
+_STEADY_CPU = (
+    "No other program kept the processor busy: look at its temperature and its power limit, and for memory that is all but "
+    "full, and certify again."
+)
+"""Of ``throughput-steady`` on a CPU."""
 _ANY = "Run splatfix diagnose in the same environment."
 
 
@@ -73,6 +78,8 @@ def advised(item: Criterion, renderer: str, device: str) -> Criterion:
         return replace(item, advice=f"Train for {SHORTEST} iterations or more (--iterations).")
     if item.outcome is Outcome.FAILED or item.code == "scene-readable":
         found = _ADVICE.get(item.code, _ANY)
+        if item.code == "throughput-steady" and device == "cpu":
+            found = _STEADY_CPU
         plain = (renderer, device) == ("torch", "cpu")
         return replace(item, advice=_PLAIN if plain and found in (_BACKWARD, _LEARNING) else found)
     return item

@@ -134,7 +134,7 @@ def summarize(
     if unknown:
         quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
     skipped = len(request.suite.skipped)
-    noted = [run.scene for run in runs if run.result.get("notes")]
+    noted = [run.scene for run in runs if run.notes]
     sentences = [
         f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where} with {renderer}, "
         f"with healthy gradients, densification and {quality}.",

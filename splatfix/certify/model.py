@@ -93,6 +93,15 @@ class SceneRun:
     """The loader's error for a scene of the user's; it says nothing about the environment."""
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Reservations: what the scene's files lacked, with what the trainer did about it, and what load left unjudged."""
+        loaded = (item for item in self.criteria if item.code == "throughput-steady" and item.advice)
+        return (
+            *map(str, self.result.get("notes", ())),
+            *(f"{item.code}: {item.measured}" for item in loaded if item.outcome is Outcome.NOT_MEASURED),
+        )
+
+    @property
     def passed(self) -> bool | None:
         """No criterion failed; None where one could not be judged."""
         found = {item.outcome for item in self.criteria}
@@ -304,10 +313,10 @@ class Certificate:
 
     @property
     def notes(self) -> tuple[Skipped, ...]:
-        """Reservations: what a scene's files lacked, with what the trainer did about it, and warnings of the diagnosis."""
+        """Reservations: those of each scene, and warnings of the diagnosis."""
         warnings = (item for item in self.diagnosis if item.outcome is Outcome.NOT_MEASURED)
         return (
-            *(Skipped(run.scene, str(note)) for run in self.scenes for note in run.result.get("notes", ())),
+            *(Skipped(run.scene, note) for run in self.scenes for note in run.notes),
             *(Skipped(item.code, item.measured) for item in warnings),
         )
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from splatfix.certify import Outcome
+from splatfix.certify.advice import advised
 from splatfix.certify.criteria import REQUIRED_GROUPS, judge
 from splatfix.certify.measured import SHORTEST
+from splatfix.certify.model import SceneRun
 from tests.certify.conftest import RESULT
 
 
@@ -126,3 +128,36 @@ def test_every_criterion_is_on_its_page() -> None:
 
 def test_every_threshold_has_a_source() -> None:
     assert [item.code for item in judge(RESULT, "torch") if not item.source] == []
+
+
+UNSTEADY = {"slow": [], "lost": 0.0, "drift": 1.91, "others": 0.02}
+
+
+def steady(others: float | None, device: str = "cpu") -> SceneRun:
+    result = changed("steadiness", value={**UNSTEADY, "others": others})
+    result["config"]["device"] = device
+    (judged,) = (item for item in judge(result, "torch") if item.code == "throughput-steady")
+    return SceneRun("figurine", (advised(judged, "torch", device),), 1.0, result)
+
+
+def test_an_idle_cpu_that_slows_down_is_refused() -> None:
+    (judged,) = steady(0.02).criteria
+    assert judged.outcome is Outcome.FAILED and "1.91 times as slow" in judged.measured
+    assert judged.advice.startswith("No other program kept") and "nvidia-smi" not in judged.advice
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [(0.93, "other programs kept 0.9 of its cores busy"), (None, "how busy it was is not known")],
+)
+def test_load_of_other_programs_refuses_nothing_on_a_cpu(others: float | None, words: str) -> None:
+    run = steady(others)
+    (judged,) = run.criteria
+    assert judged.outcome is Outcome.NOT_MEASURED and run.passed
+    assert f"not judged: {words}" in judged.measured and "while nothing else runs" in judged.advice
+    assert run.notes == (f"throughput-steady: {judged.measured}",)
+
+
+def test_a_gpu_that_slows_down_is_refused_beside_a_busy_cpu() -> None:
+    (judged,) = steady(2.0, "cuda").criteria
+    assert judged.outcome is Outcome.FAILED and "nvidia-smi" in judged.advice

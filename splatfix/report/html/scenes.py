@@ -141,8 +141,8 @@ def clock(result: Mapping[str, Any]) -> str:
         return "Measured by CUDA events; more Gaussians take longer."
     return (
         "This is wall time, in which other programs of the machine count too; more Gaussians take longer. "
-        f"“{title_of('throughput-steady')}” is judged by the processor time of this process alone: its slow iterations, and its "
-        "rise after the last densification."
+        f"“{title_of('throughput-steady')}” is judged by the processor time of this process: its slow iterations, and its rise "
+        "after the last densification. Beside other programs it refuses nothing."
     )
 
 
