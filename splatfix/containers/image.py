@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import splatfix
+from splatfix.containers.building import Building
 from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.owner import owner_label
@@ -95,7 +96,7 @@ def _files(name: str, path: Path) -> Iterator[tuple[str, Path]]:
 def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], None], log: Path) -> Image:
     """Build the image of ``recipe``, or reuse one of an equal recipe.
 
-    The build output goes to ``progress`` and ``log``.
+    The build output goes to ``log``, and to ``progress`` what is being done.
 
     Raises:
         SplatfixError: ``docker-base-image-unavailable`` (exit code 3) or ``docker-build-failed`` with its root cause.
@@ -108,7 +109,7 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
         progress(f"using image {tag}")
         log.write_text(f"{tag} was built before\n", encoding="utf-8")
         return Image(tag, known, recipe.base_image, base_id, reused=True)
-    progress(f"building image {tag} from {recipe.base_image}")
+    progress(f"building image {tag} from {recipe.base_image}; the whole output is in {log}")
     with tempfile.TemporaryFile() as context, log.open("w", encoding="utf-8") as sink:
         _write_context(context, parts)
         context.seek(0)
@@ -226,38 +227,39 @@ def follow_build(
     log: Path,
     progress: Callable[[str], None],
 ) -> None:
-    """Read the engine's answers to a build; each line goes to ``sink`` and ``progress``.
+    """Read the engine's answers to a build; each line goes to ``sink``, and to ``progress`` what is being done.
 
     Raises:
         SplatfixError: ``docker-build-failed`` with the root cause.
     """
     lines: list[str] = []
+    with Building(progress) as building:
 
-    def hear(heard: Iterable[str]) -> None:
-        for line in heard:
-            said = without_credentials(line)
-            sink.write(f"{said}\n")
-            if said.strip():
-                lines.append(said)
-                progress(said.rstrip())
-        sink.flush()
+        def hear(heard: Iterable[str]) -> None:
+            for line in heard:
+                said = without_credentials(line)
+                sink.write(f"{said}\n")
+                if said.strip():
+                    lines.append(said)
+                    building.hear(said)
+            sink.flush()
 
-    pending = ""  # answers are chunks, not lines
-    for answer in answers:
-        *whole, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
-        hear(whole)
-        if "error" not in answer:
-            continue
-        hear([pending, str(answer["error"])])
-        cause, todo = root_cause(lines)
-        raise SplatfixError(
-            "docker-build-failed",
-            f"The image of lane {lane.name} was not built: {cause}",
-            meaning=f"The build output is in {log}.",
-            todo=(todo,) if todo else (),
-            details={"log": str(log), "engine": str(answer["error"])},
-        )
-    hear([pending])
+        pending = ""  # answers are chunks, not lines
+        for answer in answers:
+            *whole, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
+            hear(whole)
+            if "error" not in answer:
+                continue
+            hear([pending, str(answer["error"])])
+            cause, todo = root_cause(lines)
+            raise SplatfixError(
+                "docker-build-failed",
+                f"The image of lane {lane.name} was not built: {cause}",
+                meaning=f"The build output is in {log}.",
+                todo=(todo,) if todo else (),
+                details={"log": str(log), "engine": str(answer["error"])},
+            )
+        hear([pending])
 
 
 def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:
