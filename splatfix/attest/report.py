@@ -71,7 +71,8 @@ def require_key_elsewhere(folder: Path, key_file: Path) -> None:
 
 
 def require_room(folder: Path, scenes: tuple[str, ...]) -> None:
-    """Nothing in the folder that a certification will write into would become a part of the report by accident.
+    """Nothing in the folder that a certification will write into would become a part of the report by accident; an earlier
+    report will not, as that is set aside.
 
     Raises:
         SplatfixError: ``not-our-folder``, ``unsignable-scene`` or ``cannot-read`` (exit code 2).
@@ -83,7 +84,9 @@ def require_room(folder: Path, scenes: tuple[str, ...]) -> None:
             say("Rename its folder, or leave out --sign."),
         )
     ours = {*scenes, ENVELOPE, *(f"certificate.{kind}" for kind in ("json", "md", "html"))}
-    ours |= {"appendix.md", "appendix.tex"}
+    ours |= {"appendix.md", "appendix.tex", "container.json", "container.log", "image-build.log"}
+    if (folder / CERTIFICATE).is_file():
+        ours |= {log.parent.name for log in folder.glob("*/trainer.log")}
     try:
         strange = sorted(
             path.name

@@ -66,8 +66,13 @@ REPORT_FILES = (
     *(f"certificate.{kind}" for kind in ("json", "md", "html", "intoto.jsonl")),
     "appendix.md",
     "appendix.tex",
+    "container.json",
+    "container.log",
+    "image-build.log",
 )
 """Those of a report that do not belong to a scene."""
+_TRAINING_LOG = "trainer.log"
+"""In the folder of every scene that was begun."""
 
 Progress = Callable[[str, Mapping[str, Any]], None]
 """Called with what runs now (scene or stage) and the trainer's own progress object."""
@@ -276,7 +281,7 @@ def verify(
 
 
 def make_room(out: Path, scenes: tuple[str, ...]) -> None:
-    """An empty report folder; an earlier report moves to ``previous``.
+    """An empty report folder; an earlier report moves to ``previous``, with the folders of all its scenes.
 
     Raises:
         SplatfixError: ``cannot-write``; ``not-our-folder`` (exit code 2) where a scene's folder exists and holds
@@ -284,14 +289,21 @@ def make_room(out: Path, scenes: tuple[str, ...]) -> None:
     """
     make_folder(out)
     for folder in (out / name for name in scenes):
-        ours = folder.is_dir() and ((folder / "trainer.log").is_file() or not any(folder.iterdir()))
+        ours = folder.is_dir() and ((folder / _TRAINING_LOG).is_file() or not any(folder.iterdir()))
         if folder.exists() and not ours:
             raise usage_error(
                 "not-our-folder",
                 f"{folder} exists, and is not the report of an earlier certification.",
                 say("Choose another folder with --out."),
             )
-    set_aside(out, (*REPORT_FILES, *scenes))
+    set_aside(out, (*REPORT_FILES, *dict.fromkeys((*scenes, *_trained_in(out)))))
+
+
+def _trained_in(out: Path) -> list[str]:
+    """The folders of scenes in a report folder, whichever suite they are of; none where there is no report."""
+    if not (out / "certificate.json").is_file():
+        return []
+    return sorted(log.parent.name for log in out.glob(f"*/{_TRAINING_LOG}"))
 
 
 def _train(
@@ -319,14 +331,14 @@ def _train(
         env=variables,
         cwd=folder,
         on_line=on_line,
-        log=folder / "trainer.log",
+        log=folder / _TRAINING_LOG,
     )
     seconds = round(time.monotonic() - started, 1)
     result = _read_result(folder)
     judged, unreadable = _judge(request, result, done, latest)
     images = sorted(path.relative_to(request.out).as_posix() for path in folder.glob("renders/**/*.png"))
     return SceneRun(
-        scene, judged, seconds, result, tuple(images[:MAX_IMAGES]), f"{scene}/trainer.log", unreadable
+        scene, judged, seconds, result, tuple(images[:MAX_IMAGES]), f"{scene}/{_TRAINING_LOG}", unreadable
     )
 
 

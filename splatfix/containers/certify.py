@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from splatfix.certify.host import Host
 from splatfix.certify.model import Verdict
-from splatfix.certify.run import REPORT_FILES
+from splatfix.certify.run import Interrupted, make_room
 from splatfix.containers.engine import Engine, connect, require_gpu
 from splatfix.containers.image import (
     BUILT,
@@ -28,7 +29,7 @@ from splatfix.containers.lanes import GpuUse, Lane, ToolkitFrom, find_lane
 from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
 from splatfix.containers.run import REPORT_FOLDER, Outcome, Running, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.files import set_aside, write_json
+from splatfix.core.files import write_json
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say
@@ -101,23 +102,23 @@ def certify_in_container(
         recipe = recipe_for(lane, asked, base_image, given)
         image = build_image(engine, recipe, progress=progress, log=asked.out / _BUILD_LOG)
         log = asked.out / _LOG
-        outcome = run_in_container(
-            engine,
-            image,
-            asked.command or certify_command(lane, asked, recipe.targets, gpu=gpu),
-            lane=lane.name,
-            gpu=gpu,
-            timeout_s=lane.timeout_s,
-            out=asked.out,
-            progress=progress,
-            log=log,
-            memory=lane.memory,
-            keep=asked.keep,
-            running=running,
-            variables=Host(
-                lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(asked)
-            ).variables,
-        )
+        host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(asked))
+        with _naming_what_is_left(asked.out):
+            outcome = run_in_container(
+                engine,
+                image,
+                asked.command or certify_command(lane, asked, recipe.targets, gpu=gpu),
+                lane=lane.name,
+                gpu=gpu,
+                timeout_s=lane.timeout_s,
+                out=asked.out,
+                progress=progress,
+                log=log,
+                memory=lane.memory,
+                keep=asked.keep,
+                running=running,
+                variables=host.variables,
+            )
         certificate = _certificate(outcome, asked.out, log)
         write_json(asked.out / _NOTE, _provenance(lane, engine, image, outcome, without))
     finally:
@@ -212,7 +213,7 @@ def _prepare(out: Path) -> None:
     """Create ``out`` and set the report of an earlier run aside."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        set_aside(out, (*REPORT_FILES, _NOTE, _BUILD_LOG, _LOG))
+        make_room(out, ())
     except OSError as error:
         raise SplatfixError(
             "cannot-write",
@@ -220,6 +221,18 @@ def _prepare(out: Path) -> None:
             todo=(say("Choose a writable folder with --out."),),
             exit_code=Exit.USAGE,
         ) from error
+
+
+@contextmanager
+def _naming_what_is_left(out: Path) -> Iterator[None]:
+    """An interrupt of what runs in here says where the report is that was copied."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        stop, page = Interrupted(), out / "certificate.html"
+        if page.is_file():
+            stop.add(f"The certificate of what was run until then: {page}.")
+        raise stop from None
 
 
 def _certificate(outcome: Outcome, out: Path, log: Path) -> dict[str, Any]:

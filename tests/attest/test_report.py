@@ -321,7 +321,13 @@ def test_what_ran_beside_what_is_installed(tmp_path: Path) -> None:
 def test_before_anything_is_trained(report: Path, tmp_path: Path) -> None:
     require_room(tmp_path / "new", ("figurine",))
     (report / "previous-3").mkdir()
-    (report / ENVELOPE).touch()
+    for name in (ENVELOPE, "container.json"):
+        (report / name).touch()
+    require_room(report, ("figurine",))
+    (report / "garden").mkdir()
+    with pytest.raises(SplatfixError, match="garden"):
+        require_room(report, ("figurine",))
+    (report / "garden" / "trainer.log").touch()
     require_room(report, ("figurine",))
     (report / "thesis.tex").touch()
     for folder, scenes, code in (

@@ -226,6 +226,18 @@ class TestReportFolder:
         assert (tmp_path / "previous" / "certificate.md").read_text() == "earlier"
         assert (tmp_path / "previous" / "figurine" / "renders" / "old.png").exists()
 
+    def test_no_scene_of_an_earlier_suite_stays(self, tmp_path: Path, known: Facts) -> None:
+        garden, mine = tmp_path / "garden", tmp_path / "mine"
+        for folder, name in ((garden, "trainer.log"), (mine, "photo.png")):
+            folder.mkdir()
+            (folder / name).touch()
+        run(tmp_path, known, runner=RecordedTrainer())
+        assert (garden / "trainer.log").is_file(), "beside no report it may be anybody's"
+        (tmp_path / "certificate.json").write_text("earlier")
+        run(tmp_path, known, runner=RecordedTrainer())
+        assert {path.name for path in tmp_path.iterdir()} == {"figurine", "mine", "previous"}
+        assert {path.name for path in (tmp_path / "previous").iterdir()} >= {"certificate.json", "garden"}
+
     def test_sources_are_those_that_the_trainer_was_handed(self, tmp_path: Path, known: Facts) -> None:
         changed = "smoke_trainer/train.py"
         plain = run(tmp_path / "a", known, runner=RecordedTrainer()).sources

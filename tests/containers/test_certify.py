@@ -15,7 +15,7 @@ from splatfix.app.stored import read_stored
 from splatfix.certify import Request
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.containers import LaneRequest
-from splatfix.containers.certify import host_command
+from splatfix.containers.certify import _naming_what_is_left, _prepare, host_command
 from splatfix.core.errors import SplatfixError
 from tests.certify.conftest import SHORT, RecordedTrainer
 from tests.machines import facts_of
@@ -77,4 +77,28 @@ def test_the_host_s_command_has_everything_that_was_asked() -> None:
     assert host_command(asked).shell(windows=False) == (
         "splatfix certify --container cu130 --suite standard --repo repo --base-image debian:12 --target sm_90 "
         "--extension a --extension b"
+    )
+
+
+def test_an_earlier_report_is_set_aside_whole(tmp_path: Path) -> None:
+    files = ["certificate.json", "certificate.md", "container.json", "container.log", "image-build.log"]
+    files += ["figurine/trainer.log", "figurine/renders/0.png", "fruit/trainer.log"]
+    for name in (*files, "mine/photo.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    _prepare(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "previous"}
+    assert all((tmp_path / "previous" / name).is_file() for name in files)
+
+
+def test_an_interrupt_names_the_report_that_it_left(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt) as none, _naming_what_is_left(tmp_path):
+        raise KeyboardInterrupt
+    assert str(none.value) == "Interrupted: nothing was certified."
+    (tmp_path / "certificate.html").touch()
+    with pytest.raises(KeyboardInterrupt) as left, _naming_what_is_left(tmp_path):
+        raise KeyboardInterrupt
+    assert str(left.value) == (
+        "Interrupted: nothing was certified. The certificate of what was run until then: "
+        f"{tmp_path / 'certificate.html'}."
     )
