@@ -137,8 +137,14 @@ def make_current(device: str) -> None:
         raise NotMeasured(f"CUDA does not start on {device}: {str(error).partition(chr(10))[0]}") from None
 
 
-def said_to_run(kernel: str, name: str) -> str:
-    """Which of its two implementations a drop-in with CUDA kernels took for its last call on a GPU; "" for all else."""
+def said_to_run(kernel: str, name: str, device: str) -> str:
+    """Which of its two implementations a drop-in with CUDA kernels, its own or gswarp's, took for its last call; "" for all
+    else."""
+    found = importlib.util.find_spec(name.partition(".")[0]) if device == "cpu" and is_dropin(name) else None
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        if Path(folder, "_nvrtc.py").is_file():
+            whose = "gswarp's kernels" if Path(folder, "_on_warp.py").is_file() else "its CUDA code"
+            return f"in its PyTorch half: no GPU ran {whose}"
     ran = getattr(sys.modules.get(f"{name.partition('.')[0]}._nvrtc"), "ran", {}).get(kernel, "")
     said = {"": "", "nvrtc": "its CUDA kernels ran", "warp": "gswarp's kernels ran"}
     return said.get(ran, f"pure PyTorch ran: {ran.partition(': ')[2]}")
@@ -171,7 +177,7 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
                 keep(own, ran)
             else:
                 result = judge(own, ran, result)
-        told = filter(None, (result["detail"], said_to_run(kernel, name)))
+        told = filter(None, (result["detail"], said_to_run(kernel, name, device)))
         return dict(result, detail="; ".join(told))
     except NotMeasured as reason:
         return dict(BLANK, outcome="not-measured", detail=str(reason))

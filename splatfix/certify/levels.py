@@ -261,6 +261,8 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
         for item in good
         if item.value_error is not None
     )
+    halves = ", ".join(item.implementation for item in good if item.pytorch_half)
+    half = f"; of {halves} only their PyTorch half: no GPU ran their CUDA code" if halves else ""
     agree = ", ".join(
         f"{item.implementation} to {_largest(item):.1e}" for item in good if item.own_difference is not None
     )
@@ -270,7 +272,7 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
     return Rung(
         RungName.COMPUTES,
         True,
-        f"forward and gradient agree with float64 references: {errors}{together}{rest}",
+        f"forward and gradient agree with float64 references: {errors}{half}{together}{rest}",
     )
 
 

@@ -71,6 +71,11 @@ class KernelCheck:
     """The same of the gradients."""
 
     @property
+    def pytorch_half(self) -> bool:
+        """A drop-in with CUDA kernels, its own or gswarp's, of which a CPU ran none."""
+        return self.kind == "drop-in" and "in its PyTorch half" in self.detail
+
+    @property
     def native_not_measured(self) -> bool:
         """An installed extension that is not proven: it needs a GPU, or splatfix has no reference or no call for it."""
         return self.kind == "native" and self.outcome is Outcome.NOT_MEASURED

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
+import os
 import sys
 import types
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +16,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from splatfix.certify import kernel_calls, kernel_probe  # noqa: E402
+from splatfix.certify import KernelCheck, Outcome, kernel_calls, kernel_probe  # noqa: E402
+from splatfix.certify.levels import evaluate  # noqa: E402
+from splatfix.core.codec import from_json  # noqa: E402
+from splatfix.core.proof import RungName  # noqa: E402
+from splatfix.core.runner import ProcessRunner  # noqa: E402
+from splatfix.install.dropins import make_dropin_wheel  # noqa: E402
 from splatfix.kernels import knn, rasterizer, ssim  # noqa: E402
+from splatfix.knowledge.dropins import DROPINS  # noqa: E402
 
 NAME = "splatfix.kernels.changed"
 """Kernels of that package are held to the contract of plain PyTorch."""
@@ -218,3 +227,30 @@ def test_a_drop_in_says_which_of_its_kernels_ran(
     monkeypatch.setattr(kernel_probe, "library_of", lambda _: None)
     found = kernel_probe.run_check("knn", "simple_knn._C", "drop-in", "cpu")
     assert (found["outcome"], found["detail"]) == ("met", words)
+
+
+@pytest.mark.parametrize(
+    ("backend", "words"),
+    [
+        ("pure", ""),
+        ("nvrtc", "in its PyTorch half: no GPU ran its CUDA code"),
+        ("warp", "in its PyTorch half: no GPU ran gswarp's kernels"),
+    ],
+)
+def test_on_a_cpu_only_the_pytorch_half_of_a_drop_in_runs(backend: str, words: str, tmp_path: Path) -> None:
+    """And the level says so. In the environment of a drop-in as it is installed, by the probe's own process."""
+    (dropin,) = (item for item in DROPINS if item.module == "simple_knn")
+    compiled = {} if backend == "nvrtc" else None
+    wheel = make_dropin_wheel(dropin, "0+x", tmp_path, compiled, gswarp=backend == "warp")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(tmp_path / "here")
+    argv = [sys.executable, str(Path(kernel_probe.__file__)), "knn", "simple_knn._C", "--device", "cpu"]
+    paths = os.pathsep.join((str(tmp_path / "here"), *filter(None, sys.path)))
+    done = ProcessRunner().run(argv, timeout=60, env={**os.environ, "PYTHONPATH": paths})
+    found = from_json(KernelCheck, json.loads(done.stdout.splitlines()[-1]))
+    assert (found.outcome, found.kind, found.detail) == (Outcome.MET, "drop-in", words), done.stderr
+    (rung,) = (
+        one for one in evaluate((), (found,), (), None, "torch", "cpu") if one.name is RungName.COMPUTES
+    )
+    said = "; of simple_knn._C only their PyTorch half: no GPU ran their CUDA code"
+    assert (said in rung.shown_by) is bool(words)
