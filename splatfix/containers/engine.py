@@ -259,8 +259,12 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
 
 
 @contextmanager
-def engine_errors(doing: str) -> Iterator[None]:
-    """Raise a :class:`SplatfixError` for an exception of the docker SDK while ``doing`` something."""
+def engine_errors(doing: str, means: str = "Nothing was certified.") -> Iterator[None]:
+    """Raise a :class:`SplatfixError` for an exception of the docker SDK while ``doing`` something.
+
+    Args:
+        means: what it means for the certification where the engine is lost.
+    """
     docker = sdk()
     import requests
 
@@ -278,7 +282,12 @@ def engine_errors(doing: str) -> Iterator[None]:
         raise SplatfixError(
             "docker-engine-lost",
             f"The connection to the Docker engine broke while {doing}: {_reason(_root_cause(error), error)}.",
-            meaning="The engine stopped, or the network failed.",
+            meaning=f"The engine stopped, or the network failed. {means}".strip(),
+            todo=(
+                say(
+                    "Start the engine again (docker version shows whether it answers), and repeat the command."
+                ),
+            ),
             exit_code=Exit.UNDETERMINED,
         ) from error
 

@@ -150,7 +150,7 @@ def _labels(recipe: Recipe, base_id: str) -> dict[str, str]:
 def read_inside(engine: Engine, image: Image, path: str) -> bytes | None:
     """A small file of an image; None where it has none of that name."""
     errors = sdk().errors
-    with engine_errors("reading a file of the image"):
+    with engine_errors("reading a file of the image", ""):
         container = engine.client.containers.create(image.id, command=["true"], labels=owner_label())
         try:
             blocks, _ = container.get_archive(path)

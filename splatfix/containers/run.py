@@ -20,7 +20,7 @@ from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import say
+from splatfix.core.step import run, say
 
 REPORT_FOLDER = "/report"
 """Where the command writes its report: a volume, because the root of the container is read-only."""
@@ -145,7 +145,7 @@ def run_in_container(
             raise SplatfixError(
                 "container-ended",
                 f"The container of lane {lane} ended before what runs in it.",
-                meaning=f"The engine or somebody else stopped it. Its output is in {log}.",
+                meaning=f"The engine or somebody else stopped it, and nothing was certified. Its output is in {log}.",
                 exit_code=Exit.UNDETERMINED,
                 details=details,
             )
@@ -177,7 +177,8 @@ def run_in_container(
 
 
 def sweep(engine: Engine) -> int:
-    """Remove containers and images whose process was killed; returns how many. Never fails.
+    """Remove containers and images whose process was killed, and volumes that an engine left when it stopped; returns how many
+    of the first two. Never fails.
 
     An engine serves several machines, so those of another one, or of another container, stay.
     """
@@ -195,6 +196,10 @@ def sweep(engine: Engine) -> int:
                 with suppress(errors.APIError):
                     engine.client.images.remove(image.id, force=True)
                     swept += 1
+        for volume in engine.client.volumes.list(filters=label):
+            if is_dead((volume.attrs.get("Labels") or {}).get(OWNER_LABEL, "")):
+                with suppress(errors.APIError):  # a container has it still
+                    volume.remove()
     return swept
 
 
@@ -218,6 +223,7 @@ def _container(
     if memory is not None:
         options |= {"mem_limit": memory, "memswap_limit": memory}
     name = f"splatfix-{uuid.uuid4().hex}"
+    owner = {} if keep else owner_label()
     try:
         with engine_errors("creating the container"):
             container = engine.client.containers.create(
@@ -230,23 +236,61 @@ def _container(
                 cap_drop=["ALL"],
                 security_opt=["no-new-privileges"],
                 pids_limit=_PROCESSES,
-                mounts=[types.Mount(folder, None, type="volume") for folder in (REPORT_FOLDER, "/scratch")],
+                mounts=[
+                    types.Mount(
+                        folder, None, type="volume", labels=None if engine.kind == "Podman" else owner
+                    )
+                    for folder in (REPORT_FOLDER, "/scratch")
+                ],
                 tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},  # nosec B108
                 healthcheck={"test": ["NONE"]},  # it would run beside what is measured
                 stdin_open=True,
                 auto_remove=not keep,
-                labels={LANE_LABEL: lane, **({} if keep else owner_label())},
+                labels={LANE_LABEL: lane, **owner},
                 **options,
             )
     except KeyboardInterrupt:
         with suppress(sdk().errors.DockerException, OSError):  # it may have been created
             engine.client.api.remove_container(name, force=True, v=True)
         raise
+    before: SplatfixError | None = None
     try:
         yield container
+    except SplatfixError as error:
+        before = error
+        raise
     finally:
-        with engine_errors("removing the container"), suppress(sdk().errors.NotFound):
-            _stop(container) if keep else _remove(container)
+        try:
+            with engine_errors("removing the container", ""), suppress(sdk().errors.NotFound):
+                _stop(container) if keep else _remove(container)
+        except SplatfixError as error:
+            if error.code != "docker-engine-lost":
+                raise
+            raise _left(container, error, before, keep=keep) from error
+
+
+def _left(container: Any, lost: SplatfixError, before: SplatfixError | None, *, keep: bool) -> SplatfixError:
+    """The error for an engine that is lost, with a container on it that cannot be removed now.
+
+    Args:
+        before: what ended the run, if it did not end by itself.
+    """
+    volumes = [mount["Name"] for mount in container.attrs.get("Mounts") or () if mount.get("Name")]
+    told = before or lost
+    left = f"Container {container.short_id}" + (
+        f" and its volumes {', '.join(name[:12] for name in volumes)}" if volumes else ""
+    )
+    later = "" if keep else "; the next splatfix certify --container removes what is"
+    remove = [("rm", "--force", "--volumes", container.short_id)]
+    remove += [("volume", "rm", "--force", *volumes)] if volumes else []
+    return SplatfixError(
+        lost.code,
+        told.what,
+        meaning=f"{told.meaning} {left} may be left there{later}.",
+        todo=(*lost.todo, *(run("docker", *words, text="Or remove it yourself then") for words in remove)),
+        exit_code=Exit.UNDETERMINED,
+        details={**told.details, "container": container.id, "volumes": volumes},
+    )
 
 
 def _remove(container: Any) -> None:

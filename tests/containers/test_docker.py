@@ -395,7 +395,9 @@ class TestDoomed:
         assert "no space left on device" in caught.value.what.lower()
         assert "docker system df" in caught.value.todo[0].line()
 
-    def test_a_killed_engine(self, doomed_engine: tuple[Path, TestEngine], tmp_path: Path) -> None:
+    def test_a_killed_engine(
+        self, doomed_engine: tuple[Path, TestEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The run ends at once with what happened, and nothing is left when the engine is back."""
         folder, engine = doomed_engine
         pid = int((folder / "docker.pid").read_text())
@@ -406,11 +408,21 @@ class TestDoomed:
             run(engine.engine, image, tmp_path, ["sleep", "300"], lane="doomed")
         assert time.monotonic() - started < 30
         assert (caught.value.code, caught.value.exit_code) == ("docker-engine-lost", Exit.UNDETERMINED)
+        assert "othing was certified" in caught.value.meaning
+        volumes = caught.value.details["volumes"]
+        assert len(volumes) == 2 and all(name[:12] in caught.value.meaning for name in volumes)
         start_engine(folder)
         deadline = time.monotonic() + 60
         while containers_of(engine.engine, "doomed"):
             assert time.monotonic() < deadline
             time.sleep(0.5)
+        sweep(engine.engine)
+        assert set(volumes) >= {volume.name for volume in engine.engine.client.volumes.list()}, (
+            "our own lives"
+        )
+        monkeypatch.setattr("splatfix.containers.run.is_dead", lambda label: bool(label))
+        sweep(engine.engine)
+        assert not engine.engine.client.volumes.list()
 
 
 class TestGpu:

@@ -3,8 +3,14 @@ from __future__ import annotations
 import io
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
-from splatfix.containers.run import _Output, unpack_report
+import pytest
+
+from splatfix.containers.engine import Endpoint, Engine
+from splatfix.containers.image import Image
+from splatfix.containers.run import _container, _Output, unpack_report
+from splatfix.core.errors import Exit, SplatfixError
 
 
 def member(
@@ -70,6 +76,49 @@ def test_progress_gets_whole_lines_of_stderr() -> None:
         "no newline https://u:***@host",
     ]
     assert output.last_lines() == ('{"a": 1}', "training scene 1", "café", "no newline https://u:***@host")
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(
+    "before", [None, SplatfixError("container-ended", "It ended.", meaning="And nothing was certified.")]
+)
+def test_what_a_lost_engine_leaves_is_named(before: SplatfixError | None, keep: bool) -> None:
+    def remove(**_: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    volumes = [{"Name": "v1", "Type": "volume"}, {"Name": "v2", "Type": "volume"}, {"Type": "tmpfs"}]
+    made = SimpleNamespace(
+        id="c0ffee11", short_id="c0ffee", attrs={"Mounts": volumes}, remove=remove, kill=remove
+    )
+    client = SimpleNamespace(containers=SimpleNamespace(create=lambda *_, **__: made))
+    engine = Engine(client, Endpoint("unix:///engine.sock", "a test"), "28", "amd64")
+    image = Image("", "image", "", "", reused=True)
+    with (
+        pytest.raises(SplatfixError) as caught,
+        _container(engine, image, [], "cpu", False, None, {}, keep=keep),
+    ):
+        if before is not None:
+            raise before
+    lost = caught.value
+    assert (lost.code, lost.exit_code) == ("docker-engine-lost", Exit.UNDETERMINED)
+    assert "Container c0ffee and its volumes v1, v2 may be left" in lost.meaning
+    assert ("the next splatfix" in lost.meaning) is not keep
+    assert lost.details["volumes"] == ["v1", "v2"]
+    assert [
+        "Start the engine again" in lost.todo[0].text,
+        *(step.command.argv[-1] for step in lost.todo[1:] if step.command),
+    ] == [
+        True,
+        "c0ffee",
+        "v2",
+    ]
+    if before is None:
+        assert (
+            "while removing the container" in lost.what
+            and "certified" not in lost.meaning.partition("Container")[0]
+        )
+    else:
+        assert lost.what == before.what and before.meaning in lost.meaning
 
 
 def test_last_lines_are_kept() -> None:
