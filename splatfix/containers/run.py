@@ -156,7 +156,7 @@ def run_in_container(
             raise SplatfixError(
                 "container-timeout",
                 f"The certification in the container did not end within {timeout_s:g} s, and was stopped.",
-                meaning=f"Nothing was certified. Its output is in {log}.",
+                meaning=f"Nothing was certified. What it left is in {out}, its output in {log}.",
                 exit_code=Exit.UNDETERMINED,
                 details=details,
             )

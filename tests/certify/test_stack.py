@@ -17,8 +17,10 @@ import pytest
 from splatfix.app.certify import exit_code_of
 from splatfix.app.rehearse import RehearseRequest, run_and_report
 from splatfix.certify import Certificate, Interrupted, Outcome, Verdict
+from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.core.errors import SplatfixError
+from splatfix.core.step import Command
 from splatfix.facts import gather, read_arguments, with_checkout
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import source_patterns
@@ -88,10 +90,15 @@ def test_options_are_read_from_the_trainers_own_source() -> None:
 
 
 def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
-    checkout: Path, rehearse: Rehearse
+    checkout: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = digests(checkout)
+    host = Host(
+        "cpu", "sha256:a", "debian:12 sha256:b", Command(("splatfix", "certify", "--container", "cpu"))
+    )
+    monkeypatch.setenv(VARIABLE, host.variables[VARIABLE])
     made = rehearse(3, renders=True)
+    assert made.repeat == host.repeat and made.environment["container"].startswith("lane cpu, image sha256:a")
     assert digests(checkout) == before
     assert made.verdict is Verdict.UNDETERMINED and not made.reasons
     assert made.stack is not None and made.stack.rehearsed
