@@ -35,6 +35,10 @@ _RESOLVED_BY = (
 )
 _OF_ANY_DEVICE = ("interpreter-broken", "torch-missing")
 """What a training on the CPU needs of the above: a GPU that is not used refuses nothing."""
+_OF_RESOURCES = frozenset(
+    ("evaluation-memory", "memory-growth", "memory-utilisation", "time-by-phase", "throughput-steady")
+)
+"""Criteria of how a run went: where only these fail, all was learned that had to be."""
 _BUILT_BY = ("no-kernel-image", "ptx-newer-than-driver")
 
 
@@ -109,11 +113,9 @@ def summarize(
     highest = _highest(proof)
     level = f"highest level verified: {highest.value if highest else 'none'}"
     if verdict is Verdict.NOT_CERTIFIED:
-        if levels[RungName.TRAINS] and highest in (RungName.TRAINS, RungName.REPRODUCES):
-            regressed = levels[RungName.REPRODUCES] is False
-            but = "regressed against the baseline" if regressed else "its diagnosis found failures"
-            return f"This environment trains 3D Gaussians {where}, but {but}."
-        return f"Training 3D Gaussians {where} was not verified; {level}."
+        return " ".join(
+            filter(None, (_refused(proof, request, runs, where), _targeted(request, levels[RungName.BUILT])))
+        )
     if verdict is Verdict.UNDETERMINED:
         unread, short = _unread(runs), _short(runs)
         if left_open:
@@ -149,12 +151,47 @@ def summarize(
     return " ".join(filter(None, sentences))
 
 
+def _refused(proof: tuple[Rung, ...], request: Request, runs: Sequence[SceneRun], where: str) -> str:
+    """What an environment that is not certified does all the same, and the levels that it reached."""
+    levels = {rung.name: rung.reached for rung in proof}
+    failed = {
+        run.scene: [item.code for item in run.criteria if item.outcome is Outcome.FAILED] for run in runs
+    }
+    if levels[RungName.TRAINS] and _highest(proof) in (RungName.TRAINS, RungName.REPRODUCES):
+        regressed = levels[RungName.REPRODUCES] is False
+        but = "regressed against the baseline" if regressed else "its diagnosis found failures"
+        return f"This environment trains 3D Gaussians {where}, but {but}."
+    reached = f"levels reached: {', '.join(rung.name.value for rung in proof if rung.reached) or 'none'}"
+    computes = levels[RungName.COMPUTES]
+    if levels[RungName.TRAINS] and computes and request.targets and levels[RungName.BUILT] is False:
+        names = ", ".join(request.targets)
+        return f"This environment trained 3D Gaussians {where}, but is not built for {names}; {reached}."
+    codes = {code for found in failed.values() for code in found}
+    judged = not any(run.unreadable or _unjudged(run) for run in runs)
+    if computes and judged and codes and codes <= _OF_RESOURCES:
+        which = "; ".join(f"{scene}: {', '.join(found)}" for scene, found in failed.items() if found)
+        return (
+            f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where}, and no criterion of learning "
+            f"failed, but some of time and memory did ({which}); {reached}."
+        )
+    return f"Training 3D Gaussians {where} was not verified; {reached}."
+
+
+def _unjudged(run: SceneRun) -> bool:
+    return any(item.outcome is Outcome.UNDETERMINED for item in run.criteria)
+
+
+def _targeted(request: Request, built: bool | None) -> str:
+    """That the extensions are built for the GPUs that were named; "" where they are not, or none were."""
+    if request.device != "cpu" or not request.targets or not built:
+        return ""
+    return f"Its CUDA extensions are built for {', '.join(request.targets)}, and were not run."
+
+
 def _unverified(request: Request, built: bool | None) -> str:
     if request.device != "cpu":
         return ""
-    if request.targets and built:
-        return f"Its CUDA extensions are built for {', '.join(request.targets)}, and were not run."
-    return "CUDA and GPUs were not verified."
+    return _targeted(request, built) or "CUDA and GPUs were not verified."
 
 
 def _trained(runs: Sequence[SceneRun], where: str) -> str:
