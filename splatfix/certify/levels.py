@@ -330,6 +330,8 @@ def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
     psnr = ", ".join(f"{run.scene} {run.result['heldout']['psnr']:.2f} dB" for run in readable)
     unknown = without_floor(scenes)
     limit = f" (no reference PSNR for {', '.join(unknown)})" if unknown else ""
+    noted = [run.scene for run in readable if any(note.startswith("throughput-steady") for note in run.notes)]
+    limit += f"; throughput-steady not judged for {', '.join(noted)}" if noted else ""
     if len(readable) == len(scenes):
         return Rung(RungName.TRAINS, True, f"all criteria met on all scenes; held-out PSNR: {psnr}{limit}")
     others = f"; all criteria met on the others; held-out PSNR: {psnr}{limit}" if readable else ""

@@ -12,8 +12,10 @@ import pytest
 from splatfix.certify import Outcome
 from splatfix.certify.advice import advised
 from splatfix.certify.criteria import REQUIRED_GROUPS, judge
+from splatfix.certify.levels import evaluate
 from splatfix.certify.measured import SHORTEST
 from splatfix.certify.model import SceneRun
+from splatfix.core.proof import RungName
 from tests.certify.conftest import RESULT
 
 
@@ -156,6 +158,8 @@ def test_load_of_other_programs_refuses_nothing_on_a_cpu(others: float | None, w
     assert judged.outcome is Outcome.NOT_MEASURED and run.passed
     assert f"not judged: {words}" in judged.measured and "while nothing else runs" in judged.advice
     assert run.notes == (f"throughput-steady: {judged.measured}",)
+    (trains,) = (one for one in evaluate((), (), (run,), None, "torch", "cpu") if one.name is RungName.TRAINS)
+    assert trains.reached and "throughput-steady not judged for figurine" in trains.shown_by
 
 
 def test_a_gpu_that_slows_down_is_refused_beside_a_busy_cpu() -> None:
