@@ -111,17 +111,13 @@ def _by_cuda_kernels(
         return None
     try:
         from splatfix.kernels.contributions_cuda import sums
-        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.nvrtc import by_kernels
     except ImportError:  # a copy without them
         return None
-    if not wanted(means3D):
+    found = by_kernels("contributions", means3D, lambda: sums(settings, means3D, opacities, *others))
+    if found is None:
         return None
-    try:
-        pixels, weight, blend, distance = sums(settings, means3D, opacities, *others).unbind(1)
-    except NoKernels as error:
-        fall_back("contributions", str(error))
-        return None
-    ran["contributions"] = BACKEND
+    pixels, weight, blend, distance = found.unbind(1)
     return Contributions(pixels.round().to(torch.int32), weight, blend, distance)
 
 

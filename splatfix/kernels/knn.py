@@ -126,17 +126,10 @@ def _by_cuda_kernels(points: Tensor) -> Optional[Tensor]:
         return None
     try:
         from splatfix.kernels.knn_cuda import mean_of_three
-        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.nvrtc import by_kernels
     except ImportError:  # a copy without them
         return None
-    if not wanted(points):
-        return None
-    try:
-        found = mean_of_three(points)
-    except NoKernels as error:
-        fall_back("knn", str(error))
-        return None
-    ran["knn"] = BACKEND
+    found: Optional[Tensor] = by_kernels("knn", points, lambda: mean_of_three(points))
     return found
 
 

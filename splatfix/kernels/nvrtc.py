@@ -24,7 +24,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -89,9 +89,36 @@ def fall_back(kernel: str, reason: str) -> None:
         warnings.warn(
             f"splatfix: the {kernel} runs in pure PyTorch, which is slower: {reason}",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     ran[kernel] = f"torch: {reason}"
+
+
+def by_kernels(
+    kernel: str, like: Tensor, call: Callable[[], Any], refusal: Callable[[], str] = lambda: ""
+) -> Any:
+    """What `call` gives on the CUDA kernels, noted in `ran`; None where pure PyTorch is to run.
+
+    Args:
+        like: a tensor of the call, which says where and how precisely it computes.
+        refusal: why the kernels do not serve this call; empty where they do.
+
+    Raises:
+        NoKernels: they do not serve, and SPLATFIX_KERNELS names them.
+    """
+    if not wanted(like):
+        return None
+    found, reason = None, refusal()
+    if not reason:
+        try:
+            found = call()
+        except NoKernels as error:
+            reason = str(error)
+    if found is None:
+        fall_back(kernel, reason)
+    else:
+        ran[kernel] = BACKEND
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------------

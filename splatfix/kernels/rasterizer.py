@@ -416,23 +416,15 @@ def _by_cuda_kernels(
     if means3D is None or means2D is None or not means3D.is_cuda:
         return None
     try:
-        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
-        from splatfix.kernels.rasterizer_cuda import rasterize as by_kernels
+        from splatfix.kernels.nvrtc import by_kernels
+        from splatfix.kernels.rasterizer_cuda import rasterize as draw
         from splatfix.kernels.rasterizer_cuda import refusal
     except ImportError:  # a copy without them
         return None
-    if not wanted(means3D):
-        return None
-    reason = refusal(settings, means2D)
-    try:
-        found = None if reason else Rendered(*by_kernels(settings, *inputs))
-    except NoKernels as error:
-        found, reason = None, str(error)
-    if found is None:
-        fall_back("rasterizer", reason)
-    else:
-        ran["rasterizer"] = BACKEND
-    return found
+    found = by_kernels(
+        "rasterizer", means3D, lambda: draw(settings, *inputs), lambda: refusal(settings, means2D)
+    )
+    return None if found is None else Rendered(*found)
 
 
 class GaussianRasterizer(nn.Module):

@@ -192,6 +192,23 @@ def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     return _Pairs(splats, features, radii, gaussians, ranges)
 
 
+def harmonics_backward(
+    frame: Frame,
+    means: Tensor,
+    shs: Tensor,
+    radii: Tensor,
+    sums: Tensor,
+    first: int,
+    by_means: Optional[Tensor],
+    by_shs: Optional[Tensor],
+) -> None:
+    """Pull the gradients of the colors, columns `first` and on of `sums`, through the harmonics."""
+    count = means.shape[0]
+    numbers = (count, frame.degree, shs.shape[1], sums.shape[1], first)
+    arguments = [means, shs, frame.camera, radii, sums, *numbers, by_means, by_shs]
+    module("projection.cu", {}, means).launch("harmonics_backward", blocks(count), (_THREADS,), arguments)
+
+
 class _Rasterize(torch.autograd.Function):
     """The inputs of `rasterize` -> color, radii, and depth, inverse depth and alpha in one tensor."""
 
@@ -252,8 +269,7 @@ class _Rasterize(torch.autograd.Function):
             kernels.launch("blend_backward", (columns, rows), (_THREADS,), arguments)
         found = [None if one is None else torch.zeros_like(one) for one in inputs]
         by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_covariances = found
-        projection = module("projection.cu", {}, means)
-        projection.launch(
+        module("projection.cu", {}, means).launch(
             "project_backward",
             blocks(count, 128),
             (128,),
@@ -275,9 +291,7 @@ class _Rasterize(torch.autograd.Function):
             ],
         )
         if shs is not None:
-            numbers = (count, frame.degree, shs.shape[1], sums.shape[1], _SUMS)
-            arguments = [means, shs, frame.camera, pairs.radii, sums, *numbers, by_means, by_shs]
-            projection.launch("harmonics_backward", blocks(count), (_THREADS,), arguments)
+            harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means, by_shs)
         if by_means2D is not None:
             half = sums.new_tensor([0.5 * frame.width, 0.5 * frame.height])
             by_means2D[:, :2] = sums[:, :2] * half

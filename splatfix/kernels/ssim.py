@@ -117,18 +117,11 @@ def _by_cuda_kernels(img1: Tensor, img2: Tensor, padding: str) -> Optional[Tenso
     if not img1.is_cuda or _is_compiling():
         return None
     try:
-        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
+        from splatfix.kernels.nvrtc import by_kernels
         from splatfix.kernels.ssim_cuda import mean_ssim
     except ImportError:  # a copy of this file alone
         return None
-    if not wanted(img1):
-        return None
-    try:
-        found = mean_ssim(img1, img2, padding)
-    except NoKernels as error:
-        fall_back("ssim", str(error))
-        return None
-    ran["ssim"] = BACKEND
+    found: Optional[Tensor] = by_kernels("ssim", img1, lambda: mean_ssim(img1, img2, padding))
     return found
 
 

@@ -417,23 +417,13 @@ def _by_cuda_kernels(
     if means3D is None or not means3D.is_cuda:
         return None
     try:
-        from splatfix.kernels.nvrtc import BACKEND, NoKernels, fall_back, ran, wanted
-        from splatfix.kernels.surfels_cuda import rasterize as by_kernels
+        from splatfix.kernels.nvrtc import by_kernels
+        from splatfix.kernels.surfels_cuda import rasterize as draw
         from splatfix.kernels.surfels_cuda import refusal
     except ImportError:  # a copy without them
         return None
-    if not wanted(means3D):
-        return None
-    reason = refusal(settings)
-    try:
-        found = None if reason else SurfelImages(*by_kernels(settings, *inputs))
-    except NoKernels as error:
-        found, reason = None, str(error)
-    if found is None:
-        fall_back("surfels", reason)
-    else:
-        ran["surfels"] = BACKEND
-    return found
+    found = by_kernels("surfels", means3D, lambda: draw(settings, *inputs), lambda: refusal(settings))
+    return None if found is None else SurfelImages(*found)
 
 
 def rasterize_surfels(

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import module
-from splatfix.kernels.rasterizer_cuda import Frame, blocks, by_tile, frame_of
+from splatfix.kernels.rasterizer_cuda import Frame, blocks, by_tile, frame_of, harmonics_backward
 
 __all__ = ["rasterize", "refusal"]
 
@@ -115,10 +115,7 @@ class _Rasterize(torch.autograd.Function):
         made = [by_means, by_opacities, by_scales, by_rotations, by_transforms, by_colors, statistic]
         kernels.launch("project_surfels_backward", blocks(count, 128), (128,), [*given, *numbers, *made])
         if shs is not None:
-            arguments = [means, shs, frame.camera, pairs.radii, sums, count, frame.degree, shs.shape[1]]
-            arguments += [sums.shape[1], _SUMS, by_means, by_shs]
-            grid = blocks(count, _THREADS)
-            module("projection.cu", {}, means).launch("harmonics_backward", grid, (_THREADS,), arguments)
+            harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means, by_shs)
         if by_means2D is not None:
             by_means2D[:, :2] = statistic
         return (None, *found)
