@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from splatfix.certify.record import TrainingRecord
 from splatfix.core.proof import Rung
 from splatfix.core.step import Command, Step
 
@@ -89,13 +91,18 @@ class SceneRun:
     criteria: tuple[Criterion, ...]
     seconds: float
     result: Mapping[str, Any] = field(default_factory=dict)
-    """The trainer's ``result.json``; empty when there is none."""
+    """The trainer's ``result.json`` as it wrote it; empty when there is none. :attr:`record` is what to read."""
     images: tuple[str, ...] = ()
     """Held-out views beside their ground truth, as paths relative to the report."""
     log: str = ""
     """The trainer's output, as a path relative to the report."""
     unreadable: str = ""
     """The loader's error for a scene of the user's; it says nothing about the environment."""
+
+    @cached_property
+    def record(self) -> TrainingRecord:
+        """What the trainer recorded, decoded once."""
+        return TrainingRecord.of(self.result)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,0 +1,414 @@
+"""What a trainer recorded of one run, typed: the smoke trainer's ``result.json``, or what was observed of a stack's own.
+
+It is decoded once, and every criterion and report reads it. A trainer may be broken, or its document a stranger's: what is
+missing, or of another type than it should be, is None (or empty) here, and the criterion that needs it says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+LARGEST = 1e60
+"""No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings that results are judged and compared by. ``TrainingRecord.settings`` has all, as the trainer wrote them."""
+
+    preset: str | None = None
+    iterations: int | None = None
+    """As many as were asked for."""
+    psnr_floor: float | None = None
+    """In dB; None where there is no reference for this scene, length and size."""
+    renderer: str | None = None
+    device: str | None = None
+    resolution: int | None = None
+    strategy: str | None = None
+    sh_degree: int | None = None
+    seed: int | str | None = None
+    """A stack's own trainer does not tell its number."""
+    groups: tuple[str, ...] = ()
+    """Parameter groups of a stack's own trainer; those of the smoke trainer are always the same."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Names of the views, or digests of their pixels where a trainer renders them without names."""
+
+    train: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    """Images that are, byte for byte, in both."""
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """The code of one part that ran, as it was seen from inside the run."""
+
+    name: str | None = None
+    version: str | None = None
+    engine: str | None = None
+    kind: str | None = None
+    """Of a renderer: as it was asked for."""
+    module: str | None = None
+    file: str | None = None
+    sha256: str | None = None
+    """Of that file."""
+    calls: int | None = None
+    calls_by_name: Mapping[str, int] = field(default_factory=dict, metadata={"key": "calls"})
+    """Of an extension that a stack's own trainer called: by function."""
+
+
+@dataclass(frozen=True)
+class TrainingMachine:
+    """What it ran on; memory in bytes."""
+
+    cpu: str | None = None
+    cores: int | None = None
+    threads: int | None = None
+    memory: int | None = None
+    gpu: str | None = None
+    gpu_memory: int | None = None
+
+
+@dataclass(frozen=True)
+class ImageQuality:
+    """Means over views."""
+
+    psnr: float | None = None
+    """In dB."""
+    ssim: float | None = None
+    l1: float | None = None
+    views: int | None = None
+    lpips: float | None = None
+    lpips_note: str = ""
+    """Why LPIPS was not measured."""
+    size: tuple[int, ...] = ()
+    """Width and height in pixels, of a stack's own renderings."""
+
+
+@dataclass(frozen=True)
+class TrainLoss:
+    """The loss of training views; None where it was not finite."""
+
+    first: float | None = None
+    """Mean of the first ten iterations."""
+    last: float | None = None
+    windows: tuple[float | None, ...] = ()
+    """Means of ten equal parts of the run."""
+
+
+@dataclass(frozen=True)
+class GaussianCounts:
+    """How many there were, and what densification did."""
+
+    initial: int | None = None
+    final: int | None = None
+    peak: int | None = None
+    cloned: int | None = None
+    split: int | None = None
+    pruned: int | None = None
+    added: int | None = None
+    """From outside clones and splits are not told apart."""
+    removed: int | None = None
+
+
+@dataclass(frozen=True)
+class GroupGradients:
+    """Norms of the gradient of one parameter group, over the steps in which it was trained."""
+
+    steps: int | None = None
+    zero_steps: int | None = None
+    """Those with no gradient at all included."""
+    none_steps: int | None = None
+    non_finite_steps: int | None = None
+    max: float | None = None
+    last_step: int | None = None
+    """The last iteration with a gradient that was not zero."""
+    trained: bool = True
+    """``requires_grad`` is on."""
+    shape: tuple[tuple[int, ...], ...] = ()
+    """Of the group's first parameters."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The share of the Gaussians that a gradient reached in the last steps."""
+
+    share: float | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class HostPeaks:
+    """Resident bytes: what the process held at the start, and the peaks of both phases."""
+
+    start: int | None = None
+    train: int | None = None
+    eval: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryGrowth:
+    """Bytes per 1,000 iterations beyond what the model grew by, and the iterations between which they were measured."""
+
+    per_1000: float | None = None
+    start: int | None = field(default=None, metadata={"key": "from"})
+    end: int | None = field(default=None, metadata={"key": "to"})
+
+
+@dataclass(frozen=True)
+class CudaPeak:
+    """Peak bytes of one phase."""
+
+    allocated: int | None = None
+    reserved: int | None = None
+
+
+@dataclass(frozen=True)
+class CudaMemory:
+    """Memory of the GPU."""
+
+    train: CudaPeak = field(default_factory=CudaPeak)
+    eval: CudaPeak = field(default_factory=CudaPeak)
+    used_share: float | None = None
+    """Of all its memory, by all programs."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a run in bytes."""
+
+    rss: int | None = None
+    """The peak of resident memory."""
+    limit: int | None = None
+    """What the process may use."""
+    host: HostPeaks = field(default_factory=HostPeaks)
+    growth: MemoryGrowth = field(default_factory=MemoryGrowth)
+    cuda: CudaMemory | None = None
+    """None on a CPU."""
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """How even the iterations were; see ``smoke_trainer.timing``."""
+
+    slow: tuple[int, ...] = ()
+    lost: float | None = None
+    drift: float | None = None
+    others: float | None = None
+    """Cores that other programs kept busy meanwhile."""
+
+
+@dataclass(frozen=True)
+class PlyCheck:
+    """The saved point cloud, rendered again."""
+
+    path: str | None = None
+    bytes: int | None = None
+    round_trip_difference: float | None = None
+    """The largest difference of a pixel (0..1) from what was trained."""
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True)
+class SavedCloud:
+    """A PLY file that a stack's own trainer wrote."""
+
+    count: int | None = None
+    properties: int | None = None
+    non_finite: int | None = None
+    whole: bool | None = None
+    """It has as many values as its header says."""
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class FailedImport:
+    """An import in a stack's checkout that failed, and that its code went on without."""
+
+    name: str = ""
+    place: str = ""
+    """File and line."""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class TrainerError:
+    """What ended a trainer: an error that the smoke trainer knows (``code``), or an exception of another (``type``)."""
+
+    code: str | None = None
+    message: str = ""
+    note: str | None = None
+    hint: str | None = None
+    type: str | None = None
+    module: str | None = None
+    """That could not be imported."""
+    place: str | None = None
+    """File and line in the checkout."""
+    function: str | None = None
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Whether the code inside a stack's trainer could watch it."""
+
+    started: bool = False
+    trouble: str = ""
+    """Tracebacks of hooks that could not be set."""
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """One run. Made by :meth:`of`; ``document`` is what the trainer wrote, and what a certificate holds."""
+
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    schema_version: int | None = None
+    scene: str | None = None
+    layout: str | None = None
+    scene_sha256: str | None = None
+    status: str | None = None
+    """``ok``, ``failed``, ``interrupted``, or the code of an error."""
+    config: Config = field(default_factory=Config)
+    settings: Mapping[str, Any] = field(default_factory=dict, metadata={"key": "config"})
+    """Every setting in the trainer's own order, to be shown; what is judged is in ``config``."""
+    iterations: int | None = None
+    """As many as were done; None where the run did not come to a result."""
+    resolution: tuple[int, ...] = ()
+    """Width and height in pixels."""
+    split: Split = field(default_factory=Split)
+    notes: tuple[str, ...] = ()
+    """What the scene's files lacked, with what the trainer did about it."""
+    implementations: Mapping[str, Implementation] = field(default_factory=dict)
+    """By part: ``renderer``, ``ssim``, ``knn``, ``optimizer``; of a stack's own trainer by module."""
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    machine: TrainingMachine = field(default_factory=TrainingMachine)
+    iterations_per_second: float | None = None
+    heldout: ImageQuality = field(default_factory=ImageQuality)
+    training_views: ImageQuality = field(default_factory=ImageQuality)
+    initial_heldout: ImageQuality = field(default_factory=ImageQuality)
+    train_loss: TrainLoss = field(default_factory=TrainLoss)
+    gaussians: GaussianCounts = field(default_factory=GaussianCounts)
+    gradients: Mapping[str, GroupGradients] = field(default_factory=dict)
+    reached: Reached = field(default_factory=Reached)
+    opacity_resets: int | None = None
+    sh_degree: int | None = None
+    memory: Memory = field(default_factory=Memory)
+    phases: Mapping[str, float | None] = field(default_factory=dict)
+    """Seconds of each phase of an iteration."""
+    steadiness: Steadiness = field(default_factory=Steadiness)
+    seconds: Mapping[str, float | None] = field(default_factory=dict)
+    """Of each stage: ``setup``, ``train``, ``eval``, ``warm_up``, ``total``."""
+    ply: PlyCheck = field(default_factory=PlyCheck)
+    error: TrainerError | None = None
+    # Of a stack's own trainer only:
+    saves: Mapping[str, SavedCloud] = field(default_factory=dict)
+    """By iteration."""
+    failed_imports: tuple[FailedImport, ...] = ()
+    script_errors: Mapping[str, TrainerError] = field(default_factory=dict)
+    """Of ``rendering`` and ``metrics``."""
+    observer: Observer = field(default_factory=Observer)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> TrainingRecord:
+        """The record in a trainer's document; of none, and of one that is no object, everything is empty."""
+        return dataclasses.replace(decode(cls, document), document=document)
+
+    def has(self, name: str) -> bool:
+        """The trainer wrote this part, or that it cannot be known here (null).
+
+        A criterion whose measurement this system cannot give stays unmeasured; one whose measurement was left out fails.
+        """
+        return name in self.document
+
+
+class _Unfit(ValueError):
+    """The value is of another type than the field."""
+
+
+def decode(kind: type[T], document: object) -> T:
+    """A dataclass from a JSON object as far as that fits: other keys are passed over, and a field whose value is missing, or
+    of another type, takes its default. (``core.codec`` refuses both, as it should for documents that splatfix writes.)
+    """
+    if not isinstance(document, Mapping):
+        return kind()
+    values = {}
+    fields: Any = kind  # a class is hashable, which mypy denies
+    for name, key, hint in _fields(fields):
+        if key not in document:
+            continue
+        try:
+            values[name] = _value(hint, document[key])
+        except _Unfit:
+            continue
+    return kind(**values)
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, str, Any], ...]:
+    """Name, JSON key and type of each field."""
+    hints = typing.get_type_hints(kind)
+    fields = dataclasses.fields(kind)
+    return tuple((item.name, item.metadata.get("key", item.name), hints[item.name]) for item in fields)
+
+
+def _value(hint: Any, value: Any) -> Any:
+    """The value as what the hint says.
+
+    Raises:
+        _Unfit: it is something else.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin is types.UnionType:
+        return _optional(arguments, value)
+    if origin is tuple and isinstance(value, (list, tuple)):
+        return tuple(_value(arguments[0], item) for item in value)
+    if origin is Mapping and isinstance(value, Mapping):
+        return _mapping(arguments[1], value)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
+        return decode(hint, value)
+    if hint is float or hint is int:
+        return _number(hint, value)
+    if type(value) is hint:  # text and truth values
+        return value
+    raise _Unfit
+
+
+def _optional(options: tuple[Any, ...], value: Any) -> Any:
+    """Of ``float | None``: the number, or None for anything else, so that one bad value of a list spoils no other."""
+    for option in options:
+        if option is not types.NoneType:
+            try:
+                return _value(option, value)
+            except _Unfit:
+                continue
+    return None
+
+
+def _mapping(hint: Any, value: Mapping[str, Any]) -> dict[str, Any]:
+    entries = {}
+    for key, item in value.items():
+        try:
+            entries[str(key)] = _value(hint, item)
+        except _Unfit:
+            continue
+    return entries
+
+
+def _number(kind: Any, value: object) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST:
+        raise _Unfit
+    if kind is int and value != int(value):
+        raise _Unfit
+    return kind(value)

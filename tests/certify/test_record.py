@@ -1,0 +1,67 @@
+"""The typed record of a training: decoded from what a trainer wrote, however broken that is."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.certify.record import TrainingRecord
+
+DOCUMENT: dict[str, Any] = json.loads(
+    Path(__file__).with_name("figurine_result.json").read_text(encoding="utf-8")
+)
+
+
+def test_every_measurement_of_the_smoke_trainer_is_typed() -> None:
+    record = TrainingRecord.of(DOCUMENT)
+    assert record.config.iterations == record.iterations == 200
+    assert record.resolution == (128, 128)
+    assert record.heldout.psnr == DOCUMENT["heldout"]["psnr"]
+    assert record.gradients["f_rest"].steps == 168
+    assert record.implementations["knn"].calls == 1
+    assert (record.memory.growth.start, record.memory.growth.end) == (101, 200)
+    assert record.memory.cuda is None
+    assert len(record.train_loss.windows) == 10
+    assert record.settings["background"] == "random"
+
+
+def test_the_document_stays_as_it_was_written() -> None:
+    record = TrainingRecord.of({**DOCUMENT, "of_a_later_version": 1})
+    assert json.dumps(record.document) == json.dumps({**DOCUMENT, "of_a_later_version": 1})
+
+
+def test_calls_of_an_extension_are_told_by_function() -> None:
+    record = TrainingRecord.of({"implementations": {"a": {"calls": {"forward": 3}}, "b": {"calls": 4}}})
+    assert record.implementations["a"].calls_by_name == {"forward": 3}
+    assert (record.implementations["a"].calls, record.implementations["b"].calls) == (None, 4)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e80, 10**400, True, "12", None, [], {}])
+def test_what_is_no_finite_number_is_none(value: object) -> None:
+    record = TrainingRecord.of({"heldout": {"psnr": value, "ssim": 0.5}, "gaussians": {"final": value}})
+    assert (record.heldout.psnr, record.heldout.ssim, record.gaussians.final) == (None, 0.5, None)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 1, "text", [], [1, None], {"a": {"b": []}}, {"train": {"allocated": "x"}}]
+)
+def test_a_document_of_other_types_is_an_empty_record(value: object) -> None:
+    record = TrainingRecord.of(dict.fromkeys(DOCUMENT, value))
+    assert record.heldout.psnr is None
+    assert record.memory.rss is None
+
+
+def test_one_bad_loss_spoils_no_other() -> None:
+    record = TrainingRecord.of({"train_loss": {"first": "x", "last": 1, "windows": [1, "x", None, 2.5]}})
+    assert record.train_loss.windows == (1.0, None, None, 2.5)
+    assert record.train_loss.last == 1.0
+
+
+def test_a_part_that_was_left_out_is_told_from_one_that_cannot_be_known() -> None:
+    record = TrainingRecord.of({"memory": None})
+    assert record.has("memory")
+    assert not record.has("steadiness")
