@@ -15,31 +15,16 @@ from splatfix.certify.model import (
     SceneRun,
     Verdict,
 )
-from splatfix.checks import Finding, Status, run_checks
+from splatfix.checks import Finding, Status, check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
 from splatfix.facts import Facts
 
-_RESOLVED_BY = (
-    "interpreter-broken",
-    "torch-missing",
-    "driver-too-old",
-    "torch-arch-unsupported",
-    "gpu-without-driver",
-    "driver-library-missing",
-    "driver-library-mismatch",
-    "cuda-does-not-start",
-    "forward-compat-on-geforce",
-    "no-gpu-visible",
-)
-_OF_ANY_DEVICE = ("interpreter-broken", "torch-missing")
-"""What a training on the CPU needs of the above: a GPU that is not used refuses nothing."""
 _OF_RESOURCES = frozenset(
     ("evaluation-memory", "memory-growth", "memory-utilisation", "time-by-phase", "throughput-steady")
 )
 """Criteria of how a run went: where only these fail, all was learned that had to be."""
-_BUILT_BY = ("no-kernel-image", "ptx-newer-than-driver")
 
 
 def evaluate(
@@ -224,8 +209,9 @@ def _highest(proof: tuple[Rung, ...]) -> RungName | None:
 
 def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
     """The lowest level, by the findings for the GPU that ``device`` means."""
-    codes = _OF_ANY_DEVICE if device == "cpu" else _RESOLVED_BY
-    judged = [item for item in findings if item.code in codes]
+    judged = _bearing_on(RungName.RESOLVED, findings)
+    if device == "cpu":  # a GPU that is not used refuses nothing
+        judged = [item for item in judged if not check_named(item.code).needs_gpu]
     bad = [item.summary for item in judged if item.status in (Status.FAIL, Status.CRASH)]
     if bad:
         return Rung(RungName.RESOLVED, False, "; ".join(bad))
@@ -233,6 +219,10 @@ def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
     found = "; ".join(good) or "Python and torch are installed"
     limit = "; on the CPU no GPU, driver or toolkit is asked for" if device == "cpu" else ""
     return Rung(RungName.RESOLVED, True, found + limit)
+
+
+def _bearing_on(rung: RungName, findings: tuple[Finding, ...]) -> list[Finding]:
+    return [item for item in findings if check_named(item.code).bears_on is rung]
 
 
 def built_for(facts: Facts, targets: Sequence[str], device: str) -> Rung | None:
@@ -256,7 +246,7 @@ def built_for(facts: Facts, targets: Sequence[str], device: str) -> Rung | None:
 
 
 def _built(findings: tuple[Finding, ...], *, plain: bool, bad: tuple[Status, ...] = (Status.FAIL,)) -> Rung:
-    judged = [item for item in findings if item.code in _BUILT_BY]
+    judged = _bearing_on(RungName.BUILT, findings)
     if wrong := [item.summary.rstrip(".") for item in judged if item.status in bad]:
         return Rung(RungName.BUILT, False, "; ".join(wrong))
     good = [item.summary.rstrip(".") for item in judged if item.status is Status.PASS]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, Request
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
-from splatfix.checks import Finding, Status, all_checks
+from splatfix.checks import Finding, Status, check_named
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
 
@@ -37,21 +37,6 @@ _OUTCOMES = {
     Status.CRASH: Outcome.FAILED,
     Status.UNKNOWN: Outcome.UNDETERMINED,
 }
-_OF_GPUS = ("gpu", "driver", "toolkit", "compiler", "build")
-"""Families of checks about GPUs, and about building code for them."""
-_OF_GPU_CODE = frozenset(
-    (
-        "arch-below-minimum",
-        "arch-unknown-to-torch",
-        "cpu-only-torch",
-        "cuda-runtime-mismatch",
-        "jit-cache-arch",
-        "no-kernel-image",
-        "ptx-newer-than-driver",
-        "torch-arch-unsupported",
-    )
-)
-"""Checks of other families that judge code for a GPU."""
 
 
 def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]:
@@ -59,18 +44,13 @@ def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]
 
     A warning is not judged, with the warning as its measurement. On a CPU the checks of GPUs do not matter.
     """
-    titles = {item.code: item.title for item in all_checks()}
-    relevant = (
-        item
-        for item in findings
-        if device != "cpu" or (item.family not in _OF_GPUS and item.code not in _OF_GPU_CODE)
-    )
+    relevant = (item for item in findings if device != "cpu" or not check_named(item.code).needs_gpu)
     return tuple(
         Criterion(
             item.code,
             _OUTCOMES[item.status],
             f"{'warning: ' if item.status is Status.WARN else ''}{item.summary}",
-            titles.get(item.code, ""),
+            check_named(item.code).title,
             advice=f"splatfix checks show {item.code} explains it, and splatfix diagnose names the fix."
             if _OUTCOMES[item.status] in (Outcome.FAILED, Outcome.UNDETERMINED)
             else "",

@@ -1,7 +1,17 @@
-"""Context in, findings out: one file per family, each check a pure function in a registry."""
+"""Context in, findings out: each check a pure function with attributes, in the file or folder of its family."""
 
-from splatfix.checks.catalogue import all_checks, run_checks, select
-from splatfix.checks.model import Evidence, Finding, Outcome, Status
-from splatfix.checks.registry import Check
+from splatfix.checks.catalogue import all_checks, check_named, run_checks, select
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import FAMILIES, Check
 
-__all__ = ["Check", "Evidence", "Finding", "Outcome", "Status", "all_checks", "run_checks", "select"]
+__all__ = [
+    "FAMILIES",
+    "Check",
+    "Evidence",
+    "Finding",
+    "Status",
+    "all_checks",
+    "check_named",
+    "run_checks",
+    "select",
+]

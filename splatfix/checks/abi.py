@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
-from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
@@ -24,20 +24,20 @@ _TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
     family="extension",
     title="Extensions find in torch the symbols they were built against",
 )
-def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
+def torch_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """An extension built against another torch imports C++ symbols that this torch does not export; importing it then ends
     in "undefined symbol: _ZN3c10...". splatfix reads the imports of every extension that links torch and looks each one
     up in the hash tables of torch's libraries, so nothing has to be imported to know it. Where all are found, but splatfix's
     manifest names another torch that it was built against, that is told: classes may be laid out otherwise. A library that
     importing its package does not load, such as open3d's for torch.ops, gives no more than a warning."""
     torch = context.torch
-    yield from _unused(context)
+    yield from _unused(context, this)
     for item, linkage in _linked(context):
         if not item.links_torch or _other_abi(context, linkage):
             continue
         subject = _name(item)
         if linkage.torch_missing:
-            yield fail(
+            yield this.fail(
                 f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
                 f"{'is' if len(linkage.torch_missing) == 1 else 'are'} not in torch {torch.version if torch else ''}.",
                 subject=subject,
@@ -48,7 +48,7 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
                 remedy=_rebuild(context, item),
             )
         elif linkage.error:
-            yield unknown(
+            yield this.unknown(
                 f"Whether torch has what {subject} imports is not known.",
                 subject=subject,
                 evidence=reason(linkage),
@@ -58,7 +58,7 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
             and (other := _built_against(context, item))
             and _release(other) != _release(_own(torch))
         ):
-            yield warn(
+            yield this.warn(
                 f"{subject} was built against torch {_words(other)}, and torch {_words(_own(torch))} is installed; "
                 "it finds its symbols there, and may still read torch's classes wrongly.",
                 subject=subject,
@@ -69,7 +69,7 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
                 remedy=_rebuild(context, item),
             )
         elif linkage.torch_symbols:
-            yield ok(
+            yield this.ok(
                 f"{subject}: torch exports all {counted(linkage.torch_symbols, 'symbol')} it imports.",
                 subject=subject,
                 evidence=Evidence(
@@ -81,7 +81,7 @@ def torch_abi_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("cxx11-abi-mismatch", family="extension", title="Extensions and torch agree on the C++ ABI")
-def cxx11_abi_mismatch(context: Context) -> Iterator[Outcome]:
+def cxx11_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """libstdc++ has two std::string. A torch wheel up to 2.6 mostly uses the old one, every wheel from 2.7 on the new one
     (conda's torch differs again). An extension of the other kind ends in an undefined symbol with "Ss" or "cxx11" in its
     name. The installed torch is asked by the name under which libc10 exports its error function."""
@@ -90,7 +90,7 @@ def cxx11_abi_mismatch(context: Context) -> Iterator[Outcome]:
         if torch is None or not _other_abi(context, linkage):
             continue
         new, old = "the new C++ ABI (_GLIBCXX_USE_CXX11_ABI=1)", "the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0)"
-        yield fail(
+        yield this.fail(
             f"{_name(item)} was compiled for {new if linkage.cxx11_abi else old}, torch {torch.version} for "
             f"{old if linkage.cxx11_abi else new}.",
             subject=_name(item),
@@ -107,12 +107,12 @@ def cxx11_abi_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("ext-link-incomplete", family="extension", title="Extensions contain all of their own code")
-def ext_link_incomplete(context: Context) -> Iterator[Outcome]:
+def ext_link_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     """A .cu file that was left out of the build, or a build folder with objects of two versions, gives a module that
     links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
     for item, linkage in _linked(context):
         if linkage.own_missing and not linkage.torch_missing and _is_module(item):
-            yield fail(
+            yield this.fail(
                 f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
                 f"{_few(linkage.own_missing, 1)}.",
                 subject=_name(item),
@@ -127,7 +127,7 @@ def ext_link_incomplete(context: Context) -> Iterator[Outcome]:
 
 
 @check("shared-lib-not-found", family="extension", title="Libraries that extensions need can be found")
-def shared_lib_not_found(context: Context) -> Iterator[Outcome]:
+def shared_lib_not_found(context: Context, this: Check) -> Iterator[Finding]:
     """Every library named in an extension's dynamic section is looked for where the loader would look: its RPATH or
     RUNPATH, LD_LIBRARY_PATH, the libraries that torch has loaded by then, conda's lib folder, ld.so.conf, the system
     folders. A missing one ends the import with "cannot open shared object file"."""
@@ -143,7 +143,7 @@ def shared_lib_not_found(context: Context) -> Iterator[Outcome]:
                 name for name in lost if not name.startswith("libcudart.") or release(name)[:1] == cuda[:1]
             ]
         if lost:
-            yield fail(
+            yield this.fail(
                 f"{_name(item)} needs {', '.join(lost)}, found nowhere.",
                 subject=_name(item),
                 evidence=Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),
@@ -155,18 +155,19 @@ def shared_lib_not_found(context: Context) -> Iterator[Outcome]:
 
 
 @check("glibcxx-missing", family="extension", title="libstdc++ is new enough for the extensions")
-def glibcxx_missing(context: Context) -> Iterator[Outcome]:
+def glibcxx_missing(context: Context, this: Check) -> Iterator[Finding]:
     """An extension built with a newer compiler than the libstdc++ that Python loads ends in "version `GLIBCXX_3.4.32' not
     found". In a conda environment that library is conda's own, which is often older than the system's."""
-    yield from _runtime(context, ("GLIBCXX", "CXXABI"), "libstdc++.so.6", _newer_libstdcxx(context))
+    yield from _runtime(context, this, ("GLIBCXX", "CXXABI"), "libstdc++.so.6", _newer_libstdcxx(context))
 
 
 @check("glibc-too-old", family="extension", title="glibc is new enough for the extensions")
-def glibc_too_old(context: Context) -> Iterator[Outcome]:
+def glibc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """A module that was compiled on a newer distribution wants a GLIBC version that this one lacks. glibc cannot be
     upgraded apart from the distribution; the module has to be built here, or in a container of the right age."""
     yield from _runtime(
         context,
+        this,
         ("GLIBC",),
         "libc.so.6",
         (
@@ -182,7 +183,7 @@ def glibc_too_old(context: Context) -> Iterator[Outcome]:
     family="extension",
     title="One copy of torch's and CUDA's runtime in the environment",
 )
-def duplicate_runtimes(context: Context) -> Iterator[Outcome]:
+def duplicate_runtimes(context: Context, this: Check) -> Iterator[Finding]:
     """A wheel that was repaired after linking torch brings its own hash-renamed libc10 or libcudart. Two libc10 in one
     process do not know each other's types and allocators: tensors passed between them crash or are refused. torch's own
     bundled libraries do not count."""
@@ -192,7 +193,7 @@ def duplicate_runtimes(context: Context) -> Iterator[Outcome]:
         if copy.bundled and not copy.path.startswith(("torch/", "nvidia/")):
             foreign.setdefault(copy.path.split("/")[0].removesuffix(".libs"), []).append(copy)
     for owner, found in foreign.items():
-        yield warn(
+        yield this.warn(
             f"{owner} brings its own {' and '.join(sorted({item.library for item in found}))} beside torch's.",
             subject=owner,
             evidence=tuple(Evidence(item.library, item.path, copies.found_via) for item in found),
@@ -200,7 +201,7 @@ def duplicate_runtimes(context: Context) -> Iterator[Outcome]:
         )
 
 
-def _unused(context: Context) -> Iterator[Outcome]:
+def _unused(context: Context, this: Check) -> Iterator[Finding]:
     """One warning for each distribution that brings libraries for another torch which importing it does not load."""
     torch, told = context.torch, set[str]()
     for item in context.extensions:
@@ -209,7 +210,7 @@ def _unused(context: Context) -> Iterator[Outcome]:
             continue
         if linkage.torch_missing or linkage.unresolved or _other_abi(context, linkage):
             told.add(owner)
-            yield warn(
+            yield this.warn(
                 f"{owner} brings {item.path.rpartition('/')[2]}, which torch {torch.version} cannot load; "
                 f"importing {owner} leaves it alone.",
                 subject=owner,
@@ -276,8 +277,8 @@ def _other_abi(context: Context, linkage: Linkage) -> bool:
 
 
 def _runtime(
-    context: Context, families: tuple[str, ...], library: str, remedy: tuple[Step, ...]
-) -> Iterator[Outcome]:
+    context: Context, this: Check, families: tuple[str, ...], library: str, remedy: tuple[Step, ...]
+) -> Iterator[Finding]:
     found = next(
         (item for item in context.environment.runtime_libraries.value or () if item.name == library), None
     )
@@ -286,7 +287,7 @@ def _runtime(
         if not wanted:
             continue
         if found is None:
-            yield unknown(
+            yield this.unknown(
                 f"Whether {library} has the versions {_name(item)} wants is not known.",
                 subject=_name(item),
                 evidence=Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),
@@ -299,7 +300,7 @@ def _runtime(
             if (known := have.get(text.partition("_")[0])) and release(text) > release(known)
         ]
         if lacking:
-            yield fail(
+            yield this.fail(
                 f"{_name(item)} wants {', '.join(lacking)}; {found.path} ends at "
                 f"{', '.join(have[text.partition('_')[0]] for text in lacking)}.",
                 subject=_name(item),

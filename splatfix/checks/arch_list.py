@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import variable
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.checks.torch import own_archs
 from splatfix.context import Context, Target
 from splatfix.context.architectures import (
@@ -34,7 +34,7 @@ _NAME = "TORCH_CUDA_ARCH_LIST"
 
 
 @check("arch-list-malformed", family="build", title="TORCH_CUDA_ARCH_LIST is written as torch reads it")
-def arch_list_malformed(context: Context) -> Iterator[Outcome]:
+def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
     """torch splits TORCH_CUDA_ARCH_LIST at ';' and blanks, knows a fixed list of numbers and names, and stops every build at
     anything else: "Unknown CUDA arch (8.6；8.9) or GPU not supported" for a full-width semicolon, a comma, `sm_86`, a
     trailing ';'. fused-ssim's CUDA_ARCHITECTURES and tiny-cuda-nn's TCNN_CUDA_ARCHITECTURES want plain numbers (120, not
@@ -45,7 +45,7 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
         evidence = (variable(context, _NAME),)
         known_after_all = isinstance(result, ArchListError) and _may_be_known(result.item, torch)
         if isinstance(result, ArchListError) and not known_after_all:
-            yield fail(
+            yield this.fail(
                 f"torch {torch.version} stops every build at {_NAME}={text!r}: {_what_is_wrong(result.item)}.",
                 evidence=(
                     *evidence,
@@ -54,7 +54,7 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
                 remedy=_mended(context, text, torch),
             )
         elif isinstance(result, ArchList):
-            yield ok(f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.", evidence=evidence)
+            yield this.ok(f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.", evidence=evidence)
     read = {
         own.name: (own, item.source.label)
         for item in context.sources_to_build
@@ -65,7 +65,7 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
         if value and not understood(own, value):
             wanted = [arch for text in _items(value) if (arch := Arch.known(text))]
             form = f"{'compute capabilities such as' if own.dotted else 'plain numbers such as'} {written(own, [Arch(8, 6)])}"
-            yield fail(
+            yield this.fail(
                 f"{label} reads {form} from {name}, not {value!r}.",
                 subject=name,
                 evidence=variable(context, name),
@@ -78,7 +78,7 @@ def arch_list_malformed(context: Context) -> Iterator[Outcome]:
     family="build",
     title="The toolkit compiles for every entry of TORCH_CUDA_ARCH_LIST",
 )
-def arch_list_unbuildable(context: Context) -> Iterator[Outcome]:
+def arch_list_unbuildable(context: Context, this: Check) -> Iterator[Finding]:
     """One entry that nvcc does not know ends the build for all: "nvcc fatal: Unsupported gpu architecture 'compute_60'"
     (dropped by CUDA 13) or 'compute_120' (unknown before 12.8). nvcc's own list decides."""
     toolkit, entries = context.build_toolkit, _entries(context)
@@ -94,7 +94,7 @@ def arch_list_unbuildable(context: Context) -> Iterator[Outcome]:
     ]
     left = [item for item in entries if item not in refused]
     if refused:
-        yield fail(
+        yield this.fail(
             f"nvcc {toolkit.version} does not compile for {', '.join(item.arch.sm for item in refused)}, which {_NAME} asks for.",
             evidence=(
                 variable(context, _NAME),
@@ -109,7 +109,7 @@ def arch_list_unbuildable(context: Context) -> Iterator[Outcome]:
     family="build",
     title="TORCH_CUDA_ARCH_LIST names only GPUs that the source supports",
 )
-def arch_list_below_minimum(context: Context) -> Iterator[Outcome]:
+def arch_list_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat from 1.0 on and FastGS use cooperative groups that begin with compute capability 7.0. One older entry in the list
     stops the build on any machine: "namespace "cooperative_groups" has no member "labeled_partition""."""
     gsplat = context.distribution("gsplat")
@@ -120,7 +120,7 @@ def arch_list_below_minimum(context: Context) -> Iterator[Outcome]:
     old = [item for item in entries if release(item.arch.cc) < (7, 0)]
     left = [item for item in entries if item not in old]
     if ahead and old:
-        yield fail(
+        yield this.fail(
             f"{ahead[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
             subject=ahead[0],
             evidence=variable(context, _NAME),
@@ -129,7 +129,7 @@ def arch_list_below_minimum(context: Context) -> Iterator[Outcome]:
 
 
 @check("arch-list-misses-gpu", family="build", title="TORCH_CUDA_ARCH_LIST has code for the GPU")
-def arch_list_misses_gpu(context: Context) -> Iterator[Outcome]:
+def arch_list_misses_gpu(context: Context, this: Check) -> Iterator[Finding]:
     """A list left over from another machine or a container image builds extensions that this GPU cannot run: no machine code
     of its major, and no PTX that its driver can compile. Nothing says so before the first kernel."""
     entries = _entries(context)
@@ -137,7 +137,7 @@ def arch_list_misses_gpu(context: Context) -> Iterator[Outcome]:
     ptx = drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0)) if toolkit else None
     for target in context.targets if entries else ():
         if not any(_serves(item, target, context, ptx) for item in entries):
-            yield warn(
+            yield this.warn(
                 f"{_NAME}={context.variables[_NAME]} builds nothing that {target.label} can run.",
                 subject=target.label,
                 evidence=Evidence(_NAME, " ".join(map(str, entries)), "environment variable"),
@@ -146,7 +146,7 @@ def arch_list_misses_gpu(context: Context) -> Iterator[Outcome]:
 
 
 @check("arch-clamped", family="build", title="torch's builder does not clamp the GPU's architecture")
-def arch_clamped(context: Context) -> Iterator[Outcome]:
+def arch_clamped(context: Context, this: Check) -> Iterator[Finding]:
     """With TORCH_CUDA_ARCH_LIST unset torch compiles for the visible GPUs, but clamps each to the newest architecture of its
     own code: an RTX 5090 beside a torch that ends at sm_90 gets "9.0+PTX", which is compiled at the first use and
     lacks everything that is newer. A list that is set is not clamped. Source: `_get_cuda_arch_flags` (torch 2.0 to 2.15)."""
@@ -162,7 +162,7 @@ def arch_clamped(context: Context) -> Iterator[Outcome]:
     )
     # a GPU whose number torch does not know at all is told by arch-unknown-to-torch
     if isinstance(result, ArchListError) and result.item in own_archs(torch):
-        yield fail(
+        yield this.fail(
             f"torch {torch.version} cannot work out the GPUs' architectures ({result.exception}).",
             evidence=evidence,
             remedy=_for_targets(context),
@@ -172,7 +172,7 @@ def arch_clamped(context: Context) -> Iterator[Outcome]:
     for target in wanted:
         own = context.judge(torch.code, target.arch)
         if own.usable and not any(cubin_runs_on(arch, target.arch) for arch in result.cubins):
-            yield warn(
+            yield this.warn(
                 f"torch {torch.version} would build for {' '.join(map(str, result.entries))} instead of {target.label}.",
                 subject=target.label,
                 evidence=evidence,
@@ -181,7 +181,7 @@ def arch_clamped(context: Context) -> Iterator[Outcome]:
 
 
 @check("no-gpu-at-build", family="build", title="The build knows which GPU to compile for")
-def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
+def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
     """With TORCH_CUDA_ARCH_LIST unset and no GPU visible (docker build, a login node, CI) torch's builder ends in "IndexError:
     list index out of range"; fused-ssim falls back to 7.5, 8.0 and 8.9 without PTX. Source: `_get_cuda_arch_flags`.
     `splatfix install --target` sets the list itself."""
@@ -192,7 +192,7 @@ def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
         own = _own_choice(item.source, context)
         # arch-list-ignored names it for the targets
         if own and not context.targets and not context.variables.get(own.name):
-            yield warn(
+            yield this.warn(
                 f"No GPU is visible and {own.name} is not set: a build of {item.source.label} would not know which GPU to "
                 "compile for.",
                 subject=item.path,
@@ -209,7 +209,7 @@ def no_gpu_at_build(context: Context) -> Iterator[Outcome]:
     ahead = [name for name in context.builds_ahead if name not in by_themselves]
     what = f" of {', '.join(ahead)}" if ahead else ""
     if ahead or not by_themselves:
-        yield outcome(
+        yield this.finding(
             Status.WARN if ahead else Status.SKIP,
             f"No GPU is visible and {_NAME} is not set: a build{what} would not know which GPU to compile for.",
             evidence=(variable(context, _NAME), gpus),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks.model import Evidence, Outcome, Status, ok, outcome, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.core.step import prepend_variable, say, set_variable
@@ -20,7 +20,7 @@ _GSPLAT_JOBS = 10
 
 
 @check("build-out-of-memory", family="build", title="Enough memory for the compilers that ninja starts")
-def build_out_of_memory(context: Context) -> Iterator[Outcome]:
+def build_out_of_memory(context: Context, this: Check) -> Iterator[Finding]:
     """ninja starts as many compilers as there are cores and two more, unless MAX_JOBS says otherwise; each nvcc on a file with
     torch's headers may take 2.5 GiB. When memory and swap end, the kernel kills one: "nvcc error: 'cicc' died due to signal
     9". Only as many jobs count as there are files to compile."""
@@ -45,9 +45,9 @@ def build_out_of_memory(context: Context) -> Iterator[Outcome]:
     )
     compilers = counted(jobs, "compiler")
     if need <= have or jobs == 1:
-        yield ok(f"Memory holds {compilers} at once.", evidence=evidence)
+        yield this.ok(f"Memory holds {compilers} at once.", evidence=evidence)
     else:
-        yield warn(
+        yield this.warn(
             f"Building {what} starts {compilers} at once (up to {need / 2**30:.0f} GiB); {have / 2**30:.0f} GiB are here.",
             evidence=evidence,
             remedy=set_variable("MAX_JOBS", str(fits)),
@@ -55,7 +55,7 @@ def build_out_of_memory(context: Context) -> Iterator[Outcome]:
 
 
 @check("wsl-without-swap", family="build", title="WSL2 has swap to fall back on")
-def wsl_without_swap(context: Context) -> Iterator[Outcome]:
+def wsl_without_swap(context: Context, this: Check) -> Iterator[Finding]:
     """WSL2 gives Linux half of Windows' memory, and its `.wslconfig` can turn swap off; a build that then runs out takes the
     whole of WSL down ("Wsl/Service/E_UNEXPECTED") instead of one compiler. Source: Microsoft's page on .wslconfig."""
     room = context.machine.resources
@@ -67,7 +67,7 @@ def wsl_without_swap(context: Context) -> Iterator[Outcome]:
         Evidence("memory", f"{room.memory_total / 2**30:.1f} GiB", "/proc/meminfo"),
     )
     if room.swap_total == 0 and room.memory_total < enough:
-        yield warn(
+        yield this.warn(
             f"WSL2 has {room.memory_total / 2**30:.0f} GiB of memory and no swap.",
             evidence=evidence,
             remedy=(
@@ -76,11 +76,11 @@ def wsl_without_swap(context: Context) -> Iterator[Outcome]:
             ),
         )
     else:
-        yield ok("WSL2 has memory and swap for a build.", evidence=evidence)
+        yield this.ok("WSL2 has memory and swap for a build.", evidence=evidence)
 
 
 @check("glibc-cuda-math-conflict", family="build", title="The toolkit's math headers agree with glibc's")
-def glibc_cuda_math_conflict(context: Context) -> Iterator[Outcome]:
+def glibc_cuda_math_conflict(context: Context, this: Check) -> Iterator[Finding]:
     """glibc 2.41 declares cospi, sinpi and (2.42) rsqrt with noexcept; CUDA up to 12.9 declares them without, and every .cu
     file ends in "exception specification is incompatible with that of previous function". CUDA 13 mends it. A conda
     compiler brings an older glibc of its own, and a distribution's own CUDA package is patched to fit its glibc.
@@ -91,7 +91,7 @@ def glibc_cuda_math_conflict(context: Context) -> Iterator[Outcome]:
     if compiler is not None and brings_own_glibc(compiler):
         return
     if glibc_clash(context.facts, toolkit):
-        yield warn(
+        yield this.warn(
             f"nvcc {toolkit.version} cannot compile beside glibc {context.machine.glibc}: both declare cospi, differently.",
             evidence=(
                 Evidence("glibc", context.machine.glibc, context.machine.libc.found_via),
@@ -105,7 +105,7 @@ def glibc_cuda_math_conflict(context: Context) -> Iterator[Outcome]:
 
 
 @check("ninja-not-on-path", family="build", title="ninja is where torch calls it")
-def ninja_not_on_path(context: Context) -> Iterator[Outcome]:
+def ninja_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
     """torch calls `ninja` by its name. In an environment that is not activated (an IDE, cron, a full path to python) its bin
     folder is not on PATH: what compiles at first use then ends in "Ninja is required to load C++ extensions", and a
     setup.py compiles one file after the other. Source: `verify_ninja_availability` of torch/utils/cpp_extension.py."""
@@ -116,7 +116,7 @@ def ninja_not_on_path(context: Context) -> Iterator[Outcome]:
         return
     later = context.compiles_at_first_use
     folder = f"{python.prefix}\\Scripts" if context.windows else f"{python.prefix}/bin"
-    yield outcome(
+    yield this.finding(
         Status.WARN if later else Status.SKIP,
         "ninja is in the environment, but not on PATH"
         + (
@@ -132,7 +132,7 @@ def ninja_not_on_path(context: Context) -> Iterator[Outcome]:
 
 
 @check("linker-cudart-missing", family="build", title="The linker finds the toolkit's libcudart")
-def linker_cudart_missing(context: Context) -> Iterator[Outcome]:
+def linker_cudart_missing(context: Context, this: Check) -> Iterator[Finding]:
     """torch's builder hands the linker `$CUDA_HOME/lib64`; from 2.1 on `lib` where there is no lib64. conda keeps libcudart.so
     in `lib` or `targets/.../lib`, and the link ends in "cannot find -lcudart". Source: `CUDAExtension` in cpp_extension.py;
     nerfstudio with torch 2.0 and conda's CUDA."""
@@ -147,7 +147,7 @@ def linker_cudart_missing(context: Context) -> Iterator[Outcome]:
     if searched in toolkit.cudart_in or by_itself:
         return
     folder = f"{toolkit.root}/{toolkit.cudart_in[0]}"
-    yield warn(
+    yield this.warn(
         f"torch {torch.version} makes the linker search {toolkit.root}/{searched}; libcudart.so is in {toolkit.cudart_in[0]}.",
         evidence=Evidence(
             toolkit.root, f"libcudart.so in {', '.join(toolkit.cudart_in)}", "; ".join(toolkit.found_via)
@@ -157,7 +157,7 @@ def linker_cudart_missing(context: Context) -> Iterator[Outcome]:
 
 
 @check("linker-libcuda-missing", family="build", title="The linker finds libcuda where a source needs it")
-def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
+def linker_libcuda_missing(context: Context, this: Check) -> Iterator[Finding]:
     """tiny-cuda-nn and a few more link the driver's library by `-lcuda`. The file libcuda.so comes with the driver's development
     package; in containers and on build machines only the toolkit's stub has it, in WSL2 it lies in /usr/lib/wsl/lib. The
     link then ends in "cannot find -lcuda"."""
@@ -166,7 +166,7 @@ def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
     asking = [item.source for item in context.sources_to_build if "cuda" in item.source.libraries]
     if not asking or linkable.value is None or linkable.value or context.machine.system != "linux":
         return
-    yield warn(
+    yield this.warn(
         f"{asking[0].label} links -lcuda, and the linker finds no libcuda.so.",
         subject=asking[0].label,
         evidence=Evidence("libcuda.so", "nowhere", linkable.found_via),
@@ -182,7 +182,7 @@ def linker_libcuda_missing(context: Context) -> Iterator[Outcome]:
 
 
 @check("cub-thrust-mismatch", family="build", title="One copy of CUB and Thrust is in the include path")
-def cub_thrust_mismatch(context: Context) -> Iterator[Outcome]:
+def cub_thrust_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """CUB and Thrust have come with the toolkit since CUDA 11. A second copy that compilers search first (pytorch3d's setup.py
     puts CUB_HOME in front) mixes two versions in one file: "#error: The version of CUB in your include path is not
     compatible with this release of Thrust". One that is searched after the toolkit (CPATH, conda's nvidiacub, Debian's
@@ -196,7 +196,7 @@ def cub_thrust_mismatch(context: Context) -> Iterator[Outcome]:
         other = [name for name in (item.cub, item.thrust) if name and name != toolkit.cub]
         if inside or not other:
             continue
-        yield outcome(
+        yield this.finding(
             Status.WARN if in_front else Status.SKIP,
             f"{item.folder} holds CUB or Thrust {other[0]}, the toolkit's are {toolkit.cub}"
             + ("." if in_front else "; it is searched after the toolkit's."),

@@ -27,7 +27,7 @@ from splatfix.checks import (  # noqa: F401 - importing a module registers its c
     unreadable,
     visible,
 )
-from splatfix.checks.model import Evidence, Finding, Outcome, Status, outcome
+from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
 from splatfix.context import Context
 from splatfix.core.errors import SplatfixError, usage_error
@@ -36,8 +36,22 @@ from splatfix.core.step import run
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which a report shows them: family by family."""
-    order = {name: place for place, name in enumerate(FAMILIES)}
-    return tuple(sorted(REGISTERED.values(), key=lambda item: (order[item.family], item.run.__module__)))
+    order = list(FAMILIES)
+    return tuple(
+        sorted(REGISTERED.values(), key=lambda check: (order.index(check.family), check.function.__module__))
+    )
+
+
+def check_named(code: str) -> Check:
+    """The check of this code, for those who decide by its attributes.
+
+    Raises:
+        SplatfixError: ``unknown-check`` (exit code 2).
+    """
+    check = REGISTERED.get(code)
+    if check is None:
+        raise usage_error("unknown-check", f"There is no check {code!r}.", run("splatfix", "checks", "list"))
+    return check
 
 
 def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
@@ -46,40 +60,36 @@ def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, .
     Raises:
         SplatfixError: ``unknown-check`` (exit code 2) for a name that is neither.
     """
-    checks = all_checks()
-    names = {item.code for item in checks} | set(FAMILIES)
     only, skip = tuple(only), tuple(skip)
     for name in (*only, *skip):
-        if name not in names:
+        if name not in REGISTERED and name not in FAMILIES:
             raise usage_error(
                 "unknown-check", f"There is no check or family {name!r}.", run("splatfix", "checks", "list")
             )
-    chosen = [item for item in checks if not only or item.code in only or item.family in only]
-    return tuple(item for item in chosen if item.code not in skip and item.family not in skip)
+    selected = all_checks()
+    if only:
+        selected = tuple(check for check in selected if check.code in only or check.family in only)
+    return tuple(check for check in selected if check.code not in skip and check.family not in skip)
 
 
 def run_checks(context: Context, checks: Iterable[Check] | None = None) -> tuple[Finding, ...]:
     """The findings of all checks. A check that breaks becomes a ``crash`` finding; the others go on."""
     findings: list[Finding] = []
-    for item in all_checks() if checks is None else checks:
+    for check in all_checks() if checks is None else checks:
         try:
-            findings.extend(_stamped(item, found) for found in item.run(context))
+            findings.extend(check.run(context))
         except Exception as error:  # noqa: BLE001 - the doctor's own defect is told as a finding, never hidden
-            findings.append(_stamped(item, _crash(error)))
+            findings.append(_crash(check, error))
     return tuple(findings)
 
 
-def _stamped(item: Check, found: Outcome) -> Finding:
-    return Finding(**vars(found), code=item.code, family=item.family)
-
-
-def _crash(error: Exception) -> Outcome:
-    where = inspect.trace()[-1]
-    place = f"{where.filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{where.lineno}"
+def _crash(check: Check, error: Exception) -> Finding:
+    frame = inspect.trace()[-1]
+    file = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
     message = error.what if isinstance(error, SplatfixError) else f"{type(error).__name__}: {error}"
-    return outcome(
+    return check.finding(
         Status.CRASH,
         f"The check itself broke: {message}",
-        evidence=Evidence("place", place, "splatfix"),
+        evidence=Evidence("place", f"{file}:{frame.lineno}", "splatfix"),
         remedy="This is a defect of splatfix. Save the facts (diagnose --save) and report it with them.",
     )

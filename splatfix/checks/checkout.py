@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from splatfix.checks.calls import alternatives, call_words, fewest, installed_face
-from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, unknown, warn
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.packages import fingerprint, leaf, variant_names
-from splatfix.checks.registry import check
+from splatfix.checks.registry import Check, check
 from splatfix.checks.stack import stack_of
 from splatfix.context import Context
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of, public_address
@@ -23,7 +23,7 @@ from splatfix.knowledge.breakages import breakage
 
 
 @check("submodules-missing", family="checkout", title="Submodules of the checkout were fetched")
-def submodules_missing(context: Context) -> Iterator[Outcome]:
+def submodules_missing(context: Context, this: Check) -> Iterator[Finding]:
     """A plain `git clone`, or the ZIP from GitHub, leaves the folders of submodules empty; pip then finds no setup.py, or
     "does not appear to be a Python project", and imports fail. Named are those that a Python file imports, a build file or a
     list of requirements names, or the stack is known to need; viewers and the like are only mentioned, and so are extensions
@@ -39,7 +39,7 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
     others = [item for item in empty if item not in needed]
     if needed:
         names = [f"{item.path} ({reasons[item.path]})" for item in needed]
-        yield fail(
+        yield this.fail(
             f"Empty in {found.folder}: {'; '.join(names)}.",
             evidence=tuple(_empty_evidence(item) for item in needed),
             remedy=(
@@ -48,12 +48,12 @@ def submodules_missing(context: Context) -> Iterator[Outcome]:
             ),
         )
     elif len(others) < len(found.submodules):
-        yield ok(
+        yield this.ok(
             "All submodules that anything needs are there or installed.",
             evidence=Evidence(".gitmodules", ", ".join(item.path for item in found.submodules)),
         )
     if others:
-        yield skip(
+        yield this.skip(
             f"Empty, and not needed: {', '.join(item.path for item in others)}.",
             evidence=tuple(_empty_evidence(item) for item in others),
         )
@@ -149,7 +149,7 @@ def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:
 
 
 @check("glm-missing", family="checkout", title="Headers that the extensions include are there")
-def glm_missing(context: Context) -> Iterator[Outcome]:
+def glm_missing(context: Context, this: Check) -> Iterator[Finding]:
     """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
     it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
     found = context.checkout
@@ -163,7 +163,7 @@ def glm_missing(context: Context) -> Iterator[Outcome]:
             own = [one for one in item.source.submodules if one.path in lost]
             unknown_of = [name for name in lost if name not in {one.path for one in own}]
             restore = say(f"Restore {', '.join(unknown_of)} from the repository that the source is of.")
-            yield fail(
+            yield this.fail(
                 f"{item.source.label} lacks {few(lost)}.",
                 subject=item.path,
                 evidence=Evidence(
@@ -183,7 +183,7 @@ def _in_empty_submodule(found: Checkout | None, path: str) -> bool:
 
 
 @check("source-incomplete", family="checkout", title="Files that setup.py compiles are there")
-def source_incomplete(context: Context) -> Iterator[Outcome]:
+def source_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     """setup.py names the files that it compiles. Where one of them is missing (an interrupted download, a commit that moved
     it, a file that .gitignore swallowed) the build ends in "No such file or directory" or "no rule to make"."""
     found = context.checkout
@@ -195,7 +195,7 @@ def source_incomplete(context: Context) -> Iterator[Outcome]:
             if not _in_empty_submodule(found, posixpath.join(item.path, name))
         ]
         if lost:
-            yield fail(
+            yield this.fail(
                 f"{item.source.label} lacks {few(lost)}.",
                 subject=item.path,
                 evidence=Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),
@@ -206,7 +206,7 @@ def source_incomplete(context: Context) -> Iterator[Outcome]:
 @check(
     "rasterizer-api-mismatch", family="checkout", title="The checkout calls the rasterizer that is installed"
 )
-def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
+def rasterizer_api_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """Each stack calls its own variant of the rasterizer: other settings, other parameters, another number of results. The
     call in the checkout is compared with the installed package's source, both read as syntax trees. A mismatch ends in
     "unexpected keyword argument 'antialiasing'" or "too many values to unpack"."""
@@ -216,7 +216,7 @@ def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
         return
     groups = alternatives(found.calls)
     if groups and packages.value is None:
-        yield unknown(
+        yield this.unknown(
             "Which rasterizer is installed is not known.",
             evidence=Evidence("reason", packages.error or "the facts are of an older splatfix"),
         )
@@ -233,14 +233,14 @@ def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
         kind = f"splatfix's drop-in {installed.dropin}" if installed.dropin else ""
         names = kind or " or ".join(variant_names(installed)) or "an unknown variant"
         if problems:
-            yield fail(
+            yield this.fail(
                 f"{function}() does not fit the installed {module} ({names}): {'; '.join(problems)}.",
                 subject=f"{file}:{function}",
                 evidence=evidence,
                 remedy=_own_rasterizer(context, found, module),
             )
         else:
-            yield ok(
+            yield this.ok(
                 f"{function}() fits the installed {module} ({names}).",
                 subject=f"{file}:{function}",
                 evidence=evidence,
@@ -248,7 +248,7 @@ def rasterizer_api_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("ext-not-installed", family="checkout", title="Extensions that the checkout imports are installed")
-def ext_not_installed(context: Context) -> Iterator[Outcome]:
+def ext_not_installed(context: Context, this: Check) -> Iterator[Finding]:
     """The checkout's Python files import splatting extensions by name. One that is not in the target environment ends the
     start of training in "No module named ...", unless the import is guarded (see silent-fallback)."""
     found = context.checkout
@@ -266,7 +266,7 @@ def ext_not_installed(context: Context) -> Iterator[Outcome]:
     for name in found.imports:
         if name in have or name in own or name.removesuffix("_cuda") in own:
             continue
-        yield fail(
+        yield this.fail(
             f"The checkout imports {name}, which is not installed.",
             subject=name,
             evidence=Evidence(
@@ -279,7 +279,7 @@ def ext_not_installed(context: Context) -> Iterator[Outcome]:
 
 
 @check("silent-fallback", family="checkout", title="Nothing is replaced by a slow path without a word")
-def silent_fallback(context: Context) -> Iterator[Outcome]:
+def silent_fallback(context: Context, this: Check) -> Iterator[Finding]:
     """Some stacks wrap the import of fused_ssim or SparseGaussianAdam in a bare `except`. A broken or absent extension is
     then replaced by a slow path, and nothing says so. splatfix looks whether what such an import asks for is there."""
     found = context.checkout
@@ -299,33 +299,33 @@ def silent_fallback(context: Context) -> Iterator[Outcome]:
         if module not in have and module in found.imports:
             continue  # another file imports it without a guard: ext-not-installed tells
         if module not in have and (stack := _does_without(found, module)):
-            yield skip(
+            yield this.skip(
                 f"{what} is not installed; {stack} does not bring it and goes on without it.",
                 subject=module,
                 evidence=evidence,
             )
         elif module not in have:
-            yield warn(
+            yield this.warn(
                 f"{what} is not installed; the code goes on without it, slower.",
                 subject=module,
                 evidence=evidence,
                 remedy=_own_rasterizer(context, found, module),
             )
         elif broken:
-            yield warn(
+            yield this.warn(
                 f"{what} is broken ({broken}); the code goes on without it, slower.",
                 subject=module,
                 evidence=evidence,
                 remedy=_own_rasterizer(context, found, module),
             )
         elif lacking:
-            yield skip(
+            yield this.skip(
                 f"{what}: the installed variant does not have it; the code goes on without it.",
                 subject=module,
                 evidence=evidence,
             )
         else:
-            yield ok(f"{what} is there.", subject=module, evidence=evidence)
+            yield this.ok(f"{what} is there.", subject=module, evidence=evidence)
 
 
 def _does_without(found: Checkout, module: str) -> str:
@@ -401,27 +401,27 @@ def _broken(context: Context, package: SplatPackage | None) -> str:
 
 
 @check("colmap-missing", family="checkout", title="COLMAP is here for photographs of one's own")
-def colmap_missing(context: Context) -> Iterator[Outcome]:
+def colmap_missing(context: Context, this: Check) -> Iterator[Finding]:
     """convert.py calls `colmap`; without it "Feature extraction failed with code 1" (127 on Linux). Downloaded scenes need no
     COLMAP, so its absence is only named. Another place is given by --colmap_executable."""
     found, fact = context.checkout, context.machine.colmap
     if found is None or not _calls_colmap(found) or not fact.found_via:
         return
     if fact.absent:
-        yield skip(
+        yield this.skip(
             "convert.py calls COLMAP, which is not on PATH; downloaded scenes do not need it.",
             evidence=Evidence("colmap", "not there", fact.found_via),
             remedy="For photographs of your own: install COLMAP, or give convert.py --colmap_executable PATH.",
         )
     elif fact.value is not None:
-        yield ok(
+        yield this.ok(
             f"COLMAP {fact.value.version} is on PATH.",
             evidence=Evidence("colmap", fact.value.version, fact.found_via),
         )
 
 
 @check("colmap-option-mismatch", family="checkout", title="convert.py uses options that this COLMAP has")
-def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
+def colmap_option_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """COLMAP 3.13 renamed --SiftExtraction.use_gpu to --FeatureExtraction.use_gpu (and matching likewise) and dropped the old
     names: "Failed to parse options - unrecognised option '--SiftExtraction.use_gpu'". convert.py of Inria's family uses the
     old ones. Source: colmap PR#3465, gaussian-splatting#1255 and #1308, nerfstudio PR#3781."""
@@ -435,7 +435,7 @@ def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
     renamed = known.when.holds({"colmap": version})
     wrong = old if renamed and not new else new if not renamed and not old else []
     if wrong:
-        yield warn(
+        yield this.warn(
             f"convert.py gives COLMAP --{wrong[0]}, which COLMAP {colmap.version} does not have.",
             evidence=(
                 Evidence("convert.py", " ".join(f"--{name}" for name in found.colmap_options), "its text"),
@@ -446,13 +446,13 @@ def colmap_option_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("colmap-no-gpu", family="checkout", title="COLMAP was built with CUDA")
-def colmap_no_gpu(context: Context) -> Iterator[Outcome]:
+def colmap_no_gpu(context: Context, this: Check) -> Iterator[Finding]:
     """convert.py asks for SIFT on the GPU. A COLMAP without CUDA (Debian's and Ubuntu's package) falls back to OpenGL, which
     needs a screen: over ssh or in a container it ends in "could not connect to display". With --no_gpu it runs anywhere."""
     found, fact = context.checkout, context.machine.colmap
     if found is None or not _calls_colmap(found) or fact.value is None or fact.value.cuda is not False:
         return
-    yield skip(
+    yield this.skip(
         f"COLMAP {fact.value.version} was built without CUDA: give convert.py --no_gpu where there "
         "is no screen.",
         evidence=Evidence("colmap", "without CUDA", fact.found_via),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import host_compiler, reason, torch_version, variable
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.context.compilers import family_of
 from splatfix.core.step import Command, Step, say, set_variable
@@ -16,17 +16,17 @@ from splatfix.knowledge import cpp_extension, host_compilers
 
 
 @check("host-compiler-missing", family="compiler", title="A C++ compiler is installed")
-def host_compiler_missing(context: Context) -> Iterator[Outcome]:
+def host_compiler_missing(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
     if not context.machine.compilers.known:
-        yield unknown(
+        yield this.unknown(
             "The C++ compilers of this machine could not be determined.",
             evidence=reason(context.machine.compilers),
         )
         return
     compiler = context.host_compiler
     if compiler is not None:
-        yield ok(
+        yield this.ok(
             f"{compiler.kind} {compiler.version or '(version not known)'}",
             evidence=Evidence(
                 compiler.path, compiler.version or compiler.error, ", ".join(compiler.found_via)
@@ -34,7 +34,7 @@ def host_compiler_missing(context: Context) -> Iterator[Outcome]:
         )
     elif context.torch_cuda is not None:
         what = "the Visual Studio Build Tools (C++ workload)" if context.windows else "g++"
-        yield outcome(
+        yield this.finding(
             Status.SKIP if context.made_to_run else Status.WARN,
             "No C++ compiler was found: extensions cannot be built here.",
             evidence=Evidence("searched", context.machine.compilers.found_via),
@@ -43,7 +43,7 @@ def host_compiler_missing(context: Context) -> Iterator[Outcome]:
 
 
 @check("host-gcc-too-new", family="compiler", title="nvcc supports the host compiler")
-def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
+def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
     are not supported"). The limit is read from the toolkit's own header. nvcc calls what CC or NVCC_CCBIN names, else
     gcc on PATH; CXX alone does not change that."""
@@ -61,27 +61,27 @@ def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
         ),
     )
     if limit is None:
-        yield unknown(f"nvcc's limit for {family_of(compiler)} is not known.", evidence=evidence)
+        yield this.unknown(f"nvcc's limit for {family_of(compiler)} is not known.", evidence=evidence)
     elif family_of(compiler) == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
-        yield fail(
+        yield this.fail(
             f"nvcc {toolkit.version} cannot read the C++ library of {compiler.kind} {compiler.version}, though its header "
             "accepts it (\"parameter packs not expanded with '...'\" in std_function.h).",
             evidence=evidence,
             remedy=_other_compiler(context, toolkit, "gcc", 10),
         )
     elif major <= limit:
-        yield ok(
+        yield this.ok(
             f"nvcc {toolkit.version} accepts {compiler.kind} {compiler.version} (up to {limit}).",
             evidence=evidence,
         )
     elif _told_to_take_any(context):
-        yield skip(
+        yield this.skip(
             f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} knows ({family_of(compiler)} {limit}); "
             f"{_told_to_take_any(context)} allows it anyway.",
             evidence=evidence,
         )
     else:
-        yield fail(
+        yield this.fail(
             f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} accepts ({family_of(compiler)} {limit}).",
             evidence=evidence,
             remedy=_other_compiler(context, toolkit, family_of(compiler), limit),
@@ -89,7 +89,7 @@ def host_gcc_too_new(context: Context) -> Iterator[Outcome]:
 
 
 @check("host-gcc-too-old", family="compiler", title="torch's headers support the host compiler")
-def host_gcc_too_old(context: Context) -> Iterator[Outcome]:
+def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """torch's own headers refuse an old gcc ("You're trying to build PyTorch with a too old version of GCC. We need GCC 9
     or later."). RHEL 8 and its kin bring gcc 8; newer ones come as modules, gcc-toolset packages or from conda."""
     compiler, torch = context.host_compiler, context.torch
@@ -98,7 +98,7 @@ def host_gcc_too_old(context: Context) -> Iterator[Outcome]:
     version, oldest = release(compiler.version), host_compilers.oldest_gcc_of_torch(torch.version)
     if oldest is None or not version or version[0] >= oldest:
         return
-    yield warn(
+    yield this.warn(
         f"{compiler.kind} {compiler.version} is too old for the headers of torch {torch.version}, which need gcc {oldest}.",
         evidence=(host_compiler(compiler), torch_version(context)),
         remedy=_newer_gcc(context, oldest),
@@ -118,7 +118,7 @@ def _newer_gcc(context: Context, oldest: int) -> tuple[Step, ...]:
 
 
 @check("host-msvc-too-new", family="compiler", title="nvcc supports Visual Studio's compiler")
-def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
+def host_msvc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
     Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
     by itself (error STL1002), so that `-allow-unsupported-compiler` alone does not help."""
@@ -128,7 +128,7 @@ def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
         return
     parts = release(compiler.version)
     if len(parts) < 2:
-        yield unknown(
+        yield this.unknown(
             "The version of cl is not known.",
             evidence=Evidence(compiler.path, compiler.error or "no version"),
         )
@@ -139,10 +139,10 @@ def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
         Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),
     )
     if number <= toolkit.msvc_max:
-        yield ok(f"nvcc {toolkit.version} accepts cl {compiler.version}.", evidence=evidence)
+        yield this.ok(f"nvcc {toolkit.version} accepts cl {compiler.version}.", evidence=evidence)
         return
     toolset = f"14.{toolkit.msvc_max % 100}"
-    yield fail(
+    yield this.fail(
         f"cl {compiler.version} is newer than nvcc {toolkit.version} accepts (19.{toolkit.msvc_max % 100}).",
         evidence=evidence,
         remedy=(
@@ -156,7 +156,7 @@ def host_msvc_too_new(context: Context) -> Iterator[Outcome]:
 
 
 @check("host-compiler-refused-by-torch", family="compiler", title="torch supports the host compiler")
-def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
+def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Finding]:
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
     which nvcc accepts. Where its table has no row for a CUDA version it only warns; with TORCH_DONT_CHECK_COMPILER_ABI, and
     in a torch that was built from source, it does not look."""
@@ -171,7 +171,7 @@ def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
     cuda = release(toolkit.version)
     setting = context.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
     if why := host_compilers.compiler_check_skipped(torch.version, setting):
-        yield skip(f"torch does not check the host compiler: {why}.", evidence=torch_version(context))
+        yield this.skip(f"torch does not check the host compiler: {why}.", evidence=torch_version(context))
         return
     bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
     if bounds is None:
@@ -185,14 +185,14 @@ def host_compiler_refused_by_torch(context: Context) -> Iterator[Outcome]:
         ),
     )
     if bounds.allows(release(compiler.version)):
-        yield ok(
+        yield this.ok(
             f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
             evidence=evidence,
         )
     else:
         too_old = release(compiler.version) < bounds.min
         limit = bounds.max_exclusive[0] - 1
-        yield fail(
+        yield this.fail(
             f"torch {torch.version} refuses {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
             evidence=evidence,
             remedy=_newer_gcc(context, bounds.min[0])
@@ -260,7 +260,7 @@ _PROMPT = (
 
 
 @check("msvc-not-on-path", family="compiler", title="cl.exe is on PATH")
-def msvc_not_on_path(context: Context) -> Iterator[Outcome]:
+def msvc_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
     """setuptools finds Visual Studio by its own list, but torch asks `where cl` before it compiles at first use: "Command
     '['where', 'cl']' returned non-zero exit status 1", and nvcc says "Cannot find compiler 'cl.exe' in PATH". Source:
     `get_compiler_abi_compatibility_and_version` and `_get_vc_env` of torch/utils/cpp_extension.py."""
@@ -272,7 +272,7 @@ def msvc_not_on_path(context: Context) -> Iterator[Outcome]:
     later = context.compiles_at_first_use
     if not later:
         return  # a setup.py finds it all the same
-    yield warn(
+    yield this.warn(
         f"Visual Studio is installed, but cl.exe is not on PATH: {', '.join(later)} cannot compile at the first import.",
         evidence=Evidence(
             compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)
@@ -282,7 +282,7 @@ def msvc_not_on_path(context: Context) -> Iterator[Outcome]:
 
 
 @check("msvc-x86-host", family="compiler", title="Visual Studio's compiler targets 64 bits")
-def msvc_x86_host(context: Context) -> Iterator[Outcome]:
+def msvc_x86_host(context: Context, this: Check) -> Iterator[Finding]:
     """In the plain "Developer Command Prompt" cl.exe compiles for 32 bits: torch's headers end in "'_addcarry_u64': identifier
     not found", the linker in unresolved symbols. The folder of cl.exe names host and target (Hostx64\\x64); VSCMD_ARG_TGT_ARCH
     says what the prompt was opened for."""
@@ -294,7 +294,7 @@ def msvc_x86_host(context: Context) -> Iterator[Outcome]:
         if item.kind != "cl" or "PATH" not in item.found_via:
             continue
         if place.endswith("\\x86\\cl.exe") or "\\hostx86\\" in place or prompt == "x86":
-            yield fail(
+            yield this.fail(
                 "The cl.exe on PATH is the 32-bit one: torch's headers do not compile with it.",
                 subject=item.path,
                 evidence=(
@@ -307,7 +307,7 @@ def msvc_x86_host(context: Context) -> Iterator[Outcome]:
 
 
 @check("distutils-use-sdk-unset", family="compiler", title="torch can build from Visual Studio's prompt")
-def distutils_use_sdk_unset(context: Context) -> Iterator[Outcome]:
+def distutils_use_sdk_unset(context: Context, this: Check) -> Iterator[Finding]:
     """In a prompt of Visual Studio torch stops every setup.py with "It seems that the VC environment is activated but
     DISTUTILS_USE_SDK is not set". Source: `_check_abi` of torch/utils/cpp_extension.py, which a test reads."""
     variables = context.variables
@@ -316,7 +316,7 @@ def distutils_use_sdk_unset(context: Context) -> Iterator[Outcome]:
     if "DISTUTILS_USE_SDK" in variables:
         return
     waiting = [item.source.label for item in context.sources_to_build if item.source.uses_torch_builder]
-    yield outcome(
+    yield this.finding(
         Status.WARN if waiting else Status.SKIP,
         f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {waiting[0] if waiting else 'a build'}.",
         evidence=(variable(context, "VSCMD_ARG_TGT_ARCH"), variable(context, "DISTUTILS_USE_SDK")),

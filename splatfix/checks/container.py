@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from splatfix.checks.build_resources import MEMORY_PER_JOB
 from splatfix.checks.evidence import start_again
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.core.step import say
 from splatfix.core.words import counted
@@ -23,7 +23,7 @@ _SHM = "/dev/shm"  # named, never opened  # nosec B108
     family="container",
     title="The container's shared memory holds what data loaders hand over",
 )
-def container_shm_small(context: Context) -> Iterator[Outcome]:
+def container_shm_small(context: Context, this: Check) -> Iterator[Finding]:
     """A PyTorch DataLoader with workers hands every batch over in /dev/shm. A container has 64 MiB there unless it is
     started with more; a batch of large images ends in "Bus error" or "unable to allocate shared memory (shm)". Trainers
     that load images in their own process, as Inria's does, need none. Source: PyTorch's README, "Docker Image":
@@ -34,9 +34,9 @@ def container_shm_small(context: Context) -> Iterator[Outcome]:
     mebibytes = found.value.shm / 2**20
     evidence = Evidence(_SHM, f"{mebibytes:.0f} MiB", found.found_via)
     if found.value.shm >= _GOOD_SHM:
-        yield ok(f"{_SHM} has {mebibytes:.0f} MiB.", evidence=evidence)
+        yield this.ok(f"{_SHM} has {mebibytes:.0f} MiB.", evidence=evidence)
         return
-    yield outcome(
+    yield this.finding(
         Status.SKIP if found.value.shm >= _DOCKER_SHM else Status.WARN,
         f"{_SHM} has {mebibytes:.0f} MiB: a DataLoader with workers (gsplat's trainers) ends in a bus error there.",
         evidence=evidence,
@@ -53,7 +53,7 @@ def container_shm_small(context: Context) -> Iterator[Outcome]:
 @check(
     "container-memory-limit", family="container", title="The container may use enough memory for one compiler"
 )
-def container_memory_limit(context: Context) -> Iterator[Outcome]:
+def container_memory_limit(context: Context, this: Check) -> Iterator[Finding]:
     """The control group's limit counts every process of the container, and what it reads through the page cache. One nvcc
     on a file with torch's headers takes up to 2.5 GiB; beyond the limit the kernel kills it, inside the container without
     a message ("Killed", exit code 137)."""
@@ -63,9 +63,9 @@ def container_memory_limit(context: Context) -> Iterator[Outcome]:
     limit = found.value.memory
     evidence = Evidence("memory limit", f"{limit / 2**30:.1f} GiB", "the control group")
     if limit >= MEMORY_PER_JOB:
-        yield ok(f"The container may use {limit / 2**30:.1f} GiB of memory.", evidence=evidence)
+        yield this.ok(f"The container may use {limit / 2**30:.1f} GiB of memory.", evidence=evidence)
         return
-    yield warn(
+    yield this.warn(
         f"The container may use {limit / 2**30:.1f} GiB of memory, which is less than one compiler takes "
         f"({MEMORY_PER_JOB / 2**30:.1f} GiB).",
         evidence=evidence,
@@ -81,7 +81,7 @@ def container_memory_limit(context: Context) -> Iterator[Outcome]:
     family="container",
     title="The container may start enough processes and threads",
 )
-def container_process_limit(context: Context) -> Iterator[Outcome]:
+def container_process_limit(context: Context, this: Check) -> Iterator[Finding]:
     """The pids limit of a control group counts threads too. torch starts one for each core in several pools, and each
     compiler of a build is four processes (nvcc, cicc, ptxas, cc1plus); beyond the limit come "fork: Resource temporarily
     unavailable", "pthread_create failed" and "can't start new thread"."""
@@ -95,9 +95,9 @@ def container_process_limit(context: Context) -> Iterator[Outcome]:
         Evidence("cores", str(cores), "/proc/self/status"),
     )
     if limit >= need:
-        yield ok(f"The container may start {limit} processes and threads.", evidence=evidence)
+        yield this.ok(f"The container may start {limit} processes and threads.", evidence=evidence)
         return
-    yield warn(
+    yield this.warn(
         f"The container may start {limit} processes and threads; a build on {counted(cores, 'core')} takes about {need}.",
         evidence=evidence,
         remedy=(
@@ -108,7 +108,7 @@ def container_process_limit(context: Context) -> Iterator[Outcome]:
 
 
 @check("container-root-read-only", family="container", title="The container has a place for temporary files")
-def container_root_read_only(context: Context) -> Iterator[Outcome]:
+def container_root_read_only(context: Context, this: Check) -> Iterator[Finding]:
     """In a container with a read-only root nothing can be written but what is mounted. Compilers, pip, Triton and torch's
     caches write into /tmp: without a mount there they end in "Read-only file system"."""
     found = context.machine.confinement
@@ -116,12 +116,12 @@ def container_root_read_only(context: Context) -> Iterator[Outcome]:
         return
     evidence = Evidence("root", "read-only", found.found_via)
     if found.value.writable:
-        yield skip(
+        yield this.skip(
             f"The container's root is read-only; {', '.join(found.value.writable)} can be written.",
             evidence=evidence,
         )
         return
-    yield warn(
+    yield this.warn(
         "The container's root is read-only, and no place for temporary files is mounted.",
         evidence=evidence,
         remedy=(
@@ -132,7 +132,7 @@ def container_root_read_only(context: Context) -> Iterator[Outcome]:
 
 
 @check("container-device-closed", family="container", title="The container's user may open the GPU")
-def container_device_closed(context: Context) -> Iterator[Outcome]:
+def container_device_closed(context: Context, this: Check) -> Iterator[Finding]:
     """The driver's device files belong to root; by default everybody may open them, and some sites restrict them to a
     group (NVreg_DeviceFileGID and NVreg_DeviceFileMode of the kernel module). A container's user is not in that group:
     NVML says "Insufficient Permissions" and CUDA finds no device. Rootless Podman also drops a user's further groups."""
@@ -144,7 +144,7 @@ def container_device_closed(context: Context) -> Iterator[Outcome]:
         groups = ("--group-add", "keep-groups")
     else:
         groups = ("--group-add", "GID")
-    yield fail(
+    yield this.fail(
         f"User {found.value.user} of this container may not open {', '.join(closed)}.",
         evidence=(
             Evidence("closed to this user", ", ".join(closed), "find /dev ! -readable"),

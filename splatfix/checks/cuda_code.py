@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import variable
-from splatfix.checks.model import Evidence, Outcome, fail, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.core.step import set_variable, unset_variable
 from splatfix.facts import CheckoutSource
 
 
 @check("cuda-code-left-out", family="checkout", title="Builds do not leave their CUDA code out")
-def cuda_code_left_out(context: Context) -> Iterator[Outcome]:
+def cuda_code_left_out(context: Context, this: Check) -> Iterator[Finding]:
     """Many a setup.py asks torch.cuda.is_available() and takes CppExtension where it says no: in docker build, on a login node
     or in CI a package without GPU code comes out, and its first use on a GPU ends in "Not compiled with GPU support".
     FORCE_CUDA=1 (pytorch3d, torch_scatter, detectron2, mmcv, kaolin) or a variable like it overrides that; one such as
@@ -25,7 +25,7 @@ def cuda_code_left_out(context: Context) -> Iterator[Outcome]:
         switches, name = item.source.switches, item.source.label
         for off in switches.off:
             if context.variables.get(off, "0") not in ("", "0"):
-                yield fail(
+                yield this.fail(
                     f"{name} is built without its CUDA code: {off} is set.",
                     subject=item.path,
                     evidence=variable(context, off),
@@ -35,7 +35,7 @@ def cuda_code_left_out(context: Context) -> Iterator[Outcome]:
         if not switches.by_gpu or said or context.has_working_gpu is not False:
             continue
         on, value = next(iter(switches.on.items()), ("", ""))
-        yield warn(
+        yield this.warn(
             f"No GPU is visible, and {name} compiles its CUDA code only where torch sees one.",
             subject=item.path,
             evidence=(

@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
-from splatfix.checks.model import Evidence, Outcome, fail, ok, unknown
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding
+from splatfix.checks.registry import Blocks, Check, check
 from splatfix.context import Context
 from splatfix.context.targets import NO_DEVICE
+from splatfix.core.proof import RungName
 from splatfix.core.step import Step, prepend_variable, run, say
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
@@ -23,8 +24,13 @@ _UNKNOWN = 999  # NVML_ERROR_UNKNOWN
 _MISMATCH, _OPERATING_SYSTEM = 803, 304  # CUresult
 
 
-@check("driver-too-old", family="driver", title="The driver supports torch's CUDA version")
-def driver_too_old(context: Context) -> Iterator[Outcome]:
+@check(
+    "driver-too-old",
+    family="driver",
+    title="The driver supports torch's CUDA version",
+    bears_on=RungName.RESOLVED,
+)
+def driver_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """Every CUDA major has an oldest driver on which its runtime starts at all (minor-version compatibility). Below it,
     torch says that the NVIDIA driver is too old. Above it machine code runs; PTX may still be too new. A libcuda of its own
     CUDA level decides where there is one: the cuda-compat package on data-centre GPUs, and every Jetson."""
@@ -34,7 +40,7 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
     if driver is None:
         return  # gpu-without-driver tells that
     if driver.version is None:
-        yield unknown(
+        yield this.unknown(
             "The driver's version is not known.",
             evidence=Evidence("driver", "unknown", context.machine.driver.error),
         )
@@ -46,11 +52,13 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
         Evidence("torch", f"{torch.version} (CUDA {torch.cuda})", context.environment.torch.found_via),
     )
     if floor is None:
-        yield unknown(f"The oldest driver for CUDA {torch.cuda} is not in the tables.", evidence=evidence)
+        yield this.unknown(
+            f"The oldest driver for CUDA {torch.cuda} is not in the tables.", evidence=evidence
+        )
         return
     words, level = driver_words(floor), major_minor(driver.cuda)
     if release(driver.version) < floor and level and level[0] >= cuda[0] and driver.cuda_error is None:
-        yield ok(
+        yield this.ok(
             f"libcuda provides CUDA {driver.cuda} on driver {driver.version}, enough for torch's CUDA {torch.cuda}.",
             evidence=(
                 *evidence,
@@ -58,7 +66,7 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
             ),
         )
     elif release(driver.version) < floor:
-        yield fail(
+        yield this.fail(
             f"Driver {driver.version} is too old for torch's CUDA {torch.cuda}, which needs {words} or newer.",
             evidence=evidence,
             remedy=(
@@ -68,15 +76,17 @@ def driver_too_old(context: Context) -> Iterator[Outcome]:
             link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
         )
     else:
-        yield ok(f"Driver {driver.version} runs CUDA {torch.cuda} (needs {words}).", evidence=evidence)
+        yield this.ok(f"Driver {driver.version} runs CUDA {torch.cuda} (needs {words}).", evidence=evidence)
 
 
 @check(
     "driver-library-mismatch",
     family="driver",
     title="Kernel module and driver libraries have the same version",
+    blocks=Blocks.SAME_VERSION,
+    bears_on=RungName.RESOLVED,
 )
-def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
+def driver_library_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """After a driver upgrade without a reboot the old kernel module is still loaded; NVML then fails with error 18 and
     CUDA with error 803 ("Failed to initialize NVML: Driver/library version mismatch")."""
     driver = context.machine.driver.value
@@ -91,7 +101,7 @@ def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     )
     codes = [f"NVML error {driver.nvml_error}"] if driver.nvml_error else []
     codes += [f"CUDA error {driver.cuda_error}"] if driver.cuda_error else []
-    yield fail(
+    yield this.fail(
         f"The NVIDIA driver was upgraded without a reboot: {versions}.",
         evidence=Evidence("driver", "; ".join([versions, *codes]), context.machine.driver.found_via),
         remedy=(
@@ -103,8 +113,14 @@ def driver_library_mismatch(context: Context) -> Iterator[Outcome]:
     )
 
 
-@check("driver-library-missing", family="driver", title="The driver's libraries are installed")
-def driver_library_missing(context: Context) -> Iterator[Outcome]:
+@check(
+    "driver-library-missing",
+    family="driver",
+    title="The driver's libraries are installed",
+    blocks=Blocks.DRIVER_LIBRARIES,
+    bears_on=RungName.RESOLVED,
+)
+def driver_library_missing(context: Context, this: Check) -> Iterator[Finding]:
     """The kernel module is loaded, but neither libcuda nor NVML is here. In a container that is the sign of one that was
     started without its GPU: it sees the host's /proc and /sys, but not the driver's libraries and devices."""
     driver = context.machine.driver.value
@@ -125,21 +141,27 @@ def driver_library_missing(context: Context) -> Iterator[Outcome]:
         ),
     )
     if container is None:
-        yield fail(
+        yield this.fail(
             f"The kernel module {driver.version} is loaded, but the driver's libraries (libcuda, NVML) are not installed.",
             evidence=evidence,
             remedy=f"Install the user-mode packages of driver {driver.version} (libnvidia-compute, nvidia-utils).",
         )
         return
-    yield fail(
+    yield this.fail(
         f"The host has NVIDIA driver {driver.version}, but this {container} container was started without the GPU.",
         evidence=evidence,
         remedy=start_with_gpu(container),
     )
 
 
-@check("cuda-does-not-start", family="driver", title="CUDA starts and finds its GPUs")
-def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
+@check(
+    "cuda-does-not-start",
+    family="driver",
+    title="CUDA starts and finds its GPUs",
+    blocks=Blocks.START,
+    bears_on=RungName.RESOLVED,
+)
+def cuda_does_not_start(context: Context, this: Check) -> Iterator[Finding]:
     """nvidia-smi asks NVML; programs ask CUDA, which needs more: the fabric manager on boards with NVSwitch (error 802), a
     working nvidia_uvm (999, 3), a GPU that is free (46), device files that the container was given (100, 101). splatfix calls
     cuInit in a child process with a time limit. torch only says that it finds no GPU, with the reason in a warning. Source:
@@ -152,7 +174,7 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
     code = driver.cuda_error if cuda.value is None else NO_DEVICE
     if cuda.value:
         names = ", ".join(f"cuda:{place} {item.name}" for place, item in enumerate(cuda.value))
-        yield ok(
+        yield this.ok(
             f"CUDA starts and lists {counted(len(cuda.value), 'GPU')}.",
             evidence=Evidence("cuInit", names, cuda.found_via),
         )
@@ -161,13 +183,13 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
     ):
         return
     elif context.machine.container and driver.nvml_error == _UNKNOWN:
-        yield _taken_away(context, code)
+        yield _taken_away(context, this, code)
     elif (code == NO_DEVICE and not context.nvidia_gpus) or context.all_lost:
         return  # there is nothing that CUDA could start on
     elif code == NO_DEVICE and context.hides_all and not context.machine.cuda_unfiltered.error:
         return  # no-gpu-visible tells of the variable
     elif cuda.absent:
-        yield fail(
+        yield this.fail(
             "NVML lists GPUs, but there is no libcuda: CUDA programs find no driver.",
             evidence=(reason(cuda), *_given(context)),
             remedy="Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility."
@@ -175,7 +197,7 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
             else "Install the driver's package with libcuda (libnvidia-compute, nvidia-driver-cuda-libs).",
         )
     elif code is None:
-        yield unknown(
+        yield this.unknown(
             "Whether CUDA starts is not known: it gave no answer.",
             evidence=(reason(cuda), *_given(context)),
             remedy=(
@@ -184,18 +206,18 @@ def cuda_does_not_start(context: Context) -> Iterator[Outcome]:
             ),
         )
     elif code < 0:
-        yield fail(
+        yield this.fail(
             f"libcuda crashes when it starts (signal {-code}).",
             evidence=(reason(cuda), *_given(context)),
             remedy="Reinstall the NVIDIA driver, and take other copies of libcuda out of LD_LIBRARY_PATH.",
         )
     else:
-        yield _refused(context, code)
+        yield _refused(context, this, code)
 
 
-def _taken_away(context: Context, code: int | None) -> Outcome:
+def _taken_away(context: Context, this: Check, code: int | None) -> Finding:
     """Source: NVIDIA/nvidia-container-toolkit#48, NVIDIA/nvidia-docker#1730."""
-    return fail(
+    return this.fail(
         "This container has lost its GPU: NVML starts no more (error 999, Unknown Error).",
         evidence=(Evidence("NVML and cuInit", f"errors {_UNKNOWN} and {code}"), *_given(context)),
         remedy=(
@@ -207,7 +229,7 @@ def _taken_away(context: Context, code: int | None) -> Outcome:
     )
 
 
-def _refused(context: Context, code: int) -> Outcome:
+def _refused(context: Context, this: Check, code: int) -> Finding:
     """cuInit's code with what it means here."""
     container = context.machine.container
     known = drivers.start_failure(code)
@@ -222,14 +244,14 @@ def _refused(context: Context, code: int) -> Outcome:
         again = say(
             "Then start the container anew, with the GPU passed by the engine and not by single --device options."
         )
-        return fail(
+        return this.fail(
             f"CUDA does not start (error {code}): /dev/nvidia-uvm is not here.",
             evidence=evidence,
             remedy=(make, again) if container else (make,),
         )
     if code == NO_DEVICE and all(gpu.mig and not gpu.mig_devices for gpu in context.nvidia_gpus):
         first = context.nvidia_gpus[0].index
-        return fail(
+        return this.fail(
             "CUDA finds no GPU: MIG is on, and there is no instance for a program to use.",
             evidence=evidence,
             remedy="Make an instance on the host, and start the container with it (docker: --gpus device=MIG-UUID)."
@@ -247,13 +269,13 @@ def _refused(context: Context, code: int) -> Outcome:
     if code == NO_DEVICE and driver and driver.nvml_error == _NO_PERMISSION:
         known = drivers.start_failure(_OPERATING_SYSTEM)  # NVML says more than CUDA
     if known is None:
-        return fail(
+        return this.fail(
             f"CUDA does not start: cuInit gives error {code}.",
             evidence=evidence,
             remedy=("Look for the driver's own words, then reboot:", run("sudo", "dmesg")),
         )
     lines = (known.container_remedy if container else ()) or known.remedy
-    return fail(
+    return this.fail(
         f"CUDA does not start (error {code}): {known.means}.",
         evidence=evidence,
         remedy=tuple(_step(line) for line in lines),
@@ -281,8 +303,13 @@ def _given(context: Context) -> tuple[Evidence, ...]:
     )
 
 
-@check("wsl-wrong-libcuda", family="driver", title="WSL2 loads the libcuda of the Windows driver")
-def wsl_wrong_libcuda(context: Context) -> Iterator[Outcome]:
+@check(
+    "wsl-wrong-libcuda",
+    family="driver",
+    title="WSL2 loads the libcuda of the Windows driver",
+    blocks=Blocks.LIBCUDA,
+)
+def wsl_wrong_libcuda(context: Context, this: Check) -> Iterator[Finding]:
     """In WSL2 the driver is Windows'; its libcuda lies in /usr/lib/wsl/lib. A Linux driver package (nvidia-driver-*,
     cuda-drivers, the `cuda` meta-package) puts another libcuda into the system folders, which is found first and sees
     no GPU: error 100 or "Found no NVIDIA driver". Source: NVIDIA's CUDA on WSL user guide."""
@@ -291,9 +318,9 @@ def wsl_wrong_libcuda(context: Context) -> Iterator[Outcome]:
         return
     first, evidence = found.value[0], (Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),)
     if "/wsl/" in first:
-        yield ok(f"libcuda is {first}, from the Windows driver.", evidence=evidence)
+        yield this.ok(f"libcuda is {first}, from the Windows driver.", evidence=evidence)
     else:
-        yield fail(
+        yield this.fail(
             f"{first} of a Linux driver is loaded instead of WSL2's libcuda.",
             evidence=evidence,
             remedy=(
@@ -307,15 +334,20 @@ def wsl_wrong_libcuda(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("stub-libcuda-loaded", family="driver", title="libcuda is the driver's, not the toolkit's stub")
-def stub_libcuda_loaded(context: Context) -> Iterator[Outcome]:
+@check(
+    "stub-libcuda-loaded",
+    family="driver",
+    title="libcuda is the driver's, not the toolkit's stub",
+    blocks=Blocks.LIBCUDA,
+)
+def stub_libcuda_loaded(context: Context, this: Check) -> Iterator[Finding]:
     """The toolkit's lib64/stubs holds an empty libcuda to link against on machines without a driver. With that folder in
     LD_LIBRARY_PATH (it belongs into LIBRARY_PATH) and a libcuda.so.1 in it, as some images link it, programs load the empty
     one: error 34, CUDA_ERROR_STUB_LIBRARY, or no GPU at all. Source: CUDA's driver API, CUDA_ERROR_STUB_LIBRARY."""
     found = context.machine.libcuda
     if not found.value or "/stubs/" not in found.value[0] or len(found.value) < 2:
         return  # without another one there is no driver here, and the stub does no harm
-    yield fail(
+    yield this.fail(
         f"{found.value[0]} is loaded before the driver's {found.value[1]}.",
         evidence=(
             Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),
@@ -329,8 +361,10 @@ def stub_libcuda_loaded(context: Context) -> Iterator[Outcome]:
     "forward-compat-on-geforce",
     family="driver",
     title="No forward-compatibility libcuda on an unsupported GPU",
+    blocks=Blocks.LIBCUDA,
+    bears_on=RungName.RESOLVED,
 )
-def forward_compat_on_geforce(context: Context) -> Iterator[Outcome]:
+def forward_compat_on_geforce(context: Context, this: Check) -> Iterator[Finding]:
     """NVIDIA's images carry a newer libcuda in /usr/local/cuda/compat. It lets data-centre GPUs run a CUDA that is newer than the
     driver; a GeForce answers with error 804 ("forward compatibility was attempted on non supported HW"). Source: NVIDIA's
     page on forward compatibility."""
@@ -340,7 +374,7 @@ def forward_compat_on_geforce(context: Context) -> Iterator[Outcome]:
     refused = driver is not None and driver.cuda_error == drivers.FORWARD_COMPAT_REFUSED
     if not refused and not (compat and any("GeForce" in name for name in names)):
         return
-    yield fail(
+    yield this.fail(
         f"libcuda comes from {(found.value or ('a compat folder',))[0]}, "
         f"which {names[0] if names else 'this GPU'} does not support.",
         evidence=(

@@ -5,44 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, version_of
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, removed_by
 from splatfix.context.readings import SETUPTOOLS_DROPPED
+from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Shadow
 from splatfix.knowledge import torch_releases
 
 
-@check("interpreter-broken", family="environment", title="The target Python works")
-def interpreter_answers(context: Context) -> Iterator[Outcome]:
+@check(
+    "interpreter-broken", family="environment", title="The target Python works", bears_on=RungName.RESOLVED
+)
+def interpreter_answers(context: Context, this: Check) -> Iterator[Finding]:
     """splatfix touches the target environment only through a child process. If that process crashes, hangs or prints
     nonsense, the environment itself is broken, and everything below it stays unknown."""
     interpreter = context.environment.interpreter
     if interpreter.absent:
-        yield unknown(
+        yield this.unknown(
             f"No environment was judged, only the machine: {interpreter.error}.",
             remedy="Activate one, go to the folder that holds its .venv, or give --python path/to/venv.",
         )
         return
     if interpreter.value is None:
-        yield fail(
+        yield this.fail(
             "The target environment's Python does not work.",
             evidence=reason(interpreter),
             remedy="Recreate the environment, or choose another one with --python.",
         )
         return
     found = interpreter.value
-    yield ok(
+    yield this.ok(
         f"Python {found.version} ({found.kind}) at {found.prefix}",
         evidence=Evidence("executable", found.executable, interpreter.found_via),
     )
 
 
 @check("no-installer", family="environment", title="Packages can be installed in the environment")
-def no_installer(context: Context) -> Iterator[Outcome]:
+def no_installer(context: Context, this: Check) -> Iterator[Finding]:
     """uv and Poetry make environments without pip, where `python -m pip` fails; uv installs there, or the pip of another
     Python (`pip --python`, pip 22.3 and newer). A Python that the system or uv manages refuses every installation (PEP
     668). splatfix builds and installs with the pip inside, else with uv, else with the pip beside itself."""
@@ -53,7 +56,7 @@ def no_installer(context: Context) -> Iterator[Outcome]:
         Evidence("Python", f"{python.executable} ({python.kind})", context.environment.interpreter.found_via)
     ]
     if python.externally_managed:
-        yield warn(
+        yield this.warn(
             f"{python.executable} refuses installations (PEP 668).",
             evidence=evidence,
             remedy=(
@@ -64,7 +67,7 @@ def no_installer(context: Context) -> Iterator[Outcome]:
         return
     found = installer_of(context.facts)
     if found is None and context.environment.installer.error:
-        yield outcome(
+        yield this.finding(
             Status.SKIP if context.made_to_run else Status.WARN,
             "The environment has no pip, and neither uv nor another pip that installs there was found.",
             evidence=evidence,
@@ -79,11 +82,11 @@ def no_installer(context: Context) -> Iterator[Outcome]:
     if command := removed_by(context.facts):
         evidence.append(Evidence("lock file", python.lock_file))
         again = f"; `{command}` removes again what is not in its lock file"
-    yield ok(f"Packages are installed by {what}{again}.", evidence=evidence)
+    yield this.ok(f"Packages are installed by {what}{again}.", evidence=evidence)
 
 
 @check("build-tools-missing", family="environment", title="Build tools installed")
-def build_tools(context: Context) -> Iterator[Outcome]:
+def build_tools(context: Context, this: Check) -> Iterator[Finding]:
     """Splatting extensions are built with `--no-build-isolation`, so what builds them must be in the environment itself:
     setuptools (and wheel before setuptools 70.1); ninja makes torch compile files side by side."""
     if context.environment.distributions.value is None or context.torch_cuda is None:
@@ -97,20 +100,20 @@ def build_tools(context: Context) -> Iterator[Outcome]:
         needs.append("ninja")
     if needs:
         asked = [_compatible_with_torch(name, context) for name in needs]
-        yield outcome(
+        yield this.finding(
             Status.SKIP if context.made_to_run else Status.WARN,
             f"Missing to build extensions: {', '.join(needs)}.",
             evidence=evidence,
             remedy=context.pip("install", *asked),
         )
     else:
-        yield ok("Build tools installed.", evidence=evidence)
+        yield this.ok("Build tools installed.", evidence=evidence)
 
 
 @check(
     "setuptools-incompatible", family="environment", title="setuptools is compatible with the build scripts"
 )
-def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
+def setuptools_incompatible(context: Context, this: Check) -> Iterator[Finding]:
     """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
     pkg_resources.packaging, which setuptools 70 removed. Every build of an extension then ends before it begins. The
     setup.py of tiny-cuda-nn imports pkg_resources itself, whatever torch does."""
@@ -125,7 +128,7 @@ def setuptools_incompatible(context: Context) -> Iterator[Outcome]:
         wrong = [(who, file) for who, file, imports in asking if name in imports]
         if wrong and release(setuptools.version)[:1] >= (limit,):
             who, file = wrong[0]
-            yield fail(
+            yield this.fail(
                 f"{who} imports {name}; setuptools {setuptools.version} no longer has it.",
                 evidence=(
                     version_of(context, "setuptools"),
@@ -148,7 +151,7 @@ def _compatible_with_torch(name: str, context: Context) -> str:
     family="environment",
     title="No file in the current folder shadows an installed package",
 )
-def import_shadowing(context: Context) -> Iterator[Outcome]:
+def import_shadowing(context: Context, this: Check) -> Iterator[Finding]:
     """Python searches the folder of the script, or the current one, before site-packages. A source folder of the same name
     is then imported instead of the installed package: "cannot import name '_C' from partially initialized module". A
     folder that holds compiled modules itself is an installation in place and counts as such."""
@@ -159,7 +162,7 @@ def import_shadowing(context: Context) -> Iterator[Outcome]:
     for item in seen.values():
         if item.native or item.module not in installed:
             continue
-        yield warn(
+        yield this.warn(
             f"{item.path} shadows the installed {item.module}.",
             subject=item.module,
             evidence=Evidence("searched first", item.path, "names in the current folder"),
@@ -168,12 +171,12 @@ def import_shadowing(context: Context) -> Iterator[Outcome]:
 
 
 @check("editable-source-gone", family="environment", title="Sources of editable installs exist")
-def editable_source_gone(context: Context) -> Iterator[Outcome]:
+def editable_source_gone(context: Context, this: Check) -> Iterator[Finding]:
     """`pip install -e` (SuGaR's install.py does it) only links to the source folder. When that folder is moved or removed,
     pip still lists the package and importing it fails."""
     for item in context.distributions:
         if item.source_gone:
-            yield fail(
+            yield this.fail(
                 f"{item.name} was installed from {item.origin}, which is gone.",
                 subject=item.name,
                 evidence=Evidence(item.name, item.origin, "direct_url.json or egg-link"),
@@ -185,7 +188,7 @@ def editable_source_gone(context: Context) -> Iterator[Outcome]:
 
 
 @check("python-version-unsupported", family="environment", title="torch has wheels for this Python")
-def python_version_unsupported(context: Context) -> Iterator[Outcome]:
+def python_version_unsupported(context: Context, this: Check) -> Iterator[Finding]:
     """torch publishes wheels for a few minors of CPython, 64 bits only; on another Python pip says "No matching distribution
     found for torch" and no more. Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
     python = context.interpreter
@@ -204,10 +207,12 @@ def python_version_unsupported(context: Context) -> Iterator[Outcome]:
         newest = max(fitting, key=release)
         later = [release for release, answer in answers.items() if answer is None]
         open_end = f"; of {max(later, key=release)} that is not known" if later else ""
-        yield ok(f"torch up to {newest} has wheels for Python {python.version}{open_end}.", evidence=evidence)
+        yield this.ok(
+            f"torch up to {newest} has wheels for Python {python.version}{open_end}.", evidence=evidence
+        )
         return
     if ordinary and version and all(version > _newest_python(row) for row in known):
-        yield unknown(
+        yield this.unknown(
             f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.",
             evidence=evidence,
         )
@@ -221,7 +226,7 @@ def python_version_unsupported(context: Context) -> Iterator[Outcome]:
     )
     last = max(known, key=lambda row: release(row.release))
     upper = ".".join(map(str, last.python_max)) if last.python_max else "the newest"
-    yield fail(
+    yield this.fail(
         f"torch has no wheels for this Python {python.version}: {why}.",
         evidence=evidence,
         remedy=f"Recreate the environment with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}.",
@@ -234,7 +239,7 @@ def _newest_python(row: torch_releases.TorchRelease) -> tuple[int, int]:
 
 
 @check("no-matching-wheel", family="environment", title="The pinned torch has a wheel for this machine")
-def no_matching_wheel(context: Context) -> Iterator[Outcome]:
+def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
     """The torch that a checkout pins must have a wheel for this Python and C library: torch 1.12 ends at Python 3.10, wheels
     from 2.7 on need glibc 2.28, and musl (Alpine) has none at all. pip then says "Could not find a version that satisfies
     the requirement". Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
@@ -242,7 +247,7 @@ def no_matching_wheel(context: Context) -> Iterator[Outcome]:
     if python is None or context.environment.torch_installed.value is not False:
         return
     if libc.value and libc.value.startswith("musl"):
-        yield fail(
+        yield this.fail(
             f"torch has no wheels for {libc.value}.",
             evidence=Evidence("C library", libc.value, libc.found_via),
             remedy="Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch.",
@@ -263,7 +268,7 @@ def no_matching_wheel(context: Context) -> Iterator[Outcome]:
         for item in row.builds
     ]
     if obstacles and all(obstacles):
-        yield warn(
+        yield this.warn(
             f"{pin.file} pins torch {pin.spec.removeprefix('==')}: {obstacles[0]}",
             evidence=(
                 Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context, Target
 from splatfix.context.coverage import Coverage, code_words
+from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.facts import Distribution, Extension, JitCache
@@ -21,8 +22,14 @@ from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
 _CUDART = re.compile(r"libcudart\.so\.(\d+)|cudart64_(\d{2})\d?\.dll", re.IGNORECASE)
 
 
-@check("no-kernel-image", family="extension", title="Extensions carry code for the GPU")
-def no_kernel_image(context: Context) -> Iterator[Outcome]:
+@check(
+    "no-kernel-image",
+    family="extension",
+    title="Extensions carry code for the GPU",
+    bears_on=RungName.BUILT,
+    gpu_code=True,
+)
+def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
     """Reads the fat binaries of every native extension and judges every fatbin (one per .cu file) against each GPU.
     One fatbin without code for the GPU is enough: unchecked launches then fail silently, and the rasterizer answers
     with garbage such as "Tried to allocate 131060 GiB". GPU code of a library that has nothing to do with torch, or that
@@ -31,7 +38,7 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
     if extensions.absent:
         return  # no environment at all
     if extensions.value is None:
-        yield unknown("The native extensions could not be looked at.", evidence=reason(extensions))
+        yield this.unknown("The native extensions could not be looked at.", evidence=reason(extensions))
         return
     wanted = context.targets
     for item in context.extensions:
@@ -39,7 +46,7 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
             continue
         evidence = (Evidence(item.path, code_words(item.code), extensions.found_via),)
         if not wanted:
-            yield skip(
+            yield this.skip(
                 f"{_name(item)} carries {code_words(item.code)}; "
                 "no GPU here and no --target to judge it for.",
                 subject=_name(item),
@@ -48,14 +55,14 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
         for target in wanted:
             if (verdict := _verdict(context, item, target)).too_new_ptx and not verdict.missing:
                 continue  # ptx-newer-than-driver tells that
-            finding = _judged(context, item, target, verdict, evidence)
+            finding = _judged(context, this, item, target, verdict, evidence)
             meant = _meant_for(item)
             if finding.status is Status.FAIL and meant is not None and meant.plain != target.arch.plain:
-                finding = skip(
+                finding = this.skip(
                     f"{item.path} is meant for {meant.sm} alone.", subject=finding.subject, evidence=evidence
                 )
             if finding.status is Status.FAIL and (item.optional or not item.links_torch):
-                finding = skip(
+                finding = this.skip(
                     f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}. "
                     "No stack that splatfix knows calls them.",
                     subject=finding.subject,
@@ -63,16 +70,16 @@ def no_kernel_image(context: Context) -> Iterator[Outcome]:
                 )
             yield finding
     for one in context.distributions:
-        yield from _of_dropin(context, one)
+        yield from _of_dropin(context, this, one)
 
 
-def _of_dropin(context: Context, dropin: Distribution) -> Iterator[Outcome]:
+def _of_dropin(context: Context, this: Check, dropin: Distribution) -> Iterator[Finding]:
     """The CUDA code that a drop-in brings. What it does not bring torch's NVRTC compiles at the first call."""
     words = dropin.code_error or code_words(dropin.code)
     evidence = (Evidence(f"{dropin.name} {dropin.version}", words, "its cubins, read as bytes"),)
     remedy = context.install(dropin.dropin, "--backend", "nvrtc", text="Install it anew")
     if dropin.code_error:
-        yield fail(
+        yield this.fail(
             f"CUDA code of the drop-in {dropin.name} is damaged: {dropin.code_error}.",
             subject=dropin.name,
             evidence=evidence,
@@ -81,7 +88,7 @@ def _of_dropin(context: Context, dropin: Distribution) -> Iterator[Outcome]:
     for target in context.targets if dropin.code else ():
         fatbins = tuple(group for group in dropin.code for _ in range(group.count))
         verdict = context.judge(fatbins, target.arch)
-        yield outcome(
+        yield this.finding(
             Status.PASS if verdict.usable else Status.WARN,
             f"{dropin.name} {verdict.reason}."
             if verdict.usable
@@ -92,8 +99,14 @@ def _of_dropin(context: Context, dropin: Distribution) -> Iterator[Outcome]:
         )
 
 
-@check("ptx-newer-than-driver", family="extension", title="The driver can compile the PTX of the extensions")
-def ptx_newer_than_driver(context: Context) -> Iterator[Outcome]:
+@check(
+    "ptx-newer-than-driver",
+    family="extension",
+    title="The driver can compile the PTX of the extensions",
+    bears_on=RungName.BUILT,
+    gpu_code=True,
+)
+def ptx_newer_than_driver(context: Context, this: Check) -> Iterator[Finding]:
     """An extension without machine code for the GPU depends on its PTX, which the driver compiles at first use. A driver compiles
     the PTX of its own CUDA and older: "the provided PTX was compiled with an unsupported toolchain" (error 222), or, where
     launches are not checked, silence and garbage. Source: the PTX ISA's release table (knowledge/data/drivers.json)."""
@@ -111,7 +124,7 @@ def ptx_newer_than_driver(context: Context) -> Iterator[Outcome]:
             level = cuda_of_ptx_isa(newest)
             cuda = ".".join(map(str, level)) if level else f"PTX {newest[0]}.{newest[1]}"
             limit = context.driver_level(target.arch)
-            yield fail(
+            yield this.fail(
                 f"{_name(item)} needs PTX of CUDA {cuda} on {target.label}; this driver compiles up to CUDA {limit}.",
                 subject=f"{_name(item)} on {target.label}",
                 evidence=(
@@ -128,8 +141,10 @@ def ptx_newer_than_driver(context: Context) -> Iterator[Outcome]:
             )
 
 
-@check("cuda-runtime-mismatch", family="extension", title="Extensions were built for torch's CUDA")
-def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
+@check(
+    "cuda-runtime-mismatch", family="extension", title="Extensions were built for torch's CUDA", gpu_code=True
+)
+def cuda_runtime_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """An extension that needs libcudart.so.12 (cudart64_12.dll) beside a torch of CUDA 13 was built for another torch: the
     library it wants is not there ("DLL load failed while importing _C"), or two runtimes meet in one process. What was built
     with --force-cuda-mismatch says so in its own manifest, whatever its file shows, and stays a risk."""
@@ -143,7 +158,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
         if not item.links_torch or item.optional or not runtime or not major or int(major) == cuda[0]:
             continue
         told.add(item.distribution or "")
-        yield fail(
+        yield this.fail(
             f"{_name(item)} was built for CUDA {major}, torch is a CUDA {torch.cuda} build.",
             subject=_name(item),
             evidence=(
@@ -155,7 +170,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
     for one in context.distributions:
         if one.built is None or not one.built.cuda_mismatch or one.name in told:
             continue
-        yield warn(
+        yield this.warn(
             f"{one.name} was built with --force-cuda-mismatch: {one.built.cuda_mismatch}; it may crash or compute wrongly.",
             subject=one.name,
             evidence=(
@@ -171,7 +186,7 @@ def cuda_runtime_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("extension-python-mismatch", family="extension", title="Extensions were built for this Python")
-def extension_python_mismatch(context: Context) -> Iterator[Outcome]:
+def extension_python_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """A module named for cpython-310 is invisible to Python 3.11: the import fails with "No module named ..._C". A file that
     imports nothing of Python (torchao's, which torch.ops loads by its path) is no module, whatever its name says, and so
     is one whose package holds a module of the same name for this Python."""
@@ -187,7 +202,7 @@ def extension_python_mismatch(context: Context) -> Iterator[Outcome]:
             continue
         same = python == tuple(release(interpreter.version)[:2])
         made_for = f"another build ({name.split('.')[1]}) of Python" if same else "Python"
-        yield warn(
+        yield this.warn(
             f"{item.path} was built for {made_for} {python[0]}.{python[1]}; Python {interpreter.version} does not see it.",
             subject=_name(item),
             evidence=(
@@ -199,11 +214,11 @@ def extension_python_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("extension-damaged", family="extension", title="Extension files can be read")
-def extension_damaged(context: Context) -> Iterator[Outcome]:
+def extension_damaged(context: Context, this: Check) -> Iterator[Finding]:
     """A native module that is truncated or no binary at all fails at import with "invalid ELF header" or "file too short"."""
     for item in context.extensions:
         if item.error:
-            yield fail(
+            yield this.fail(
                 f"{item.path} cannot be read as a native module: {item.error}",
                 subject=_name(item),
                 evidence=Evidence(item.path, item.error, "its bytes"),
@@ -212,7 +227,7 @@ def extension_damaged(context: Context) -> Iterator[Outcome]:
 
 
 @check("extension-import-fails", family="extension", title="Extensions import in the target environment")
-def extension_imports(context: Context) -> Iterator[Outcome]:
+def extension_imports(context: Context, this: Check) -> Iterator[Finding]:
     """Done only with `--imports`: each module is imported after torch in a child process of the target interpreter."""
     others = {item.module for item in context.environment.extensions.value or ()}
     others -= {item.module for item in context.extensions}
@@ -221,13 +236,13 @@ def extension_imports(context: Context) -> Iterator[Outcome]:
             continue
         evidence = Evidence(f"import {probe.module}", probe.detail or probe.outcome, "child process")
         if probe.ok:
-            yield ok(f"{probe.module} imports.", subject=probe.module, evidence=evidence)
+            yield this.ok(f"{probe.module} imports.", subject=probe.module, evidence=evidence)
         else:
             root = probe.module.partition(".")[0]
             owner = next(
                 (item.distribution for item in context.extensions if item.module.split(".")[0] == root), None
             )
-            yield fail(
+            yield this.fail(
                 f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
                 subject=probe.module,
                 evidence=evidence,
@@ -249,18 +264,23 @@ def _verdict(context: Context, item: Extension, target: Target) -> Coverage:
 
 
 def _judged(
-    context: Context, item: Extension, target: Target, verdict: Coverage, evidence: tuple[Evidence, ...]
-) -> Outcome:
+    context: Context,
+    this: Check,
+    item: Extension,
+    target: Target,
+    verdict: Coverage,
+    evidence: tuple[Evidence, ...],
+) -> Finding:
     if verdict.usable:
         # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
         status = Status.UNKNOWN if verdict.ptx_unsure and not context.goal.targets else Status.PASS
-        return outcome(
+        return this.finding(
             status,
             f"{_name(item)} {verdict.reason}.",
             subject=f"{_name(item)} on {target.label}",
             evidence=evidence,
         )
-    return fail(
+    return this.fail(
         f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",
         subject=f"{_name(item)} on {target.label}",
         evidence=evidence,
@@ -294,7 +314,7 @@ _LONGEST_BUILD = datetime.timedelta(hours=2)
 @check(
     "stale-jit-cache", family="extension", title="Extensions compiled at first use fit the installed torch"
 )
-def stale_jit_cache(context: Context) -> Iterator[Outcome]:
+def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat's wheel and others compile their CUDA code at the first import and keep it in torch's cache
     (`~/.cache/torch_extensions`, or TORCH_EXTENSIONS_DIR). A library that was left there by another torch is loaded
     again as it is, and fails with an undefined symbol. Only the cache folder of this Python and CUDA is judged."""
@@ -304,25 +324,30 @@ def stale_jit_cache(context: Context) -> Iterator[Outcome]:
         abi = item.linkage.cxx11_abi
         other_abi = torch is not None and None not in (abi, torch.cxx11_abi) and abi != torch.cxx11_abi
         if item.error:
-            yield _stale(context, item, f"its library cannot be read ({item.error})")
+            yield _stale(context, this, item, f"its library cannot be read ({item.error})")
         elif torch is not None and (missing or other_abi):
-            yield _stale(context, item, f"it was compiled against another torch than {torch.version}")
+            yield _stale(context, this, item, f"it was compiled against another torch than {torch.version}")
         elif item.linkage.error:
-            yield unknown(
+            yield this.unknown(
                 f"Whether the cached {item.name} fits torch is not known.",
                 subject=item.name,
                 evidence=reason(item.linkage),
             )
         elif item.library is not None:
-            yield ok(
+            yield this.ok(
                 f"The cached {item.name} fits the installed torch.",
                 subject=item.name,
                 evidence=Evidence(item.folder, f"built {item.built}", "torch's extension cache"),
             )
 
 
-@check("jit-cache-arch", family="extension", title="Extensions compiled at first use carry code for the GPU")
-def jit_cache_arch(context: Context) -> Iterator[Outcome]:
+@check(
+    "jit-cache-arch",
+    family="extension",
+    title="Extensions compiled at first use carry code for the GPU",
+    gpu_code=True,
+)
+def jit_cache_arch(context: Context, this: Check) -> Iterator[Finding]:
     """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
     is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
     for item in _current(context):
@@ -331,7 +356,7 @@ def jit_cache_arch(context: Context) -> Iterator[Outcome]:
         for target in context.targets:
             verdict = context.judge(item.code, target.arch)
             if not verdict.usable:
-                yield fail(
+                yield this.fail(
                     f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
                     subject=f"{item.name} on {target.label}",
                     evidence=(
@@ -343,7 +368,7 @@ def jit_cache_arch(context: Context) -> Iterator[Outcome]:
 
 
 @check("jit-cache-locked", family="extension", title="No build at first use was left locked")
-def jit_cache_locked(context: Context) -> Iterator[Outcome]:
+def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
     """While torch compiles an extension at first use it holds a file called `lock`. A build that was killed leaves the file
     behind, and every later import waits for it without a word. A lock younger than two hours may be a build at work."""
     for item in _current(context):
@@ -352,13 +377,13 @@ def jit_cache_locked(context: Context) -> Iterator[Outcome]:
         age = _age(item.locked, context.facts.gathered)
         evidence = Evidence(f"{item.folder}/lock", f"written {item.locked}", "its time stamp")
         if age is None or age < _LONGEST_BUILD:
-            yield skip(
+            yield this.skip(
                 f"{item.name} is being compiled, or its build was just ended.",
                 subject=item.name,
                 evidence=evidence,
             )
         else:
-            yield fail(
+            yield this.fail(
                 f"A killed build left {item.name} locked; importing it waits for ever.",
                 subject=item.name,
                 evidence=evidence,
@@ -367,7 +392,7 @@ def jit_cache_locked(context: Context) -> Iterator[Outcome]:
 
 
 @check("gsplat-without-kernels", family="extension", title="gsplat has its kernels, or what compiles them")
-def gsplat_without_kernels(context: Context) -> Iterator[Outcome]:
+def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc. Without a toolkit it
     prints "No CUDA toolkit found. gsplat will be disabled.", the import succeeds, and every call fails."""
     installed = next((item for item in context.packages if item.module == "gsplat"), None)
@@ -377,11 +402,11 @@ def gsplat_without_kernels(context: Context) -> Iterator[Outcome]:
     compiled = [item.path for item in context.extensions if item.path.startswith("gsplat/")]
     compiled += [item.folder for item in _current(context) if item.name.startswith("gsplat") and item.library]
     if compiled:
-        yield ok("gsplat's kernels are compiled.", evidence=Evidence("compiled", compiled[0], via))
+        yield this.ok("gsplat's kernels are compiled.", evidence=Evidence("compiled", compiled[0], via))
     elif toolkits.value is None:
-        yield unknown("Whether gsplat can compile its kernels is not known.", evidence=reason(toolkits))
+        yield this.unknown("Whether gsplat can compile its kernels is not known.", evidence=reason(toolkits))
     elif not context.toolkits:
-        yield fail(
+        yield this.fail(
             "gsplat has no compiled kernels, and there is no nvcc to compile them.",
             evidence=(
                 Evidence(installed.folder, "no compiled module", via),
@@ -390,7 +415,7 @@ def gsplat_without_kernels(context: Context) -> Iterator[Outcome]:
             remedy="Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index.",
         )
     else:
-        yield skip(
+        yield this.skip(
             "gsplat compiles its kernels at the first import (minutes).",
             evidence=Evidence(installed.folder, "no compiled module, none in torch's cache", via),
         )
@@ -402,13 +427,13 @@ def _current(context: Context) -> Iterator[JitCache]:
             yield item
 
 
-def _stale(context: Context, item: JitCache, why: str) -> Outcome:
+def _stale(context: Context, this: Check, item: JitCache, why: str) -> Finding:
     evidence = [Evidence(item.folder, f"built {item.built}", "torch's extension cache")]
     if lost := ", ".join(item.linkage.torch_missing[:3]):
         evidence.append(Evidence("not in torch", lost, "hash tables of torch's libraries"))
     if item.torch_folder:
         evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
-    return fail(
+    return this.fail(
         f"The cached {item.name} is stale: {why}.",
         subject=item.name,
         evidence=evidence,

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Blocks, Check, check
 from splatfix.context import Context
+from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run
 from splatfix.core.versions import release
 from splatfix.core.words import counted
@@ -21,8 +22,8 @@ _NEEDS_OPEN = 100
 """Blackwell, sm_100 and newer: its driver has NVIDIA's open kernel modules only."""
 
 
-@check("nvidia-gpu-missing", family="gpu", title="NVIDIA GPUs on this machine")
-def gpu_present(context: Context) -> Iterator[Outcome]:
+@check("nvidia-gpu-missing", family="gpu", title="NVIDIA GPUs on this machine", blocks=Blocks.CARD)
+def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
     """Names every NVIDIA GPU with its compute capability.
 
     Without one, CUDA parts can still be built and their binaries judged for a `--target`; they cannot be run, and no
@@ -34,7 +35,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
     gpus = context.machine.gpus
     if gpus.value is None:
         if context.machine.wsl and context.machine.cuda.absent:
-            yield unknown(
+            yield this.unknown(
                 "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
                 evidence=reason(gpus),
                 remedy=(
@@ -45,7 +46,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
                 link="https://docs.nvidia.com/cuda/wsl-user-guide/",
             )
             return
-        yield unknown(
+        yield this.unknown(
             "The GPUs of this machine could not be determined.",
             evidence=reason(gpus),
             remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
@@ -53,7 +54,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
         return
     cards = context.nvidia_gpus
     if unused := context.unused_cards:
-        yield _not_for_programs(context, unused)
+        yield _not_for_programs(context, this, unused)
     elif not cards:
         hint = (
             "binaries are judged for --target"
@@ -65,7 +66,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
         seen = ", ".join(f"{item.name} ({item.backend})" for item in adapters)
         brush = f" A wgpu trainer such as brush would use {seen}." if seen else ""
         instead = f", but {others}: CUDA extensions cannot run on it" if others else ""
-        yield skip(
+        yield this.skip(
             f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
             evidence=Evidence("GPUs", others or "none", gpus.found_via),
         )
@@ -73,7 +74,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
     for gpu in cards:
         where = f"GPU {gpu.index}"
         if gpu.nvml_error is not None:
-            yield outcome(
+            yield this.finding(
                 Status.FAIL if context.all_lost else Status.WARN,
                 f"{where}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
                 subject=where,
@@ -88,7 +89,7 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
         memory = f", {gpu.memory_total / 2**30:.1f} GiB" if gpu.memory_total else ""
         known = gpu.cc and not (gpu.mig and not gpu.mig_devices)
         hidden = f"; {aside[gpu.index]}" if gpu.index in aside else ""
-        yield outcome(
+        yield this.finding(
             Status.PASS if known else Status.UNKNOWN,
             f"{where}: {gpu.name}, {capability}{memory}{_instances(gpu)}{hidden}",
             subject=where,
@@ -97,10 +98,10 @@ def gpu_present(context: Context) -> Iterator[Outcome]:
         )
 
 
-def _not_for_programs(context: Context, cards: tuple[Gpu, ...]) -> Outcome:
+def _not_for_programs(context: Context, this: Check, cards: tuple[Gpu, ...]) -> Finding:
     """Cards in sight that no program here can use, apart from those that one can."""
     why = " and ".join(dict.fromkeys(context.left_aside[gpu.index] for gpu in cards))
-    return skip(
+    return this.skip(
         f"{counted(len(cards), 'NVIDIA card')} on the PCI bus left aside: {why}.",
         subject="PCI bus",
         evidence=Evidence(
@@ -109,8 +110,14 @@ def _not_for_programs(context: Context, cards: tuple[Gpu, ...]) -> Outcome:
     )
 
 
-@check("gpu-without-driver", family="gpu", title="NVIDIA's driver drives the NVIDIA GPUs")
-def gpu_without_driver(context: Context) -> Iterator[Outcome]:
+@check(
+    "gpu-without-driver",
+    family="gpu",
+    title="NVIDIA's driver drives the NVIDIA GPUs",
+    blocks=Blocks.KERNEL_DRIVER,
+    bears_on=RungName.RESOLVED,
+)
+def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
     """A GPU that the PCI bus shows and NVIDIA's driver does not drive: nothing of CUDA runs on it. What is bound to it instead
     (the `driver` link of the device in sysfs) says what to do: nouveau gives way to NVIDIA's driver, vfio-pci keeps the card for
     a virtual machine. A loaded driver that drives none of the cards is too old for them, or is NVIDIA's closed kernel module,
@@ -123,7 +130,7 @@ def gpu_without_driver(context: Context) -> Iterator[Outcome]:
     if not cards:
         return
     if not driver.known and not driver.absent:
-        yield unknown("Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver))
+        yield this.unknown("Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver))
         return
     if context.machine.container is not None and (
         driver.known or any(gpu.kernel_driver == "nvidia" for gpu in cards)
@@ -132,10 +139,12 @@ def gpu_without_driver(context: Context) -> Iterator[Outcome]:
     asked = driver.value is None or driver.value.nvml_error in (None, _NOT_LOADED)
     for bound in dict.fromkeys(gpu.kernel_driver or "" for gpu in cards):
         if asked or bound not in ("", "nvidia"):  # where NVML itself failed, another check says why
-            yield _undriven(context, bound, tuple(gpu for gpu in cards if (gpu.kernel_driver or "") == bound))
+            yield _undriven(
+                context, this, bound, tuple(gpu for gpu in cards if (gpu.kernel_driver or "") == bound)
+            )
 
 
-def _undriven(context: Context, bound: str, cards: tuple[Gpu, ...]) -> Outcome:
+def _undriven(context: Context, this: Check, bound: str, cards: tuple[Gpu, ...]) -> Finding:
     """Cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
     names = ", ".join(gpu.name for gpu in cards)
@@ -173,7 +182,7 @@ def _undriven(context: Context, bound: str, cards: tuple[Gpu, ...]) -> Outcome:
     else:
         summary = f"{names} found, but {loaded}, which is loaded, does not drive {it}."
         remedy = _newer_driver(cards, driver)
-    return fail(
+    return this.fail(
         summary,
         subject=f"bound to {bound}" if bound else "",
         evidence=(
@@ -219,8 +228,8 @@ def _newer_driver(cards: tuple[Gpu, ...], driver: Driver) -> tuple[str | Step, .
     )
 
 
-@check("gpu-not-free", family="gpu", title="The GPUs take another program")
-def gpu_not_free(context: Context) -> Iterator[Outcome]:
+@check("gpu-not-free", family="gpu", title="The GPUs take another program", blocks=Blocks.COMPUTE_MODE)
+def gpu_not_free(context: Context, this: Check) -> Iterator[Finding]:
     """A GPU has a compute mode: `Exclusive_Process` takes one program at a time, `Prohibited` none. CUDA starts and lists the
     GPU in each mode; the first call that uses it ends in "CUDA-capable device(s) is/are busy or unavailable" (error 46). Source:
     CUDA C++ Programming Guide, "Compute Modes"; NVIDIA/DIGITS#2005, pytorch/pytorch#3871."""
@@ -230,14 +239,14 @@ def gpu_not_free(context: Context) -> Iterator[Outcome]:
             *("sudo", "nvidia-smi", "-i", str(gpu.index), "-c", "DEFAULT"), text="Let it take every program"
         )
         if gpu.compute_mode == "prohibited":
-            yield fail(
+            yield this.fail(
                 f"GPU {gpu.index} ({gpu.name}) is closed to computing.",
                 subject=f"GPU {gpu.index}",
                 evidence=evidence,
                 remedy=again,
             )
         elif gpu.compute_processes:
-            yield warn(
+            yield this.warn(
                 f"GPU {gpu.index} ({gpu.name}) takes one program at a time, and one is computing on it; only programs of one MPS "
                 "server share it.",
                 subject=f"GPU {gpu.index}",
@@ -270,8 +279,13 @@ def _words(gpu: Gpu) -> str:
 _LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 
-@check("gpu-not-passed-to-container", family="gpu", title="The container has access to the GPU")
-def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
+@check(
+    "gpu-not-passed-to-container",
+    family="gpu",
+    title="The container has access to the GPU",
+    blocks=Blocks.PASSTHROUGH,
+)
+def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Finding]:
     """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of
     such an image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your
     system". So was one whose PCI bus shows cards that the host's NVIDIA driver drives. In WSL2 the way to the GPU is
@@ -292,32 +306,32 @@ def gpu_not_passed_to_container(context: Context) -> Iterator[Outcome]:
         *((Evidence("/dev/dxg", "not here", "WSL2's way to the GPU"),) if no_way else ()),
     )
     how = start_with_gpu(machine.container, wsl=machine.wsl)
-    this = f"this {machine.container} container{' in WSL2' if machine.wsl else ''}"
+    box = f"this {machine.container} container{' in WSL2' if machine.wsl else ''}"
     if asked in ("", "void", "none"):
-        yield skip(
-            f"NVIDIA_VISIBLE_DEVICES={asked!r} hides the GPUs from {this}.", evidence=evidence, remedy=how
+        yield this.skip(
+            f"NVIDIA_VISIBLE_DEVICES={asked!r} hides the GPUs from {box}.", evidence=evidence, remedy=how
         )
     elif of_the_host and not context.goal.targets:
-        yield fail(
-            f"The host has {counted(len(of_the_host), 'NVIDIA card')}, but {this} was started without the GPU.",
+        yield this.fail(
+            f"The host has {counted(len(of_the_host), 'NVIDIA card')}, but {box} was started without the GPU.",
             evidence=evidence,
             remedy=how,
             link=_LINK,
         )
     elif asked is not None:
-        yield warn(
-            f"T{this[1:]} requests GPU {asked!r} but has none.", evidence=evidence, remedy=how, link=_LINK
+        yield this.warn(
+            f"T{box[1:]} requests GPU {asked!r} but has none.", evidence=evidence, remedy=how, link=_LINK
         )
     elif context.torch_cuda is not None:
-        yield skip(
-            f"T{this[1:]} has no GPU; whether its host has one is not seen from inside.",
+        yield this.skip(
+            f"T{box[1:]} has no GPU; whether its host has one is not seen from inside.",
             evidence=evidence,
             remedy=how,
         )
 
 
 @check("docker-gpu-runtime-missing", family="gpu", title="Docker can pass GPUs to containers")
-def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
+def docker_gpu_runtime_missing(context: Context, this: Check) -> Iterator[Finding]:
     """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
     with capabilities: [[gpu]]". A machine that uses no containers does not need it, so it is only a note."""
     toolkit = context.machine.container_toolkit
@@ -325,9 +339,9 @@ def docker_gpu_runtime_missing(context: Context) -> Iterator[Outcome]:
         return
     evidence = Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via)
     if toolkit.value:
-        yield ok("NVIDIA Container Toolkit is installed.", evidence=evidence)
+        yield this.ok("NVIDIA Container Toolkit is installed.", evidence=evidence)
     else:
-        yield skip(
+        yield this.skip(
             "Docker is installed without NVIDIA Container Toolkit: containers cannot use the GPU.",
             evidence=evidence,
             link=_LINK,

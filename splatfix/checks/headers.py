@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import torch_version
-from splatfix.checks.model import Evidence, Outcome, fail
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.core.step import Step, say
 from splatfix.facts import CheckoutSource, MissingHeader
@@ -14,7 +14,7 @@ from splatfix.knowledge.breakages import breakages
 
 
 @check("headers-missing", family="checkout", title="Headers that the sources include are there")
-def headers_missing(context: Context) -> Iterator[Outcome]:
+def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     """CUDA 13 removed cuda_texture_types.h and three more, torch 1.11 removed THC/THC.h, and a part of a toolkit can be left
     out: "fatal error: cuda_texture_types.h: No such file or directory", minutes into a build. Every include of the compiled
     files and of their own headers is looked for in the folders that this toolkit, this torch and the compiler have. Left out
@@ -25,16 +25,23 @@ def headers_missing(context: Context) -> Iterator[Outcome]:
         of_cuda = [one for one in item.headers_missing if toolkit and toolkit.root in one.toolkits]
         if of_cuda and toolkit:
             owner = Evidence(toolkit.root, f"CUDA {toolkit.version}, its include folders", "looked for there")
-            yield _outcome(item, of_cuda, f"CUDA {toolkit.version}", owner, context)
+            yield _outcome(item, of_cuda, f"CUDA {toolkit.version}", owner, context, this)
         if of_torch and context.torch:
-            yield _outcome(item, of_torch, f"torch {context.torch.version}", torch_version(context), context)
+            yield _outcome(
+                item, of_torch, f"torch {context.torch.version}", torch_version(context), context, this
+            )
 
 
 def _outcome(
-    item: CheckoutSource, lost: list[MissingHeader], owner: str, evidence: Evidence, context: Context
-) -> Outcome:
+    item: CheckoutSource,
+    lost: list[MissingHeader],
+    owner: str,
+    evidence: Evidence,
+    context: Context,
+    this: Check,
+) -> Finding:
     first = lost[0]
-    return fail(
+    return this.fail(
         f"{item.source.label} includes {', '.join(one.header for one in lost)}, which {owner} does not have "
         f"({first.file} line {first.line}).",
         subject=item.path,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 
-from splatfix.core.step import Step, say
+from splatfix.core.step import Step
 
 
 class Status(str, Enum):
@@ -31,8 +29,8 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a check yields; the runner makes a :class:`Finding` of it."""
+class Finding:
+    """What one check says of one subject. :class:`splatfix.checks.registry.Check` makes it."""
 
     status: Status
     summary: str
@@ -42,41 +40,7 @@ class Outcome:
     evidence: tuple[Evidence, ...] = ()
     remedy: tuple[Step, ...] = ()
     link: str = ""
-
-
-@dataclass(frozen=True)
-class Finding(Outcome):
-    """The outcome of one check on one subject."""
-
     code: str = ""
     """Of the check: kebab-case and stable; ``splatfix checks show CODE`` explains it."""
     family: str = ""
     """Of the check: what it looks at, as ``driver`` or ``toolkit``."""
-
-
-def outcome(
-    status: Status,
-    summary: str,
-    *,
-    subject: str = "",
-    evidence: Evidence | Iterable[Evidence] = (),
-    remedy: str | Step | Iterable[str | Step] = (),
-    link: str = "",
-) -> Outcome:
-    """An outcome whose status depends on something. Text in ``remedy`` is a step that only a person can take."""
-    facts = (evidence,) if isinstance(evidence, Evidence) else tuple(evidence)
-    steps = (remedy,) if isinstance(remedy, (str, Step)) else tuple(remedy)
-    todo = tuple(say(step) if isinstance(step, str) else step for step in steps)
-    return Outcome(status, summary, subject, facts, todo, link)
-
-
-ok = partial(outcome, Status.PASS)
-"""What was looked at is as it should be."""
-warn = partial(outcome, Status.WARN)
-"""It may fail, or works less well than it could."""
-fail = partial(outcome, Status.FAIL)
-"""It does not work, or will not."""
-unknown = partial(outcome, Status.UNKNOWN)
-"""A fact is missing, so nothing can be said."""
-skip = partial(outcome, Status.SKIP)
-"""It does not matter here."""

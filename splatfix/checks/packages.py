@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.core.versions import release
 from splatfix.core.words import counted
@@ -19,7 +19,7 @@ from splatfix.knowledge.dropins import dropin_named
 @check(
     "splat-variant-unknown", family="extension", title="Which variant of a splatting extension is installed"
 )
-def splat_variant(context: Context) -> Iterator[Outcome]:
+def splat_variant(context: Context, this: Check) -> Iterator[Finding]:
     """At least nine incompatible packages are all called diff_gaussian_rasterization, and none has a telling version. They
     are told apart by the fields of their Settings tuple, the classes and parameters of their Python source, the number of
     values a forward returns, and the functions of their compiled part."""
@@ -30,13 +30,13 @@ def splat_variant(context: Context) -> Iterator[Outcome]:
         evidence = Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via)
         if is_dropin(context, item):
             if item.dropin:
-                yield ok(
+                yield this.ok(
                     f"{item.module} is splatfix's drop-in {item.dropin}.",
                     subject=item.module,
                     evidence=Evidence("splatfix.json", item.dropin, "the manifest of its distribution"),
                 )
         elif item.error:
-            yield unknown(
+            yield this.unknown(
                 f"Which variant {item.module} is could not be read.",
                 subject=item.module,
                 evidence=reason(item),
@@ -44,11 +44,11 @@ def splat_variant(context: Context) -> Iterator[Outcome]:
         elif not (item.settings or item.classes or item.exports):
             continue  # simple_knn's Python side is empty: it tells nothing
         elif names := variant_names(item):
-            yield ok(
+            yield this.ok(
                 f"{item.module} is the variant {' or '.join(names)}.", subject=item.module, evidence=evidence
             )
         else:
-            yield skip(
+            yield this.skip(
                 f"{item.module} is not a variant that splatfix knows.",
                 subject=item.module,
                 evidence=evidence,
@@ -56,7 +56,7 @@ def splat_variant(context: Context) -> Iterator[Outcome]:
 
 
 @check("compiled-part-missing", family="extension", title="Splatting packages have their compiled part")
-def compiled_part_missing(context: Context) -> Iterator[Outcome]:
+def compiled_part_missing(context: Context, this: Check) -> Iterator[Finding]:
     """A package can be installed without its CUDA module: built on a machine without nvcc, copied by hand, or run from its
     source folder. Some then fail at import; `import fused_ssim` succeeds where torch sees no GPU, and fails at its first
     call instead. splatfix looks for the file of every compiled module that the Python source imports."""
@@ -68,7 +68,7 @@ def compiled_part_missing(context: Context) -> Iterator[Outcome]:
         if not item.native and not lost:
             lost = [f"one of {', '.join(sorted(wanted))}"] if len(wanted) > 1 else sorted(wanted)
         if lost:
-            yield fail(
+            yield this.fail(
                 f"{item.module} is installed without its compiled part ({', '.join(lost)}).",
                 subject=item.module,
                 evidence=Evidence(
@@ -82,13 +82,13 @@ def compiled_part_missing(context: Context) -> Iterator[Outcome]:
 
 
 @check("compiled-part-mismatch", family="extension", title="Python source and compiled part belong together")
-def compiled_part_mismatch(context: Context) -> Iterator[Outcome]:
+def compiled_part_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """Installing one variant over another can leave the Python files of one beside the compiled module of the other. The
     source then calls functions that the module does not have: "module '..._C' has no attribute ...". The names are
     looked for in the module's bytes."""
     for item in context.packages:
         if item.exports_missing:
-            yield fail(
+            yield this.fail(
                 f"The compiled part of {item.module} lacks {', '.join(item.exports_missing)}, which its source calls.",
                 subject=item.module,
                 evidence=Evidence(
@@ -99,7 +99,7 @@ def compiled_part_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("module-name-clash", family="extension", title="One package per module name")
-def module_name_clash(context: Context) -> Iterator[Outcome]:
+def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
     """Stacks ship different packages under one module name. Two of them in one environment overwrite each other's files,
     or the one that comes first on the path hides the other. Each stack needs an environment of its own."""
     by_module: dict[str, list[SplatPackage]] = {}
@@ -114,7 +114,7 @@ def module_name_clash(context: Context) -> Iterator[Outcome]:
             if len(copies) > 1
             else f"belongs to {' and '.join(owners)} at once"
         )
-        yield warn(
+        yield this.warn(
             f"{module} {what}.",
             subject=module,
             evidence=tuple(
@@ -132,8 +132,14 @@ def module_name_clash(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("arch-below-minimum", family="extension", title="The GPU is new enough for the code")
-def arch_below_minimum(context: Context) -> Iterator[Outcome]:
+@check(
+    "arch-below-minimum",
+    family="extension",
+    title="The GPU is new enough for the code",
+    gpu_code=True,
+    cured_by_rebuild=False,
+)
+def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
     undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
     sources that wait to be built."""
@@ -149,7 +155,7 @@ def arch_below_minimum(context: Context) -> Iterator[Outcome]:
         for target in context.targets:
             if release(target.arch.cc) < (7, 0):
                 shown = f"{module} {version}" if module == "gsplat" and version else module
-                yield fail(
+                yield this.fail(
                     f"{shown} needs compute capability 7.0; {target.label} has {target.arch.cc}.",
                     subject=f"{module} on {target.label}",
                     evidence=Evidence(
@@ -160,7 +166,7 @@ def arch_below_minimum(context: Context) -> Iterator[Outcome]:
 
 
 @check("lookalike-package", family="extension", title="Packages are what their names promise")
-def lookalike_package(context: Context) -> Iterator[Outcome]:
+def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
     """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
     its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
     for item in context.distributions:
@@ -172,7 +178,7 @@ def lookalike_package(context: Context) -> Iterator[Outcome]:
             continue  # it holds CUDA code, so it is the real one
         if known.found is None:
             continue  # nothing of that name was on the index; whoever built this knows what it is
-        yield outcome(
+        yield this.finding(
             Status.WARN if native else Status.FAIL,
             f"{item.name} {item.version} is {known.really}.",
             subject=item.name,
@@ -240,7 +246,7 @@ _LOAD_ALONE = re.compile(r"(lib)?(torch|c10)")
 
 
 @check("torch-not-imported-first", family="extension", title="Extensions that find libtorch only after torch")
-def import_torch_first(context: Context) -> Iterator[Outcome]:
+def import_torch_first(context: Context, this: Check) -> Iterator[Finding]:
     """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
     their compiled part; one that does not (simple_knn) must be imported after torch, else it ends in "libc10.so: cannot
     open shared object file". Nothing is broken; only the order of the imports matters."""
@@ -250,7 +256,7 @@ def import_torch_first(context: Context) -> Iterator[Outcome]:
         if not item.importable or not item.links_torch or owner is None or owner.imports_torch is not False:
             continue
         asked = [name for name in item.needed if _LOAD_ALONE.match(name)]
-        yield skip(
+        yield this.skip(
             f"Import torch before {owner.module}: it does not do so itself.",
             subject=owner.module,
             evidence=(
@@ -262,7 +268,7 @@ def import_torch_first(context: Context) -> Iterator[Outcome]:
 
 
 @check("egl-missing", family="extension", title="OpenGL headers are here for nvdiffrast's GL rasterizer")
-def egl_missing(context: Context) -> Iterator[Outcome]:
+def egl_missing(context: Context, this: Check) -> Iterator[Finding]:
     """nvdiffrast's RasterizeGLContext is compiled at its first use and includes EGL/egl.h: "fatal error: EGL/egl.h: No such
     file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it; since
     0.3 it has a plugin of its own, so that only programs that ask for the GL one are stopped."""
@@ -274,7 +280,7 @@ def egl_missing(context: Context) -> Iterator[Outcome]:
     if not lost.value or (plugin is None and not asking):
         return
     urgent = bool(asking) or (plugin is not None and release(plugin.version)[:2] < (0, 3))
-    yield outcome(
+    yield this.finding(
         Status.WARN if urgent else Status.SKIP,
         f"{asking[0] if asking else 'nvdiffrast'} compiles against OpenGL, and {', '.join(lost.value)} is not here.",
         evidence=Evidence("headers", "not there: " + ", ".join(lost.value), lost.found_via),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from splatfix.checks.model import Evidence, Outcome, Status, outcome
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules, pip_arguments
 from splatfix.context.readings import python_versions
@@ -19,7 +19,7 @@ _SHOWN = 8
 
 
 @check("imports-missing", family="checkout", title="What the Python code imports is installed")
-def imports_missing(context: Context) -> Iterator[Outcome]:
+def imports_missing(context: Context, this: Check) -> Iterator[Finding]:
     """What the scripts and the packages of a checkout import when they start is read from their own text, through all their
     own modules, and compared with the environment's; so is what the packages declare that they need. Scripts are those that
     train, render or measure by their names; where there are none, those that the README starts in the top folder, or that
@@ -33,16 +33,16 @@ def imports_missing(context: Context) -> Iterator[Outcome]:
     sources = [item.source for item in found.sources] + ([found.package] if found.package else [])
     inside = tuple(need for source in sources for need in source.needs)
     yield from _lacking(
-        context, found, sources, (*(item for item in found.needs if not item.beside), *inside)
+        context, this, found, sources, (*(item for item in found.needs if not item.beside), *inside)
     )
     told = {item.name for item in inside}
     others = (item for item in found.needs if item.beside and item.name not in told)
-    yield from _lacking(context, found, [], tuple(others))
+    yield from _lacking(context, this, found, [], tuple(others))
 
 
 def _lacking(
-    context: Context, found: Checkout, sources: Sequence[Source], needs: Sequence[ImportedModule]
-) -> Iterator[Outcome]:
+    context: Context, this: Check, found: Checkout, sources: Sequence[Source], needs: Sequence[ImportedModule]
+) -> Iterator[Finding]:
     """What these imports and these packages lack; of scripts that one can do without only a warning."""
     facts = context.facts
     lost = missing_modules(
@@ -74,7 +74,7 @@ def _lacking(
         else "",
         f"Declared by its packages, and not installed: {others}." if others else "",
     ]
-    yield outcome(
+    yield this.finding(
         Status.FAIL if (wanted or lost.repositories) and not beside else Status.WARN,
         " ".join(filter(None, words)),
         subject="beside" if beside else "",
@@ -121,7 +121,7 @@ def _lacking(
 def _register(record: Breakage, text: CheckText) -> None:
     """The check of one known breakage of Python code; their records (``patches/``) say what differs."""
 
-    def look(context: Context) -> Iterator[Outcome]:
+    def look(context: Context, this: Check) -> Iterator[Finding]:
         known, found = breakage(record.key).when, context.checkout
         if found is None or not _holds(known, context):
             return
@@ -133,7 +133,7 @@ def _register(record: Breakage, text: CheckText) -> None:
             if not places:
                 continue
             first = next((place for place in places if place.at_import), places[0])
-            yield outcome(
+            yield this.finding(
                 Status.FAIL if first.at_import else Status.WARN,
                 text.summary.format(
                     cause=cause,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import torch_version
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_choice
 from splatfix.context.compilers import family_of
@@ -21,7 +21,7 @@ from splatfix.knowledge.cpp_extension import arch_flags_switched_off
 
 
 @check("build-isolation-enabled", family="checkout", title="pip builds the sources where torch is")
-def build_isolation(context: Context) -> Iterator[Outcome]:
+def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
     """The setup.py of a splatting extension imports torch. pip builds in a fresh environment that has none ("No module named
     'torch'"), or, where pyproject.toml names torch, another torch than the one installed, so that the extension does not
     fit it. pip before 25.3 did so only for sources with a pyproject.toml, or where setuptools or (from 23.1 on) wheel is
@@ -38,13 +38,13 @@ def build_isolation(context: Context) -> Iterator[Outcome]:
     ]
     if not wrong:
         if waiting:
-            yield ok(
+            yield this.ok(
                 f"{kind} builds {counted(len(waiting), 'source')} where torch is.",
                 evidence=Evidence("build with", kind, context.environment.distributions.found_via),
             )
         return
     names = ", ".join(item.source.label for item in wrong)
-    yield warn(
+    yield this.warn(
         f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
         evidence=(
             Evidence("build with", kind, context.environment.distributions.found_via),
@@ -62,7 +62,7 @@ def build_isolation(context: Context) -> Iterator[Outcome]:
 
 
 @check("msvc-std-ambiguous", family="checkout", title="Visual Studio reads torch's headers in CUDA files")
-def msvc_std_ambiguous(context: Context) -> Iterator[Outcome]:
+def msvc_std_ambiguous(context: Context, this: Check) -> Iterator[Finding]:
     """On Windows nvcc and Visual Studio stumble over torch/csrc/dynamo/compiled_autograd.h: "error C2872: 'std': ambiguous
     symbol". torch has a way around it that only works with USE_CUDA defined. Source: pytorch#144707, pytorch#188952,
     cubvh#31; seen with torch 2.9 to 2.11."""
@@ -73,7 +73,7 @@ def msvc_std_ambiguous(context: Context) -> Iterator[Outcome]:
         return
     for item in context.sources_to_build:
         if item.source.uses_torch_builder and not any("USE_CUDA" in flag for flag in item.source.nvcc_flags):
-            yield warn(
+            yield this.warn(
                 f"{item.source.label} may end in C2872 ('std': ambiguous symbol) with torch {torch.version}.",
                 subject=item.path,
                 evidence=(
@@ -114,7 +114,7 @@ def _pins_this_torch(item: CheckoutSource, version: str) -> bool:
 def _register(record: Breakage, text: CheckText) -> None:
     """The check of one known breakage; all have the same logic, their records (``patches/``) say the rest."""
 
-    def look(context: Context) -> Iterator[Outcome]:
+    def look(context: Context, this: Check) -> Iterator[Finding]:
         known = breakage(record.key).when  # a user's --knowledge may have changed its versions
         compiler, cuda = context.nvcc_host_compiler, _build_cuda(context)
         gcc = release(compiler.version) if compiler and family_of(compiler) == "gcc" else ()
@@ -126,7 +126,7 @@ def _register(record: Breakage, text: CheckText) -> None:
         for item in context.sources_to_build:
             match = next((one for one in item.matches if one.breakage == record.key), None)
             if match is not None:
-                yield outcome(
+                yield this.finding(
                     Status.FAIL if text.fails else Status.WARN,
                     text.summary.format(
                         source=item.source.label, cause=cause, file=match.file, line=match.line
@@ -153,7 +153,7 @@ for _record in breakages():
     family="checkout",
     title="No source forces a C++ standard that torch or nvcc refuses",
 )
-def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
+def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
     """torch 2.1 asks for C++17 and torch 2.13 for C++20; a setup.py that forces an older one ends in "#error: C++17 (or 20) or
     later compatible compiler is required". Forcing C++20 fails the other way round, with nvcc before 12.0."""
     torch, cuda = context.torch, _build_cuda(context)
@@ -174,7 +174,7 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
             if standard < needed:
                 # torch 2.13 has C++20 in its headers, the #error that refuses C++17 outright comes with 2.14
                 surely = standard < 17 or version >= (2, 14)
-                yield outcome(
+                yield this.finding(
                     Status.FAIL if surely else Status.WARN,
                     f"{item.source.label} forces {flag}; torch {torch.version} needs C++{needed}.",
                     subject=item.path,
@@ -185,7 +185,7 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
                     ),
                 )
             elif standard >= 20 and cuda is not None and cuda < (12, 0):
-                yield fail(
+                yield this.fail(
                     f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} does not support C++20.",
                     subject=item.path,
                     evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
@@ -194,7 +194,7 @@ def cxx_standard_forced(context: Context) -> Iterator[Outcome]:
 
 
 @check("arch-list-ignored", family="checkout", title="Sources build for the GPU that is meant")
-def arch_list_ignored(context: Context) -> Iterator[Outcome]:
+def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
     """torch adds no architecture flags once any nvcc flag contains "arch"; TORCH_CUDA_ARCH_LIST is then ignored without a
     word. fused-ssim does it on purpose (CUDA_ARCHITECTURES rules it, else the visible GPU, else 7.5, 8.0 and 8.9 without
     PTX), tiny-cuda-nn blanks torch's list as well (TCNN_CUDA_ARCHITECTURES rules it); others hard-code numbers, or only meant
@@ -217,21 +217,21 @@ def arch_list_ignored(context: Context) -> Iterator[Outcome]:
             and (item.source.switches.asks_gpu or "-arch=" in "".join(item.source.nvcc_flags))
         )
         if variable and unserved and not seen_at_build and not context.variables.get(variable):
-            yield warn(
+            yield this.warn(
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
                 subject=item.path,
                 evidence=evidence,
                 remedy=set_variable(variable, value),
             )
         elif variable or seen_at_build or (wanted and not unserved):
-            yield ok(
+            yield this.ok(
                 f"{item.source.label} chooses its architectures itself"
                 f"{f' ({variable})' if variable else ''}; TORCH_CUDA_ARCH_LIST is ignored.",
                 subject=item.path,
                 evidence=evidence,
             )
         elif unserved:
-            yield fail(
+            yield this.fail(
                 f"{item.source.label} builds for the architectures in its setup.py only, none of which runs on "
                 f"{unserved[0].label}.",
                 subject=item.path,
@@ -242,7 +242,7 @@ def arch_list_ignored(context: Context) -> Iterator[Outcome]:
                 ),
             )
         else:
-            yield skip(
+            yield this.skip(
                 f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; no GPU here and no --target to judge it for.",
                 subject=item.path,
                 evidence=evidence,
@@ -250,13 +250,13 @@ def arch_list_ignored(context: Context) -> Iterator[Outcome]:
 
 
 @check("arch-in-path", family="checkout", title="No folder name switches the architecture flags off")
-def arch_in_path(context: Context) -> Iterator[Outcome]:
+def arch_in_path(context: Context, this: Check) -> Iterator[Finding]:
     """torch adds no architecture flags once any nvcc flag contains the letters "arch", and it does not ask where they stand.
     Inria's setup.py hands nvcc its own absolute path (for glm): in a folder such as ~/research/ or /archive/ the flags
     vanish, nvcc falls back to its oldest architecture, and nothing says so."""
     for item in context.sources_to_build:
         if item.own_path_in_flags and "arch" in item.source.folder:
-            yield fail(
+            yield this.fail(
                 f'{item.source.label} is in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
                 subject=item.path,
                 evidence=Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),
@@ -272,7 +272,7 @@ def arch_in_path(context: Context) -> Iterator[Outcome]:
     family="checkout",
     title="The toolkit still compiles for the architectures that are written down",
 )
-def toolkit_dropped_arch(context: Context) -> Iterator[Outcome]:
+def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
     """CUDA 13 compiles for sm_75 and newer only. A setup.py with older numbers written in it ends in "nvcc fatal: Unsupported
     gpu architecture 'compute_60'", even where the GPU itself is new. nvcc's own list decides."""
     toolkit = context.build_toolkit
@@ -296,7 +296,7 @@ def toolkit_dropped_arch(context: Context) -> Iterator[Outcome]:
             if all(release(name)[0] > newest for name in refused)
             else "does not compile"
         )
-        yield fail(
+        yield this.fail(
             f"{item.source.label} asks for {', '.join(refused)}, which nvcc {toolkit.version} {why}.",
             subject=item.path,
             evidence=(
@@ -311,13 +311,13 @@ def toolkit_dropped_arch(context: Context) -> Iterator[Outcome]:
 
 
 @check("setup-unreadable", family="checkout", title="Build files of the extensions can be read")
-def setup_unreadable(context: Context) -> Iterator[Outcome]:
+def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
     """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
     built by anything. splatfix reads both as syntax and executes neither."""
     found = context.checkout
     for item in found.sources if found else ():
         if item.source.error:
-            yield fail(
+            yield this.fail(
                 f"{item.path}: {item.source.error}.",
                 subject=item.path,
                 evidence=Evidence(item.path, item.source.error, "parsed"),

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from splatfix.checks.calls import call_words
 from splatfix.checks.evidence import reason, version_of
-from splatfix.checks.model import Evidence, Outcome, ok, skip, unknown, warn
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.recognition import recognise
-from splatfix.checks.registry import check
+from splatfix.checks.registry import Check, check
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
 from splatfix.core.step import run, say
@@ -21,7 +21,7 @@ from splatfix.knowledge.stacks import Stack
 
 
 @check("checkout-stack-unknown", family="checkout", title="Which stack the checkout is")
-def checkout_stack(context: Context) -> Iterator[Outcome]:
+def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
     """What a checkout is, is told by its addresses (its remote, what its README clones, its submodules), by files that only
     one stack has, and by its own call of the rasterizer; each is named. One that differs from the stack it was made from is
     called that, with the differences. Which variant it calls and how much memory it takes follow from that, unless the call
@@ -29,7 +29,7 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
     found = context.checkout
     if found is None:
         if context.facts.checkout.error:
-            yield unknown("The checkout could not be read.", evidence=reason(context.facts.checkout))
+            yield this.unknown("The checkout could not be read.", evidence=reason(context.facts.checkout))
         return
     where = f"commit {found.commit[:7]}" if found.commit else "no git commit"
     evidence = (
@@ -44,7 +44,7 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
         ),
     )
     if found.photos:
-        yield warn(
+        yield this.warn(
             f"{found.folder} holds {counted(found.photos, 'photo')} and no code: there is no checkout to look at.",
             evidence=evidence,
             remedy=(
@@ -57,12 +57,14 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
     if seen is None:
         called = ", ".join(sorted({call.module for call in found.calls}))
         what = f"; it calls {called}" if called else ""
-        yield skip(f"{found.folder} is not a stack that splatfix knows ({where}{what}).", evidence=evidence)
+        yield this.skip(
+            f"{found.folder} is not a stack that splatfix knows ({where}{what}).", evidence=evidence
+        )
         return
     evidence += tuple(Evidence("for it", text, "its own text") for text in seen.evidence)
     evidence += tuple(Evidence("against it", text, "its own text") for text in seen.against)
     if seen.call_fits is False:
-        yield skip(
+        yield this.skip(
             f"{found.folder} is {seen.words} ({where}), and calls another rasterizer: {seen.difference}.",
             evidence=evidence,
         )
@@ -70,7 +72,7 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
     stack = seen.stack
     needs = ", ".join((*stack.needs, *stack.also_needs)) or "nothing native"
     extra = {"compiled when it runs": stack.jit, "its architectures are chosen by": stack.arch_variable}
-    yield ok(
+    yield this.ok(
         f"{seen.words}, {where}." if seen.own else f"{found.folder} is {seen.words} ({where}).",
         subject=stack.key,
         evidence=(
@@ -84,7 +86,7 @@ def checkout_stack(context: Context) -> Iterator[Outcome]:
 @check(
     "pinned-torch-too-old", family="checkout", title="The torch that the checkout pins has code for the GPU"
 )
-def pinned_torch_too_old(context: Context) -> Iterator[Outcome]:
+def pinned_torch_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """Most stacks still pin torch 1.12 and CUDA 11.6 in their environment file. No build of that release carries code for
     a newer GPU, so the environment that the file describes cannot work there. Said only where torch is not installed yet."""
     found = context.checkout
@@ -109,7 +111,7 @@ def pinned_torch_too_old(context: Context) -> Iterator[Outcome]:
             torch=version,
             include_unknown=True,
         ):
-            yield warn(
+            yield this.warn(
                 f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.",
                 subject=target.label,
                 evidence=Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),
@@ -125,7 +127,7 @@ def pinned_torch_too_old(context: Context) -> Iterator[Outcome]:
     family="checkout",
     title="The gsplat that the checkout pins is the one installed",
 )
-def gsplat_version_mismatch(context: Context) -> Iterator[Outcome]:
+def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat changes its interface between releases: before 1.0 other functions, from 1.5 on radii with a last dimension of
     two, which splatfacto unpacks wrongly. A stack that pins a release means it."""
     found = context.checkout
@@ -136,9 +138,9 @@ def gsplat_version_mismatch(context: Context) -> Iterator[Outcome]:
     wanted = pin.spec.removeprefix("==")
     evidence = (Evidence(pin.file, f"gsplat{pin.spec}", "its text"), version_of(context, "gsplat"))
     if have.version.partition("+")[0] == wanted:
-        yield ok(f"gsplat {have.version} is the one that is pinned.", evidence=evidence)
+        yield this.ok(f"gsplat {have.version} is the one that is pinned.", evidence=evidence)
     else:
-        yield warn(
+        yield this.warn(
             f"{pin.file} pins gsplat {wanted}; {have.version} is installed.",
             evidence=evidence,
             remedy=context.pip("install", f"gsplat=={wanted}"),
@@ -146,7 +148,7 @@ def gsplat_version_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("vram-too-small", family="checkout", title="The GPU has enough memory for the stack's defaults")
-def vram_for_stack(context: Context) -> Iterator[Outcome]:
+def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
     """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
     average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""
     found = context.checkout
@@ -169,14 +171,14 @@ def vram_for_stack(context: Context) -> Iterator[Outcome]:
         Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source),
     )
     if have < mean:
-        yield warn(
+        yield this.warn(
             f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
             evidence=evidence,
             remedy="Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians.",
         )
     else:
         words = "any published scene" if have >= most else f"most scenes; the largest takes {most} GB"
-        yield ok(f"The GPU's {have:.1f} GB hold {words}.", evidence=evidence)
+        yield this.ok(f"The GPU's {have:.1f} GB hold {words}.", evidence=evidence)
 
 
 def _for_one_program(gpu: Gpu) -> float | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, unknown, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.checks.torch import own_archs
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
@@ -20,13 +20,13 @@ from splatfix.knowledge.cpp_extension import ArchList, visible_gpu_arch_list
 
 
 @check("cuda-toolkit-missing", family="toolkit", title="A CUDA toolkit with a working nvcc is installed")
-def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
+def cuda_toolkit_missing(context: Context, this: Check) -> Iterator[Finding]:
     """Building an extension needs nvcc with its headers; the driver, conda's cudatoolkit and torch's own runtime wheels
     do not bring it. Without one, only prebuilt wheels and pure-PyTorch parts can be used."""
     toolkits = context.machine.toolkits
     found = context.toolkits
     for toolkit in found:
-        yield ok(
+        yield this.ok(
             f"CUDA toolkit {toolkit.version} at {toolkit.root}",
             subject=toolkit.root,
             evidence=(
@@ -37,9 +37,11 @@ def cuda_toolkit_missing(context: Context) -> Iterator[Outcome]:
     if found or context.torch_cuda is None:
         return
     if toolkits.value is None:
-        yield unknown("The CUDA toolkits of this machine could not be determined.", evidence=reason(toolkits))
+        yield this.unknown(
+            "The CUDA toolkits of this machine could not be determined.", evidence=reason(toolkits)
+        )
         return
-    yield outcome(
+    yield this.finding(
         Status.SKIP if context.made_to_run else Status.WARN,
         "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
         evidence=(
@@ -68,7 +70,7 @@ def _a_toolkit(context: Context) -> tuple[Step, ...]:
 
 
 @check("cuda-home-wrong", family="toolkit", title="torch finds the right CUDA_HOME")
-def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
+def cuda_home_wrong(context: Context, this: Check) -> Iterator[Finding]:
     """When CUDA_HOME is not set, torch takes the folder above the one in which the first `nvcc` on PATH lies. It follows
     neither links nor wrapper scripts, so an nvcc in /usr/local/bin makes it look for headers in /usr/local/include.
     A CUDA_HOME that names a folder without a toolkit fails in the same way."""
@@ -84,21 +86,21 @@ def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
             Evidence("headers there", {True: "yes", False: "no", None: "not looked at"}[choice.has_headers]),
         )
         if choice.has_headers and choice.real_root is None:
-            yield ok(f"torch would take CUDA_HOME={choice.root}.", evidence=evidence)
+            yield this.ok(f"torch would take CUDA_HOME={choice.root}.", evidence=evidence)
             return
         best = choice.real_root or getattr(best_toolkit(context.facts, context.torch_cuda), "root", None)
         if choice.real_root:
             evidence += (Evidence("nvcc's own root", choice.real_root, "nvcc --dryrun (TOP)"),)
         remedy = set_variable("CUDA_HOME", best) if best else "Install a CUDA toolkit and set CUDA_HOME."
         if choice.has_headers:
-            yield warn(
+            yield this.warn(
                 f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}.",
                 evidence=evidence,
                 remedy=remedy,
             )
             return
         why = "its nvcc is a wrapper script or link" if choice.real_root else "no CUDA headers are there"
-        yield fail(
+        yield this.fail(
             f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {why}.",
             evidence=evidence,
             remedy=remedy,
@@ -108,7 +110,7 @@ def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
     if torch is not None and torch.cuda is None and not context.variables.get("CUDA_HOME"):
         for toolkit in context.toolkits:
             if toolkit.wrapper:
-                yield warn(
+                yield this.warn(
                     "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
                     evidence=(
                         Evidence("nvcc", toolkit.wrapper, context.machine.toolkits.found_via),
@@ -122,7 +124,7 @@ def cuda_home_wrong(context: Context) -> Iterator[Outcome]:
 @check(
     "cuda-torch-mismatch", family="toolkit", title="The toolkit and torch have the same CUDA major version"
 )
-def cuda_torch_mismatch(context: Context) -> Iterator[Outcome]:
+def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """torch refuses to build an extension when nvcc's CUDA major differs from its own (`_check_cuda_version`). A different
     minor is only warned about and works: 12.9 beside 12.8 is fine."""
     cuda, torch = context.torch_cuda, context.torch
@@ -132,14 +134,14 @@ def cuda_torch_mismatch(context: Context) -> Iterator[Outcome]:
     toolkit = context.cuda_home or fitting
     if toolkit is not None and release(toolkit.version)[0] == cuda[0]:
         minor = "" if release(toolkit.version)[1] == cuda[1] else " (the minors differ, which works)"
-        yield ok(
+        yield this.ok(
             f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.",
             evidence=_mismatch_evidence(context, toolkit),
         )
         return
     shown = toolkit or context.toolkits[0]
     install = f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
-    yield fail(
+    yield this.fail(
         f"The toolkit is CUDA {shown.version}, torch was built for {torch.cuda}: torch refuses to build with it.",
         evidence=_mismatch_evidence(context, shown),
         remedy=set_variable("CUDA_HOME", fitting.root)
@@ -149,7 +151,7 @@ def cuda_torch_mismatch(context: Context) -> Iterator[Outcome]:
 
 
 @check("toolkit-arch-unsupported", family="toolkit", title="The toolkit supports the GPU")
-def toolkit_arch(context: Context) -> Iterator[Outcome]:
+def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc knows an architecture only from some release on (sm_120 from 12.8) and drops old ones (below sm_75 in 13.0). One
     that does not know the GPU's own number may know an older one of the same major, whose code runs as it is: CUDA 11.7
     compiles 8.6 for an RTX 4090. Of an older major only PTX serves, which the driver compiles at first use."""
@@ -159,7 +161,7 @@ def toolkit_arch(context: Context) -> Iterator[Outcome]:
     evidence = Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code")
     for target in context.targets:
         if target.arch.plain.sm in toolkit.archs:
-            yield ok(
+            yield this.ok(
                 f"Toolkit {toolkit.version} compiles for {target.label}.",
                 subject=target.label,
                 evidence=evidence,
@@ -168,7 +170,7 @@ def toolkit_arch(context: Context) -> Iterator[Outcome]:
         others = [t for t in context.toolkits if target.arch.plain.sm in t.archs]
         if (instead := _sibling(toolkit, target.arch)) is not None:
             stops = not context.goal.targets and _stops_at(context, toolkit)
-            yield outcome(
+            yield this.finding(
                 Status.WARN if stops else Status.SKIP,
                 f"Toolkit {toolkit.version} does not support {target.arch.cc}"
                 + (", for which torch would compile" if stops else "")
@@ -183,7 +185,7 @@ def toolkit_arch(context: Context) -> Iterator[Outcome]:
             if others
             else (say(_which_toolkit(target.arch)), *_by_ptx(context, toolkit, target.arch))
         )
-        yield fail(
+        yield this.fail(
             f"Toolkit {toolkit.version} cannot compile for {target.label}.",
             subject=target.label,
             evidence=evidence,
@@ -243,7 +245,7 @@ def _which_toolkit(arch: Arch) -> str:
 
 
 @check("cuda-headers-missing", family="toolkit", title="The toolkit is complete")
-def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
+def cuda_headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     """`ATen/cuda/CUDAContext.h` includes cuBLAS, cuSPARSE and cuSOLVER headers; a partial toolkit (conda, apt, PyPI wheels)
     compiles simple kernels and then dies on them. Each missing part is named."""
     toolkit = context.build_toolkit
@@ -251,14 +253,14 @@ def cuda_headers_missing(context: Context) -> Iterator[Outcome]:
         return
     looked_for = Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for")
     if not toolkit.missing:
-        yield ok(f"The toolkit at {toolkit.root} is complete.", evidence=looked_for)
+        yield this.ok(f"The toolkit at {toolkit.root} is complete.", evidence=looked_for)
         return
     found = (
         Evidence(header, folder, "the environment's own NVIDIA packages")
         for header, folder in toolkit.elsewhere.items()
     )
     names = ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
-    yield warn(
+    yield this.warn(
         f"The toolkit at {toolkit.root} lacks header files that extensions may need: {names}.",
         evidence=(looked_for, *found),
         remedy=_missing_parts(context, toolkit),

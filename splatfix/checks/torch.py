@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda, torch_version, variable, version_of
-from splatfix.checks.model import Evidence, Outcome, Status, fail, ok, outcome, skip, unknown, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import Check, check
 from splatfix.context import Context, Target
 from splatfix.context.commands import python_option
 from splatfix.context.coverage import code_words
 from splatfix.context.readings import torch_family
 from splatfix.context.torch_wheels import builds_for
+from splatfix.core.proof import RungName
 from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
 from splatfix.core.versions import release
 from splatfix.facts import Torch
@@ -21,16 +22,16 @@ from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchListError, visible_gpu_arch_list
 
 
-@check("torch-missing", family="torch", title="torch is installed")
-def torch_installed(context: Context) -> Iterator[Outcome]:
+@check("torch-missing", family="torch", title="torch is installed", bears_on=RungName.RESOLVED)
+def torch_installed(context: Context, this: Check) -> Iterator[Finding]:
     """Every splatting stack needs torch. splatfix reads its version and build from its own files."""
     installed, torch = context.environment.torch_installed, context.environment.torch
     if installed.absent:
         return  # no environment at all
     if installed.value is None:
-        yield unknown("Could not determine whether torch is installed.", evidence=reason(installed))
+        yield this.unknown("Could not determine whether torch is installed.", evidence=reason(installed))
     elif not installed.value:
-        yield fail(
+        yield this.fail(
             "torch is not installed in this environment.",
             evidence=Evidence("torch", "not found", installed.found_via),
             remedy=(
@@ -39,7 +40,7 @@ def torch_installed(context: Context) -> Iterator[Outcome]:
             ),
         )
     elif torch.value is None:
-        yield fail(
+        yield this.fail(
             f"torch's files are damaged: {torch.error}.",
             evidence=Evidence("torch", torch.error, torch.found_via),
             remedy="Reinstall torch in this environment.",
@@ -50,14 +51,14 @@ def torch_installed(context: Context) -> Iterator[Outcome]:
             if torch.value.cuda
             else (f"ROCm {torch.value.hip}" if torch.value.hip else "CPU")
         )
-        yield ok(
+        yield this.ok(
             f"torch {torch.value.version}, a {kind} build",
             evidence=Evidence("torch", f"{torch.value.version} in {torch.value.folder}", torch.found_via),
         )
 
 
 @check("torch-import-fails", family="torch", title="torch can be imported")
-def torch_imports(context: Context) -> Iterator[Outcome]:
+def torch_imports(context: Context, this: Check) -> Iterator[Finding]:
     """Importing torch takes seconds, so it is done only with `--imports`, or when torch's files do not look as pip left
     them. It happens in a child process: a crash or hang there is this finding."""
     for probe in context.environment.imports:
@@ -69,17 +70,17 @@ def torch_imports(context: Context) -> Iterator[Outcome]:
             "child process",
         )
         if probe.ok:
-            yield ok(f"torch imports ({probe.seconds:.1f} s).", evidence=evidence)
+            yield this.ok(f"torch imports ({probe.seconds:.1f} s).", evidence=evidence)
         else:
-            yield fail(
+            yield this.fail(
                 f"Importing torch fails ({probe.outcome}): {probe.detail}",
                 evidence=evidence,
                 remedy="Reinstall torch in this environment, then rebuild the extensions.",
             )
 
 
-@check("cpu-only-torch", family="torch", title="torch is a CUDA build")
-def cpu_only_torch(context: Context) -> Iterator[Outcome]:
+@check("cpu-only-torch", family="torch", title="torch is a CUDA build", gpu_code=True)
+def cpu_only_torch(context: Context, this: Check) -> Iterator[Finding]:
     """A CPU build of torch (`torch.version.cuda` is None) can neither run nor build CUDA extensions: its cpp_extension
     sets no CUDA_HOME even where a toolkit is installed. It is what `pip install torch` gives on Windows. A ROCm build is
     no better where an NVIDIA GPU is meant."""
@@ -91,14 +92,14 @@ def cpu_only_torch(context: Context) -> Iterator[Outcome]:
     evidence = torch_cuda(context)
     if context.has_nvidia_gpu or context.goal.targets:
         wanted = "this machine's GPU" if context.has_nvidia_gpu else " or ".join(context.goal.targets)
-        yield fail(
+        yield this.fail(
             f"torch {torch.version} is a {torch.built_for} build: it cannot use {wanted} nor build CUDA "
             "extensions.",
             evidence=evidence,
             remedy=torch_for(context, context.targets),
         )
     else:
-        yield skip(
+        yield this.skip(
             (
                 "torch for macOS computes on the CPU and on Metal (MPS)"
                 if context.machine.system == "darwin"
@@ -109,8 +110,14 @@ def cpu_only_torch(context: Context) -> Iterator[Outcome]:
         )
 
 
-@check("torch-arch-unsupported", family="torch", title="torch has code for the GPU")
-def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
+@check(
+    "torch-arch-unsupported",
+    family="torch",
+    title="torch has code for the GPU",
+    bears_on=RungName.RESOLVED,
+    gpu_code=True,
+)
+def torch_arch_unsupported(context: Context, this: Check) -> Iterator[Finding]:
     """Reads the fat binaries of `libtorch_cuda` and judges every fatbin against each GPU: a cubin of the same major
     and no newer minor runs (sm_89 runs the 8.6 code, sm_121 the 12.0 code), and so does PTX that the driver can compile.
     Without either, the first kernel ends in "no kernel image is available for execution on the device"."""
@@ -118,7 +125,7 @@ def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
     if torch is None or not torch.cuda:
         return
     if torch.code_error or not torch.code:
-        yield unknown(
+        yield this.unknown(
             "What GPU code torch carries could not be read.",
             evidence=Evidence("libtorch_cuda", torch.code_error or "no fat binary in it"),
         )
@@ -129,7 +136,7 @@ def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
         if verdict.usable:
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
             status = Status.UNKNOWN if verdict.ptx_unsure and not context.goal.targets else Status.PASS
-            yield outcome(
+            yield this.finding(
                 status, f"torch {torch.version} {verdict.reason}.", subject=target.label, evidence=evidence
             )
         else:
@@ -139,7 +146,7 @@ def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
                 if too_new
                 else f"code for {target.label}"
             )
-            yield fail(
+            yield this.fail(
                 f"torch {torch.version} has no {what}.",
                 subject=target.label,
                 evidence=evidence,
@@ -147,8 +154,8 @@ def torch_arch_unsupported(context: Context) -> Iterator[Outcome]:
             )
 
 
-@check("arch-unknown-to-torch", family="torch", title="torch can build extensions for the GPU")
-def arch_unknown_to_torch(context: Context) -> Iterator[Outcome]:
+@check("arch-unknown-to-torch", family="torch", title="torch can build extensions for the GPU", gpu_code=True)
+def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
     """`TORCH_CUDA_ARCH_LIST` is checked against a list inside torch; an architecture that is not in it ends the build
     with "Unknown CUDA arch (x) or GPU not supported", whatever the toolkit could do. That stops nobody where torch knows an
     older number of the same major, whose code runs as it is: torch 1.13 builds 8.6 for an RTX 4090."""
@@ -161,7 +168,7 @@ def arch_unknown_to_torch(context: Context) -> Iterator[Outcome]:
             continue
         instead = _known_sibling(torch, target.arch)
         if instead is None:
-            yield fail(
+            yield this.fail(
                 f"torch {torch.version} refuses to build for {target.label}: {target.arch.cc} is not in its list.",
                 subject=target.label,
                 evidence=evidence,
@@ -169,7 +176,7 @@ def arch_unknown_to_torch(context: Context) -> Iterator[Outcome]:
             )
             continue
         stops = not context.goal.targets and _stops_over_visible_gpus(context, torch)
-        yield outcome(
+        yield this.finding(
             Status.WARN if stops else Status.SKIP,
             f"torch {torch.version} does not know {target.arch.cc} by its number"
             + (", at which a build without an arch list stops" if stops else "")
@@ -243,7 +250,7 @@ def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
 
 
 @check("numpy2-abi-mismatch", family="torch", title="torch is compatible with the installed numpy")
-def numpy2_abi(context: Context) -> Iterator[Outcome]:
+def numpy2_abi(context: Context, this: Check) -> Iterator[Finding]:
     """torch before 2.3 (2.4.1 on Windows) was compiled for numpy 1. With numpy 2 it warns "_ARRAY_API not found" at import,
     and from then on `torch.from_numpy` and `.numpy()` raise "Numpy is not available", which ends every data loader."""
     torch = context.torch
@@ -253,17 +260,17 @@ def numpy2_abi(context: Context) -> Iterator[Outcome]:
     first = (2, 4, 1) if context.windows else (2, 3)
     evidence = (version_of(context, "numpy"), torch_version(context))
     if release(numpy.version) >= (2,) and release(torch.version.partition("+")[0]) < first:
-        yield fail(
+        yield this.fail(
             f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
             evidence=evidence,
             remedy=context.pip("install", "numpy<2"),
         )
     else:
-        yield ok(f"torch {torch.version} works with numpy {numpy.version}.", evidence=evidence)
+        yield this.ok(f"torch {torch.version} works with numpy {numpy.version}.", evidence=evidence)
 
 
 @check("torch-companions-mismatch", family="torch", title="torchvision, torchaudio and triton match torch")
-def torch_companions(context: Context) -> Iterator[Outcome]:
+def torch_companions(context: Context, this: Check) -> Iterator[Finding]:
     """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
     it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
     CUDA part of the version (`+cu128`) has to agree as well."""
@@ -289,7 +296,7 @@ def torch_companions(context: Context) -> Iterator[Outcome]:
             elif other == "torch" and tag and installed[2] and tag != installed[2]:
                 summary = f"{name} is a {tag} build, torch a {installed[2]} build."
             else:
-                yield ok(
+                yield this.ok(
                     f"{name} {item.version} fits {other} {have[other]}.", subject=name, evidence=evidence
                 )
                 continue
@@ -301,7 +308,7 @@ def torch_companions(context: Context) -> Iterator[Outcome]:
             )
             culprit = "triton" if other == "triton" else name
             fix = f"triton=={exact}" if other == "triton" else culprit
-            yield outcome(
+            yield this.finding(
                 Status.WARN if patch else Status.FAIL,
                 summary,
                 subject=name,
@@ -319,7 +326,7 @@ _ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 @check("alloc-conf-crash", family="torch", title="Allocator settings are supported by this torch")
-def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
+def alloc_conf_crash(context: Context, this: Check) -> Iterator[Finding]:
     """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is refused by torch before 2.1 ("Unrecognized CachingAllocator option"),
     hits assertions together with max_split_size_mb or garbage_collection_threshold before 2.6 ("!block->expandable_segment_
     INTERNAL ASSERT FAILED"), and is ignored on Windows. Alone it is an experimental setting: rasterizers and simple-knn
@@ -340,14 +347,14 @@ def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
         evidence = (variable(context, name), torch_version(context))
         remedy = set_variable(name, rest) if rest else unset_variable(name)
         if version < (2, 1):
-            yield fail(
+            yield this.fail(
                 f"torch {torch.version} does not support expandable_segments and stops "
                 "at its first use of the GPU.",
                 evidence=evidence,
                 remedy=remedy,
             )
         elif clash and version < (2, 6):
-            yield warn(
+            yield this.warn(
                 f"expandable_segments with {clash.group(0)} crashes "
                 f"the allocator of torch {torch.version} when memory is short.",
                 evidence=evidence,
@@ -359,19 +366,19 @@ def alloc_conf_crash(context: Context) -> Iterator[Outcome]:
                 if context.windows
                 else "is on: take it out first when a kernel reports an illegal memory access"
             )
-            yield skip(f"expandable_segments {words}.", evidence=evidence, remedy=remedy)
+            yield this.skip(f"expandable_segments {words}.", evidence=evidence, remedy=remedy)
         return  # both names are read into one setting
 
 
 @check("msvc-runtime-missing", family="torch", title="The Visual C++ runtime is installed")
-def msvc_runtime_missing(context: Context) -> Iterator[Outcome]:
+def msvc_runtime_missing(context: Context, this: Check) -> Iterator[Finding]:
     """torch's Windows wheels load vcruntime140_1.dll and msvcp140.dll from System32. Without the Visual C++ redistributable
     `import torch` ends in "[WinError 126] The specified module could not be found. Error loading c10.dll". Source: torch's
     own message in torch/__init__.py, which asks for the redistributable."""
     lost, python = context.machine.missing_msvc_runtime, context.interpreter
     if context.torch is None or not lost.value or (python is not None and python.kind == "conda"):
         return  # conda's Python brings its own copy
-    yield warn(
+    yield this.warn(
         f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
         evidence=Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),
         remedy="Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe",

@@ -6,17 +6,24 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import variable
-from splatfix.checks.model import Evidence, Outcome, fail, ok, skip, warn
-from splatfix.checks.registry import check
+from splatfix.checks.model import Evidence, Finding
+from splatfix.checks.registry import Blocks, Check, check
 from splatfix.context import Context
 from splatfix.context.visible import NAME, read_value
+from splatfix.core.proof import RungName
 from splatfix.core.step import set_variable, unset_variable
 from splatfix.core.words import counted
 from splatfix.facts import Gpu
 
 
-@check("no-gpu-visible", family="gpu", title="CUDA_VISIBLE_DEVICES leaves a GPU visible")
-def no_gpu_visible(context: Context) -> Iterator[Outcome]:
+@check(
+    "no-gpu-visible",
+    family="gpu",
+    title="CUDA_VISIBLE_DEVICES leaves a GPU visible",
+    blocks=Blocks.VISIBILITY,
+    bears_on=RungName.RESOLVED,
+)
+def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES names the GPUs that programs may see; an empty value, -1 or an index that does not exist
     (everything from the first bad entry on is dropped) leaves none, and so does a GPU that is named twice; torch then says
     that it found no GPU. Where CUDA finds no GPU with the variable, it is asked once more without it: only what it then
@@ -38,7 +45,7 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
         why = reading.lost or "CUDA does not list the GPU that it names"
         if context.machine.container and re.match("[0-9]", value):
             why += "; a container counts its own GPUs, from 0"
-        yield fail(
+        yield this.fail(
             f"{NAME}={value!r} hides every GPU from all programs: {why}.",
             evidence=evidence,
             remedy=right
@@ -48,14 +55,14 @@ def no_gpu_visible(context: Context) -> Iterator[Outcome]:
             ),
         )
     elif left and reading.lost and reading.meant:
-        yield warn(
+        yield this.warn(
             f"{NAME}={value!r} leaves {len(left)} of {counted(len(gpus), 'GPU')}: {reading.lost}.",
             evidence=evidence,
             remedy=right,
         )
     elif context.machine.cuda.value or reading.places:
         apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked" if hidden else ""
-        yield ok(f"{len(left)} of {counted(len(gpus), 'GPU')} visible{apart}.", evidence=evidence)
+        yield this.ok(f"{len(left)} of {counted(len(gpus), 'GPU')} visible{apart}.", evidence=evidence)
 
 
 def _example(value: str, gpus: tuple[Gpu, ...]) -> str:
@@ -66,7 +73,7 @@ def _example(value: str, gpus: tuple[Gpu, ...]) -> str:
 
 
 @check("wrong-cuda-device", family="gpu", title="Extensions run on the GPU that the tensors are on")
-def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
+def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
     """simple-knn and the rasterizers of Inria's family launch on the current device, whatever device their tensors are on: with
     tensors on cuda:1 they end in "an illegal memory access". One visible GPU is the safe setting. Between different GPUs the
     number itself is ambiguous: nvidia-smi counts by bus, CUDA by speed, unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
@@ -98,13 +105,13 @@ def wrong_cuda_device(context: Context) -> Iterator[Outcome]:
             if context.machine.cuda.known
             else "uses CUDA's numbering"
         )
-        yield warn(
+        yield this.warn(
             f"CUDA_VISIBLE_DEVICES={chosen} {takes}, but nvidia-smi numbers these GPUs by PCI bus.",
             evidence=evidence,
             remedy=set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
         )
     elif chosen is None or "," in chosen:
-        yield skip(
+        yield this.skip(
             f"{counted(len(cards), 'GPU')} found: train on cuda:0 and select the GPU with CUDA_VISIBLE_DEVICES.",
             evidence=evidence,
             remedy=(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.checks import FAMILIES, Finding, Status, check_named, run_checks, select
 from splatfix.context import Context, make_context
 from splatfix.core.step import Step, commands
 from splatfix.facts import Fact, Facts, Torch
@@ -19,10 +19,6 @@ from splatfix.plan.rebuild import Tools, tools_here
 from splatfix.plan.steps import InstallTorch, Keep, Rebuild, UseDropins
 from splatfix.plan.torch import as_torch
 
-# Families whose failures are of no consequence until something is compiled.
-_BUILDING = ("toolkit", "compiler", "build")
-# What no compiler mends, although it is said of a part that one could build.
-_NOT_BY_BUILDING = ("arch-below-minimum",)
 # What install sets for every build, whatever it was before.
 _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH"}
 
@@ -77,18 +73,17 @@ def _cures(option: Option, finding: Finding, options: Options, found: Assessment
     if not options.targets or option.kind is OptionKind.CONTAINER:
         return False
     built = next((step.subjects for step in option.steps if isinstance(step, Rebuild)), None)
-    if (
-        finding.family in _BUILDING
-    ):  # where nothing needs to be built, it is no failure that a rebuild answers
+    family = FAMILIES[finding.family]
+    if family.building:  # where nothing needs to be built, it is no failure that a rebuild answers
         return built is not None and not _serves_as_it_is(options)
     install = next((step for step in option.steps if isinstance(step, InstallTorch)), None)
-    if finding.family in ("torch", "driver", "gpu"):
+    if family.cured_by_torch:
         if option.kind is OptionKind.DRIVER and finding.family == "driver":
             return True
         families = ("torch", "gpu") if option.kind is OptionKind.DRIVER else ("torch", "driver", "gpu")
         return install is not None and _gone_with(install, finding, found, families)
     about = _parts_of(finding, found)
-    if not about or finding.code in _NOT_BY_BUILDING:
+    if not about or not check_named(finding.code).cured_by_rebuild:
         return False
     if use := next((step for step in option.steps if isinstance(step, UseDropins)), None):
         names = {canonicalize_name(name.partition("@")[0]) for name in use.subjects}
@@ -144,7 +139,7 @@ def with_torch(facts: Facts, step: InstallTorch) -> Facts:
 
 def _also_needed(finding: Finding, options: Options, found: Assessment) -> AlsoNeeded:
     """What to do about a failure that no option cures."""
-    if finding.family not in _BUILDING:
+    if not FAMILIES[finding.family].building:
         return AlsoNeeded(finding.code, finding.summary, finding.remedy)
     text = "matters only for building CUDA code"
     text += "; what is installed needs no rebuild" if _serves_as_it_is(options) else ""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.checks import Finding, Status, all_checks, check_named, run_checks
+from splatfix.checks.registry import Blocks
 from splatfix.context import Context, Goal, Target, make_context
 from splatfix.context.coverage import judge
 from splatfix.context.readings import installed_driver
@@ -247,35 +248,20 @@ def own_driver_starts(found: Assessment, cuda: str) -> Verdict:
     return Verdict(True, f"driver {have} starts CUDA {cuda} (needs {need})")
 
 
-# Failures without whose repair nothing runs on the GPU, whichever option is taken; what must be done first comes first.
-_BROKEN = (
-    "gpu-not-passed-to-container",
-    "gpu-without-driver",
-    "driver-library-missing",
-    "driver-library-mismatch",
-    "wsl-wrong-libcuda",
-    "stub-libcuda-loaded",
-    "forward-compat-on-geforce",
-    "nvidia-gpu-missing",
-    "cuda-does-not-start",
-    "no-gpu-visible",
-    "gpu-not-free",
-)
-
-
 def stops_everything(code: str) -> bool:
     """What fails is to be repaired before anything runs on the GPU."""
-    return code in _BROKEN
+    return check_named(code).blocks is not None
 
 
 def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
     """The failures among the findings: first those that stop everything else, in the order of their repair."""
     failed = (item for item in findings if item.status is Status.FAIL)
-    return sorted(failed, key=lambda item: _BROKEN.index(item.code) if item.code in _BROKEN else len(_BROKEN))
+    return sorted(failed, key=lambda item: check_named(item.code).blocks or len(Blocks) + 1)
 
 
 def _repairs(facts: Facts) -> tuple[Step, ...]:
-    failed = most_urgent_first(run_checks(make_context(facts), select(_BROKEN, ())))
+    blocking = [check for check in all_checks() if check.blocks]
+    failed = most_urgent_first(run_checks(make_context(facts), blocking))
     return tuple(dict.fromkeys(step for finding in failed for step in repair_of(finding)))
 
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.checks import FAMILIES, Finding, Status, run_checks, select
 from splatfix.checks.packages import is_dropin, leaf, variant_names
 from splatfix.context import Context, Goal
 from splatfix.context.readings import distributions_of, files_installed, names_built
@@ -174,14 +174,11 @@ def _installed(
             )
 
 
-# Families whose failures can be about one installed package; of the others none can.
-_OF_PACKAGES = ("extension", "checkout", "environment")
-
-
 def _findings(context: Context) -> tuple[Finding, ...]:
     if not context.environment.packages.value:
         return ()
-    return run_checks(context, select(_OF_PACKAGES, ()))
+    families = (family.name for family in FAMILIES.values() if family.of_packages)
+    return run_checks(context, select(families))
 
 
 def _is_cuda(package: SplatPackage) -> bool:

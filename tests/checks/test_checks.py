@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Status, all_checks, run_checks, select
-from splatfix.checks.model import Outcome
+from splatfix.checks import Finding, Status, all_checks, run_checks, select
 from splatfix.checks.registry import FAMILIES, Check
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
@@ -373,7 +372,7 @@ def test_build_tools(changed: Changer) -> None:
 
 
 def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
-    def broken(context: Context) -> list[Outcome]:
+    def broken(context: Context, this: Check) -> list[Finding]:
         raise ZeroDivisionError("oops")
 
     fine, crash = run_checks(
