@@ -18,6 +18,7 @@ from splatfix.facts.source.missing_folders import is_its_own, missing_folders
 from splatfix.facts.source.program import read_packages_of
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
+from splatfix.facts.source.syntax import last_name
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
 MOST_FOLDERS = 3000
@@ -60,7 +61,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     packages, wanted = script.texts("packages"), script.texts("install_requires")
     of_cmake = dict.fromkeys(re.findall(r"\$ENV\{(\w+)\}", reader.text(folder / "CMakeLists.txt")))
-    for reason in script.exceeded:
+    for reason in script.evaluator.exceeded:
         reader.leave_out(folder / "setup.py", reason)
     source = Source(
         folder=str(folder),
@@ -176,7 +177,7 @@ def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
             name=name if isinstance(name, str) else "",
             sources=sources,
             missing=tuple(item for item in sources if not is_there(folder / item)),
-            cuda=SetupScript.callee(call) == "CUDAExtension",
+            cuda=last_name(call.func) == "CUDAExtension",
         )
 
 

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatfix.facts.source.build_variables import constants, last_name
 from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.syntax import last_name, text_constant
 
 _MENTIONS = re.compile(r"\bcpp_extension\b")
 
@@ -36,9 +36,9 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
                 and last_name(node.func) in ("load", "load_inline")
                 and _is_torchs(node, text)
             ):
-                given = [item.value for item in node.keywords if item.arg == "name"] or node.args[:1]
-                name = next((word for value in given for word in constants(value)), "")
-                found.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name))
+                named = [item.value for item in node.keywords if item.arg == "name"] or node.args[:1]
+                name = text_constant(named[0]) if named else None
+                found.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name or ""))
     return tuple(found)
 
 

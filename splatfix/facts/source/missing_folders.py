@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from splatfix.facts.model.source import Submodule
 from splatfix.facts.source.folder import checkout_around, read_submodules
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript
+from splatfix.facts.source.syntax import text_constant
 
 _COMPILED = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".c")
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]{1,200})[>"]', re.MULTILINE)
@@ -28,28 +28,14 @@ def missing_folders(
     names; further include folders that setup.py names. Not what it names for old toolkits.
     """
     build = _Build(folder, script, reader)
-    named = set(script.literals) - set(script.for_old_versions)
-    wanted = [item.path for item in empty if build.reads(item.path)]
-    around = checkout_around(folder)
-    if around != folder and any(".." in text for text in named):
-        wanted += [
-            os.path.relpath(around / item.path, folder).replace("\\", "/")
-            for item in read_submodules(around, reader)
-            if item.empty and any(item.path in text for text in named)
-        ]
-    # "-I" + os.path.join(here, "third_party/glm/") is how the whole Inria family names its one include folder
-    texts = [
-        text for text in (*script.nvcc_flags, *script.include_dirs) if text not in script.for_old_versions
-    ]
-    for call in script.calls("join"):
-        pieces = [item.value for item in call.args if isinstance(item, ast.Constant)]
-        if any(piece in texts for piece in pieces):
-            texts = [*(text for text in texts if text not in pieces), script.joined(call)]
-    clean = [text.removeprefix("-I").strip() for text in texts]
-    wanted += [text for text in clean if text.strip("/").startswith("third_party")]
-    lost = [text for text in clean if "/" in text.strip("/") and _holds_nothing(folder / text)]
-    wanted += [text for text in lost if build.includes_what_was_in(text)]
-    for path in dict.fromkeys(text.strip("/") for text in wanted):
+    candidates = [item.path for item in empty if build.reads(item.path)]
+    candidates += build.submodules_around()
+    for path in build.include_folders():
+        inside = path.strip("/")
+        lost = "/" in inside and _holds_nothing(folder / path) and build.includes_what_was_in(path)
+        if lost or inside.startswith("third_party"):
+            candidates.append(path)
+    for path in dict.fromkeys(candidate.strip("/") for candidate in candidates):
         if path and _holds_nothing(folder / path):
             yield path
 
@@ -59,38 +45,63 @@ class _Build:
 
     def __init__(self, folder: Path, script: SetupScript, reader: FolderReader) -> None:
         self._folder, self._script, self._reader = folder, script, reader
+        self._for_old_versions = set(script.for_old_versions)
+        self._literals = set(script.literals) - self._for_old_versions
 
     def reads(self, path: str) -> bool:
         """The folder of a submodule is named by a build file, or by an include; CMake finds its way to all of them."""
-        old = any(path in text for text in self._script.for_old_versions)
-        literals = set(self._script.literals) - set(self._script.for_old_versions)
-        if old and not any(path in text for text in literals):
+        if not self._names(path) and any(path in text for text in self._for_old_versions):
             return False
+        if is_there(self._folder / "CMakeLists.txt") and not self._script.mentions("CUDAExtension"):
+            return True
         name = re.compile(rf"(?<![\w.-]){re.escape(path.rpartition('/')[2])}(?![\w.-])", re.IGNORECASE)
-        cmake = is_there(self._folder / "CMakeLists.txt") and not self._script.mentions("CUDAExtension")
-        texts = [
-            *literals,
-            *(self._reader.text(self._folder / file) for file in ("MANIFEST.in", "pyproject.toml")),
-        ]
-        return cmake or any(map(name.search, texts)) or any(map(name.search, self._included))
+        build_files = [self._reader.text(self._folder / file) for file in ("MANIFEST.in", "pyproject.toml")]
+        return any(name.search(text) for text in (*self._literals, *build_files, *self._included))
+
+    def submodules_around(self) -> Iterator[str]:
+        """Empty submodules of the checkout around the extension that its setup.py names, relative to the extension."""
+        around = checkout_around(self._folder)
+        if around == self._folder or not self._names(".."):
+            return
+        for item in read_submodules(around, self._reader):
+            if item.empty and self._names(item.path):
+                yield os.path.relpath(around / item.path, self._folder).replace("\\", "/")
+
+    def include_folders(self) -> Iterator[str]:
+        """Texts of nvcc's flags and of ``include_dirs``, those that are parts of a path as the whole path.
+
+        ``"-I" + os.path.join(here, "third_party/glm/")`` is how all of Inria's family names its one include folder.
+        """
+        texts = [text for text in self._script.nvcc_flags if text not in self._for_old_versions]
+        texts += [text for text in self._script.include_dirs if text not in self._for_old_versions]
+        for call in self._script.calls("join"):
+            parts = [text_constant(argument) for argument in call.args]
+            if any(part in texts for part in parts):
+                texts = [text for text in texts if text not in parts]
+                texts.append(self._script.evaluator.joined_path(call))
+        for text in texts:
+            yield text.removeprefix("-I").strip()
 
     def includes_what_was_in(self, path: str) -> bool:
         """An include begins with the name of an include folder that is not there: ``<Eigen/Dense>`` without eigen-3.4.0."""
+        if path.startswith("/"):
+            return False
         name = path.strip("/").rpartition("/")[2].lower()
-        starts = {text.partition("/")[0].lower() for text in self._included if "/" in text}
-        return not path.startswith("/") and any(
-            re.match(rf"{re.escape(start)}(?![a-z])", name) for start in starts
-        )
+        libraries = {text.partition("/")[0].lower() for text in self._included if "/" in text}
+        return any(re.match(rf"{re.escape(library)}(?![a-z])", name) for library in libraries)
+
+    def _names(self, path: str) -> bool:
+        return any(path in text for text in self._literals)
 
     @cached_property
     def _included(self) -> frozenset[str]:
         """What the sources of this build include, without that which lies beside them."""
-        found: set[str] = set()
+        included: set[str] = set()
         for file in self._reader.files_below(self._folder, _COMPILED, depth=8):
             if is_its_own(self._folder, file):
                 text = without_comments(file.name, self._reader.text(file))
-                found.update(name for name in _INCLUDED.findall(text) if not is_there(file.parent / name))
-        return frozenset(found)
+                included.update(name for name in _INCLUDED.findall(text) if not is_there(file.parent / name))
+        return frozenset(included)
 
 
 def is_its_own(folder: Path, file: Path) -> bool:

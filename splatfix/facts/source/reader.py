@@ -82,10 +82,10 @@ class FolderReader:
 
     def text(self, path: Path, most: int = MOST_SOURCE) -> str:
         """A text file's content; "" when there is none, or when it was left out."""
-        found = self.text_or_why(path, most)
+        found = self.text_or_reason(path, most)
         return found if isinstance(found, str) else ""
 
-    def text_or_why(self, path: Path, most: int = MOST_SOURCE) -> str | Unread | None:
+    def text_or_reason(self, path: Path, most: int = MOST_SOURCE) -> str | Unread | None:
         """The same, with the reason why it was left out; None when there is no such file."""
         found = read_text(path, min(most, self._bytes))
         if isinstance(found, Unread) and self._bytes < most and os.path.isfile(path):  # noqa: PTH113
