@@ -207,7 +207,7 @@ def _repeat(asked: RehearseRequest, target: str, device: str) -> Command:
 
 def _recognised(checkout: Checkout) -> tuple[str, str]:
     """Key and name of the stack that a checkout is or was made from; "" and its folder's name where it is none."""
-    from splatfix.checks.recognition import recognise
+    from splatfix.checks.checkout.recognition import recognise
 
     seen = recognise(checkout)
     folder = Path(checkout.folder).name

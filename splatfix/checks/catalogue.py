@@ -5,41 +5,29 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 
-from splatfix.checks import (  # noqa: F401 - importing a module registers its checks
-    abi,
-    arch_list,
-    build_resources,
-    checkout,
-    compiler,
-    container,
-    cuda_code,
-    driver,
-    environment,
-    extension,
-    gpu,
-    headers,
-    packages,
-    python_code,
-    sources,
-    stack,
-    toolkit,
-    torch,
-    unreadable,
-    visible,
-)
+from splatfix.checks import build, compiler, container, driver, environment, gpu, toolkit, torch
+from splatfix.checks.checkout import colmap, cuda_code, python_code, rasterizer, sources, stack, submodules
+from splatfix.checks.extension import jit_cache, linkage, modules, packages
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
 from splatfix.context import Context
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import run
 
+_ORDER = tuple(
+    module.__name__
+    for module in (
+        *(gpu, driver, container, environment, torch, toolkit, compiler, build),
+        *(linkage, modules, jit_cache, packages),
+        *(submodules, rasterizer, colmap, cuda_code, python_code, sources, stack),
+    )
+)
+"""The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks."""
+
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which a report shows them: family by family."""
-    order = list(FAMILIES)
-    return tuple(
-        sorted(REGISTERED.values(), key=lambda check: (order.index(check.family), check.function.__module__))
-    )
+    return tuple(sorted(REGISTERED.values(), key=lambda check: _ORDER.index(check.function.__module__)))
 
 
 def check_named(code: str) -> Check:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks.build_resources import MEMORY_PER_JOB
+from splatfix.checks.build import MEMORY_PER_JOB
 from splatfix.checks.evidence import start_again
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import reason, version_of
+from splatfix.checks.evidence import reason, unread_files, version_of
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
@@ -277,3 +277,10 @@ def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
             ),
             remedy="Ignore that pin and install a torch build for this GPU, or use another Python.",
         )
+
+
+@check("unreadable-file", family="environment", title="Files of the machine and the environment can be read")
+def unreadable_file(context: Context, this: Check) -> Iterator[Finding]:
+    """Only regular files are read, and only up to a limit: what is a pipe, a device, endless or for others' eyes stays
+    unread, and what hangs on it unknown."""
+    yield from unread_files(this, context.facts.unreadable, "")

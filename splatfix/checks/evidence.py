@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from splatfix.checks.model import Evidence
+from splatfix.checks.model import Evidence, Finding
+from splatfix.checks.registry import Check
 from splatfix.context import Context
+from splatfix.core.reading import Unread
 from splatfix.core.step import Step, fill_in, say
+from splatfix.core.words import counted
 from splatfix.facts import Compiler
 
 
@@ -97,3 +101,27 @@ def start_again(context: Context, *options: str) -> Step:
     """The command that starts this container anew with these options, on its host."""
     engine = _ENGINES.get(context.machine.container or "", "docker")
     return fill_in(engine, "run", *options, "IMAGE", text="On the host, start it anew")
+
+
+# A folder full of damaged files is one trouble, and not a thousand findings.
+_UNREAD_SHOWN = 20
+
+
+def unread_files(this: Check, files: Iterable[Unread], folder: str) -> Iterator[Finding]:
+    """One warning for each file that is there and was not read, so that the rest of the diagnosis goes on.
+
+    Args:
+        folder: with its separator; names are relative to it.
+    """
+    unread = tuple(files)
+    for item in unread[:_UNREAD_SHOWN]:
+        name = item.path.removeprefix(folder)
+        yield this.warn(
+            f"{name} was not read: {item.reason}.",
+            subject=name,
+            evidence=Evidence(name, item.reason, item.path),
+            remedy="Put a proper file in its place or remove it, if it should be read; then diagnose again.",
+        )
+    hidden = len(unread) - _UNREAD_SHOWN
+    if hidden > 0:
+        yield this.warn(f"{counted(hidden, 'more path')} could not be read.")

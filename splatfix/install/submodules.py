@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from splatfix.checks.checkout import Needed, needed_submodules
+from splatfix.checks.checkout.submodules import Needed, needed_submodules
 from splatfix.context.submodules import public_address
 from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from splatfix.checks.build_resources import MEMORY_PER_JOB
+from splatfix.checks.build import MEMORY_PER_JOB
 from splatfix.context.architectures import ArchChoice
 from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit

@@ -10,7 +10,7 @@ from typing import TypedDict
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import FAMILIES, Finding, Status, run_checks, select
-from splatfix.checks.packages import is_dropin, leaf, variant_names
+from splatfix.checks.extension.packages import is_dropin, leaf, variant_names
 from splatfix.context import Context, Goal
 from splatfix.context.readings import distributions_of, files_installed, names_built
 from splatfix.core.errors import Problem

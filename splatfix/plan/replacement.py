@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks.calls import unanswered
-from splatfix.checks.stack import stack_of
+from splatfix.checks.checkout.rasterizer_calls import unanswered
+from splatfix.checks.checkout.recognition import stack_of
 from splatfix.facts import Checkout, PackageSource, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal
 from splatfix.knowledge.stacks import Stack, explain_mismatch, variant

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks.recognition import Recognition, recognise, repository_of
+from splatfix.checks.checkout.recognition import Recognition, recognise, repository_of
 from splatfix.facts import (
     Checkout,
     CheckoutSource,

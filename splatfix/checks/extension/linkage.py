@@ -16,6 +16,8 @@ from splatfix.facts import Extension, Linkage, RuntimeCopy, Torch
 
 # They come with the driver; that there is none is told by the checks of the driver.
 _DRIVER_LIBRARY = re.compile(r"libcuda\.so|libnvidia-|libnvcuvid|nvcuda\.dll|nvml\.dll", re.IGNORECASE)
+
+
 _TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
-from splatfix.checks.calls import call_words
-from splatfix.checks.evidence import reason, version_of
+from splatfix.checks.checkout.rasterizer_calls import call_words
+from splatfix.checks.checkout.recognition import recognise, stack_of
+from splatfix.checks.evidence import reason, unread_files, version_of
 from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.recognition import recognise
 from splatfix.checks.registry import Check, check
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
 from splatfix.core.step import run, say
 from splatfix.core.words import counted
-from splatfix.facts import Checkout, Gpu
+from splatfix.facts import Gpu
 from splatfix.knowledge import torch_releases
-from splatfix.knowledge.stacks import Stack
 
 
 @check("checkout-stack-unknown", family="checkout", title="Which stack the checkout is")
@@ -189,10 +187,10 @@ def _for_one_program(gpu: Gpu) -> float | None:
     return max((int(match.group(1)) * 1e9 for match in found if match), default=None)
 
 
-def stack_of(found: Checkout) -> Stack | None:
-    """The stack whose extensions a checkout needs: the one that it is or was made from, unless its own call differs. Of one
-    that was made from it, neither the commits of the submodules nor the memory it takes are known."""
-    seen = recognise(found)
-    if seen is None or seen.call_fits is False:
-        return None
-    return seen.stack if seen.own else replace(seen.stack, submodules={}, vram_gb=None)
+@check("unreadable-source", family="checkout", title="Files of the checkout can be read")
+def unreadable_source(context: Context, this: Check) -> Iterator[Finding]:
+    """A checkout is read within limits on the size of a file, its nesting and the number of files and folders; pipes, devices
+    and Python that this version cannot read are left out too. What is left out may hold what another check looks for."""
+    found = context.checkout
+    if found is not None:
+        yield from unread_files(this, found.unreadable, f"{found.folder}/")

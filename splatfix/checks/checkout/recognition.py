@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
-from splatfix.checks.calls import OF_MODULES, alternatives, differences
+from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, differences
 from splatfix.core.words import counted
 from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import Face
@@ -17,7 +17,11 @@ from splatfix.knowledge.stacks import Stack, Variant, stack, stacks, variant
 # What a piece of evidence weighs. A repository says itself what it is; a file that only one stack has says more than one
 # that every fork keeps.
 _ITS_REMOTE, _ITS_README, _ITS_CALL, _ITS_SUBMODULE, _ITS_FILE = 8, 6, 3, 2, 2
+
+
 _MOST_COMPARED = 50
+
+
 _MOST_TOLD = 5
 
 
@@ -182,3 +186,12 @@ def repository_of(address: str) -> str:
     )
     parts = [part for part in re.split(r"[:/]", match["rest"]) if part] if match else []
     return "/".join(parts[-2:]).lower() if len(parts) > 2 and not address.startswith("file:") else ""
+
+
+def stack_of(found: Checkout) -> Stack | None:
+    """The stack whose extensions a checkout needs: the one that it is or was made from, unless its own call differs. Of one
+    that was made from it, neither the commits of the submodules nor the memory it takes are known."""
+    seen = recognise(found)
+    if seen is None or seen.call_fits is False:
+        return None
+    return seen.stack if seen.own else replace(seen.stack, submodules={}, vram_gb=None)

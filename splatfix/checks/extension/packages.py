@@ -187,6 +187,16 @@ def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
+def installed_modules(context: Context) -> set[str] | None:
+    """Modules of splatting packages in the environment; None when that is not known."""
+    packages = context.environment.packages.value
+    extensions = context.environment.extensions.value
+    if packages is None or extensions is None:
+        return None
+    loose = {re.split(r"[./]", item.path)[0] for item in extensions if item.importable}
+    return {item.module.partition(".")[0] for item in packages} | loose
+
+
 def leaf(item: SplatPackage) -> str:
     """``simple_knn`` of ``gaussian_splatting.simple_knn``."""
     return item.module.rpartition(".")[2]

@@ -1,0 +1,1 @@
+"""The family ``extension``: native modules of installed packages, and what is compiled at first use."""

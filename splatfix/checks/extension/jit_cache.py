@@ -1,0 +1,158 @@
+"""Checks of what extensions compile at first use: whether torch's cache fits this torch and this GPU."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from splatfix.checks.evidence import reason
+from splatfix.checks.model import Evidence, Finding
+from splatfix.checks.registry import Check, check
+from splatfix.context import Context
+from splatfix.context.coverage import code_words
+from splatfix.core.step import Step, say
+from splatfix.facts import JitCache
+
+# The longest build of a splatting extension at first use (gsplat, all of it, on one core) ends well before.
+_LONGEST_BUILD = datetime.timedelta(hours=2)
+
+
+@check(
+    "stale-jit-cache", family="extension", title="Extensions compiled at first use fit the installed torch"
+)
+def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
+    """gsplat's wheel and others compile their CUDA code at the first import and keep it in torch's cache
+    (`~/.cache/torch_extensions`, or TORCH_EXTENSIONS_DIR). A library that was left there by another torch is loaded
+    again as it is, and fails with an undefined symbol. Only the cache folder of this Python and CUDA is judged."""
+    torch = context.torch
+    for item in _current(context):
+        missing = item.linkage.torch_missing
+        abi = item.linkage.cxx11_abi
+        other_abi = torch is not None and None not in (abi, torch.cxx11_abi) and abi != torch.cxx11_abi
+        if item.error:
+            yield _stale(context, this, item, f"its library cannot be read ({item.error})")
+        elif torch is not None and (missing or other_abi):
+            yield _stale(context, this, item, f"it was compiled against another torch than {torch.version}")
+        elif item.linkage.error:
+            yield this.unknown(
+                f"Whether the cached {item.name} fits torch is not known.",
+                subject=item.name,
+                evidence=reason(item.linkage),
+            )
+        elif item.library is not None:
+            yield this.ok(
+                f"The cached {item.name} fits the installed torch.",
+                subject=item.name,
+                evidence=Evidence(item.folder, f"built {item.built}", "torch's extension cache"),
+            )
+
+
+@check(
+    "jit-cache-arch",
+    family="extension",
+    title="Extensions compiled at first use carry code for the GPU",
+    gpu_code=True,
+)
+def jit_cache_arch(context: Context, this: Check) -> Iterator[Finding]:
+    """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
+    is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
+    for item in _current(context):
+        if not item.code:
+            continue
+        for target in context.targets:
+            verdict = context.judge(item.code, target.arch)
+            if not verdict.usable:
+                yield this.fail(
+                    f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
+                    subject=f"{item.name} on {target.label}",
+                    evidence=(
+                        Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
+                        *(Evidence("build.ninja", flag) for flag in item.gencode[:8]),
+                    ),
+                    remedy=_remove(context, item),
+                )
+
+
+@check("jit-cache-locked", family="extension", title="No build at first use was left locked")
+def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
+    """While torch compiles an extension at first use it holds a file called `lock`. A build that was killed leaves the file
+    behind, and every later import waits for it without a word. A lock younger than two hours may be a build at work."""
+    for item in _current(context):
+        if item.locked is None:
+            continue
+        age = _age(item.locked, context.facts.gathered)
+        evidence = Evidence(f"{item.folder}/lock", f"written {item.locked}", "its time stamp")
+        if age is None or age < _LONGEST_BUILD:
+            yield this.skip(
+                f"{item.name} is being compiled, or its build was just ended.",
+                subject=item.name,
+                evidence=evidence,
+            )
+        else:
+            yield this.fail(
+                f"A killed build left {item.name} locked; importing it waits for ever.",
+                subject=item.name,
+                evidence=evidence,
+                remedy=("When no build is running:", context.remove(f"{item.folder}/lock")),
+            )
+
+
+@check("gsplat-without-kernels", family="extension", title="gsplat has its kernels, or what compiles them")
+def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
+    """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc. Without a toolkit it
+    prints "No CUDA toolkit found. gsplat will be disabled.", the import succeeds, and every call fails."""
+    installed = next((item for item in context.packages if item.module == "gsplat"), None)
+    toolkits, via = context.machine.toolkits, context.environment.extensions.found_via
+    if installed is None or context.torch_cuda is None:
+        return
+    compiled = [item.path for item in context.extensions if item.path.startswith("gsplat/")]
+    compiled += [item.folder for item in _current(context) if item.name.startswith("gsplat") and item.library]
+    if compiled:
+        yield this.ok("gsplat's kernels are compiled.", evidence=Evidence("compiled", compiled[0], via))
+    elif toolkits.value is None:
+        yield this.unknown("Whether gsplat can compile its kernels is not known.", evidence=reason(toolkits))
+    elif not context.toolkits:
+        yield this.fail(
+            "gsplat has no compiled kernels, and there is no nvcc to compile them.",
+            evidence=(
+                Evidence(installed.folder, "no compiled module", via),
+                Evidence("toolkits", "none", toolkits.found_via),
+            ),
+            remedy="Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index.",
+        )
+    else:
+        yield this.skip(
+            "gsplat compiles its kernels at the first import (minutes).",
+            evidence=Evidence(installed.folder, "no compiled module, none in torch's cache", via),
+        )
+
+
+def _current(context: Context) -> Iterator[JitCache]:
+    for item in context.environment.jit_caches.value or ():
+        if item.current:
+            yield item
+
+
+def _stale(context: Context, this: Check, item: JitCache, why: str) -> Finding:
+    evidence = [Evidence(item.folder, f"built {item.built}", "torch's extension cache")]
+    if lost := ", ".join(item.linkage.torch_missing[:3]):
+        evidence.append(Evidence("not in torch", lost, "hash tables of torch's libraries"))
+    if item.torch_folder:
+        evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
+    return this.fail(
+        f"The cached {item.name} is stale: {why}.",
+        subject=item.name,
+        evidence=evidence,
+        remedy=_remove(context, item),
+    )
+
+
+def _remove(context: Context, item: JitCache) -> tuple[Step, ...]:
+    return (say("Remove it; the next import recompiles it:"), context.remove(item.folder, folder=True))
+
+
+def _age(then: str, now: str) -> datetime.timedelta | None:
+    try:
+        return datetime.datetime.fromisoformat(now) - datetime.datetime.fromisoformat(then)
+    except (ValueError, TypeError):
+        return None
