@@ -116,7 +116,7 @@ def install(
     from splatfix.facts import gather
     from splatfix.install import WheelCache, execute, revert
     from splatfix.report import console, installation
-    from splatfix.report.progress import InstallProgress
+    from splatfix.report.progress import install_progress
 
     named = resume or bool(request.sources)
     interpreter, request = prepare(request, python, resume=resume, fetch=options.fetch_submodules)
@@ -130,7 +130,7 @@ def install(
     state = EnvironmentState(Path(plan.prefix), plan.python)
     with (
         on_interrupt(state.describe),
-        InstallProgress(console.err(), verbose=options.verbose) as progress,
+        install_progress(console.err(), verbose=options.verbose) as progress,
     ):
         cache = WheelCache() if options.use_cache else None
         outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=options.reinstall)

@@ -21,6 +21,7 @@ from rich.text import Text
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import BLANKS, Command, Step
 from splatfix.core.visible import visible
+from splatfix.report.marks import Mark
 
 _LEAST = 24
 """Columns that a hanging indent must leave to the text."""
@@ -42,7 +43,7 @@ def err() -> Console:
 
 
 _ENDLESS = 1 << 16
-"""Columns of what is no terminal: who reads it, or searches in it, has the lines as they were meant."""
+"""Columns of what is no terminal: grep and people who read a log want the lines unbroken."""
 
 
 class _Console(Console):
@@ -71,12 +72,14 @@ _LAYOUT = "\n\t"
 
 
 def _console(*, to_stderr: bool) -> Console:
+    # rich takes COLUMNS=0 and COLUMNS=wide for a width, and a pipe for 80 columns
     columns = os.environ.get("COLUMNS", "")
-    asked = int(columns) if columns.isdecimal() and int(columns) else None
-    made = _Console(stderr=to_stderr, width=asked)
-    if asked is None and not made.is_terminal:
-        made.width = _ENDLESS
-    return made
+    if columns.isdecimal() and int(columns):
+        return _Console(stderr=to_stderr, width=int(columns))
+    console = _Console(stderr=to_stderr)
+    if not console.is_terminal:
+        console.width = _ENDLESS
+    return console
 
 
 def page(file: IO[str], width: int, **options: Any) -> Console:
@@ -101,8 +104,9 @@ def _text(marked_up: str) -> Text:
 
 def shorten_home(text: str) -> str:
     """Prose with the user's home folder written as ``~``; for commands the whole path is kept."""
-    home = os.environ.get("HOME", "") if os.name == "posix" else ""
-    if len(home) < 2:
+    home = os.environ.get("HOME", "")
+    # "/" is the home of containers' users; on Windows HOME is what some Unix tool set, in its own spelling
+    if os.name != "posix" or len(home) < 2:
         return text
     return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?=/)", "~", text)
 
@@ -112,25 +116,39 @@ def prose(console: Console, head: str, body: str) -> None:
 
     Nothing is broken inside a word, such as a path. Where ``head`` leaves too little room, the body stands below it.
     """
-    first, text = Text.from_markup(visible(head), emoji=False), _text(body)
-    hang = first.cell_len
-    if console.width - hang < _LEAST and text.cell_len > console.width - hang:
-        margin = hang - len(first.plain.lstrip())
-        first.rstrip()
-        if first.plain:
-            console.print(first, soft_wrap=True)
-        hang = margin + 2 if first.plain else min(margin, 8)
-        first = Text(" " * hang)
+    label, text = Text.from_markup(visible(head), emoji=False), _text(body)
+    hang = label.cell_len
+    room = console.width - hang
+    if room < _LEAST and text.cell_len > room:
+        margin = hang - len(label.plain.lstrip())
+        label.rstrip()
+        if label.plain:
+            console.print(label, soft_wrap=True)
+            hang = margin + 2
+        else:
+            hang = min(margin, 8)
+        label = Text(" " * hang)
     for line in _lines(text, max(console.width - hang, 1)):
-        console.print(first + line, soft_wrap=True)
-        first = Text(" " * hang)
+        console.print(label + line, soft_wrap=True)
+        label = Text(" " * hang)
+
+
+def marked(console: Console, mark: Mark, body: str, *, indent: int = 2) -> None:
+    """Print ``body`` (markup) behind a mark."""
+    prose(console, f"{' ' * indent}{mark.markup} ", body)
+
+
+def section(console: Console, title: str) -> None:
+    """Print a bold title below an empty line."""
+    console.print(f"\n[bold]{title}[/]")
 
 
 def paragraph(console: Console, body: str, *, first: int, then: int) -> None:
     """Print markup indented by ``first`` columns, the lines after it by ``then``; broken where :func:`prose` breaks it."""
-    text = _text(body)
-    for number, line in enumerate(_lines(text, max(console.width - then, 1))):
-        console.print(Text(" " * (then if number else first)) + line, soft_wrap=True)
+    indent = first
+    for line in _lines(_text(body), max(console.width - then, 1)):
+        console.print(Text(" " * indent) + line, soft_wrap=True)
+        indent = then
 
 
 def show_step(console: Console, step: Step, *, indent: int, windows: bool = os.name == "nt") -> None:
@@ -149,8 +167,11 @@ def show_todo(
     """Things to do, in order; a command without a text of its own stands below that of the step before."""
     below = 0
     for step in steps:
-        show_step(console, step, indent=indent + (0 if step.text else below), windows=windows)
-        below = 2 if step.text else below
+        if step.text:
+            show_step(console, step, indent=indent, windows=windows)
+            below = 2
+        else:
+            show_step(console, step, indent=indent + below, windows=windows)
 
 
 def show_command(console: Console, command: Command, *, indent: int, windows: bool = os.name == "nt") -> None:
@@ -158,45 +179,62 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
 
     Lines break between words only, and an option stays with its value.
     """
-    line = command.shell(windows=windows)
     hang = " " * (indent + 2)
-    groups: list[str] = []
-    for word in _WORD.findall(line):
-        joins = groups and not word.startswith("-") and (len(groups) == 1 or groups[-1].startswith("-"))
-        groups[-1:] = [f"{groups[-1]} {word}"] if joins and " " not in groups[-1] else [*groups[-1:], word]
-    rows = [groups[0]]
-    for group in groups[1:]:
-        margin = hang if len(rows) == 1 else f"{hang}  "
-        fits = cell_len(f"{margin}{rows[-1]} {group}  ") <= console.width
-        rows[-1:] = [f"{rows[-1]} {group}"] if fits else [rows[-1], group]
-    end = " ^" if windows else " \\"
-    for number, row in enumerate(rows):
-        head = " " * indent + "$ " if number == 0 else f"{hang}  "
-        tail = end if number + 1 < len(rows) else ""
-        console.print(f"[cyan]{escape(head + row + tail)}[/]", soft_wrap=True)
+    rows: list[str] = []
+    for group in _option_groups(command.shell(windows=windows)):
+        margin = hang if len(rows) <= 1 else f"{hang}  "
+        if rows and cell_len(f"{margin}{rows[-1]} {group}  ") <= console.width:
+            rows[-1] = f"{rows[-1]} {group}"
+        else:
+            rows.append(group)
+    continued = " ^" if windows else " \\"
+    head = f"{' ' * indent}$ "
+    for row in rows[:-1]:
+        console.print(f"[cyan]{escape(head + row + continued)}[/]", soft_wrap=True)
+        head = f"{hang}  "
+    console.print(f"[cyan]{escape(head + rows[-1])}[/]", soft_wrap=True)
     for name in command.blanks:
         prose(console, hang, f"[dim]{name}: {BLANKS[name]}[/]")
+
+
+def _option_groups(line: str) -> list[str]:
+    """The words of a command line, each option together with its value, the program with its subcommand."""
+    groups: list[str] = []
+    for word in _WORD.findall(line):
+        takes_value = len(groups) == 1 or (groups and groups[-1].startswith("-"))
+        if takes_value and not word.startswith("-") and " " not in groups[-1]:
+            groups[-1] = f"{groups[-1]} {word}"
+        else:
+            groups.append(word)
+    return groups
 
 
 def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Columns of plain text, of which the last is prose; where there is no room for them, each row is two paragraphs."""
     cells = [tuple(map(visible, row)) for row in rows]
-    widths = [max(len(row[at]) for row in (tuple(headings), *cells)) for at in range(len(headings) - 1)]
-    parallel = console.width - sum(width + 2 for width in widths) >= _LEAST
-    if parallel:
-        heading = "".join(f"{word:<{width}}  " for word, width in zip(headings, widths, strict=False))
-        prose(console, f"[bold]{escape(heading)}[/]", f"[bold]{escape(headings[-1])}[/]")
+    widths = []
+    for column in list(zip(headings, *cells, strict=True))[:-1]:
+        widths.append(max(map(len, column)))
+
+    def aligned(row: Sequence[str]) -> str:
+        padded = (f"{cell:<{width}}  " for cell, width in zip(row, widths, strict=False))
+        return escape("".join(padded))
+
+    if console.width - sum(width + 2 for width in widths) >= _LEAST:
+        prose(console, f"[bold]{aligned(headings)}[/]", f"[bold]{escape(headings[-1])}[/]")
+        for row in cells:
+            prose(console, aligned(row), escape(row[-1]))
+        return
     for row in cells:
-        if parallel:
-            head = "".join(f"{word:<{width}}  " for word, width in zip(row, widths, strict=False))
-            prose(console, escape(head), escape(row[-1]))
-        else:
-            console.print(Text("  ".join(row[:-1]), style="bold"), soft_wrap=True)
-            prose(console, "  ", escape(row[-1]))
+        console.print(Text("  ".join(row[:-1]), style="bold"), soft_wrap=True)
+        prose(console, "  ", escape(row[-1]))
 
 
 def _lines(text: Text, width: int) -> list[Text]:
-    return [piece for line in text.split("\n", allow_blank=True) for piece in _pieces(line, width)]
+    lines: list[Text] = []
+    for line in text.split("\n", allow_blank=True):
+        lines.extend(_pieces(line, width))
+    return lines
 
 
 def _pieces(line: Text, width: int) -> list[Text]:
@@ -216,8 +254,8 @@ def _pieces(line: Text, width: int) -> list[Text]:
 def show_error(problem: SplatfixError, whose: str = "") -> None:
     """What happened, what it means, what to do, in that order."""
     console = err()
-    said = f"[bold red]error[/] [dim]({problem.code})[/] {escape(whose + problem.what)}"
-    paragraph(console, said, first=0, then=2)
+    headline = f"[bold red]error[/] [dim]({problem.code})[/] {escape(whose + problem.what)}"
+    paragraph(console, headline, first=0, then=2)
     if problem.meaning:
         prose(console, "  ", escape_lines(problem.meaning))
     show_todo(console, problem.todo, indent=2)

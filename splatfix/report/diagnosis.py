@@ -19,16 +19,26 @@ from splatfix.core.words import beginning, counted
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
 from splatfix.plan.option import Options
-from splatfix.report.console import escape, escape_lines, paragraph, prose, show_step, show_todo
+from splatfix.report.console import (
+    escape,
+    escape_lines,
+    marked,
+    paragraph,
+    prose,
+    section,
+    show_step,
+    show_todo,
+)
+from splatfix.report.marks import Mark
 from splatfix.report.options import show_suggestion
 
-MARKS = {
-    Status.PASS: "[green]✓[/]",
-    Status.WARN: "[yellow]![/]",
-    Status.FAIL: "[bold red]✗[/]",
-    Status.UNKNOWN: "[magenta]?[/]",
-    Status.SKIP: "[dim]–[/]",
-    Status.CRASH: "[bold red]☠[/]",
+_MARKS = {
+    Status.PASS: Mark.GOOD,
+    Status.WARN: Mark.WARNING,
+    Status.FAIL: Mark.BAD,
+    Status.UNKNOWN: Mark.UNKNOWN,
+    Status.SKIP: Mark.NONE,
+    Status.CRASH: Mark.CRASH,
 }
 _SECTIONS = {
     "Problems": (Status.FAIL, Status.CRASH),
@@ -42,16 +52,17 @@ def document(
     facts: Facts, goal: Goal, findings: tuple[Finding, ...], options: Options | None
 ) -> dict[str, Any]:
     """The content of ``diagnose``'s JSON document; ``options`` is null where nothing failed."""
+    windows = facts.machine.system == "windows"
     return {
         "summary": counts(findings),
         "goal": to_json(goal),
-        "findings": [_finding(item, facts.machine.system == "windows") for item in findings],
+        "findings": [_finding_json(item, windows=windows) for item in findings],
         "options": to_json(options),
         "facts": to_json(facts),
     }
 
 
-def _finding(item: Finding, windows: bool) -> dict[str, Any]:
+def _finding_json(item: Finding, *, windows: bool) -> dict[str, Any]:
     """A finding, its commands for the shell of the machine that was diagnosed."""
     row = to_json(item)
     remedy = [step_json(step, windows=windows) for step in item.remedy]
@@ -60,8 +71,8 @@ def _finding(item: Finding, windows: bool) -> dict[str, Any]:
 
 def counts(findings: tuple[Finding, ...]) -> dict[str, int]:
     """How many findings have each status, in a fixed order."""
-    found = Counter(finding.status for finding in findings)
-    return {status.value: found[status] for status in Status}
+    number = Counter(finding.status for finding in findings)
+    return {status.value: number[status] for status in Status}
 
 
 def show(
@@ -84,23 +95,29 @@ def show(
         verbose: also list the checks that passed, and every piece of evidence, with full paths.
     """
     windows = facts.machine.system == "windows"
-    short = str if verbose else environment_paths(facts)
+    short: Callable[[str], str] = str
+    if not verbose:
+        short = environment_paths(facts)
     _show_verdict(console, findings)
     if options is not None:
         show_suggestion(console, options, why, windows=windows)
     elif next_step is not None:
         show_step(console, next_step, indent=2, windows=windows)
-    advice = options.advice if options else None
-    above = {item.steps for item in advice.also_needed if item.steps} if advice else set()
+
+    suggested = _suggested_remedies(options)
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
         if group:
-            console.print(f"\n[bold]{heading}[/]")
+            section(console, heading)
         for item in group:
-            show_finding(console, item, short=short, windows=windows, told=item.remedy in above)
+            repeated = item.remedy in suggested
+            show_finding(console, item, short=short, windows=windows, remedy=not repeated)
+
     passed = [item for item in findings if item.status is Status.PASS]
-    listed = "" if verbose or not passed else " (list them with -v)"
-    console.print(f"\n[bold]{counted(len(passed), 'check')} passed[/]{listed}")
+    hint = ""
+    if passed and not verbose:
+        hint = " (list them with -v)"
+    console.print(f"\n[bold]{counted(len(passed), 'check')} passed[/]{hint}")
     if verbose:
         for family, members in groupby(passed, key=lambda item: item.family):
             console.print(f"  [bold]{escape(family)}[/]")
@@ -110,19 +127,28 @@ def show(
         prose(console, f"  [bold]{name:<13}[/]  ", escape(short(value)))
 
 
+def _suggested_remedies(options: Options | None) -> set[tuple[Step, ...]]:
+    """What stands above the findings already, so that it is not printed a second time below one of them."""
+    if options is None or options.advice is None:
+        return set()
+    return {item.steps for item in options.advice.also_needed if item.steps}
+
+
 def _show_verdict(console: Console, findings: tuple[Finding, ...]) -> None:
-    found = Counter(item.status for item in findings)
-    failed = found[Status.FAIL] + found[Status.CRASH]
-    unknown = found[Status.UNKNOWN]
-    rest = [counted(found[Status.WARN], "warning")] if found[Status.WARN] else []
+    number = Counter(item.status for item in findings)
+    failed = number[Status.FAIL] + number[Status.CRASH]
+    unknown = number[Status.UNKNOWN]
     if failed:
-        mark, word = MARKS[Status.FAIL], f"{counted(failed, 'problem')} found"
-        rest += [f"{unknown} not determined"] if unknown else []
+        mark, parts = Mark.BAD, [f"{counted(failed, 'problem')} found"]
     elif unknown:
-        mark, word = MARKS[Status.UNKNOWN], f"No problem found, but {counted(unknown, 'check')} undetermined"
+        mark, parts = Mark.UNKNOWN, [f"No problem found, but {counted(unknown, 'check')} undetermined"]
     else:
-        mark, word = MARKS[Status.PASS], "No problems found"
-    prose(console, f"{mark} ", f"[bold]{', '.join([word, *rest])}[/]")
+        mark, parts = Mark.GOOD, ["No problems found"]
+    if number[Status.WARN]:
+        parts.append(counted(number[Status.WARN], "warning"))
+    if failed and unknown:
+        parts.append(f"{unknown} not determined")
+    marked(console, mark, f"[bold]{', '.join(parts)}[/]", indent=0)
 
 
 def show_finding(
@@ -132,26 +158,32 @@ def show_finding(
     short: Callable[[str], str] = str,
     windows: bool = os.name == "nt",
     evidence: bool = False,
-    told: bool = False,
+    remedy: bool = True,
 ) -> None:
     """Print one finding; one that needs attention with its code, evidence and remedy.
 
     Args:
         short: shortens the paths in prose.
         evidence: print the evidence whatever the status.
-        told: what to do about it was said before.
+        remedy: False where what to do about it was printed before.
     """
-    loud = item.status not in (Status.PASS, Status.SKIP)
-    code = f" [dim]\\[{item.code}][/]" if loud else ""
-    prose(console, f"  {MARKS[item.status]} ", f"{escape(short(item.summary))}{code}")
-    for entry in item.evidence if loud or evidence else ():
-        via = f" [dim]({escape(short(entry.found_via))})[/]" if entry.found_via else ""
-        said = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}{via}"
-        paragraph(console, said, first=6, then=8)
-    if loud:
-        show_todo(console, () if told else item.remedy, indent=6, windows=windows)
-        if item.link:
-            console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
+    needs_attention = item.status not in (Status.PASS, Status.SKIP)
+    headline = escape(short(item.summary))
+    if needs_attention:
+        headline += f" [dim]\\[{item.code}][/]"
+    marked(console, _MARKS[item.status], headline)
+    if needs_attention or evidence:
+        for entry in item.evidence:
+            text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
+            if entry.found_via:
+                text += f" [dim]({escape(short(entry.found_via))})[/]"
+            paragraph(console, text, first=6, then=8)
+    if not needs_attention:
+        return
+    if remedy:
+        show_todo(console, item.remedy, indent=6, windows=windows)
+    if item.link:
+        console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
 
 
 def environment_paths(facts: Facts) -> Callable[[str], str]:
@@ -159,14 +191,17 @@ def environment_paths(facts: Facts) -> Callable[[str], str]:
     interpreter = facts.environment.interpreter.value
     if interpreter is None:
         return str
+    # The facts may be another machine's, of another system: neither its separator nor its home folder is ours.
     prefix = interpreter.prefix
+    separator = "\\" if "\\" in prefix else "/"
     folders = re.split(r"[/\\]", prefix)
-    common = folders[-1].lstrip(".") in ("venv", "env")
-    name = ("\\" if "\\" in prefix else "/").join(folders[-2:]) if common else folders[-1]
+    name = folders[-1]
+    if name.lstrip(".") in ("venv", "env"):  # every project's has this name: the project's tells them apart
+        name = separator.join(folders[-2:])
     home = re.match(r"(/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:\\Users\\[^\\]+)(?=[/\\])", prefix)
 
     def short(text: str) -> str:
-        if len(folders) > 2:
+        if len(folders) > 2:  # /usr is no environment of anyone's
             text = re.sub(rf"(?<![\w./~-]){re.escape(prefix)}(?=[/\\])", lambda _: name, text)
         if home:
             text = re.sub(rf"(?<![\w./~-]){re.escape(home[1])}(?=[/\\])", "~", text)
@@ -178,56 +213,73 @@ def environment_paths(facts: Facts) -> Callable[[str], str]:
 def _gpu(gpu: Gpu) -> str:
     if gpu.vendor != "nvidia":
         return gpu.name
-    name = ", ".join(gpu.mig_devices) if gpu.mig and gpu.mig_devices else gpu.name
+    name = gpu.name
+    if gpu.mig and gpu.mig_devices:  # programs get the slices, never the whole card
+        name = ", ".join(gpu.mig_devices)
     return f"{name} ({gpu.cc or 'compute capability not known'})"
 
 
 def _gpus(gpus: Sequence[Gpu], aside: Mapping[int, str]) -> str:
     """Those that programs get, then the others with why; equal ones are counted."""
-    rows = Counter((aside.get(gpu.index, ""), _gpu(gpu)) for gpu in gpus)
-    words = {row: f"{count} x {row[1]}" if count > 1 else row[1] for row, count in rows.items()}
-    used = ", ".join(text for (why, _), text in words.items() if not why)
-    others = [
-        f"{', '.join(text for (why, _), text in words.items() if why == one)}: {one}"
-        for one in dict.fromkeys(why for why, _ in rows if why)
-    ]
-    return "; ".join(filter(None, [used or ("none for programs here" if others else "none"), *others]))
+    names_by_obstacle: dict[str, list[str]] = {}
+    for (obstacle, name), count in Counter((aside.get(gpu.index, ""), _gpu(gpu)) for gpu in gpus).items():
+        if count > 1:
+            name = f"{count} x {name}"
+        names_by_obstacle.setdefault(obstacle, []).append(name)
+    used = ", ".join(names_by_obstacle.pop("", []))
+    others = [f"{', '.join(names)}: {obstacle}" for obstacle, names in names_by_obstacle.items()]
+    if not used:
+        used = "none for programs here" if others else "none"
+    return "; ".join([used, *others])
 
 
 def _overview(facts: Facts, aside: Mapping[int, str]) -> Iterator[tuple[str, str]]:
     """The machine and the environment in a few words each."""
-    machine, environment = facts.machine, facts.environment
-    place = " in WSL2" if machine.wsl else (f" in {machine.container}" if machine.container else "")
-    yield ("system", f"{machine.distribution or machine.system} {machine.machine}{place}")
+    machine = facts.machine
+    system = f"{machine.distribution or machine.system} {machine.machine}"
+    if machine.wsl:
+        system += " in WSL2"
+    elif machine.container:
+        system += f" in {machine.container}"
+    yield "system", system
     gpus = machine.gpus.value
-    yield ("GPU", "not known" if gpus is None else _gpus(gpus, aside))
+    yield "GPU", "not known" if gpus is None else _gpus(gpus, aside)
     driver = machine.driver.value
-    level = f", CUDA {driver.cuda}" if driver and driver.cuda else ""
-    yield ("driver", f"{driver.version}{level}" if driver else "none")
+    if driver is None:
+        yield "driver", "none"
+    elif driver.cuda:
+        yield "driver", f"{driver.version}, CUDA {driver.cuda}"
+    else:
+        yield "driver", str(driver.version)
     toolkits = ", ".join(f"{item.version or '?'} ({item.root})" for item in machine.toolkits.value or ())
-    yield ("CUDA toolkits", toolkits or "none")
+    yield "CUDA toolkits", toolkits or "none"
+    yield from _environment_overview(facts)
+
+
+def _environment_overview(facts: Facts) -> Iterator[tuple[str, str]]:
+    environment = facts.environment
     if environment.interpreter.absent:
-        yield ("environment", "none")
+        yield "environment", "none"
         return
-    interpreter, torch = environment.interpreter.value, environment.torch.value
-    why = f", {environment.chosen}" if environment.chosen else ""
-    yield ("Python", f"{interpreter.version} ({interpreter.executable}){why}" if interpreter else "not known")
-    yield (
-        "torch",
-        torch.version
-        if torch
-        else "not installed"
-        if environment.torch_installed.value is False
-        else environment.torch.error or "not known",
-    )
+    interpreter = environment.interpreter.value
+    if interpreter is None:
+        yield "Python", "not known"
+    else:
+        chosen = f", {environment.chosen}" if environment.chosen else ""
+        yield "Python", f"{interpreter.version} ({interpreter.executable}){chosen}"
+    if environment.torch.value:
+        yield "torch", environment.torch.value.version
+    elif environment.torch_installed.value is False:
+        yield "torch", "not installed"
+    else:
+        yield "torch", environment.torch.error or "not known"
     extensions = [item for item in environment.extensions.value or () if item.links_torch or item.importable]
     owners = dict.fromkeys(item.distribution or item.path for item in extensions)
-    yield ("extensions", ", ".join(owners) or "none")
-    dropins = [
-        item.name for item in environment.distributions.value or () if item.made_by_splatfix == "drop-in"
-    ]
+    yield "extensions", ", ".join(owners) or "none"
+    distributions = environment.distributions.value or ()
+    dropins = [item.name for item in distributions if item.made_by_splatfix == "drop-in"]
     if dropins:
-        yield ("drop-ins", ", ".join(dropins) + " (installed by splatfix)")
+        yield "drop-ins", ", ".join(dropins) + " (installed by splatfix)"
 
 
 def show_check_page(console: Console, code: str, family: str, title: str, page: str) -> None:

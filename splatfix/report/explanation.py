@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from rich.console import Console
@@ -16,13 +17,13 @@ _ALSO = 3
 """Causes below the first that are named."""
 
 
-def causes_json(found: Explanation) -> list[dict[str, Any]]:
+def causes_json(explanation: Explanation) -> list[dict[str, Any]]:
     """The causes as JSON, ranked."""
-    return [_cause_json(cause) for cause in found.causes]
+    return [_cause_json(cause) for cause in explanation.causes]
 
 
 def document(
-    found: Explanation | None,
+    explanation: Explanation | None,
     *,
     collect: Sequence[Step] = (),
     facts: str = "",
@@ -32,48 +33,51 @@ def document(
     """Content of the document of ``explain``.
 
     Args:
-        found: None where no log was read, or the command that was run succeeded.
+        explanation: None where no log was read, or the command that was run succeeded.
         collect: what to collect where nothing is recognised.
         facts: where the facts come from that were used; "" where none were.
         classes: those that ``--list`` or ``--class`` asked for.
     """
+    if explanation is None:
+        explanation = Explanation((), (), 0, 0)
     return {
-        "recognised": found is not None and found.recognised,
-        "causes": causes_json(found) if found else [],
-        "first_error": list(found.first_error) if found else [],
+        "recognised": explanation.recognised,
+        "causes": causes_json(explanation),
+        "first_error": list(explanation.first_error),
         "collect": [step_json(step) for step in collect],
         "facts": facts,
-        "lines_read": found.lines_read if found else 0,
-        "bytes_read": found.bytes_read if found else 0,
+        "lines_read": explanation.lines_read,
+        "bytes_read": explanation.bytes_read,
         "command_exit_code": command_exit_code,
         "classes": [_class_json(item) for item in classes],
     }
 
 
-def show(console: Console, found: Explanation, collect: Sequence[Step]) -> None:
+def show(console: Console, explanation: Explanation, collect: Sequence[Step]) -> None:
     """The first cause with its lines, its reason and its fix; what else is possible; or what to collect."""
-    if not found.recognised:
-        prose(
-            console,
-            "",
-            "[bold yellow]Not recognised[/]: no known cause fits this log well enough to name it.",
-        )
-        _show_lines(console, "The first error that it reports", found.first_error, ())
-        for cause in found.causes[:_ALSO]:
-            prose(console, "  ", f"possible: {_named(cause)} {escape(cause.why)}")
-        show_todo(console, collect, indent=2)
+    if not explanation.recognised:
+        _show_unrecognised(console, explanation, collect)
         return
-    first = found.causes[0]
+    first = explanation.causes[0]
     prose(console, "", f"[bold red]{escape(first.name)}[/] {_share(first)}: {escape(first.why)}")
     _show_lines(console, "Shown by", first.lines, first.line_numbers)
     for step in first.fix:
         show_step(console, step, indent=2)
-    for cause in found.causes[1 : _ALSO + 1]:
+    for cause in explanation.causes[1 : _ALSO + 1]:
         if cause.consequence_of:
             text = f"a consequence of {cause.consequence_of}: {_named(cause)}"
             prose(console, "  ", f"[dim]{text}[/]")
-        elif cause.confidence >= SURE / 2:
+        elif cause.confidence >= SURE / 2:  # below that, naming it would only send people astray
             prose(console, "  ", f"also possible: {_named(cause)} {escape(cause.why)}")
+
+
+def _show_unrecognised(console: Console, explanation: Explanation, collect: Sequence[Step]) -> None:
+    headline = "[bold yellow]Not recognised[/]: no known cause fits this log well enough to name it."
+    prose(console, "", headline)
+    _show_lines(console, "The first error that it reports", explanation.first_error, ())
+    for cause in explanation.causes[:_ALSO]:
+        prose(console, "  ", f"possible: {_named(cause)} {escape(cause.why)}")
+    show_todo(console, collect, indent=2)
 
 
 def show_list(console: Console, classes: Sequence[KnownClass]) -> None:
@@ -98,8 +102,11 @@ def _show_lines(console: Console, title: str, lines: Sequence[str], numbers: Seq
     if not lines:
         return
     prose(console, "  ", f"[dim]{title}:[/]")
-    for at, line in enumerate(lines):
-        head = f"    [dim]{numbers[at]:>6}[/]  " if at < len(numbers) else "    "
+    # the first lines that report an error come without their numbers
+    for line, number in zip_longest(lines, numbers):
+        head = "    "
+        if number is not None:
+            head += f"[dim]{number:>6}[/]  "
         prose(console, head, escape(line.strip()))
 
 

@@ -10,15 +10,16 @@ from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.core.words import counted
-from splatfix.facts.model.fact import group_fatbins
-from splatfix.report.console import escape, prose, show_step
+from splatfix.facts.model.fact import FatbinGroup, group_fatbins
+from splatfix.report.console import escape, marked, prose, show_step
+from splatfix.report.marks import Mark
 
 
 def document(result: Inspection) -> dict[str, Any]:
     """The content of the JSON document: per file its fatbins (each a list of entries) and per target a verdict."""
     return {
         "targets": list(result.targets),
-        "files": [_file(item, result.targets) for item in result.files],
+        "files": [_file_json(item, result.targets) for item in result.files],
         "unreadable": [{"path": path, "reason": reason} for path, reason in result.unreadable],
         "skipped": [{"path": path, "reason": reason} for path, reason in result.skipped],
     }
@@ -31,111 +32,131 @@ def show(
     _show_verdict(console, result)
     if next_step is not None:
         show_step(console, next_step, indent=2)
-    quiet = 0
+    hidden = 0
     for item in result.files:
-        if not item.carries_gpu_code and not verbose and len(result.files) > 1:
-            quiet += 1
-        else:
+        # a lone file was named by the user, who wants an answer about it whatever it carries
+        if item.carries_gpu_code or verbose or len(result.files) == 1:
             _show_file(console, item)
+        else:
+            hidden += 1
     for path, reason in result.unreadable:
-        prose(console, "[bold red]✗[/] ", f"{escape(path)}: {escape(reason)}")
+        marked(console, Mark.BAD, f"{escape(path)}: {escape(reason)}", indent=0)
     if verbose:
         for path, reason in result.skipped:
-            prose(console, "[magenta]?[/] ", f"{escape(path)}: {escape(reason)}")
+            marked(console, Mark.UNKNOWN, f"{escape(path)}: {escape(reason)}", indent=0)
     elif result.skipped:
-        first = escape(result.skipped[0][0])
-        prose(
-            console,
-            "[magenta]?[/] ",
-            f"{counted(len(result.skipped), 'path')} could not be read, such as {first} (list all with -v)",
-        )
-    if quiet:
+        example, _ = result.skipped[0]
+        text = f"{counted(len(result.skipped), 'path')} could not be read, such as {escape(example)}"
+        marked(console, Mark.UNKNOWN, f"{text} (list all with -v)", indent=0)
+    if hidden:
         console.print()
-        prose(console, "", f"[dim]{counted(quiet, 'more file')} without GPU code (list all with -v)[/]")
+        prose(console, "", f"[dim]{counted(hidden, 'more file')} without GPU code (list all with -v)[/]")
 
 
 def _show_verdict(console: Console, result: Inspection) -> None:
     if not result.files:
-        console.print("[magenta]?[/] No native files found")
+        console.print(f"{Mark.UNKNOWN.markup} No native files found")
         return
-    judged = [item for item in result.files if item.verdicts]
     total = counted(len(result.files), "file")
-    if result.targets and not judged:
-        prose(console, "[magenta]?[/] ", f"[bold]No GPU code in {total}, so there is nothing to check[/]")
-    elif not judged:
+    judged = [item for item in result.files if item.verdicts]
+    if not judged:
+        if result.targets:
+            text = f"[bold]No GPU code in {total}, so there is nothing to check[/]"
+            marked(console, Mark.UNKNOWN, text, indent=0)
+            return
         with_code = sum(item.carries_gpu_code for item in result.files)
-        said = f"{with_code} of {total} with GPU code" if with_code else f"No GPU code in {total}"
-        prose(console, "", f"[bold]{said}[/]")
-    one, files = len(judged) == 1, counted(len(judged), "file")
-    for at, target in enumerate(result.targets if judged else ()):
-        bad = sum(not item.verdicts[at].usable for item in judged)
-        which = "The file" if one else f"{bad} of {files} with GPU code"
-        good = "The file" if one else f"All {files} with GPU code"
-        said = f"{which} cannot run on {target}" if bad else f"{good} can run on {target}"
-        prose(console, "[bold red]✗[/] " if bad else "[green]✓[/] ", f"[bold]{said}[/]")
+        text = f"No GPU code in {total}"
+        if with_code:
+            text = f"{with_code} of {total} with GPU code"
+        prose(console, "", f"[bold]{text}[/]")
+        return
+
+    files = counted(len(judged), "file")
+    for number, target in enumerate(result.targets):
+        failed = sum(not item.verdicts[number].usable for item in judged)
+        if not failed:
+            subject = "The file" if len(judged) == 1 else f"All {files} with GPU code"
+            marked(console, Mark.GOOD, f"[bold]{subject} can run on {target}[/]", indent=0)
+        else:
+            subject = "The file" if len(judged) == 1 else f"{failed} of {files} with GPU code"
+            marked(console, Mark.BAD, f"[bold]{subject} cannot run on {target}[/]", indent=0)
 
 
 def _show_file(console: Console, item: InspectedFile) -> None:
     console.print()
-    path = f"[bold]{escape(item.binary.path)}[/]"
-    prose(console, "", f"{path} [dim]({item.binary.format}, {item.binary.machine})[/]")
+    binary = item.binary
+    prose(console, "", f"[bold]{escape(binary.path)}[/] [dim]({binary.format}, {binary.machine})[/]")
     if not item.carries_gpu_code:
         console.print("  no GPU code")
         return
-    for group in group_fatbins(item.binary.fatbins):
-        words = ", ".join(
-            entry.arch
-            if entry.kind.value == "sass"
-            else f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}"
-            for entry in group.entries
-        )
-        prose(console, f"  {counted(group.count, 'fatbin')}: ", escape(words))
+    for group in group_fatbins(binary.fatbins):
+        prose(console, f"  {counted(group.count, 'fatbin')}: ", escape(_contents(group)))
     for coverage in item.verdicts:
-        mark = "[green]✓[/]" if coverage.usable else "[bold red]✗[/]"
-        prose(console, f"  {mark} ", escape(coverage.reason))
+        mark = Mark.GOOD if coverage.usable else Mark.BAD
+        marked(console, mark, escape(coverage.reason))
 
 
-def _file(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
+def _contents(group: FatbinGroup) -> str:
+    parts = []
+    for entry in group.entries:
+        if entry.kind.value == "sass":
+            parts.append(entry.arch)
+        else:  # of PTX the version matters too: a driver compiles only what it knows
+            parts.append(f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}")
+    return ", ".join(parts)
+
+
+_NO_GPU_CODE: dict[str, Any] = {
+    "usable": None,
+    "via": "none",
+    "reason": "it carries no GPU code",
+    "fatbins_without_code": [],
+}
+
+
+def _file_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
     binary = item.binary
-    verdicts: dict[str, dict[str, Any]] = {
-        coverage.target: {
-            "usable": coverage.usable,
-            "via": coverage.via,
-            "reason": coverage.reason,
-            "fatbins_without_code": list(coverage.missing),
-        }
-        for coverage in item.verdicts
-    }
-    if not item.verdicts:
-        nothing: dict[str, Any] = {
-            "usable": None,
-            "via": "none",
-            "reason": "it carries no GPU code",
-            "fatbins_without_code": [],
-        }
-        verdicts = {name: dict(nothing) for name in targets}
     return {
         "path": binary.path,
         "format": binary.format,
         "machine": binary.machine,
         "size": binary.size,
         "needed": list(binary.needed),
-        "fatbins": [
-            [
-                {
-                    "kind": entry.kind.value,
-                    "arch": entry.arch,
-                    "ptx_version": _version(entry.ptx_version),
-                    "compressed": entry.compressed,
-                    "debug": entry.debug,
-                }
-                for entry in fatbin.entries
-            ]
-            for fatbin in binary.fatbins
-        ],
+        "fatbins": _fatbins_json(item),
         "sections": [to_json(fatbin.section) for fatbin in binary.fatbins],
-        "verdicts": verdicts,
+        "verdicts": _verdicts_json(item, targets),
     }
+
+
+def _fatbins_json(item: InspectedFile) -> list[list[dict[str, Any]]]:
+    fatbins = []
+    for fatbin in item.binary.fatbins:
+        entries = []
+        for entry in fatbin.entries:
+            row = {
+                "kind": entry.kind.value,
+                "arch": entry.arch,
+                "ptx_version": _version(entry.ptx_version),
+                "compressed": entry.compressed,
+                "debug": entry.debug,
+            }
+            entries.append(row)
+        fatbins.append(entries)
+    return fatbins
+
+
+def _verdicts_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    if not item.verdicts:
+        return {target: dict(_NO_GPU_CODE) for target in targets}
+    verdicts = {}
+    for coverage in item.verdicts:
+        verdicts[coverage.target] = {
+            "usable": coverage.usable,
+            "via": coverage.via,
+            "reason": coverage.reason,
+            "fatbins_without_code": list(coverage.missing),
+        }
+    return verdicts
 
 
 def _version(pair: tuple[int, int] | None) -> str | None:

@@ -14,7 +14,8 @@ from splatfix.core.words import counted
 from splatfix.install.journal import Entry, Status
 from splatfix.install.outcome import CachedWheel, Fetched, Kept, Outcome, Restored, RevertOutcome
 from splatfix.plan.option import InstallPlan, Options
-from splatfix.report.console import escape, paragraph, prose, show_step
+from splatfix.report.console import escape, marked, paragraph, prose, show_step
+from splatfix.report.marks import Mark
 from splatfix.report.options import show_notes, show_reasons, show_rejected, show_steps
 
 
@@ -38,10 +39,8 @@ def revert_document(
     outcomes: Sequence[RevertOutcome], journal: Sequence[Entry] | None = None
 ) -> dict[str, Any]:
     """The content of ``revert``'s JSON document: an outcome for each entry, newest first, or the journal (``--list``)."""
-    return {
-        "outcomes": to_json(tuple(outcomes)),
-        "journal": None if journal is None else to_json(tuple(journal)),
-    }
+    entries = None if journal is None else tuple(journal)
+    return {"outcomes": to_json(tuple(outcomes)), "journal": to_json(entries)}
 
 
 def cache_document(
@@ -58,14 +57,25 @@ def show_cache(
     number = counted(len(entries), "wheel") if entries else "No wheels"
     prose(console, "", f"[bold]{number}[/] in {escape(str(folder))}")
     for entry in entries:
-        archs = next(
-            (v for k, v in entry.identity.items() if "ARCH" in k and k != "CUDA_HOME"), "no GPU code"
-        )
-        torch = entry.identity.get("torch", "").split(" ")[0] or "none"
-        source = f", from {entry.source}" if entry.source else ""
-        built = f"{archs}, torch {torch}{source}, {entry.created or 'of unknown age'}, key {entry.key[:8]}"
-        prose(console, f"{escape(entry.wheel)}  ", f"{entry.size / 2**20:.1f} MiB  [dim]{escape(built)}[/]")
+        parts = [_arch_list(entry), f"torch {entry.identity.get('torch', '').split(' ')[0] or 'none'}"]
+        if entry.source:
+            parts.append(f"from {entry.source}")
+        parts += [entry.created or "of unknown age", f"key {entry.key[:8]}"]
+        text = f"{entry.size / 2**20:.1f} MiB  [dim]{escape(', '.join(parts))}[/]"
+        prose(console, f"{escape(entry.wheel)}  ", text)
     show_notes(console, refused)
+
+
+def _arch_list(entry: CachedWheel) -> str:
+    """The architectures it was built for, from the one variable of its build that names them."""
+    # TORCH_CUDA_ARCH_LIST for most; a stack's setup.py may read a variable of its own
+    for name, value in entry.identity.items():
+        if "ARCH" in name:
+            return value
+    return "no GPU code"
+
+
+_BACKENDS = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC", "warp": "gswarp by NVIDIA Warp"}
 
 
 def show_plan(
@@ -77,26 +87,24 @@ def show_plan(
         next_step: the command that executes it; None when it is executed right away.
     """
     if not plan.steps:
-        prose(
-            console,
-            "[green]✓[/] ",
-            f"[bold]Nothing to install[/] in {escape(plan.prefix)}: {escape(plan.title)}",
-        )
+        headline = f"[bold]Nothing to install[/] in {escape(plan.prefix)}: {escape(plan.title)}"
+        marked(console, Mark.GOOD, headline, indent=0)
         show_reasons(console, plan)
         return
-    goal = f" for {', '.join(plan.targets)}" if plan.targets else ""
-    backends = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC", "warp": "gswarp by NVIDIA Warp"}
-    how = f" ({backends[plan.backend]})" if plan.backend in backends else ""
-    what = f"install {', '.join(plan.subjects)}{goal}{how} in {plan.prefix}"
-    prose(console, "[bold]Plan:[/] ", f"[bold]{escape(what)}[/]")
+    goal = f"install {', '.join(plan.subjects)}"
+    if plan.targets:
+        goal += f" for {', '.join(plan.targets)}"
+    if plan.backend in _BACKENDS:
+        goal += f" ({_BACKENDS[plan.backend]})"
+    prose(console, "[bold]Plan:[/] ", f"[bold]{escape(f'{goal} in {plan.prefix}')}[/]")
     if next_step is not None:
         show_step(console, next_step, indent=2)
         console.print()
     show_steps(console, plan, why=why)
     if why:
         show_reasons(console, plan)
-    if why and plan.considered:
-        console.print("[bold]Considered and rejected[/]")
+        if plan.considered:
+            console.print("[bold]Considered and rejected[/]")
         for item in plan.considered:
             show_rejected(console, item)
     show_notes(console, plan.notes)
@@ -105,9 +113,10 @@ def show_plan(
 def show_fetched(console: Console, folder: Path, fetched: Sequence[Fetched]) -> None:
     """Which submodules came from where; nothing where none was empty."""
     for item in fetched:
-        newest = "" if item.asked else ", the newest: which one the checkout means is not known"
-        said = f"{item.path} from {item.address} at {item.commit[:10]}{newest}"
-        prose(console, "[green]✓[/] fetched ", escape(said))
+        text = f"{item.path} from {item.address} at {item.commit[:10]}"
+        if not item.asked:
+            text += ", the newest: which one the checkout means is not known"
+        prose(console, f"{Mark.GOOD.markup} fetched ", escape(text))
     if not fetched:
         prose(console, "", escape(f"No submodule that is needed is empty in {folder}"))
 
@@ -115,17 +124,16 @@ def show_fetched(console: Console, folder: Path, fetched: Sequence[Fetched]) -> 
 def show_outcome(console: Console, outcome: Outcome, next_step: Step | None = None) -> None:
     """What was installed and how to undo it, then how far each part is verified."""
     new = [f"{item.subject} {item.version}" for item in outcome.items if not item.up_to_date]
-    python = outcome.plan.python
     if new:
-        said = f"Installed {', '.join(new)} in {outcome.seconds:.0f} s"
+        headline = f"Installed {', '.join(new)} in {outcome.seconds:.0f} s"
     else:
-        said = f"Already up to date: {', '.join(f'{item.subject} {item.version}' for item in outcome.items)}"
-    prose(console, "[green]✓[/] ", f"[bold]{escape(said)}[/]")
+        current = (f"{item.subject} {item.version}" for item in outcome.items)
+        headline = f"Already up to date: {', '.join(current)}"
+    marked(console, Mark.GOOD, f"[bold]{escape(headline)}[/]", indent=0)
     if next_step is not None:
         show_step(console, next_step, indent=2)
     if new:
-        number = outcome.entry.partition("-")[0]
-        show_step(console, run("splatfix", "revert", number, "--python", python, text="Undo with"), indent=2)
+        show_step(console, _revert_step(outcome.entry, outcome.plan.python, "Undo with"), indent=2)
     else:
         prose(console, "  ", "To install it anyway, add --reinstall.")
     for identity in outcome.recovered:
@@ -134,13 +142,22 @@ def show_outcome(console: Console, outcome: Outcome, next_step: Step | None = No
     show_notes(console, outcome.notes)
     console.print()
     for item in outcome.items:
-        instead = f" (before: {item.before})" if item.before else ""
-        instead = " (already up to date)" if item.up_to_date else instead
-        prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(instead)}")
+        remark = ""
+        if item.up_to_date:
+            remark = " (already up to date)"
+        elif item.before:
+            remark = f" (before: {item.before})"
+        prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(remark)}")
         for rung in item.proof:
-            mark = "[green]✓[/]" if rung.reached else "[dim]–[/]"
-            prose(console, f"  {mark} {rung.name.value:<10}  ", escape(rung.shown_by))
+            # a level that failed has ended the installation: it is not among these
+            mark = Mark.GOOD if rung.reached else Mark.NONE
+            prose(console, f"  {mark.markup} {rung.name.value:<10}  ", escape(rung.shown_by))
     prose(console, "Logs: ", escape(outcome.log))
+
+
+def _revert_step(entry: str, python: str, text: str) -> Step:
+    """The command that undoes a journal entry: its number is enough, the id's date and name are for people."""
+    return run("splatfix", "revert", entry.partition("-")[0], "--python", python, text=text)
 
 
 def show_revert(console: Console, outcome: RevertOutcome) -> None:
@@ -148,7 +165,7 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
     head = "[bold]Would revert" if outcome.dry_run else "[green]✓[/] [bold]Reverted"
     paragraph(console, f"{head} {escape(outcome.entry)}[/] in {escape(outcome.prefix)}", first=0, then=2)
     for item in outcome.items:
-        prose(console, "  ", escape(_restored(item, "would be" if outcome.dry_run else "")))
+        prose(console, "  ", escape(_restored(item, dry_run=outcome.dry_run)))
         _show_kept(console, item.kept)
 
 
@@ -157,35 +174,39 @@ def show_left(console: Console, folder: Path, wheels: Sequence[CachedWheel]) -> 
     if not wheels:
         return
     size = sum(item.size for item in wheels) / 2**20
-    held = f"{counted(len(wheels), 'built wheel')}, {size:.1f} MiB"
-    said = f"Kept in {folder}, so that installing again takes seconds: {held}. Remove with"
-    show_step(console, run("splatfix", "cache", "clear", text=said), indent=0)
+    amount = f"{counted(len(wheels), 'built wheel')}, {size:.1f} MiB"
+    text = f"Kept in {folder}, so that installing again takes seconds: {amount}. Remove with"
+    show_step(console, run("splatfix", "cache", "clear", text=text), indent=0)
 
 
 def _show_kept(console: Console, kept: Sequence[Kept]) -> None:
     for item in kept:
-        said = f"{item.path} was changed since splatfix wrote it; a copy with those changes: {item.copy}"
-        prose(console, "  [yellow]Note:[/] ", escape(said))
+        text = f"{item.path} was changed since splatfix wrote it; a copy with those changes: {item.copy}"
+        prose(console, "  [yellow]Note:[/] ", escape(text))
 
 
-def _restored(item: Restored, would: str) -> str:
+def _restored(item: Restored, *, dry_run: bool) -> str:
+    would_be = "would be " if dry_run else ""
     if item.source:
-        return f"the edits in {item.source} {would or 'were'} undone"
-    # two variants of one name often have one version too
-    same = bool(item.removed) and item.removed == item.restored
-    gone, back = (item.removed_origin, item.restored_origin) if same else ("", "")
+        return f"the edits in {item.source} {would_be or 'were '}undone"
+    old, new = f"{item.subject} {item.removed}", f"{item.subject} {item.restored}"
+    # Two variants of a rasterizer often have one name and one version: only where they come from tells them apart.
+    if item.removed and item.removed == item.restored:
+        if item.removed_origin:
+            old += f" ({item.removed_origin})"
+        if item.restored_origin:
+            new += f" ({item.restored_origin})"
+        elif item.removed_origin:
+            new += " (not by splatfix)"
     if item.removed:
-        removed = f"{item.subject} {item.removed}{_in_brackets(gone)} {would} removed".replace("  ", " ")
+        removed = f"{old} {would_be}removed"
+    elif item.incomplete:
+        removed = f"{item.subject} was not installed yet"
     else:
-        removed = f"{item.subject} was {'not installed yet' if item.incomplete else 'already gone'}"
+        removed = f"{item.subject} was already gone"
     if item.restored:
-        back = back or ("not by splatfix" if gone else "")
-        return f"{removed}; {item.subject} {item.restored}{_in_brackets(back)} {would or 'was'} restored"
+        return f"{removed}; {new} {would_be or 'was '}restored"
     return f"{removed}; it was not installed before"
-
-
-def _in_brackets(text: str) -> str:
-    return f" ({text})" if text else ""
 
 
 def show_nothing_to_revert(console: Console, prefix: str) -> None:
@@ -199,24 +220,22 @@ def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> Non
     if not active:
         show_nothing_to_revert(console, prefix)
     else:
-        number = active[-1].id.partition("-")[0]
-        prose(
-            console,
-            "",
-            f"[bold]{len(active)} of {counted(len(entries), 'installation')} active[/] in {escape(prefix)}",
-        )
-        step = run("splatfix", "revert", number, "--python", prefix, text="Undo the latest with")
-        show_step(console, step, indent=2)
+        total = counted(len(entries), "installation")
+        prose(console, "", f"[bold]{len(active)} of {total} active[/] in {escape(prefix)}")
+        show_step(console, _revert_step(active[-1].id, prefix, "Undo the latest with"), indent=2)
     if entries:
         console.print()
     for entry in entries:
         subjects = entry.request.get("subjects", "")
         backend = entry.request.get("backend", "")
         line = f"{entry.id}  {entry.status.value:<11}  {backend} {subjects}"
-        if forced := entry.request.get("cuda_mismatch"):
-            line += f"  forced: {forced}"
+        mismatch = entry.request.get("cuda_mismatch")
+        if mismatch:
+            line += f"  forced: {mismatch}"
         if entry.status is Status.DONE and not entry.changes:
             line += "  already up to date"
-        why = f"  [dim]{escape(entry.error)}[/]" if entry.error else ""
-        paragraph(console, escape(line) + why, first=0, then=4)
+        text = escape(line)
+        if entry.error:
+            text += f"  [dim]{escape(entry.error)}[/]"
+        paragraph(console, text, first=0, then=4)
         _show_kept(console, entry.kept)

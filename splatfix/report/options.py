@@ -17,6 +17,18 @@ from splatfix.report.console import escape, escape_lines, paragraph, prose, show
 _WINDOWS = os.name == "nt"
 
 
+def alternatives(options: Options) -> tuple[Option, ...]:
+    """The options that would do as well as the advised one.
+
+    Those above it in the ranking would leave the failures as they are, and where what is installed serves, nothing else is
+    needed.
+    """
+    advised = options.advice.option if options.advice else None
+    if advised is None or advised.kind is OptionKind.KEEP:
+        return ()
+    return options.available[options.available.index(advised) + 1 :]
+
+
 def show_suggestion(
     console: Console, options: Options, why: Step | None, *, windows: bool = _WINDOWS
 ) -> None:
@@ -27,13 +39,13 @@ def show_suggestion(
     if advice.option is not None:
         prose(console, "[bold]Suggested fix:[/] ", escape(advice.option.title))
         show_steps(console, advice.option, windows=windows)
-        # an option above it would leave the failures as they are; where what is here serves, none below it is needed
-        below = options.available[options.available.index(advice.option) + 1 :]
-        others = () if advice.option.kind is OptionKind.KEEP else below
+        others = alternatives(options)
         if others:
-            prose(console, "  [dim]Alternatives:[/] ", escape("; ".join(item.title for item in others)))
+            titles = "; ".join(item.title for item in others)
+            prose(console, "  [dim]Alternatives:[/] ", escape(titles))
     for number, item in enumerate(advice.also_needed):
-        if advice.option is None and not number:
+        # without an option that cures it, the first failure's own remedy is the fix
+        if advice.option is None and number == 0:
             prose(console, f"[bold]Suggested fix[/] for {item.code}: ", escape_lines(item.text))
         else:
             prose(console, "[bold]Also needed:[/] ", f"{escape(item.text)} [dim]\\[{item.code}][/]")
@@ -45,23 +57,24 @@ def show_suggestion(
 def show_options(console: Console, options: Options, *, windows: bool = _WINDOWS) -> None:
     """Every available option with its steps, reasons and limits; then those that are not applicable, with why."""
     goal = ", ".join(options.targets) or "no GPU named"
-    what = f": {', '.join(options.subjects)}" if options.subjects else ""
+    if options.subjects:
+        goal += f": {', '.join(options.subjects)}"
     if options.available:
-        heading = f"[bold]Options for this machine[/] ({escape(goal + what)}), least invasive first"
+        prose(console, "", f"[bold]Options for this machine[/] ({escape(goal)}), least invasive first")
     else:
-        heading = f"[bold red]✗[/] [bold]No option available[/] ({escape(goal + what)}); reasons below"
-    prose(console, "", heading)
+        headline = f"[bold red]✗[/] [bold]No option available[/] ({escape(goal)}); reasons below"
+        prose(console, "", headline)
     for number, option in enumerate(options.available, 1):
         prose(console, f"[bold]{number}.[/] ", f"[bold]{escape(option.title)}[/]")
         show_steps(console, option, windows=windows)
         show_reasons(console, option)
     if options.rejected:
         console.print("\n[bold]Not applicable[/]")
-    by_reason: dict[str, list[str]] = {}
+    titles_by_reason: dict[str, list[str]] = {}
     for option in options.rejected:
-        by_reason.setdefault(option.rejected_because, []).append(option.title)
-    for why, titles in by_reason.items():
-        show_rejected(console, Rejected("; ".join(titles), why))
+        titles_by_reason.setdefault(option.rejected_because, []).append(option.title)
+    for reason, titles in titles_by_reason.items():
+        show_rejected(console, Rejected("; ".join(titles), reason))
     show_notes(console, options.notes)
 
 
@@ -70,6 +83,7 @@ def show_steps(console: Console, option: Option, *, why: bool = False, windows: 
     the reasons of each."""
     number = 0
     for step in option.steps:
+        # a command without a text belongs to the step before, and is not counted
         if step.text:
             number += 1
             prose(console, f"  {number}. ", escape(step.text))
@@ -90,9 +104,12 @@ def show_reasons(console: Console, option: Option) -> None:
         prose(console, "     [magenta]not known:[/] ", escape(text))
     if option.proves:
         prose(console, "     [dim]verifiable here:[/] ", ", ".join(rung.value for rung in option.proves))
-    for why in dict.fromkeys(limit.why for limit in option.cannot_prove):
-        rungs = ", ".join(limit.rung.value for limit in option.cannot_prove if limit.why == why)
-        prose(console, "     [dim]not verifiable here:[/] ", f"{rungs} [dim]({escape(why)})[/]")
+    rungs_by_limit: dict[str, list[str]] = {}
+    for limit in option.cannot_prove:
+        rungs_by_limit.setdefault(limit.why, []).append(limit.rung.value)
+    for limitation, rungs in rungs_by_limit.items():
+        text = f"{', '.join(rungs)} [dim]({escape(limitation)})[/]"
+        prose(console, "     [dim]not verifiable here:[/] ", text)
 
 
 def show_rejected(console: Console, item: Rejected) -> None:

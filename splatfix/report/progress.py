@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -27,27 +27,35 @@ from rich.text import Text
 
 from splatfix.certify.progress import title, words
 from splatfix.plan.steps import InstallStep
-from splatfix.report.console import escape, prose
+from splatfix.report.console import escape, marked
+from splatfix.report.marks import Mark
 
 _EVERY = 60.0
 """Seconds between two lines about the same where there is no terminal: a log stays short, and is seen to go on."""
 
 
+def _is_live(console: Console) -> bool:
+    """Lines on it can be written over; TERM=dumb, as in Emacs' shell, shows the control codes instead."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
 @contextmanager
 def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
     """A callback for work whose length nobody knows: what it is at, in one living line, or now and then a line of a log."""
-    if console.is_terminal and not console.is_dumb_terminal:
+    if _is_live(console):
         with console.status(title) as status:
             yield lambda text: status.update(f"{title}: {escape(text)}")
         return
-    said, last = "", 0.0
+    subject, printed_at = "", 0.0
 
     def show(text: str) -> None:
-        nonlocal said, last
-        what, now = text.partition(":")[0], time.monotonic()
-        if what != said or now - last >= _EVERY:
+        nonlocal subject, printed_at
+        now = time.monotonic()
+        # what stands before the colon is the subject; behind it come counts that change with every call
+        new_subject = text.partition(":")[0]
+        if new_subject != subject or now - printed_at >= _EVERY:
             console.print(escape(f"{title}: {text}"), soft_wrap=True)
-            said, last = what, now
+            subject, printed_at = new_subject, now
 
     yield show
 
@@ -55,16 +63,17 @@ def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def lanes(console: Console, names: Sequence[str]) -> Iterator[Callable[[str, str], None]]:
     """A callback for what a lane says: its last line beside its name on a terminal with several lanes, else every line."""
-    if len(names) > 1 and console.is_terminal and not console.is_dumb_terminal:
-        columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[said]}"))
+    if len(names) > 1 and _is_live(console):
+        columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[line]}"))
         with Progress(*columns, console=console) as rows:
-            tasks = {name: rows.add_task(escape(name), total=None, said="") for name in names}
-            yield lambda name, line: rows.update(tasks[name], said=escape(line.strip()[:120]))
+            tasks = {name: rows.add_task(escape(name), total=None, line="") for name in names}
+            yield lambda name, line: rows.update(tasks[name], line=escape(line.strip()[:120]))
         return
 
     def show(name: str, line: str) -> None:
-        before = f"{name}: " if len(names) > 1 else ""
-        console.print(f"{before}{line}", style="dim", markup=False, soft_wrap=True)
+        # the output of a container build: its own colours and brackets are no markup of ours
+        label = f"{name}: " if len(names) > 1 else ""
+        console.print(f"{label}{line}", style="dim", markup=False, soft_wrap=True)
 
     yield show
 
@@ -72,8 +81,8 @@ def lanes(console: Console, names: Sequence[str]) -> Iterator[Callable[[str, str
 @contextmanager
 def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
     """A callback for the certification: what runs now, and how far it is, as :mod:`splatfix.certify.progress` words it."""
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield _plain(console)
+    if not _is_live(console):
+        yield _training_log(console)
         return
     with _Bars(console=console, transient=True) as bars:
         yield bars.show
@@ -83,121 +92,67 @@ class _Bars(Progress):
     """A bar for each thing that ran, and below them what is known of the last: that line may be long, and wraps."""
 
     def __init__(self, **options: Any) -> None:
-        columns = (
+        # set before rich's own __init__, which draws already
+        self._tasks_by_name: dict[str, TaskID] = {}
+        self._state = ""
+        super().__init__(
             TextColumn("{task.description:<12}"),
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
+            **options,
         )
-        self._under_way: dict[str, TaskID] = {}
-        self._words = ""
-        super().__init__(*columns, **options)  # draws already
 
     def show(self, where: str, state: Mapping[str, Any]) -> None:
         """See :func:`training`."""
-        if where not in self._under_way:
-            for task in self.tasks[-1:]:
-                self.stop_task(task.id)
-                if task.total is None:  # it is over, and its bar shall not go on moving
-                    self.update(task.id, total=1, completed=1)
-            self._words = ""
-            self._under_way[where] = self.add_task(escape(title(where, state)), total=None)
-        if said := words(state):
-            self._words = said
-            self.update(self._under_way[where], total=state["iterations"], completed=state["iteration"])
+        if where not in self._tasks_by_name:
+            self._end_last()
+            self._tasks_by_name[where] = self.add_task(escape(title(where, state)), total=None)
+        text = words(state)
+        if text:
+            self._state = text
+            task = self._tasks_by_name[where]
+            self.update(task, total=state["iterations"], completed=state["iteration"])
+
+    def _end_last(self) -> None:
+        """One thing runs after the other: what ran before is over."""
+        self._state = ""
+        if not self.tasks:
+            return
+        last = self.tasks[-1]
+        self.stop_task(last.id)
+        if last.total is None:  # a bar of unknown length would go on moving
+            self.update(last.id, total=1, completed=1)
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """See :class:`rich.progress.Progress`."""
         yield self.make_tasks_table(self.tasks)
-        if self._words:
-            yield Text(self._words, overflow="fold")
+        if self._state:
+            yield Text(self._state, overflow="fold")
 
 
-def _plain(console: Console) -> Callable[[str, Mapping[str, Any]], None]:
+def _training_log(console: Console) -> Callable[[str, Mapping[str, Any]], None]:
     """A line when something begins, one a minute, and one for the last iteration."""
-    last: dict[str, float] = {}
+    printed_at: dict[str, float] = {}
 
     def show(where: str, state: Mapping[str, Any]) -> None:
-        now, said = time.monotonic(), words(state)
-        if where not in last:
+        now, text = time.monotonic(), words(state)
+        if where not in printed_at:
             console.print(escape(f"{title(where, state)} ..."), soft_wrap=True)
-            last[where] = now
-        elif said and (now - last[where] >= _EVERY or state["iteration"] == state["iterations"]):
-            console.print(escape(f"{title(where, state)}: {said}"), soft_wrap=True)
-            last[where] = now
+            printed_at[where] = now
+        elif text and (now - printed_at[where] >= _EVERY or state["iteration"] == state["iterations"]):
+            console.print(escape(f"{title(where, state)}: {text}"), soft_wrap=True)
+            printed_at[where] = now
 
     return show
 
 
 _Key = tuple[str, str]
+"""Kind and subject of an action: builds of several packages run at the same time."""
 
 
-class InstallProgress:
-    """A listener for :func:`splatfix.install.execute` that writes to ``console`` (standard error)."""
-
-    def __init__(self, console: Console, *, verbose: bool = False, every: float = _EVERY) -> None:
-        """``every`` so many seconds an action that is still under way says so, where no line of the terminal can live."""
-        self._console = console
-        self._verbose = verbose
-        self._living: Progress | None = None
-        self._tasks: dict[_Key, TaskID] = {}
-        self._news: _News | None = None
-        if console.is_terminal and not console.is_dumb_terminal:
-            # the time comes first: a narrow terminal cuts off the end of a line
-            whole = Column(no_wrap=True, min_width=len("0:00:00"))
-            text = _DoingColumn(table_column=Column(no_wrap=True, ratio=1))
-            columns = (SpinnerColumn(), TimeElapsedColumn(table_column=whole), text)
-            self._living = Progress(*columns, console=console, transient=True, expand=True)
-        else:
-            self._news = _News(console, every)
-
-    def __enter__(self) -> InstallProgress:
-        if self._living:
-            self._living.start()
-        if self._news:
-            self._news.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._living:
-            self._living.stop()
-        if self._news:
-            self._news.stop()
-
-    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
-        """An action starts."""
-        if self._living:
-            head = escape(f"[{number}/{total}] {action.kind} {action.subject}")
-            self._tasks[_key(action)] = self._living.add_task(head, total=None, doing=Doing())
-            return
-        assert self._news is not None
-        self._news.begin(action)
-        self._console.print(escape(f"[{number}/{total}] {action.text}"), soft_wrap=True)
-        if log:
-            self._console.print(f"      log: {escape(log)}", soft_wrap=True)
-
-    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
-        """What is being worked on within the action, and for how many seconds still; called from several threads."""
-        doing = Doing(text, left)
-        if self._living:
-            if (task := self._tasks.get(_key(action))) is not None:
-                self._living.update(task, doing=doing, refresh=True)
-            return
-        assert self._news is not None
-        self._news.doing(action, doing)
-        if self._verbose:
-            self._console.print(f"      {escape(action.subject)}: {escape(text)}", soft_wrap=True)
-
-    def end(self, action: InstallStep, result: str) -> None:
-        """The action is done."""
-        if self._living and (task := self._tasks.pop(_key(action), None)) is not None:
-            self._living.remove_task(task)
-        if self._news:
-            self._news.end(action)
-        said = f"{escape(action.kind)} {escape(action.subject)}: {escape(result)}"
-        prose(self._console, "[green]✓[/] ", said)
+def _key(action: InstallStep) -> _Key:
+    return action.kind, action.subject
 
 
 @dataclass(frozen=True)
@@ -210,12 +165,90 @@ class Doing:
 
     def words(self, now: float | None = None) -> str:
         """The same as of now: what is left grows less, and after that it says for how long nothing came."""
-        passed = (time.monotonic() if now is None else now) - self.since
         if self.left is None:
             return self.text
+        if now is None:
+            now = time.monotonic()
+        passed = now - self.since
         if passed < self.left:
             return f"{self.text}, {_about(self.left - passed)} more"
+        # ninja tells of a file when it is compiled: the last ones may be the large ones
         return f"{self.text}, the next takes longer: {_minutes(passed)} so far"
+
+
+class InstallProgress(AbstractContextManager["InstallProgress"]):
+    """A listener for :func:`splatfix.install.execute` that writes to a console (standard error)."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @abstractmethod
+    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
+        """An action starts."""
+
+    @abstractmethod
+    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
+        """What is being worked on within the action, and for how many seconds still; called from several threads."""
+
+    def end(self, action: InstallStep, result: str) -> None:
+        """The action is done."""
+        text = f"{escape(action.kind)} {escape(action.subject)}: {escape(result)}"
+        marked(self._console, Mark.GOOD, text, indent=0)
+
+
+def install_progress(console: Console, *, verbose: bool = False, every: float = _EVERY) -> InstallProgress:
+    """The listener that suits the console.
+
+    Args:
+        verbose: in a log, every line about what an action is at.
+        every: in a log, after so many seconds an action that is still under way says so.
+    """
+    if _is_live(console):
+        return _LiveProgress(console)
+    return _LoggedProgress(console, verbose=verbose, every=every)
+
+
+class _LiveProgress(InstallProgress):
+    """A moving line for each action under way."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._tasks: dict[_Key, TaskID] = {}
+        # the time comes first: a narrow terminal cuts off the end of a line
+        time_column = Column(no_wrap=True, min_width=len("0:00:00"))
+        self._rows = Progress(
+            SpinnerColumn(),
+            TimeElapsedColumn(table_column=time_column),
+            _DoingColumn(table_column=Column(no_wrap=True, ratio=1)),
+            console=console,
+            transient=True,
+            expand=True,
+        )
+
+    def __enter__(self) -> InstallProgress:
+        self._rows.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rows.stop()
+
+    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
+        """See :class:`InstallProgress`."""
+        label = escape(f"[{number}/{total}] {action.kind} {action.subject}")
+        self._tasks[_key(action)] = self._rows.add_task(label, total=None, doing=Doing())
+
+    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
+        """See :class:`InstallProgress`."""
+        task = self._tasks.get(_key(action))
+        if task is not None:  # a last line of a build may come after its end
+            self._rows.update(task, doing=Doing(text, left), refresh=True)
+
+    def end(self, action: InstallStep, result: str) -> None:
+        """See :class:`InstallProgress`."""
+        task = self._tasks.pop(_key(action), None)
+        if task is not None:
+            self._rows.remove_task(task)
+        super().end(action, result)
 
 
 class _DoingColumn(ProgressColumn):
@@ -225,56 +258,69 @@ class _DoingColumn(ProgressColumn):
         return Text.from_markup(f"{task.description}  [dim]{escape(task.fields['doing'].words())}[/]")
 
 
-class _News:
-    """Says now and then, from a thread of its own, that an action is still under way, how long, and at what."""
+class _LoggedProgress(InstallProgress):
+    """Lines of a log. A thread of its own says now and then that an action is still under way, how long, and at what:
+    CI systems end a job that prints nothing, and one file of CUDA may compile for twenty minutes."""
 
-    def __init__(self, console: Console, every: float) -> None:
-        self._console, self._every = console, every
+    def __init__(self, console: Console, *, verbose: bool, every: float) -> None:
+        super().__init__(console)
+        self._verbose, self._every = verbose, every
         self._lock = threading.Lock()
         self._under_way: dict[_Key, tuple[float, Doing]] = {}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._tell, name="install-progress", daemon=True)
+        self._thread = threading.Thread(target=self._remind, name="install-progress", daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> InstallProgress:
         self._thread.start()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 
-    def begin(self, action: InstallStep) -> None:
+    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
+        """See :class:`InstallProgress`."""
         with self._lock:
             self._under_way[_key(action)] = (time.monotonic(), Doing())
+        self._console.print(escape(f"[{number}/{total}] {action.text}"), soft_wrap=True)
+        if log:
+            self._console.print(f"      log: {escape(log)}", soft_wrap=True)
 
-    def doing(self, action: InstallStep, doing: Doing) -> None:
+    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
+        """See :class:`InstallProgress`."""
         with self._lock:
-            if known := self._under_way.get(_key(action)):
-                self._under_way[_key(action)] = (known[0], doing)
+            if _key(action) in self._under_way:
+                began, _ = self._under_way[_key(action)]
+                self._under_way[_key(action)] = (began, Doing(text, left))
+        if self._verbose:
+            self._console.print(f"      {escape(action.subject)}: {escape(text)}", soft_wrap=True)
 
-    def end(self, action: InstallStep) -> None:
+    def end(self, action: InstallStep, result: str) -> None:
+        """See :class:`InstallProgress`."""
         with self._lock:
             self._under_way.pop(_key(action), None)
+        super().end(action, result)
 
-    def _tell(self) -> None:
+    def _remind(self) -> None:
         while not self._over.wait(self._every):
             now = time.monotonic()
             with self._lock:
-                lines = [
-                    f"      {subject}: {', '.join(filter(None, (_minutes(now - began), doing.words())))}"
-                    for (_, subject), (began, doing) in self._under_way.items()
-                    if now - began >= self._every / 2  # what has just begun has just said so
-                ]
-            for line in lines:
-                self._console.print(escape(line), soft_wrap=True)
+                under_way = list(self._under_way.items())
+            for (_, subject), (began, doing) in under_way:
+                if now - began < self._every / 2:  # what has just begun has just said so
+                    continue
+                text = ", ".join(filter(None, (_minutes(now - began), doing.words())))
+                self._console.print(escape(f"      {subject}: {text}"), soft_wrap=True)
 
 
 def _about(seconds: float) -> str:
-    return f"about {max(5, round(seconds / 5) * 5)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
+    """A guess, no more exact than it is."""
+    if seconds < 90:
+        return f"about {max(5, round(seconds / 5) * 5)} s"
+    return f"about {seconds / 60:.0f} min"
 
 
 def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
-def _key(action: InstallStep) -> _Key:
-    return action.kind, action.subject
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"

@@ -10,8 +10,10 @@ from rich.console import Console
 from splatfix.attest.model import Verification
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted
-from splatfix.report.console import escape, paragraph, prose
+from splatfix.report.console import escape, marked, paragraph, prose, section
+from splatfix.report.marks import Mark
 
+# A signature is easily taken for more than it is. These stand in every verification, good or bad.
 NOT_VOUCHED_FOR = (
     "that the key belongs to whom you think: compare its id with one that its owner gave you",
     "that the machine, or who ran it, was honest: whoever holds the key can sign a changed report",
@@ -20,65 +22,74 @@ NOT_VOUCHED_FOR = (
 )
 
 
-def vouched_for(found: Verification) -> tuple[str, ...]:
+def vouched_for(verification: Verification) -> tuple[str, ...]:
     """What follows from a signature that holds; nothing where it does not."""
-    if not found.holds or found.statement is None:
+    statement = verification.statement
+    if not verification.holds or statement is None:
         return ()
-    said = found.statement
-    ran = {str(item["sha256"]) for item in said["ran"] if item["sha256"]}
-    level = f" at run level {said['level']}" if said["level"] is not None else ""
-    certain = (
-        f"{counted(len(found.files), 'file')}: byte for byte what the holder of the key signed, none missing or added",
-        f"the statement that the holder signed: {said['verdict']}{level}, issued {said['issued']} by splatfix "
-        f"{said['splatfix']['version']}",
-    )
-    if not ran:
-        return certain
-    return (
-        *certain,
-        f"that splatfix recorded the digests of {counted(len(ran), 'file')} that implement what was called, and of "
-        f"{counted(len(said['sources']), 'source file')} of its trainer",
-    )
+    files = counted(len(verification.files), "file")
+    verdict = str(statement["verdict"])
+    if statement["level"] is not None:
+        verdict += f" at run level {statement['level']}"
+    by = f"splatfix {statement['splatfix']['version']}"
+    claims = [
+        f"{files}: byte for byte what the holder of the key signed, none missing or added",
+        f"the statement that the holder signed: {verdict}, issued {statement['issued']} by {by}",
+    ]
+    digests = {str(item["sha256"]) for item in statement["ran"] if item["sha256"]}
+    if digests:
+        implementing = counted(len(digests), "file")
+        sources = counted(len(statement["sources"]), "source file")
+        claims.append(
+            f"that splatfix recorded the digests of {implementing} that implement what was called, and of "
+            f"{sources} of its trainer"
+        )
+    return tuple(claims)
 
 
-def document(found: Verification, folder: Path) -> dict[str, Any]:
+def document(verification: Verification, folder: Path) -> dict[str, Any]:
     """The content of ``report verify``'s JSON document."""
     return {
         "folder": str(folder),
-        "holds": found.holds,
-        **to_json(found),
-        "vouched_for": list(vouched_for(found)),
+        "holds": verification.holds,
+        **to_json(verification),
+        "vouched_for": list(vouched_for(verification)),
         "not_vouched_for": list(NOT_VOUCHED_FOR),
     }
 
 
-def show(console: Console, found: Verification, folder: Path) -> None:
+def show(console: Console, verification: Verification, folder: Path) -> None:
     """The outcome, every file that is not as it was signed, and what a signature means."""
-    where = escape(str(folder))
-    if found.holds:
-        said = f"[green]✓[/] [bold]As it was signed: {where}[/]"
-    elif found.statement is None:
-        said = f"[bold red]✗[/] [bold]No signature of this key holds: {where}[/]"
+    _show_headline(console, verification, escape(str(folder)))
+    prose(console, "  Key: ", verification.key)
+    for mismatch in verification.mismatches:
+        marked(console, Mark.BAD, f"{escape(mismatch.file)}: {escape(mismatch.problem)}")
+    if verification.not_looked_at:
+        prose(console, "  Not looked at, earlier reports: ", escape(", ".join(verification.not_looked_at)))
+    if not verification.holds:
+        return
+    section(console, "Vouched for")
+    for text in vouched_for(verification):
+        marked(console, Mark.GOOD, escape(text))
+    if verification.installed:
+        section(console, "What ran, in that environment now")
+    for item in verification.installed:
+        mark = Mark.BAD if item.problem else Mark.GOOD
+        marked(console, mark, f"{escape(item.file)}: {escape(item.problem or 'the same')}")
+    section(console, "Not vouched for")
+    for text in NOT_VOUCHED_FOR:
+        marked(console, Mark.NONE, escape(text))
+
+
+def _show_headline(console: Console, verification: Verification, folder: str) -> None:
+    mark = Mark.BAD
+    if verification.holds:
+        mark, text = Mark.GOOD, f"As it was signed: {folder}"
+    elif verification.statement is None:
+        text = f"No signature of this key holds: {folder}"
     else:
-        said = f"[bold red]✗[/] [bold]Not as it was signed: {counted(len(found.mismatches), 'file')} in {where}[/]"
-    paragraph(console, said, first=0, then=2)
-    prose(console, "  Key: ", found.key)
-    for item in found.mismatches:
-        prose(console, "  [bold red]✗[/] ", f"{escape(item.file)}: {escape(item.problem)}")
-    if found.not_looked_at:
-        prose(console, "  Not looked at, earlier reports: ", escape(", ".join(found.not_looked_at)))
-    if found.holds:
-        console.print("\n[bold]Vouched for[/]")
-        for text in vouched_for(found):
-            prose(console, "  [green]✓[/] ", escape(text))
-        if found.installed:
-            console.print("\n[bold]What ran, in that environment now[/]")
-        for ran in found.installed:
-            mark = "[bold red]✗[/]" if ran.problem else "[green]✓[/]"
-            prose(console, f"  {mark} ", f"{escape(ran.file)}: {escape(ran.problem or 'the same')}")
-        console.print("\n[bold]Not vouched for[/]")
-        for text in NOT_VOUCHED_FOR:
-            prose(console, "  [dim]–[/] ", escape(text))
+        text = f"Not as it was signed: {counted(len(verification.mismatches), 'file')} in {folder}"
+    paragraph(console, f"{mark.markup} [bold]{text}[/]", first=0, then=2)
 
 
 def show_signed(console: Console, signature: Path, key: str) -> None:

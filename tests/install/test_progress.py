@@ -8,7 +8,7 @@ from rich.console import Console
 
 from splatfix.install.build import BuildLines
 from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
-from splatfix.report.progress import Doing, InstallProgress
+from splatfix.report.progress import Doing, install_progress
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_estimate_counts_down(passed: float, said: str) -> None:
 def test_it_is_told_again_without_a_line_of_the_build(terminal: bool) -> None:
     stream = io.StringIO()
     action = BuildWheel(subject="one", source="/one")
-    with InstallProgress(a_console(stream, terminal=terminal), every=0.02) as progress:
+    with install_progress(a_console(stream, terminal=terminal), every=0.02) as progress:
         progress.begin(action, 1, 4)
         progress.doing(action, "compiled a.cu (1 of 3)", 0.05)
         end = time.monotonic() + 10
@@ -74,7 +74,7 @@ def a_console(stream: io.StringIO, *, terminal: bool = True) -> Console:
 def test_it_says_what_is_done_and_shows_what_is_going_on(terminal: bool) -> None:
     stream = io.StringIO()
     console = a_console(stream, terminal=terminal)
-    with InstallProgress(console, verbose=True) as progress:
+    with install_progress(console, verbose=True) as progress:
         for number, action in enumerate(
             (VerifyWheel(subject="a[b]", targets=("sm_120",)), CheckImport(subject="a[b]")), 1
         ):
@@ -90,7 +90,7 @@ def test_builds_side_by_side_have_a_line_each() -> None:
     stream = io.StringIO()
     console = a_console(stream)
     one, two = (BuildWheel(subject=name, source=f"/{name}") for name in ("one", "two"))
-    with InstallProgress(console) as progress:
+    with install_progress(console) as progress:
         progress.begin(one, 1, 4)
         progress.begin(two, 2, 4)
         progress.doing(one, "compiled a.cu (1 of 2)", 30.0)
@@ -114,7 +114,7 @@ def test_a_narrow_terminal_shows_the_time_and_what_compiles(width: int, shown: i
     )
     source = "/home/somebody/a/long/way/down/to/submodules/diff-gaussian-rasterization"
     action = BuildWheel(subject="diff_gaussian_rasterization", source=source, targets=("sm_120",))
-    with InstallProgress(console) as progress:
+    with install_progress(console) as progress:
         progress.begin(action, 1, 8, "/env/.splatfix/log")
         progress.doing(action, "compiled forward.cu (2 of 5)", 60.0)
     lines = stream.getvalue().replace("\r", "\n").splitlines()
@@ -129,7 +129,7 @@ def test_without_a_terminal_a_build_names_its_log(term: str) -> None:
         file=stream, force_terminal=term == "dumb", width=300, color_system=None, _environ={"TERM": term}
     )
     action = BuildWheel(subject="tiny[x]", source="/source")
-    with InstallProgress(console, every=0.05) as progress:
+    with install_progress(console, every=0.05) as progress:
         progress.begin(action, 1, 4, "/env/.splatfix/journal/0001/build-tiny.log")
         progress.doing(action, "compiling [a].cu (2 of 5)")
         end = time.monotonic() + 10

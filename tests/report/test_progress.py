@@ -11,7 +11,7 @@ from rich.console import Console
 
 from splatfix.plan.steps import BuildWheel
 from splatfix.report.console import page
-from splatfix.report.progress import InstallProgress, _Bars, training
+from splatfix.report.progress import _Bars, install_progress, training
 from tests.hostile.words import CONTROL, NAMES, UNICODE
 
 
@@ -74,7 +74,7 @@ def test_a_log_has_one_line_a_minute_and_the_last(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("made", [terminal, lambda stream: page(stream, 300)])
 def test_lines_of_a_build_are_text(made: Callable[[io.StringIO], Console]) -> None:
     stream = io.StringIO()
-    with InstallProgress(made(stream), verbose=True) as progress:
+    with install_progress(made(stream), verbose=True) as progress:
         for name in (*NAMES.values(), CONTROL + UNICODE):
             step = BuildWheel(subject=name, source=name)
             progress.begin(step, 1, 2, f"/log/{name}")
