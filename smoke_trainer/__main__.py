@@ -15,13 +15,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from smoke_trainer.config import PAPER_ITERATIONS, PRESET_POINTS, TrainConfig, preset_for, scaled_to
+from smoke_trainer.config import PAPER_ITERATIONS, Preset, TrainConfig, preset_for, scaled_to
+from smoke_trainer.data.find import BUDGET_REFINE_EVERY, PublicScene, layout_of, locate, public_scene, survey
 from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
 from smoke_trainer.process import require, run_to_pipe
 from smoke_trainer.progress import show_progress
+from smoke_trainer.record import ErrorReport
 
 if TYPE_CHECKING:
-    from smoke_trainer.report import Result
+    from smoke_trainer.report import TrainingResult
 
 # Options that are fields of TrainConfig, name for name.
 FIELDS = [
@@ -124,30 +126,27 @@ def parser() -> argparse.ArgumentParser:
 
 def config_from(options: argparse.Namespace) -> TrainConfig:
     """The configuration that the options ask for: explicit options win over the preset, then the schedule is scaled."""
-    from smoke_trainer.data.find import BUDGET_REFINE_EVERY, layout_of, locate, public_scene
-
-    given: Dict[str, Any] = {name: getattr(options, name) for name in FIELDS}
+    fields: Dict[str, Any] = {name: getattr(options, name) for name in FIELDS}
     if options.data is not None:
-        found = locate(options.scene, options.data)
-        given["scene"], public = str(found.folder), found.public
+        scene = locate(options.scene, options.data)
+        fields["scene"], public = str(scene.folder), scene.public
     else:
         folder = Path(options.scene)
         public = public_scene(folder.resolve().name, layout_of(folder))
-    preset = preset_for(Path(options.scene).name, options.preset) if options.preset else None
-    iterations = options.iterations or (preset.iterations if preset else PAPER_ITERATIONS)
-    usual = preset.resolution if preset else public.divisor if public else -1
-    resolution = options.resolution or usual
-    # The floor was measured for exactly this length and size.
-    measured = preset is not None and (iterations, resolution) == (preset.iterations, preset.resolution)
-    measured = measured and options.random_points is None
+    run = _usual_run(options, public)
+    # The floor was measured for exactly this length and size, and from the preset's own points.
+    is_measured = (options.iterations or run.iterations) == run.iterations
+    is_measured = is_measured and (options.resolution or run.resolution) == run.resolution
+    is_measured = is_measured and options.random_points is None
+    is_public_data = public is not None and options.data is not None
     config = TrainConfig(
-        iterations=iterations,
-        resolution=resolution,
-        background=options.background or (preset.background if preset else "black"),
-        strategy=options.strategy or ("budget" if public and options.data else "default"),
-        random_points=options.random_points or (PRESET_POINTS if preset else TrainConfig.random_points),
-        psnr_floor=preset.psnr_floor if preset and measured else None,
-        **given,
+        iterations=options.iterations or run.iterations,
+        resolution=options.resolution or run.resolution,
+        background=options.background or run.background,
+        strategy=options.strategy or ("budget" if is_public_data else "default"),
+        random_points=options.random_points or run.random_points,
+        psnr_floor=run.psnr_floor if is_measured else None,
+        **fields,
     )
     densify = config.densify
     if public is not None and config.strategy == "budget":
@@ -157,6 +156,16 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
     if options.budget is not None:
         densify = replace(densify, budget=options.budget)
     return scaled_to(replace(config, densify=densify))
+
+
+def _usual_run(options: argparse.Namespace, public: Optional[PublicScene]) -> Preset:
+    """What the options do not say: the preset's run, or the paper's at the size that the scene is usually trained at."""
+    if options.preset:
+        return preset_for(Path(options.scene).name, options.preset)
+    resolution = TrainConfig.resolution
+    if public is not None:
+        resolution = public.divisor
+    return Preset(PAPER_ITERATIONS, resolution, random_points=TrainConfig.random_points)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -171,8 +180,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except KeyboardInterrupt as stop:
-        how = f"continue with --resume {stop}" if stop.args else "no checkpoint was written"
-        sys.stderr.write(f"interrupted; {how}\n")
+        advice = f"continue with --resume {stop}" if stop.args else "no checkpoint was written"
+        sys.stderr.write(f"interrupted; {advice}\n")
         return EXIT_UNKNOWN
 
 
@@ -190,27 +199,26 @@ def _check_numbers(options: argparse.Namespace) -> None:
 
 def _train_data(options: argparse.Namespace) -> int:
     """Train every scene of --data, each to its own folder of --out; returns the worst of their exit codes."""
-    from smoke_trainer.data.find import survey
-
     if options.data is None:
         raise UsageError("no scene given", hint="name a scene, or use --data ROOT")
-    found = survey(options.data)
-    for name, reason in found.skipped:
+    data = survey(options.data)
+    for name, reason in data.skipped:
         if options.json_progress:
             _print_json({"event": "skipped", "scene": name, "reason": reason})
         else:
             sys.stderr.write(f"skipping {name}: {reason}\n")
     code = EXIT_OK
-    for scene in found.scenes:
-        one = argparse.Namespace(**dict(vars(options), scene=scene.name, out=options.out / scene.name))
-        result = _train_one(config_from(one))
+    for scene in data.scenes:
+        scene_options = argparse.Namespace(**vars(options))
+        scene_options.scene, scene_options.out = scene.name, options.out / scene.name
+        result = _train_one(config_from(scene_options))
         code = max(code, result.exit_code)
         if result.status == "interrupted":
             break
     return code
 
 
-def _train_one(config: TrainConfig) -> Result:
+def _train_one(config: TrainConfig) -> TrainingResult:
     # OpenMP threads that spin while they wait starve each other where another process shares the cores; measured on
     # two busy cores: below 0.6 iterations a second spinning, 5 to 15 sleeping. Must be set before torch loads OpenMP.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -219,28 +227,27 @@ def _train_one(config: TrainConfig) -> Result:
 
     with show_progress(config.json_progress) as show:
         result = train(config, show)
-    _summarize(config, result.status, result.document)
+    _summarize(config, result)
     return result
 
 
-def _summarize(config: TrainConfig, status: str, document: Dict[str, Any]) -> None:
+def _summarize(config: TrainConfig, result: TrainingResult) -> None:
     """Print how a run ended."""
+    report = result.report
     if config.json_progress:
-        _print_json({"event": "end", "status": status, "result": str(config.out / "result.json")})
-    if "error" in document:
-        error = document["error"]
-        lines = [f"error[{error['code']}]: {error['message']}"]
-        lines += [f"  {label}: {error[label]}" for label in ("note", "hint") if error[label]]
-        sys.stderr.write("\n".join(lines) + "\n")
+        _print_json({"event": "end", "status": report.status, "result": str(config.out / "result.json")})
+    if isinstance(report, ErrorReport):
+        sys.stderr.write(f"{result.error}\n")
         return
-    quality, before = document["heldout"], document["initial_heldout"]
-    counts = document["gaussians"]
+    psnr = f"{report.heldout.psnr:.2f}"
+    if report.initial_heldout is not None:
+        psnr = f"{report.initial_heldout.psnr:.2f} -> {psnr}"
+    counts = report.gaussians
     sys.stderr.write(
-        f"{document['scene']}: {status}, {document['iterations']} iterations, "
-        f"held-out PSNR {before['psnr']:.2f} -> {quality['psnr']:.2f} dB, "
-        f"Gaussians {counts['initial']} -> {counts['final']}, results in {config.out}\n"
+        f"{report.scene}: {report.status}, {report.iterations} iterations, held-out PSNR {psnr} dB, "
+        f"Gaussians {counts.initial} -> {counts.final}, results in {config.out}\n"
     )
-    if status == "interrupted":
+    if report.status == "interrupted":
         sys.stderr.write(f"continue with --resume {config.out / 'checkpoint.pt'}\n")
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+import splatfix
 from smoke_trainer.errors import RendererUnavailable, UsageError
-from smoke_trainer.identity import Counted, engine_in_use, library_of, origin_of
+from smoke_trainer.identity import Counted, implementation_of, library_of
+from smoke_trainer.record import ImplementationReport
 from splatfix.kernels.native import needs_gpu
 
 DEVICES = ("cpu", "cuda", "mps")
@@ -40,13 +42,14 @@ def check_device(name: str) -> torch.device:
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise _no_device(name, "torch finds no Metal device")
     if device.type == "cuda" and not torch.cuda.is_available():
-        reason = (
-            "this torch was built without CUDA" if torch.version.cuda is None else "torch finds no usable GPU"
-        )
-        raise _no_device(name, reason)
+        if torch.version.cuda is None:
+            raise _no_device(name, "this torch was built without CUDA")
+        raise _no_device(name, "torch finds no usable GPU")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise _no_device(name, f"torch finds {torch.cuda.device_count()} GPU(s), counted from cuda:0")
-    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+    if device.type == "cuda":
+        return torch.device("cuda", device.index or 0)
+    return device
 
 
 def _no_device(name: str, reason: str) -> RendererUnavailable:
@@ -57,7 +60,7 @@ def _no_device(name: str, reason: str) -> RendererUnavailable:
     )
 
 
-class Backend(NamedTuple):
+class CountedKernel(NamedTuple):
     """A function that counts its calls, and the name, version and engine for the report."""
 
     function: Counted
@@ -65,13 +68,13 @@ class Backend(NamedTuple):
     version: str
     engine: str
 
-    def as_json(self) -> Any:
+    def implementation(self) -> ImplementationReport:
         """For result.json."""
-        about = {"name": self.name, "version": self.version, "engine": engine_in_use(self.name, self.engine)}
-        return {**about, **origin_of(self.function.function), "calls": self.function.calls}
+        counted = self.function
+        return implementation_of(counted.function, self.name, self.version, self.engine, counted.calls)
 
 
-def make_ssim(choice: str, device: torch.device) -> Backend:
+def make_ssim(choice: str, device: torch.device) -> CountedKernel:
     """`kernels` (ours) or `fused-ssim` (the extension, or its drop-in): (images [B,C,H,W], gt) -> scalar."""
     if choice == "kernels":
         return _ours("splatfix.kernels.ssim", "fused_ssim", device)
@@ -80,7 +83,7 @@ def make_ssim(choice: str, device: torch.device) -> Backend:
     raise UsageError(f"unknown SSIM {choice!r}", hint="choose kernels or fused-ssim")
 
 
-def make_knn(choice: str, device: torch.device) -> Backend:
+def make_knn(choice: str, device: torch.device) -> CountedKernel:
     """`kernels` (ours) or `simple-knn` (the extension, or its drop-in): points [P, 3] -> mean squared distances [P]."""
     if choice == "kernels":
         return _ours("splatfix.kernels.knn", "distCUDA2", device)
@@ -89,7 +92,7 @@ def make_knn(choice: str, device: torch.device) -> Backend:
     raise UsageError(f"unknown kNN {choice!r}", hint="choose kernels or simple-knn")
 
 
-def engine_that_ran(knn: Backend) -> Backend:
+def engine_that_ran(knn: CountedKernel) -> CountedKernel:
     """The same with the engine of its latest call: our kNN uses a compiled search tree if one is installed."""
     last_engine = getattr(sys.modules.get(knn.name), "last_engine", None)
     if last_engine is None or last_engine() == "torch":
@@ -97,17 +100,15 @@ def engine_that_ran(knn: Backend) -> Backend:
     return knn._replace(engine=last_engine())
 
 
-def _ours(module: str, function: str, device: torch.device) -> Backend:
-    import splatfix
-
-    found = getattr(importlib.import_module(module), function)
-    return Backend(Counted(found), module, splatfix.__version__, f"torch-{device.type}")
+def _ours(module: str, function: str, device: torch.device) -> CountedKernel:
+    kernel = getattr(importlib.import_module(module), function)
+    return CountedKernel(Counted(kernel), module, splatfix.__version__, f"torch-{device.type}")
 
 
-def _extension(module: str, function: str, device: torch.device) -> Backend:
+def _extension(module: str, function: str, device: torch.device) -> CountedKernel:
     try:
         loaded = importlib.import_module(module)
-        found = getattr(loaded, function)
+        kernel = getattr(loaded, function)
     except Exception as error:  # noqa: BLE001  (a broken extension may raise anything while it loads)
         raise RendererUnavailable(
             f"{module} cannot be imported: {type(error).__name__}: {error}",
@@ -115,7 +116,7 @@ def _extension(module: str, function: str, device: torch.device) -> Backend:
             "run `splatfix diagnose`, or omit the option to use our kernel",
         ) from None
     engine = engine_of(module, device, "use --device cuda, or our kernels")
-    return Backend(Counted(found), module, str(getattr(loaded, "__version__", "unknown")), engine)
+    return CountedKernel(Counted(kernel), module, str(getattr(loaded, "__version__", "unknown")), engine)
 
 
 def engine_of(module: str, device: torch.device, hint: str) -> str:

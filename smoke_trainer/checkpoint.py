@@ -10,8 +10,8 @@ from torch import Tensor
 
 from smoke_trainer.densify.ops import MOMENTS
 from smoke_trainer.errors import SceneError
-from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS
+from smoke_trainer.record import Quality
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
@@ -34,9 +34,9 @@ def read_checkpoint(path: Path, device: torch.device) -> Dict[str, Any]:
     return payload
 
 
-def _damaged(path: Path, what: str) -> SceneError:
+def _damaged(path: Path, fault: str) -> SceneError:
     return SceneError(
-        f"{path} is not a valid checkpoint: {what}",
+        f"{path} is not a valid checkpoint: {fault}",
         "the file is damaged or truncated",
         "give the checkpoint.pt of an earlier run",
     )
@@ -45,7 +45,12 @@ def _damaged(path: Path, what: str) -> SceneError:
 def save(run: Run) -> None:
     """Write checkpoint.pt to the run's output folder, atomically."""
     run.monitor.flush()
-    model, strategy, monitor, quality = run.model, run.strategy, run.monitor, run.initial_quality
+    model, strategy, monitor = run.model, run.strategy, run.monitor
+    initial_quality = None
+    if run.initial_quality is not None:
+        initial_quality = _floats(
+            [run.initial_quality.psnr, run.initial_quality.ssim, run.initial_quality.l1]
+        )
     payload = {
         "format": FORMAT,
         "iteration": run.iteration,
@@ -63,7 +68,7 @@ def save(run: Run) -> None:
             "counts": dict(monitor.counts),
             "opacity_resets": monitor.opacity_resets,
             "peak_gaussians": monitor.peak_gaussians,
-            "initial_quality": None if quality is None else _floats([quality.psnr, quality.ssim, quality.l1]),
+            "initial_quality": initial_quality,
         },
     }
     path = run.config.out / "checkpoint.pt"
@@ -88,8 +93,8 @@ def resume(run: Run, path: Path) -> None:
         _restore_model(run, payload)
         _restore_records(run, payload["rest"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-        words = str(error).splitlines() or [""]
-        raise _damaged(path, f"{type(error).__name__}: {words[0][:200]}") from None
+        lines = str(error).splitlines() or [""]
+        raise _damaged(path, f"{type(error).__name__}: {lines[0][:200]}") from None
 
 
 def _check_belongs(payload: Dict[str, Any], run: Run, path: Path) -> None:
@@ -132,14 +137,12 @@ def _check_rows(payload: Dict[str, Any]) -> None:
     params = payload["params"]
     count = len(params["xyz"])
     for name in GROUPS:
-        moments = payload["moments"][name]
-        for rows in [params[name]] + ([moments[key] for key in MOMENTS] if moments else []):
-            if (
-                count == 0
-                or len(rows) != count
-                or rows.shape != params[name].shape
-                or rows.dtype != torch.float32
-            ):
+        tensors, moments = [params[name]], payload["moments"][name]
+        if moments:  # none before the first step
+            tensors += [moments[key] for key in MOMENTS]
+        for rows in tensors:
+            is_whole = 0 < count == len(rows) and rows.shape == params[name].shape
+            if not is_whole or rows.dtype != torch.float32:
                 raise ValueError(f"{name} is not {count} rows of float32")
     for name, rows in payload["strategy"].items():
         if rows.shape != (count,) or rows.dtype != torch.float32:
@@ -158,7 +161,9 @@ def _restore_model(run: Run, payload: Dict[str, Any]) -> None:
         if payload["moments"][name]:
             moments = dict(payload["moments"][name])
             # Adam counts its steps on the CPU unless it is fused.
-            counter = parameter.device if model.optimizer_engine == "fused" else torch.device("cpu")
+            counter = torch.device("cpu")
+            if model.optimizer_engine == "fused":
+                counter = parameter.device
             moments["step"] = moments["step"].reshape(()).float().to(counter)
             model.optimizer.state[parameter] = moments
     model.sh_degree = int(payload["sh_degree"])

@@ -11,9 +11,6 @@ from smoke_trainer.errors import UsageError
 
 # The reference implementation trains this long; its densification and decay times are counts of these iterations.
 PAPER_ITERATIONS = 30_000
-PRESET_POINTS = (
-    5000  # random points of a sample without points; the reference's 100,000 are no smoke test on a CPU
-)
 # Opacity climbs from its reset value to one half in about 90 steps of Adam at the rate of 0.05.
 SHORTEST_WITH_RESET = 150
 RECOVERY = 500  # iterations that must follow an opacity reset, or half of a shorter run
@@ -50,9 +47,8 @@ class DensifyConfig:
     reset_every: int = 3000  # iterations between two opacity resets
     reset_stop_iter: int = 15_000
     reset_at_start: bool = False  # also at `refine_start_iter`: the reference does so on a white background
-    grow_grad2d: float = (
-        2e-4  # average screen-space gradient of the position, in NDC units: above it Gaussians grow
-    )
+    # average screen-space gradient of the position, in NDC units: above it Gaussians grow
+    grow_grad2d: float = 2e-4
     grow_scale3d: float = 0.01  # of the scene's extent: smaller Gaussians are cloned, larger ones split
     min_opacity: float = 0.005  # fainter Gaussians are pruned (MCMC: relocated)
     max_radius: float = math.inf  # pixels on screen: larger Gaussians are pruned once opacity has been reset
@@ -148,19 +144,23 @@ def scaled_to(config: TrainConfig) -> TrainConfig:
     stop = iterations(min(usual.refine_stop_iter, SHORT_RUN), int(0.7 * total)) + 1
     start = max(1, iterations(usual.refine_start_iter, total // 5))
     every = max(1, min(10, total // 6), iterations(usual.refine_every, total // 12))
+    reset_every = NEVER
+    if total >= SHORTEST_WITH_RESET:
+        reset_every = iterations(usual.reset_every, int(0.4 * total))
+    max_scale3d = math.inf
+    if short < 1.0:
+        max_scale3d = usual.max_scale3d / (1.0 - short)
     densify = replace(
         usual,
         refine_start_iter=start,
         refine_stop_iter=stop,
         refine_every=every,
-        reset_every=iterations(usual.reset_every, int(0.4 * total))
-        if total >= SHORTEST_WITH_RESET
-        else NEVER,
+        reset_every=reset_every,
         reset_stop_iter=min(stop, latest_reset + 1),
         reset_at_start=usual.reset_at_start and short < 1.0,
         grow_grad2d=between(usual.grow_grad2d, 5e-4),
         min_opacity=between(usual.min_opacity, 0.009),
-        max_scale3d=math.inf if short == 1.0 else usual.max_scale3d / (1.0 - short),
+        max_scale3d=max_scale3d,
     )
     factor = min(8.0, math.sqrt(SHORT_RUN / total))
     lrs = replace(
@@ -179,12 +179,14 @@ def scaled_to(config: TrainConfig) -> TrainConfig:
 
 @dataclass(frozen=True)
 class Preset:
-    """One sample's run: width of the images in pixels (or -1), background, and the held-out PSNR in dB it must exceed."""
+    """One sample's run: width of the images in pixels (or -1), background, the held-out PSNR in dB it must exceed, and the
+    random points of a scene without points (the reference's 100,000 are no smoke test on a CPU)."""
 
     iterations: int
     resolution: int
     background: str = "black"
-    psnr_floor: float = 0.0
+    psnr_floor: Optional[float] = None
+    random_points: int = 5000
 
 
 # Floors lie 1.5 dB or a little more below the lowest held-out PSNR of seeds 0, 1 and 2 (CPU, torch 2.13, `--renderer torch`):

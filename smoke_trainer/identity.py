@@ -6,7 +6,9 @@ import hashlib
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Optional, Tuple
+
+from smoke_trainer.record import ImplementationReport
 
 
 class Counted:
@@ -21,15 +23,32 @@ class Counted:
         return self.function(*arguments, **named)
 
 
-def origin_of(function: Any) -> Dict[str, Optional[str]]:
-    """The module that defines a function or class (or that itself is given), its `file` (the compiled one where it has
-    one), and that file's `sha256`; None for what it does not tell."""
-    module = function.__name__ if isinstance(function, ModuleType) else getattr(function, "__module__", None)
-    loaded = sys.modules.get(module or "")
-    file = library_of(module) if module else None
-    if file is None and getattr(loaded, "__file__", None):
-        file = Path(str(loaded.__file__))  # type: ignore[union-attr]
-    return {"module": module, "file": None if file is None else _short(file), "sha256": digest_of(file)}
+def implementation_of(entry: Any, name: str, version: str, engine: str, calls: int) -> ImplementationReport:
+    """What ran as one part, for result.json; `entry` is its function, its class, or the compiled module itself."""
+    module, file = origin_of(entry)
+    return ImplementationReport(
+        name=name,
+        version=version,
+        engine=engine_in_use(name, engine),
+        module=module,
+        file=None if file is None else _short(file),
+        sha256=None if file is None else digest_of(file),
+        calls=calls,
+    )
+
+
+def origin_of(entry: Any) -> Tuple[Optional[str], Optional[Path]]:
+    """The module of a function, class or module, and its file: the compiled one where it has one; None for what it hides."""
+    module = getattr(entry, "__module__", None)
+    if isinstance(entry, ModuleType):
+        module = entry.__name__
+    if module is None:
+        return None, None
+    library = library_of(module)
+    source = getattr(sys.modules.get(module), "__file__", None)
+    if library is None and source:
+        return module, Path(source)
+    return module, library
 
 
 def engine_in_use(module: str, engine: str) -> str:
@@ -42,9 +61,13 @@ def engine_in_use(module: str, engine: str) -> str:
         "simple_knn": "knn",
         "diff_surfel_rasterization": "surfels",
     }.get(package, "rasterizer")
-    loaded = sys.modules.get("splatfix.kernels.nvrtc" if package == "splatfix" else f"{package}._nvrtc")
-    ran: str = getattr(loaded, "ran", {}).get(kernel, "")
-    return ran if ran in ("nvrtc", "warp") else engine
+    compiler = "splatfix.kernels.nvrtc"
+    if package != "splatfix":  # a drop-in carries a copy of its own
+        compiler = f"{package}._nvrtc"
+    compiled_by: str = getattr(sys.modules.get(compiler), "ran", {}).get(kernel, "")
+    if compiled_by in ("nvrtc", "warp"):
+        return compiled_by
+    return engine
 
 
 def library_of(module: str) -> Optional[Path]:
@@ -56,14 +79,14 @@ def library_of(module: str) -> Optional[Path]:
 
 def _short(file: Path) -> str:
     """Its path from the entry of sys.path that it was found in."""
-    above = [parent for parent in file.parents if str(parent) in sys.path]
-    return file.relative_to(above[0]).as_posix() if above else str(file)
+    for parent in file.parents:
+        if str(parent) in sys.path:
+            return file.relative_to(parent).as_posix()
+    return str(file)
 
 
-def digest_of(file: Optional[Path]) -> Optional[str]:
+def digest_of(file: Path) -> Optional[str]:
     """SHA-256 of a file; None where it cannot be read."""
-    if file is None:
-        return None
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError:

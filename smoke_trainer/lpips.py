@@ -45,7 +45,8 @@ class Lpips(NamedTuple):
         pair = (pair - pair.new_tensor(SHIFT)[:, None, None]) / pair.new_tensor(SCALE)[:, None, None]
         distance = 0.0
         for number, (convolutions, weights) in enumerate(zip(self.stages, self.linear)):
-            pair = F.max_pool2d(pair, 2) if number else pair
+            if number:
+                pair = F.max_pool2d(pair, 2)
             for kernel, bias in convolutions:
                 pair = F.relu(F.conv2d(pair, kernel, bias, padding=1))
             unit = pair / (pair.square().sum(dim=1, keepdim=True).sqrt() + EPSILON)
@@ -70,14 +71,15 @@ def find_lpips(device: torch.device, smallest_side: int) -> Tuple[Optional[Lpips
 def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
     """(VGG-16's weights, the linear layers), each None if it is not on this machine."""
     cache = Path(torch.hub.get_dir()) / "checkpoints"  # type: ignore[no-untyped-call, unused-ignore]
+    network: Optional[Path] = cache / NETWORK_FILE
     linear = [cache / "vgg.pth"]
     for package, inside in LINEAR_FILES:
-        found = importlib.util.find_spec(package)  # looks for the package without running it
-        linear += (
-            [Path(folder) / inside for folder in (found.submodule_search_locations or ())] if found else []
-        )
-    network = cache / NETWORK_FILE
-    return network if network.is_file() else None, next((path for path in linear if path.is_file()), None)
+        spec = importlib.util.find_spec(package)  # looks for the package without running it
+        if spec is not None:
+            linear += [Path(folder) / inside for folder in spec.submodule_search_locations or ()]
+    if network is not None and not network.is_file():
+        network = None
+    return network, next((path for path in linear if path.is_file()), None)
 
 
 def read_weights(network: Path, linear: Path, device: torch.device) -> Lpips:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
+
+from smoke_trainer.record import (
+    CudaMemoryReport,
+    CudaPeakReport,
+    GrowthReport,
+    HostMemoryReport,
+    MemoryReport,
+    TensorReport,
+)
 
 GIB = float(1 << 30)
 MOST_MOMENTS = 300  # of a run, whose every pair is compared
@@ -21,7 +31,7 @@ class PeakMemory:
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._device = device
-        self._peaks: Dict[str, Dict[str, int]] = {}
+        self._peaks: Dict[str, CudaPeakReport] = {}
         self._host: Dict[str, int] = {}
         self._start = resident()  # Python, torch and its libraries
         self._peak_rss = 0
@@ -43,12 +53,11 @@ class PeakMemory:
         if host is not None:
             self._host[phase] = max(host, self._host.get(phase, 0))
         if self._cuda:
-            now = {
-                "allocated": int(torch.cuda.max_memory_allocated(self._device)),
-                "reserved": int(torch.cuda.max_memory_reserved(self._device)),
-            }
-            before = self._peaks.get(phase, {"allocated": 0, "reserved": 0})
-            self._peaks[phase] = {key: max(now[key], before[key]) for key in now}
+            before = self._peaks.get(phase, CudaPeakReport(0, 0))
+            self._peaks[phase] = CudaPeakReport(
+                max(int(torch.cuda.max_memory_allocated(self._device)), before.allocated),
+                max(int(torch.cuda.max_memory_reserved(self._device)), before.reserved),
+            )
 
     def sample(self, iteration: int, explained: int) -> Dict[str, float]:
         """Current memory in GiB: resident on a CPU; on CUDA allocated and reserved, and under WSL2 what has spilled.
@@ -73,38 +82,35 @@ class PeakMemory:
             series["vram_spill_gb"] = spilled / GIB
         return series
 
-    def as_json(self) -> Dict[str, Any]:
-        """For result.json, in bytes; `cuda` is None on a CPU, its `spill` None where it cannot be measured.
-
-        `host` has the resident peaks of both phases and what the process held at the `start`; None where the system does
-        not tell them apart. `growth` is that of memory beyond the model. `limit` is what the process may use.
-        """
+    def summary(self) -> MemoryReport:
+        """The peaks so far, for result.json."""
+        rss = peak_rss()
+        if rss is not None:  # resetting the peak of a phase may have reset that of the process
+            rss = max(rss, self._peak_rss)
+        host = None
+        if len(self._host) == 2:
+            host = HostMemoryReport(self._host["eval"], self._host["train"], self._start)
         cuda = None
         if self._cuda:
-            cuda = dict(self._peaks, spill=self.spill, used_share=self._used_share)
-        rss = peak_rss()
-        return {
-            "rss": None if rss is None else max(rss, self._peak_rss),
-            "limit": memory_limit(),
-            "host": dict(self._host, start=self._start) if len(self._host) == 2 else None,
-            "growth": growth(self._unexplained),
-            "cuda": cuda,
-        }
+            cuda = CudaMemoryReport(
+                self._peaks.get("eval"), self._peaks.get("train"), self.spill, self._used_share
+            )
+        return MemoryReport(rss, memory_limit(), host, growth(self._unexplained), cuda)
 
 
-def growth(samples: List[Tuple[int, int]]) -> Optional[Dict[str, Any]]:
-    """Growth in bytes per 1,000 iterations over the second half of a run, the median of all pairs' slopes (Theil 1950,
-    Sen 1968), which single jumps do not move; None where fewer than two moments were sampled there."""
+def growth(samples: List[Tuple[int, int]]) -> Optional[GrowthReport]:
+    """Growth over the second half of a run, given (iteration, bytes): the median of all pairs' slopes (Theil 1950, Sen
+    1968), which single jumps do not move; None where fewer than two moments were sampled there."""
     later = samples[len(samples) // 2 :]
     later = later[:: 1 + len(later) // MOST_MOMENTS]
     if len(later) < 2:
         return None
-    slopes = sorted(
-        (held - before) / (iteration - earlier)
-        for place, (iteration, held) in enumerate(later)
-        for earlier, before in later[:place]
-    )
-    return {"per_1000": 1000.0 * slopes[len(slopes) // 2], "from": later[0][0], "to": later[-1][0]}
+    slopes = []
+    for index, (iteration, held) in enumerate(later):
+        for earlier, before in later[:index]:
+            slopes.append((held - before) / (iteration - earlier))
+    slopes.sort()
+    return GrowthReport(1000.0 * slopes[len(slopes) // 2], from_=later[0][0], to=later[-1][0])
 
 
 def spilled_bytes(reserved: int, free: int, total: int) -> int:
@@ -136,7 +142,9 @@ def resident() -> Optional[int]:
 def resident_gb() -> Optional[float]:
     """`resident` in GiB."""
     held = resident()
-    return None if held is None else held / GIB
+    if held is None:
+        return None
+    return held / GIB
 
 
 def reset_host_peak() -> None:
@@ -151,8 +159,10 @@ def host_peak() -> Optional[int]:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
-    found = [int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")]
-    return found[0] if found else None
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return None
 
 
 def memory_limit(root: Path = Path("/")) -> Optional[int]:
@@ -170,7 +180,11 @@ def memory_limit(root: Path = Path("/")) -> Optional[int]:
     with contextlib.suppress(OSError):  # no control groups
         for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             controllers, _, path = line.partition(":")[2].partition(":")
-            if "memory" in controllers.split(",") if mount.name == "memory" else not controllers:
+            # version 2 has one hierarchy, without names of controllers
+            ours = not controllers
+            if mount.name == "memory":
+                ours = "memory" in controllers.split(",")
+            if ours:
                 group = path
     parts = [part for part in group.split("/") if part not in ("", "..")]
     for depth in range(len(parts) + 1):
@@ -186,22 +200,22 @@ def peak_rss() -> Optional[int]:
     except ImportError:  # Windows
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else peak * 1024)
+    if sys.platform != "darwin":  # Linux counts in KiB, macOS in bytes: getrusage(2) of both
+        peak *= 1024
+    return int(peak)
 
 
-def largest_tensors(names: Mapping[int, str], top: int = 15) -> List[Dict[str, Any]]:
-    """The largest live tensors: name (`names`, by `id`), shape, type, device, bytes."""
-    import gc
-
-    seen: Dict[int, Dict[str, Any]] = {}
-    for thing in gc.get_objects():
-        if issubclass(type(thing), Tensor):  # isinstance would ask lazy modules for their class
-            size = thing.numel() * thing.element_size()
-            seen[id(thing)] = {
-                "name": names.get(id(thing)),
-                "shape": list(thing.shape),
-                "dtype": str(thing.dtype),
-                "device": str(thing.device),
-                "bytes": size,
-            }
-    return sorted(seen.values(), key=lambda row: -int(row["bytes"]))[:top]
+def largest_tensors(names: Mapping[int, str], top: int = 15) -> List[TensorReport]:
+    """The largest live tensors in bytes; `names` by `id`."""
+    tensors: Dict[int, TensorReport] = {}
+    for candidate in gc.get_objects():
+        # isinstance would ask lazy modules for their class, which imports them
+        if issubclass(type(candidate), Tensor):
+            tensors[id(candidate)] = TensorReport(
+                name=names.get(id(candidate)),
+                shape=list(candidate.shape),
+                dtype=str(candidate.dtype),
+                device=str(candidate.device),
+                bytes=candidate.numel() * candidate.element_size(),
+            )
+    return sorted(tensors.values(), key=lambda tensor: -tensor.bytes)[:top]

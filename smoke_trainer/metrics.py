@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from smoke_trainer.errors import SceneError
 from smoke_trainer.lpips import Lpips
+from smoke_trainer.record import Quality
 
 MAX_PSNR = 100.0  # dB, of two equal images
 MIN_MASK_SHARE = 1e-9  # so that nothing is divided by 0
@@ -36,29 +36,10 @@ def photometric_loss(
     l1 = error.abs().mean()
     similarity = ssim(rendered[None], gt[None])
     total = (1.0 - lambda_dssim) * l1 + lambda_dssim * (1.0 - similarity)
-    squared = error.detach().square().mean()
-    return Loss(
-        total, l1, similarity, squared if mask is None else squared / mask.mean().clamp_min(MIN_MASK_SHARE)
-    )
-
-
-@dataclass(frozen=True)
-class Quality:
-    """Means over the held-out views; PSNR in dB from each whole image's mean squared error.
-
-    `lpips` is None where it was not measured; then `lpips_note` says why.
-    """
-
-    psnr: float
-    ssim: float
-    l1: float
-    views: int
-    lpips: Optional[float] = None
-    lpips_note: str = "not measured: LPIPS is part of the last evaluation only"
-
-    def as_json(self) -> Dict[str, Any]:
-        """For result.json."""
-        return asdict(self)
+    squared_error = error.detach().square().mean()
+    if mask is not None:  # masked pixels add nothing to the sum, and must not count in the mean
+        squared_error = squared_error / mask.mean().clamp_min(MIN_MASK_SHARE)
+    return Loss(total, l1, similarity, squared_error)
 
 
 def psnr(rendered: Tensor, gt: Tensor) -> float:
@@ -68,7 +49,9 @@ def psnr(rendered: Tensor, gt: Tensor) -> float:
 
 def psnr_from(error: float) -> float:
     """PSNR in dB from a mean squared error of values in 0..1."""
-    return MAX_PSNR if error <= 10.0 ** (-MAX_PSNR / 10.0) else -10.0 * math.log10(error)
+    if error <= 10.0 ** (-MAX_PSNR / 10.0):
+        return MAX_PSNR
+    return -10.0 * math.log10(error)
 
 
 class QualityMean:
@@ -80,7 +63,8 @@ class QualityMean:
         self._ssim = ssim
         self._lpips = lpips
         self._note = lpips_note
-        self._rows: List[List[float]] = []
+        self._rows: List[List[float]] = []  # PSNR, SSIM, L1
+        self._distances: List[float] = []
 
     def add(self, rendered: Tensor, gt: Tensor, mask: Optional[Tensor] = None) -> float:
         """Add a pair [3, H, W]; the rendering is clamped to 0..1 as a viewer would. Returns its PSNR.
@@ -95,8 +79,9 @@ class QualityMean:
             return math.nan
         value = psnr_from(float(torch.mean((rendered - gt) ** 2)) / share)
         similarity = float(self._ssim(rendered[None], gt[None]))
-        distance = math.nan if self._lpips is None else self._lpips(rendered, gt)
-        self._rows.append([value, similarity, float((rendered - gt).abs().mean()) / share, distance])
+        self._rows.append([value, similarity, float((rendered - gt).abs().mean()) / share])
+        if self._lpips is not None:
+            self._distances.append(self._lpips(rendered, gt))
         return value
 
     def result(self) -> Quality:
@@ -108,5 +93,8 @@ class QualityMean:
                 "there is nothing that held-out quality could be measured on",
                 "check the masks: black hides a pixel, white lets it count",
             )
-        psnr_, ssim, l1, lpips = (sum(row[column] for row in self._rows) / count for column in range(4))
-        return Quality(psnr_, ssim, l1, count, None if self._lpips is None else lpips, self._note)
+        mean_psnr, ssim, l1 = (sum(column) / count for column in zip(*self._rows))
+        lpips = None
+        if self._distances:
+            lpips = sum(self._distances) / count
+        return Quality(mean_psnr, ssim, l1, count, lpips, self._note)

@@ -88,19 +88,17 @@ class Gaussians:
 
 def make_adam(params: Dict[str, Tensor], lrs: LearningRates) -> Tuple[torch.optim.Adam, str]:
     """One Adam over six named groups, and the name of the engine it runs on ("fused" where this torch has it)."""
-    groups = [
-        {
-            "params": [params[name]],
-            "name": name,
-            "lr": lrs.xyz_init if name == "xyz" else getattr(lrs, name),
-        }
-        for name in GROUPS
-    ]
+    groups = []
+    for name in GROUPS:
+        # that of positions decays, and is set anew before each step
+        lr = getattr(lrs, "xyz_init" if name == "xyz" else name)
+        groups.append({"params": [params[name]], "name": name, "lr": lr})
     options: Dict[str, Any] = {"lr": 0.0, "eps": 1e-15}
     device = params["xyz"].device
     if fused_adam_works(device):
         return torch.optim.Adam(groups, fused=True, **options), "fused"
-    return torch.optim.Adam(groups, **options), "foreach" if device.type == "cuda" else "for-loop"
+    engine = "foreach" if device.type == "cuda" else "for-loop"  # torch's own choice
+    return torch.optim.Adam(groups, **options), engine
 
 
 def fused_adam_works(device: torch.device) -> bool:

@@ -21,6 +21,7 @@ from smoke_trainer.errors import TrainingFailed, UsageError
 from smoke_trainer.memory import PeakMemory, resident_gb
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
+from smoke_trainer.record import GradientReport, ReachReport
 from smoke_trainer.timing import OtherPrograms, StepTimer
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
@@ -30,13 +31,24 @@ SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
 WINDOWS = 10  # parts of a run, for the trend of its loss
 
 
+class LatestMeasures(NamedTuple):
+    """Of the latest recorded iteration, for a progress line: PSNR in dB, memory in GiB; None where it was not measured."""
+
+    psnr: Optional[float] = None
+    vram_allocated_gb: Optional[float] = None
+    rss_gb: Optional[float] = None
+
+
 class _Step(NamedTuple):
     """What one iteration left to be written."""
 
-    plain: Dict[str, Any]
-    scalars: Dict[str, Tensor]
+    iteration: int
+    gaussians: int
+    event: DensifyEvent
+    loss: Loss
+    norms: Dict[str, Tensor]
     marks: List[Tuple[str, Any]]
-    processor: Optional[float]  # ms
+    processor_ms: Optional[float]
 
 
 class GradientStats:
@@ -54,34 +66,44 @@ class GradientStats:
         if not known:
             return
         now = torch.stack(known).any(dim=0)
-        same = self._reached is not None and len(self._reached) == len(now)
-        self._reached = now | self._reached if same and self._reached is not None else now
-        self._reached_steps = self._reached_steps + 1 if same else 1
+        # New rows stand for other Gaussians than the old ones: the gathering starts again.
+        if self._reached is not None and len(self._reached) == len(now):
+            self._reached = now | self._reached
+            self._reached_steps += 1
+        else:
+            self._reached = now
+            self._reached_steps = 1
 
-    def reached(self) -> Dict[str, Any]:
-        """`share` of the Gaussians that had a gradient within the last `steps`, in which their number stood."""
-        share = None if self._reached is None else float(self._reached.float().mean())
-        return {"share": share, "steps": self._reached_steps}
+    def reached(self) -> ReachReport:
+        """How many Gaussians a gradient reached since their number last changed."""
+        share = None
+        if self._reached is not None:
+            share = float(self._reached.float().mean())
+        return ReachReport(share, self._reached_steps)
 
     def add(self, norms: Dict[str, float]) -> None:
         """Add one iteration; `norms` omits a group that has no gradient (higher SH at degree 0)."""
         for name, value in norms.items():
             self.norms[name].append(value)
 
-    def as_json(self) -> Dict[str, Any]:
-        """For result.json: number of steps, of zero and non-finite ones; min, median, max of the finite norms."""
-        report: Dict[str, Any] = {}
-        for name, values in self.norms.items():
-            finite = [value for value in values if math.isfinite(value)]
-            report[name] = {
-                "steps": len(values),
-                "zero_steps": sum(value == 0.0 for value in finite),
-                "non_finite_steps": len(values) - len(finite),
-                "min": min(finite) if finite else None,
-                "median": statistics.median(finite) if finite else None,
-                "max": max(finite) if finite else None,
-            }
-        return report
+    def summary(self) -> Dict[str, GradientReport]:
+        """For result.json, by parameter group."""
+        return {name: _summarized(values) for name, values in self.norms.items()}
+
+
+def _summarized(norms: List[float]) -> GradientReport:
+    finite = [norm for norm in norms if math.isfinite(norm)]
+    smallest, median, largest = None, None, None
+    if finite:
+        smallest, median, largest = min(finite), statistics.median(finite), max(finite)
+    return GradientReport(
+        steps=len(norms),
+        zero_steps=finite.count(0.0),
+        non_finite_steps=len(norms) - len(finite),
+        min=smallest,
+        median=median,
+        max=largest,
+    )
 
 
 def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
@@ -91,7 +113,10 @@ def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
         if name == "f_rest" and (model.sh_degree == 0 or model.params[name].numel() == 0):
             continue
         grad = model.params[name].grad
-        norms[name] = torch.zeros(()) if grad is None else grad.norm()
+        # A group that the renderer gave no gradient must show in the report, as zeros.
+        norms[name] = torch.zeros(())
+        if grad is not None:
+            norms[name] = grad.norm()
     return norms
 
 
@@ -109,16 +134,19 @@ class Monitor:
         self.changed = 0  # the last iteration that added or removed Gaussians
         self.costs: List[float] = []  # ms of each iteration: of the processor, or of the GPU
         self.phases: Dict[str, float] = {}  # seconds of each phase so far
-        self.latest: Dict[str, Any] = {}  # what a progress line shows of the latest written iteration
+        self.latest = LatestMeasures()
         self.counts = {"cloned": 0, "split": 0, "pruned": 0}
         self.opacity_resets = 0
         self.peak_gaussians = 0
         self._device = device
         self._pending: List[_Step] = []
         self._explained = 0
-        self._file = (out / "metrics.jsonl").open("a" if append else "w", encoding="utf-8")
         self._out = out
-        self._board = _summary_writer(out) if tensorboard else None
+        self._path = out / "metrics.jsonl"
+        self._file = self._path.open("a" if append else "w", encoding="utf-8")
+        self._board: Any = None
+        if tensorboard:
+            self._board = _summary_writer(out)
 
     def rewind(self, iteration: int) -> None:
         """Drop the records after an iteration, for a run that resumes there in the folder of a run that went further."""
@@ -126,10 +154,10 @@ class Monitor:
             self._board.close()
             self._board = _summary_writer(self._out, purge_step=iteration + 1)
         self._file.close()
-        path = Path(self._file.name)
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-        path.write_text("".join(line for line in lines if _iteration_of(line) <= iteration), encoding="utf-8")
-        self._file = path.open("a", encoding="utf-8")
+        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        kept = [line for line in lines if _iteration_of(line) <= iteration]
+        self._path.write_text("".join(kept), encoding="utf-8")
+        self._file = self._path.open("a", encoding="utf-8")
 
     def record(
         self,
@@ -145,27 +173,16 @@ class Monitor:
         `held`: bytes of the model, its moments, and all else that the device is known to hold.
         """
         self._explained = held
-        self.counts = {name: self.counts[name] + getattr(event, name) for name in self.counts}
+        self.counts["cloned"] += event.cloned
+        self.counts["split"] += event.split
+        self.counts["pruned"] += event.pruned
         self.opacity_resets += int(event.opacity_reset)
         self.peak_gaussians = max(self.peak_gaussians, gaussians)
         if event.cloned or event.split or event.pruned:
             self.changed = iteration
-        plain = {
-            "iteration": iteration,
-            "gaussians": gaussians,
-            "cloned": event.cloned,
-            "split": event.split,
-            "pruned": event.pruned,
-            "opacity_reset": event.opacity_reset,
-        }
-        scalars = {
-            "loss": loss.total.detach(),
-            "l1": loss.l1.detach(),
-            "ssim": loss.ssim.detach(),
-            "squared_error": loss.squared_error,
-        }
-        scalars.update({f"grad/{name}": norm for name, norm in norms.items()})
-        self._pending.append(_Step(plain, scalars, self.timer.marks(), self.timer.processor_ms()))
+        marks, processor_ms = self.timer.marks(), self.timer.processor_ms()
+        scalars = Loss(*(scalar.detach() for scalar in loss))  # without the graph, which would be kept alive
+        self._pending.append(_Step(iteration, gaussians, event, scalars, norms, marks, processor_ms))
         if len(self._pending) >= FLUSH_EVERY:
             self.flush()
 
@@ -174,51 +191,70 @@ class Monitor:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         pending, self._pending = self._pending, []
-        held = self.memory.sample(pending[-1].plain["iteration"], self._explained) if pending else {}
-        for plain, scalars, marks, processor in pending:
-            values = {name: float(value) for name, value in scalars.items()}
-            phases = self.timer.milliseconds(marks)
-            self.costs.append(sum(phases.values()) if processor is None else processor)
-            for name, value in phases.items():
-                self.phases[name] = self.phases.get(name, 0.0) + value / 1e3
-            norms = {name[5:]: value for name, value in values.items() if name.startswith("grad/")}
-            self.gradients.add(norms)
-            self.losses.append(values["loss"])
-            line = dict(plain, loss=_json_number(values["loss"]), l1=_json_number(values["l1"]))
-            line["ssim"] = _json_number(values["ssim"])
-            line["psnr"] = _json_number(psnr_from(values["squared_error"]))
-            line["gradients"] = {name: _json_number(value) for name, value in norms.items()}
-            line["ms"] = {name: round(value, 3) for name, value in phases.items()}
-            line.update(held)
+        memory: Dict[str, float] = {}
+        if pending:
+            memory = self.memory.sample(pending[-1].iteration, self._explained)
+        failed_at: Optional[int] = None
+        for step in pending:
+            line = {**self._measured(step), **memory}
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
-            self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
+            self.latest = LatestMeasures(line["psnr"], line.get("vram_allocated_gb"))
+            if failed_at is None and line["loss"] is None:
+                failed_at = step.iteration
         self.others.sample(len(self.costs))
-        host = held.get("rss_gb", resident_gb())
-        if host is not None:
-            self.latest["rss_gb"] = round(host, 3)
+        resident = memory.get("rss_gb", resident_gb())
+        if resident is not None:
+            self.latest = self.latest._replace(rss_gb=round(resident, 3))
         self._file.flush()
-        bad = next(
-            (step.plain["iteration"] for step in pending if not math.isfinite(float(step.scalars["loss"]))),
-            None,
-        )
-        if bad is not None:
+        if failed_at is not None:
             raise TrainingFailed(
-                f"the loss is not a number at iteration {bad}",
+                f"the loss is not a number at iteration {failed_at}",
                 "the renderer or SSIM returned infinite values, or a gradient exploded",
                 "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault",
             )
 
+    def _measured(self, step: _Step) -> Dict[str, Any]:
+        """One iteration as a line of metrics.jsonl, and into what the report sums up; numbers leave the GPU here."""
+        milliseconds = self.timer.milliseconds(step.marks)
+        cost = step.processor_ms
+        if cost is None:
+            cost = sum(milliseconds.values())
+        self.costs.append(cost)
+        for name, value in milliseconds.items():
+            self.phases[name] = self.phases.get(name, 0.0) + value / 1e3
+        norms = {name: float(norm) for name, norm in step.norms.items()}
+        self.gradients.add(norms)
+        loss = float(step.loss.total)
+        self.losses.append(loss)
+        return {
+            "iteration": step.iteration,
+            "gaussians": step.gaussians,
+            "cloned": step.event.cloned,
+            "split": step.event.split,
+            "pruned": step.event.pruned,
+            "opacity_reset": step.event.opacity_reset,
+            "loss": _json_number(loss),
+            "l1": _json_number(float(step.loss.l1)),
+            "ssim": _json_number(float(step.loss.ssim)),
+            "psnr": _json_number(psnr_from(float(step.loss.squared_error))),
+            "gradients": {name: _json_number(norm) for name, norm in norms.items()},
+            "ms": {name: round(value, 3) for name, value in milliseconds.items()},
+        }
+
     def smoothed_loss(self) -> Tuple[Optional[float], Optional[float]]:
         """Mean loss over the first and over the last iterations."""
         first, last = self.losses[:SMOOTHED_OVER], self.losses[-SMOOTHED_OVER:]
-        return (statistics.fmean(first), statistics.fmean(last)) if first else (None, None)
+        if not first:
+            return None, None
+        return statistics.fmean(first), statistics.fmean(last)
 
     def loss_windows(self) -> List[float]:
         """Mean losses of ten equal parts of the run, in order; [] for a run below ten iterations."""
         size = len(self.losses) // WINDOWS
-        parts = [self.losses[place * size : (place + 1) * size] for place in range(WINDOWS)]
-        return [statistics.fmean(part) for part in parts] if size else []
+        if not size:
+            return []
+        return [statistics.fmean(self.losses[part * size : (part + 1) * size]) for part in range(WINDOWS)]
 
     def close(self) -> None:
         """Close the files. On a full disk the rest stays unwritten; the run has reported that already."""
@@ -249,7 +285,9 @@ def _iteration_of(line: str) -> float:
 
 def _json_number(value: float) -> Optional[float]:
     """None for NaN and infinity, which JSON does not have."""
-    return value if math.isfinite(value) else None
+    if not math.isfinite(value):
+        return None
+    return value
 
 
 def _summary_writer(out: Path, purge_step: Optional[int] = None) -> Any:

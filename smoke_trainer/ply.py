@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, Dict, List, Tuple
+from typing import Collection, Dict, List, Tuple
 
 import numpy as np
 
@@ -38,9 +38,9 @@ _LONGEST_WORD = 1000
 MAX_REST = 24  # higher coefficients per channel: spherical harmonics of degree four
 
 
-def _damaged(path: Path, what: str) -> SceneError:
+def _damaged(path: Path, fault: str) -> SceneError:
     return SceneError(
-        f"{path}: {what}", "the file is truncated, or is not a PLY file", "write or copy the file again"
+        f"{path}: {fault}", "the file is truncated, or is not a PLY file", "write or copy the file again"
     )
 
 
@@ -53,19 +53,20 @@ def _parse_header(path: Path, data: Content) -> Tuple[str, int, List[Tuple[str, 
     form, count, element = "", -1, ""
     fields: List[Tuple[str, str]] = []
     for line in data[:end].decode("ascii", errors="replace").splitlines():
-        words = line.split()
-        if words[:1] == ["format"] and len(words) >= 2:
-            form = words[1]
-        elif words[:1] == ["element"] and len(words) == 3:
-            element = words[1]
+        keyword, *values = line.split() or [""]
+        if keyword == "format" and values:
+            form = values[0]
+        elif keyword == "element" and len(values) == 2:
+            element, number = values
             if count < 0 and element != "vertex":
                 raise _damaged(path, f"its first element is {element!r}, not 'vertex'")
-            if element == "vertex":
-                count = int(words[2]) if words[2].isdigit() and len(words[2]) < 20 else -1
-        elif words[:1] == ["property"] and element == "vertex":
-            if len(words) != 3 or words[1] not in _TYPES or words[2] in dict(fields):
+            # Python reads no number of thousands of digits
+            if element == "vertex" and number.isdigit() and len(number) < 20:
+                count = int(number)
+        elif keyword == "property" and element == "vertex":
+            if len(values) != 2 or values[0] not in _TYPES or values[1] in dict(fields):
                 raise _damaged(path, f"cannot read the property line {line!r}")
-            fields.append((words[2], _TYPES[words[1]]))
+            fields.append((values[1], _TYPES[values[0]]))
     if form not in _ORDERS or count < 0 or not fields or body == 0:
         raise _damaged(path, "its header does not describe vertices")
     if count > MAX_POINTS:
@@ -73,20 +74,22 @@ def _parse_header(path: Path, data: Content) -> Tuple[str, int, List[Tuple[str, 
     return form, count, fields, body
 
 
-def read_vertices(path: Path, wanted: Callable[[str], bool]) -> Dict[str, Array]:
-    """The wanted vertex properties by name, each [N]; raises SceneError for a damaged file."""
+def read_vertices(path: Path, names: Collection[str]) -> Dict[str, Array]:
+    """The vertex properties of these names that the file has, each [N]; raises SceneError for a damaged file."""
     data = content_of(path)
     form, count, fields, body = _parse_header(path, data)
     short = _damaged(path, f"the header states {count} vertices, the file has fewer")
     if form == "ascii":
         table = _numbers(path, data, body, count * len(fields), short).reshape(count, len(fields))
         with np.errstate(invalid="ignore"):  # a number too large for its type; points far out are left out
-            return {name: table[:, at].astype(kind) for at, (name, kind) in enumerate(fields) if wanted(name)}
+            return {
+                name: table[:, at].astype(kind) for at, (name, kind) in enumerate(fields) if name in names
+            }
     layout = np.dtype([(name, _ORDERS[form] + kind) for name, kind in fields])
     if len(data) - body < count * layout.itemsize:
         raise short
     vertices = np.frombuffer(data, dtype=layout, count=count, offset=body)
-    return {name: vertices[name].astype(kind) for name, kind in fields if wanted(name)}
+    return {name: vertices[name].astype(kind) for name, kind in fields if name in names}
 
 
 def _numbers(path: Path, data: Content, start: int, count: int, short: SceneError) -> Array:
@@ -95,28 +98,30 @@ def _numbers(path: Path, data: Content, start: int, count: int, short: SceneErro
         raise short
     if count > 20 * MAX_POINTS:
         raise too_large(path, f"{20 * MAX_POINTS} numbers")
-    numbers, found, rest = np.empty(count), 0, b""
-    while found < count:
+    numbers, filled, rest = np.empty(count), 0, b""
+    while filled < count:
         part = data[start : start + _CHUNK]
         start += len(part)
-        words = (rest + part).split()
-        rest = words.pop() if words and part and not part[-1:].isspace() else b""
+        texts = (rest + part).split()
+        rest = b""
+        if texts and part and not part[-1:].isspace():
+            rest = texts.pop()  # the next part goes on with it
         try:
-            here = np.array(words[: count - found], dtype=np.float64)
+            values = np.array(texts[: count - filled], dtype=np.float64)
         except ValueError:
-            here = None
-        if here is None or len(rest) > _LONGEST_WORD:
+            values = None
+        if values is None or len(rest) > _LONGEST_WORD:
             raise _damaged(path, "a vertex has values that are not numbers")
-        numbers[found : found + len(here)] = here
-        found += len(here)
-        if not part and found < count:
+        numbers[filled : filled + len(values)] = values
+        filled += len(values)
+        if not part and filled < count:
             raise short
     return numbers
 
 
 def read_points(path: Path) -> PointCloud:
     """Initial points: x y z, and red green blue (0..255; gray without them)."""
-    columns = read_vertices(path, {"x", "y", "z", "red", "green", "blue"}.__contains__)
+    columns = read_vertices(path, {"x", "y", "z", "red", "green", "blue"})
     if not all(axis in columns for axis in "xyz"):
         raise _damaged(path, "it has no x, y, z")
     xyz = np.stack([columns[axis] for axis in "xyz"], axis=1).astype(np.float32)
@@ -155,8 +160,7 @@ def write_gaussians(path: Path, groups: Dict[str, Array]) -> None:
 
 def read_gaussians(path: Path) -> Dict[str, Array]:
     """The inverse of `write_gaussians`; raises SceneError where a property is missing."""
-    known = set(gaussian_properties(MAX_REST))
-    columns = read_vertices(path, known.__contains__)
+    columns = read_vertices(path, set(gaussian_properties(MAX_REST)))
     rest = sum(name.startswith("f_rest_") for name in columns)
     missing = [
         name for name in gaussian_properties(rest // 3) if name not in columns and not name.startswith("n")

@@ -40,9 +40,9 @@ def require(modules: Tuple[str, ...] = tuple(PACKAGES)) -> None:
 
 
 def _broken(module: str, error: Exception) -> PackageMissing:
-    words = str(error).strip().splitlines() or [type(error).__name__]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
     return PackageMissing(
-        f"{PACKAGES[module]} is installed for {sys.executable} but cannot be loaded: {words[0][:300]}",
+        f"{PACKAGES[module]} is installed for {sys.executable} but cannot be loaded: {lines[0][:300]}",
         NEEDS,
         "run `splatfix diagnose` to find the cause",
     )

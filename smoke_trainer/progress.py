@@ -6,23 +6,28 @@ import contextlib
 import json
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from dataclasses import replace
+from typing import Any, Callable, Iterator, Optional
+
+from smoke_trainer.record import ProgressState
 
 PLAIN_EVERY = 1.0  # seconds between two lines
 LIVE_EVERY = 0.1  # seconds between two updates of the live line
 
-State = Dict[str, Any]
-Show = Callable[[State], None]
+Show = Callable[[ProgressState], None]
 
 
 @contextlib.contextmanager
 def show_progress(as_json: bool) -> Iterator[Show]:
     """A function that takes the state after each iteration and shows some of them."""
-    console = None if as_json or not sys.stderr.isatty() else _rich_console()
-    if console is None:
-        yield _every(PLAIN_EVERY, _as_json if as_json else _as_line)
+    if as_json:
+        yield _throttled(PLAIN_EVERY, _as_json)
         return
-    from rich.progress import BarColumn, Progress, TextColumn
+    console = _rich_console() if sys.stderr.isatty() else None
+    if console is None:
+        yield _throttled(PLAIN_EVERY, _as_line)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn  # optional
 
     columns = (
         BarColumn(bar_width=None),
@@ -31,67 +36,69 @@ def show_progress(as_json: bool) -> Iterator[Show]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("training", total=None, summary="")
 
-        def show(state: State) -> None:
-            bar.update(task, total=state["iterations"], completed=state["iteration"], summary=summary(state))
+        def show(state: ProgressState) -> None:
+            bar.update(task, total=state.iterations, completed=state.iteration, summary=summary(state))
 
-        yield _every(LIVE_EVERY, show)
+        yield _throttled(LIVE_EVERY, show)
 
 
-def summary(state: State) -> str:
+def summary(state: ProgressState) -> str:
     """`iteration 120 of 200, 4.1 it/s, loss 0.0832, PSNR 21.30 dB, held-out 20.91 dB, 5312 Gaussians, VRAM 1.20 GiB, host
     memory 2.10 GiB, 0:20 left`, without what is unknown; the words of splatfix certify, which a test compares."""
-    parts: List[str] = [f"iteration {state['iteration']} of {state['iterations']}"]
-    for name, form in (
-        ("iterations_per_second", "{:.1f} it/s"),
-        ("loss", "loss {:.4f}"),
-        ("psnr", "PSNR {:.2f} dB"),
-        ("heldout_psnr", "held-out {:.2f} dB"),
-    ):
-        if state.get(name) is not None:
-            parts.append(form.format(state[name]))
-    count = state["gaussians"]
-    parts.append(f"{count} Gaussian{'' if count == 1 else 's'}")
-    for name, what in (("vram_allocated_gb", "VRAM"), ("rss_gb", "host memory")):
-        if state.get(name) is not None:
-            parts.append(f"{what} {state[name]:.2f} GiB")
-    return ", ".join([*parts, *_left(state)])
+    parts = [f"iteration {state.iteration} of {state.iterations}", f"{state.iterations_per_second:.1f} it/s"]
+    if state.loss is not None:
+        parts.append(f"loss {state.loss:.4f}")
+    if state.psnr is not None:
+        parts.append(f"PSNR {state.psnr:.2f} dB")
+    if state.heldout_psnr is not None:
+        parts.append(f"held-out {state.heldout_psnr:.2f} dB")
+    plural = "" if state.gaussians == 1 else "s"
+    parts.append(f"{state.gaussians} Gaussian{plural}")
+    if state.vram_allocated_gb is not None:
+        parts.append(f"VRAM {state.vram_allocated_gb:.2f} GiB")
+    if state.rss_gb is not None:
+        parts.append(f"host memory {state.rss_gb:.2f} GiB")
+    remaining = state.iterations - state.iteration
+    if remaining and state.iterations_per_second:
+        parts.append(f"{_duration(remaining / state.iterations_per_second)} left")
+    return ", ".join(parts)
 
 
-def _every(seconds: float, show: Show) -> Show:
+def _duration(seconds: float) -> str:
+    """`2:05`, `1:02:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02d}:{rest:02d}"
+    return f"{minutes}:{rest:02d}"
+
+
+def _throttled(seconds: float, show: Show) -> Show:
     """Pass on a state every few seconds, and always the last one and new held-out PSNRs; all have the latest PSNR."""
-    last: List[Optional[float]] = [None]
-    heldout: State = {}
+    shown_at: Optional[float] = None
+    heldout_psnr: Optional[float] = None
 
-    def sometimes(state: State) -> None:
-        news = "heldout_psnr" in state
-        heldout.update({"heldout_psnr": state["heldout_psnr"]} if news else {})
+    def show_some(state: ProgressState) -> None:
+        nonlocal shown_at, heldout_psnr
+        is_news = state.heldout_psnr is not None or state.iteration == state.iterations
+        if state.heldout_psnr is not None:
+            heldout_psnr = state.heldout_psnr
         now = time.monotonic()
-        finished = state["iteration"] == state["iterations"]
-        if last[0] is not None and now - last[0] < seconds and not finished and not news:
+        if shown_at is not None and now - shown_at < seconds and not is_news:
             return
-        last[0] = now
-        show(dict(heldout, **state))
+        shown_at = now
+        show(replace(state, heldout_psnr=heldout_psnr))
 
-    return sometimes
+    return show_some
 
 
-def _as_json(state: State) -> None:
-    sys.stdout.write(json.dumps(dict(state, event="progress")) + "\n")
+def _as_json(state: ProgressState) -> None:
+    sys.stdout.write(json.dumps(dict(state.as_json(), event="progress")) + "\n")
     sys.stdout.flush()
 
 
-def _as_line(state: State) -> None:
+def _as_line(state: ProgressState) -> None:
     sys.stderr.write(f"{summary(state)}\n")
-
-
-def _left(state: State) -> List[str]:
-    """`2:05 left`, by the speed so far."""
-    speed, todo = state["iterations_per_second"], state["iterations"] - state["iteration"]
-    if not speed or not todo:
-        return []
-    minutes, seconds = divmod(round(todo / speed), 60)
-    hours, minutes = divmod(minutes, 60)
-    return [f"{hours}:{minutes:02d}:{seconds:02d} left" if hours else f"{minutes}:{seconds:02d} left"]
 
 
 def _rich_console() -> Any:

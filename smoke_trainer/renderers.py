@@ -17,10 +17,12 @@ from typing import Any, Dict, FrozenSet, Optional, Tuple
 import torch
 from torch import Tensor
 
+import splatfix
 from smoke_trainer.backends import engine_of
 from smoke_trainer.data.scene import View
 from smoke_trainer.errors import RendererUnavailable, UsageError
 from smoke_trainer.model import Splats
+from splatfix.kernels import rasterizer
 
 NEAR, FAR = 0.01, 100.0
 NEAR_PLANE = 0.2  # where the reference rasterizer culls
@@ -153,10 +155,6 @@ class TorchRenderer(Renderer):
     name = "splatfix.kernels.rasterizer"
 
     def __init__(self, device: torch.device, antialiasing: bool) -> None:
-        import splatfix
-        from splatfix.kernels import rasterizer
-
-        self._kernel = rasterizer
         self._antialiasing = antialiasing
         self.version = splatfix.__version__
         self.engine = f"torch-{device.type}"
@@ -165,11 +163,11 @@ class TorchRenderer(Renderer):
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
         """Render with analytic gradients."""
         self.calls += 1
-        settings = self._kernel.GaussianRasterizationSettings(
+        settings = rasterizer.GaussianRasterizationSettings(
             **reference_settings(camera, splats, background, self._antialiasing)
         )
         means2d = torch.zeros_like(splats.means, requires_grad=torch.is_grad_enabled())
-        drawn = self._kernel.rasterize(
+        drawn = rasterizer.rasterize(
             settings,
             splats.means,
             means2d,
@@ -244,8 +242,9 @@ def _import_gsplat(device: torch.device) -> Tuple[Any, Any]:
             "it found neither a compiled extension nor nvcc to build one",
             "install a CUDA toolkit that matches torch, or a gsplat wheel with the extension",
         )
-    compiled = _backend._C
-    return gsplat, compiled if isinstance(compiled, ModuleType) else gsplat.rasterization
+    if isinstance(_backend._C, ModuleType):
+        return gsplat, _backend._C
+    return gsplat, gsplat.rasterization
 
 
 def variant_of(fields: Tuple[str, ...]) -> str:

@@ -10,7 +10,7 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 import numpy as np
 import torch
@@ -19,18 +19,34 @@ from torch import Tensor
 
 from smoke_trainer import __version__, ply
 from smoke_trainer.config import TrainConfig
-from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
-from smoke_trainer.identity import engine_in_use, origin_of
+from smoke_trainer.errors import EXIT_FAILURE, SmokeTrainerError
+from smoke_trainer.identity import implementation_of
 from smoke_trainer.memory import largest_tensors, memory_limit
-from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.monitor import WARM_UP
+from smoke_trainer.record import (
+    SCHEMA_VERSION,
+    ConfigReport,
+    CountReport,
+    ErrorDetails,
+    ErrorReport,
+    HardwareReport,
+    ImplementationReports,
+    LossReport,
+    PlyReport,
+    Quality,
+    RendererReport,
+    RunSetup,
+    SplitReport,
+    TrainingReport,
+    VersionReport,
+    to_json,
+)
 from smoke_trainer.timing import steadiness
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
-SCHEMA_VERSION = 3
 # What a run writes to its folder.
 OUTPUTS = (
     "result.json",
@@ -49,12 +65,22 @@ PLY_TOLERANCE_CPU, PLY_TOLERANCE_CUDA = 1e-6, 1e-3
 
 
 @dataclass(frozen=True)
-class Result:
-    """How a run ended: `status` (ok, failed, interrupted, or an error's code), exit code, and result.json's content."""
+class TrainingResult:
+    """How a run ended: what result.json holds, the exit code of the command, and the error that ended it."""
 
-    status: str
+    report: Union[TrainingReport, ErrorReport]
     exit_code: int
-    document: Dict[str, Any]
+    error: Optional[SmokeTrainerError] = None
+
+    @property
+    def status(self) -> str:
+        """ok, failed, interrupted, or an error's code."""
+        return self.report.status
+
+    @property
+    def document(self) -> Dict[str, Any]:
+        """The content of result.json."""
+        return dict(to_json(self.report))
 
 
 def move_aside(out: Path) -> None:
@@ -69,106 +95,118 @@ def move_aside(out: Path) -> None:
         path.rename(kept / path.name)
 
 
-def write_result(run: Run, status: str, heldout: Quality, trained: Quality) -> Result:
+def write_result(run: Run, status: str, heldout: Quality, trained: Quality) -> TrainingResult:
     """Write the PLY and result.json of a run that trained, with the quality of held-out and of training views; a PLY that
     renders differently is a failure."""
+    ply_check = write_ply(run)
+    # written so that it also fails when a pixel is not a number
+    if not ply_check.round_trip_difference <= ply_check.tolerance:
+        status = "failed"
+    report = training_report(run, status, heldout, trained, ply_check)
+    result = TrainingResult(report, report.exit_code)
+    _write_json(run.config.out, result.document)
+    return result
+
+
+def write_ply(run: Run) -> PlyReport:
+    """Write the Gaussians as a PLY, read it back, and render it beside the model in memory."""
     path = run.config.out / "point_cloud" / f"iteration_{run.iteration}" / "point_cloud.ply"
     ply.write_gaussians(path, {name: run.model.params[name].detach().cpu().numpy() for name in GROUPS})
-    difference = ply_difference(run, path)
-    tolerance = PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA
-    if not difference <= tolerance:  # nor is it when a pixel is not a number
-        status = "failed"
-    document = {
-        **describe_run(run, status),
-        **measurements(run, heldout, trained),
-        "ply": {
-            "path": path.relative_to(run.config.out).as_posix(),
-            "bytes": path.stat().st_size,
-            "round_trip_difference": difference,
-            "tolerance": tolerance,
-        },
-    }
-    _write_json(run.config.out, document)
-    code = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN}.get(status, EXIT_FAILURE)
-    return Result(status, code, document)
+    return PlyReport(
+        path=path.relative_to(run.config.out).as_posix(),
+        bytes=path.stat().st_size,
+        round_trip_difference=ply_difference(run, path),
+        tolerance=PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA,
+    )
 
 
-def describe_run(run: Run, status: str) -> Dict[str, Any]:
-    """Scene, configuration, and the implementation of each part."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "scene": run.scene.name,
-        "layout": run.scene.layout,
-        "scene_sha256": run.scene.digest(),
-        "status": status,
-        **known_from_the_start(run),
-        "iterations": run.iteration,
-        "split": {
-            "train": [view.name for view in run.scene.train],
-            "test": [view.name for view in run.scene.test],
-            "repeated": run.scene.repeated(),
-        },
-        "notes": list(run.scene.notes),
-    }
+def run_setup(run: Run) -> RunSetup:
+    """Configuration, implementations, versions and machine: known with the first iteration, whatever becomes of the run."""
+    camera = run.scene.test[0].camera
+    return RunSetup(
+        config=config_summary(run.config),
+        resolution=(camera.width, camera.height),
+        implementations=implementations(run),
+        versions=versions(),
+        machine=hardware(run.device),
+    )
 
 
-def known_from_the_start(run: Run) -> Dict[str, Any]:
-    """Configuration, implementations, versions and machine: what a run that is killed has told with its first iteration."""
-    return {
-        "config": config_summary(run.config),
-        "resolution": [run.scene.test[0].camera.width, run.scene.test[0].camera.height],
-        "implementations": implementations(run),
-        "versions": versions(),
-        "machine": machine(run.device),
-    }
-
-
-def measurements(run: Run, heldout: Quality, trained: Quality) -> Dict[str, Any]:
-    """Quality, speed, counts, gradients, memory."""
-    seconds = dict(run.seconds)
-    first, last = run.monitor.smoothed_loss()
-    return {
-        "iterations_per_second": run.speed(),
-        "heldout": heldout.as_json(),
-        "training_views": trained.as_json(),
-        "initial_heldout": None if run.initial_quality is None else run.initial_quality.as_json(),
-        "train_loss": {"first": first, "last": last, "windows": run.monitor.loss_windows()},
-        "gaussians": {
-            "initial": run.initial_count,
-            "final": len(run.model),
-            "peak": max(run.monitor.peak_gaussians, run.initial_count),
-            **run.monitor.counts,
-        },
-        "gradients": run.monitor.gradients.as_json(),
-        "reached": run.monitor.gradients.reached(),
-        "opacity_resets": run.monitor.opacity_resets,
-        "sh_degree": run.model.sh_degree,
-        "memory": run.monitor.memory.as_json(),
-        "phases": {name: round(value, 3) for name, value in run.monitor.phases.items()},
-        "steadiness": steadiness(
-            run.monitor.costs, run.monitor.changed - run.resumed_at, WARM_UP, run.monitor.others
+def training_report(
+    run: Run, status: str, heldout: Quality, trained: Quality, ply_check: PlyReport
+) -> TrainingReport:
+    """Everything that result.json says of a run that trained."""
+    scene, monitor, setup = run.scene, run.monitor, run_setup(run)
+    first_loss, last_loss = monitor.smoothed_loss()
+    tensors = None
+    if run.config.largest_tensors:
+        tensors = largest_tensors({**run.model.tensors(), **run.images.tensors()})
+    return TrainingReport(
+        schema_version=SCHEMA_VERSION,
+        scene=scene.name,
+        layout=scene.layout,
+        scene_sha256=scene.digest(),
+        status=status,
+        config=setup.config,
+        resolution=setup.resolution,
+        implementations=setup.implementations,
+        versions=setup.versions,
+        machine=setup.machine,
+        iterations=run.iteration,
+        split=SplitReport(
+            train=[view.name for view in scene.train],
+            test=[view.name for view in scene.test],
+            repeated=scene.repeated(),
         ),
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "largest_tensors": largest_tensors({**run.model.tensors(), **run.images.tensors()})
-        if run.config.largest_tensors
-        else None,
-    }
+        notes=list(scene.notes),
+        iterations_per_second=run.speed(),
+        heldout=heldout,
+        training_views=trained,
+        initial_heldout=run.initial_quality,
+        train_loss=LossReport(first_loss, last_loss, monitor.loss_windows()),
+        gaussians=CountReport(
+            initial=run.initial_count,
+            final=len(run.model),
+            peak=max(monitor.peak_gaussians, run.initial_count),
+            **monitor.counts,
+        ),
+        gradients=monitor.gradients.summary(),
+        reached=monitor.gradients.reached(),
+        opacity_resets=monitor.opacity_resets,
+        sh_degree=run.model.sh_degree,
+        memory=monitor.memory.summary(),
+        phases=rounded(monitor.phases),
+        # costs are of this run only, `changed` counts from the start of the one that it resumes
+        steadiness=steadiness(monitor.costs, monitor.changed - run.resumed_at, WARM_UP, monitor.others),
+        seconds=rounded(run.seconds),
+        largest_tensors=tensors,
+        ply=ply_check,
+    )
 
 
-def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = "") -> Result:
+def rounded(seconds: Dict[str, float]) -> Dict[str, float]:
+    """To milliseconds."""
+    return {name: round(value, 3) for name, value in seconds.items()}
+
+
+def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = "") -> TrainingResult:
     """Write a result.json with the error instead of a result."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "scene": config.scene,
-        "config": config_summary(config),
-        "status": "failed" if error.exit_code == EXIT_FAILURE else error.code,
-        "error": {**error.as_json(), "traceback": traceback or None},
-        "versions": versions(),
-    }
-    # If even this cannot be written, the caller still has the document, and prints it.
+    status = error.code
+    if error.exit_code == EXIT_FAILURE:
+        status = "failed"
+    report = ErrorReport(
+        schema_version=SCHEMA_VERSION,
+        scene=config.scene,
+        config=config_summary(config),
+        status=status,
+        error=ErrorDetails(error.code, error.message, error.note, error.hint, traceback or None),
+        versions=versions(),
+    )
+    result = TrainingResult(report, error.exit_code, error)
+    # If even this cannot be written, the caller still has the report, and prints it.
     with contextlib.suppress(OSError):
-        _write_json(config.out, document)
-    return Result(str(document["status"]), error.exit_code, document)
+        _write_json(config.out, result.document)
+    return result
 
 
 @torch.no_grad()
@@ -180,75 +218,70 @@ def ply_difference(run: Run, path: Path) -> float:
     again = Gaussians(rows, run.model.max_sh_degree, run.config.lrs)
     again.sh_degree = run.model.sh_degree
     camera, background = run.camera(run.scene.test[0]), run.plain_background()
-    one = run.renderer.render(camera, run.model.splats(), background).color
-    two = run.renderer.render(camera, again.splats(), background).color
-    return float((one - two).abs().max())
+    from_memory = run.renderer.render(camera, run.model.splats(), background).color
+    from_file = run.renderer.render(camera, again.splats(), background).color
+    return float((from_memory - from_file).abs().max())
 
 
-def config_summary(config: TrainConfig) -> Dict[str, Any]:
+def config_summary(config: TrainConfig) -> ConfigReport:
     """The settings that results are judged and compared by."""
-    return {
-        "preset": config.preset,
-        "iterations": config.iterations,
-        "psnr_floor": config.psnr_floor,
-        "renderer": config.renderer,
-        "device": config.device,
-        "resolution": config.resolution,
-        "strategy": config.strategy,
-        "sh_degree": config.sh_degree,
-        "budget": config.densify.budget if config.strategy == "budget" else None,
-        "cap": config.densify.cap_max if config.strategy == "mcmc" else None,
-        "background": config.background,
-        "seed": config.seed,
-    }
+    return ConfigReport(
+        preset=config.preset,
+        iterations=config.iterations,
+        psnr_floor=config.psnr_floor,
+        renderer=config.renderer,
+        device=config.device,
+        resolution=config.resolution,
+        strategy=config.strategy,
+        sh_degree=config.sh_degree,
+        budget=config.densify.budget if config.strategy == "budget" else None,
+        cap=config.densify.cap_max if config.strategy == "mcmc" else None,
+        background=config.background,
+        seed=config.seed,
+    )
 
 
-def implementations(run: Run) -> Dict[str, Any]:
+def implementations(run: Run) -> ImplementationReports:
     """The implementation of each part that ran."""
-    renderer = run.renderer
-    return {
-        "renderer": {
-            "kind": renderer.kind,
-            "name": renderer.name,
-            "version": renderer.version,
-            "engine": engine_in_use(renderer.name, renderer.engine),
-            **origin_of(renderer.entry),
-            "calls": renderer.calls,
-        },
-        "ssim": run.ssim.as_json(),
-        "knn": run.knn.as_json(),
-        "optimizer": {
-            "name": "torch.optim.Adam",
-            "version": str(torch.__version__),
-            "engine": run.model.optimizer_engine,
-            **origin_of(type(run.model.optimizer)),
-            "calls": run.model.optimizer_steps(),
-        },
-    }
+    renderer, model = run.renderer, run.model
+    drawn_by = implementation_of(
+        renderer.entry, renderer.name, renderer.version, renderer.engine, renderer.calls
+    )
+    return ImplementationReports(
+        renderer=RendererReport(**vars(drawn_by), kind=renderer.kind),
+        ssim=run.ssim.implementation(),
+        knn=run.knn.implementation(),
+        optimizer=implementation_of(
+            type(model.optimizer),
+            "torch.optim.Adam",
+            str(torch.__version__),
+            model.optimizer_engine,
+            model.optimizer_steps(),
+        ),
+    )
 
 
-def versions() -> Dict[str, Any]:
+def versions() -> VersionReport:
     """Versions of this trainer and of its dependencies."""
-    return {
-        "smoke_trainer": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": str(np.__version__),
-        "cuda": torch.version.cuda,
-    }
+    return VersionReport(
+        smoke_trainer=__version__,
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        numpy=str(np.__version__),
+        cuda=torch.version.cuda,
+    )
 
 
-def machine(device: torch.device) -> Dict[str, Any]:
-    """What it ran on: processor, cores this process may use, memory in bytes, GPU; None for what cannot be told."""
-    cuda = device.type == "cuda"
-    return {
-        "cpu": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "memory": memory_limit(),
-        "gpu": torch.cuda.get_device_name(device) if cuda else None,
-        "gpu_memory": torch.cuda.get_device_properties(device).total_memory if cuda else None,
-    }
+def hardware(device: torch.device) -> HardwareReport:
+    """The machine that it runs on."""
+    cores = os.cpu_count()
+    if hasattr(os, "sched_getaffinity"):  # Linux; a container may be given fewer than there are
+        cores = len(os.sched_getaffinity(0))
+    gpu, gpu_memory = None, None
+    if device.type == "cuda":
+        gpu = torch.cuda.get_device_name(device)
+        gpu_memory = torch.cuda.get_device_properties(device).total_memory
+    return HardwareReport(_processor(), cores, torch.get_num_threads(), memory_limit(), gpu, gpu_memory)
 
 
 def _processor() -> Optional[str]:
@@ -269,7 +302,8 @@ def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:
     target = path.with_suffix(".png")
     target.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(target)
-    if (factor := math.ceil(gt.shape[2] / THUMBNAIL)) > 1:
+    factor = math.ceil(gt.shape[2] / THUMBNAIL)
+    if factor > 1:
         smaller = target.parent.parent / "thumbnails" / target.name
         smaller.parent.mkdir(exist_ok=True)
         halves = [Image.fromarray(half).reduce(factor) for half in np.split(pixels, 2, axis=1)]

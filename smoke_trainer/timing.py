@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
+from smoke_trainer.record import SteadinessReport
+
 AROUND = 10  # iterations on either side whose median an iteration is compared with
 SLOW = 2.5  # times that median: no view of one scene costs so much more than its neighbours
 SHORTEST_TAIL = 20  # iterations without densification that can be compared half by half
@@ -20,9 +22,8 @@ class OtherPrograms:
     none of them, because cores share caches and threads that wait for one another spin. Known on Linux, also of a host's."""
 
     def __init__(self) -> None:
-        self.samples: List[
-            Tuple[int, float, float]
-        ] = []  # iterations so far; seconds since the last, of which others took
+        # iterations so far; seconds since the last sample; of these, what others took
+        self.samples: List[Tuple[int, float, float]] = []
         self._last = self._now()
 
     def sample(self, iterations: int) -> None:
@@ -34,13 +35,20 @@ class OtherPrograms:
 
     def cores(self, after: int) -> Optional[float]:
         """Cores that others kept busy behind that iteration; None where that is not known."""
-        later = [(clock, others) for iterations, clock, others in self.samples if iterations > after]
-        clock = sum(clock for clock, _ in later)
-        return max(0.0, sum(others for _, others in later) / clock) if clock else None
+        seconds, busy = 0.0, 0.0
+        for iterations, clock, others in self.samples:
+            if iterations > after:
+                seconds += clock
+                busy += others
+        if not seconds:
+            return None
+        return max(0.0, busy / seconds)
 
     def _now(self) -> Optional[Tuple[float, float, float]]:
         busy = _busy_seconds()
-        return None if busy is None else (time.perf_counter(), time.process_time(), busy)
+        if busy is None:
+            return None
+        return time.perf_counter(), time.process_time(), busy
 
 
 def _busy_seconds() -> Optional[float]:
@@ -48,11 +56,14 @@ def _busy_seconds() -> Optional[float]:
     try:
         mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
         rows = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines()]
-        # user, nice, system, irq, softirq, steal; the others are idle, or part of these
-        ticks = [int(row[place]) for row in rows if row and row[0] in mine for place in (1, 2, 3, 6, 7, 8)]
-        return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
+        # proc(5): user, nice, system, irq, softirq, steal; the other columns are idle, or part of these
+        ticks = [int(row[column]) for row in rows if row and row[0] in mine for column in (1, 2, 3, 6, 7, 8)]
+        ticks_per_second = os.sysconf("SC_CLK_TCK")
     except (AttributeError, OSError, ValueError, IndexError):
         return None
+    if not ticks:
+        return None
+    return sum(ticks) / ticks_per_second
 
 
 class StepTimer:
@@ -85,7 +96,9 @@ class StepTimer:
 
     def processor_ms(self) -> Optional[float]:
         """What this iteration took of the processor's time so far, without its waits for other programs; None on a GPU."""
-        return None if self._cuda else 1e3 * (time.process_time() - self._processor)
+        if self._cuda:
+            return None
+        return 1e3 * (time.process_time() - self._processor)
 
     def _now(self) -> Any:
         if not self._cuda:
@@ -97,33 +110,40 @@ class StepTimer:
 
 def steadiness(
     costs: Sequence[float], changed: int, warm_up: int, others: Optional[OtherPrograms] = None
-) -> Dict[str, Any]:
+) -> SteadinessReport:
     """How even the iterations were.
 
     Args:
         costs: milliseconds of each.
         changed: the last iteration that added or removed Gaussians; from there on all cost the same.
         warm_up: iterations at the start that are left out.
-        others: what other programs took meanwhile, where that was sampled.
+        others: the load of other programs, where that was sampled.
 
     Returns:
         `slow`: iterations that took SLOW times the median of those around them; `lost`: the share of the time that they
         took beyond it; `drift`: the median of the second half of the iterations after `changed` by that of the first, None
-        where they are too few; `others`: cores that other programs kept busy, of the whole and of that second half the more, None
-        where it is not known.
+        where they are too few; `others`: cores that other programs kept busy, the larger of all and of that second half,
+        None where it is not known.
     """
-    slow, lost, total = [], 0.0, 0.0
-    for place in range(warm_up, len(costs)):
-        usual = statistics.median(costs[max(warm_up, place - AROUND) : place + AROUND + 1])
-        total += costs[place]
-        if costs[place] > SLOW * usual:
-            slow.append(place + 1)
-            lost += costs[place] - usual
+    slow, excess, total = [], 0.0, 0.0
+    for index in range(warm_up, len(costs)):
+        usual = statistics.median(costs[max(warm_up, index - AROUND) : index + AROUND + 1])
+        total += costs[index]
+        if costs[index] > SLOW * usual:
+            slow.append(index + 1)
+            excess += costs[index] - usual
+    lost = None
+    if total:
+        lost = excess / total
+
     tail = costs[max(changed, warm_up) :]
     half, drift = len(tail) // 2, None
-    busy = [] if others is None else [others.cores(warm_up)]
+    busy_from = [warm_up]
     if len(tail) >= SHORTEST_TAIL:
         drift = statistics.median(tail[half:]) / max(statistics.median(tail[:half]), 1e-9)
-        busy += [] if others is None else [others.cores(len(costs) - len(tail) + half)]
-    most = max((cores for cores in busy if cores is not None), default=None)
-    return {"slow": slow[:20], "lost": lost / total if total else None, "drift": drift, "others": most}
+        # An idle start must not hide a load at the end, which would look like a drift of our own.
+        busy_from.append(len(costs) - len(tail) + half)
+    if others is None:
+        return SteadinessReport(slow[:20], lost, drift, None)
+    busy = [cores for cores in map(others.cores, busy_from) if cores is not None]
+    return SteadinessReport(slow[:20], lost, drift, max(busy, default=None))

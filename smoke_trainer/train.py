@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from smoke_trainer import checkpoint, report
-from smoke_trainer.backends import Backend, check_device, engine_that_ran, make_knn, make_ssim, use_device
+from smoke_trainer.backends import (
+    CountedKernel,
+    check_device,
+    engine_that_ran,
+    make_knn,
+    make_ssim,
+    use_device,
+)
 from smoke_trainer.config import TrainConfig
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
@@ -20,14 +27,15 @@ from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify.strategies import Strategy, make_strategy
 from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
-from smoke_trainer.metrics import Quality, QualityMean, photometric_loss
+from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.process import GracefulInterrupt
+from smoke_trainer.record import ProgressState, Quality
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.transfer import to_device
 
-Progress = Callable[[Dict[str, Any]], None]
+Progress = Callable[[ProgressState], None]
 CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
 
 
@@ -41,8 +49,8 @@ class Run:
     images: ImageStore
     model: Gaussians
     renderer: Renderer
-    ssim: Backend
-    knn: Backend
+    ssim: CountedKernel
+    knn: CountedKernel
     strategy: Strategy
     monitor: Monitor
     initial_count: int
@@ -58,13 +66,17 @@ class Run:
         count, seconds = self.iteration - self.resumed_at, self.seconds["train"]
         if count > WARM_UP:
             count, seconds = count - WARM_UP, seconds - self.seconds["warm_up"]
-        return count / seconds if count and seconds > 0 else None
+        if not count or seconds <= 0:
+            return None
+        return count / seconds
 
     def held_bytes(self) -> int:
         """On the device: the parameters, Adam's two moments of each, what the strategy keeps, and cached images."""
         tensors = [*self.model.params.values()] * 3 + [*self.strategy.state.values()]
-        images = self.images.held_bytes if self.images.data_device.type == self.device.type else 0
-        return images + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        if self.images.data_device.type == self.device.type:
+            held += self.images.held_bytes
+        return held
 
     def camera(self, view: View) -> RenderCamera:
         """The view's matrices, computed once."""
@@ -201,9 +213,8 @@ def evaluate_training_views(run: Run) -> Quality:
     views = run.scene.train
     count = min(len(views), len(run.scene.test))
     mean = QualityMean(run.ssim.function)
-    for _, rendered, gt, mask in _rendered(
-        run, [views[place * len(views) // count] for place in range(count)]
-    ):
+    spread = [views[index * len(views) // count] for index in range(count)]
+    for _, rendered, gt, mask in _rendered(run, spread):
         mean.add(rendered, gt, mask)
     return mean.result()
 
@@ -217,7 +228,7 @@ def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, T
         yield view, rendered, image.over(background), image.mask
 
 
-def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Result:
+def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.TrainingResult:
     """Train to the end and write result.json, metrics.jsonl, the PLY and previews to `config.out`.
 
     The output of an earlier run is moved aside, unless this one resumes it. The first Ctrl-C writes a checkpoint. Errors
@@ -240,8 +251,8 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Re
         return report.write_error(config, _cannot_write(config, error))
     except (RuntimeError, TypeError, ValueError) as error:
         # What torch and extensions raise: CUDA errors, out of memory, arguments that an extension does not accept.
-        where = "before the first iteration" if run is None else f"after iteration {run.iteration}"
-        return report.write_error(config, _failed(error, where), traceback.format_exc())
+        moment = "before the first iteration" if run is None else f"after iteration {run.iteration}"
+        return report.write_error(config, _failed(error, moment), traceback.format_exc())
     finally:
         if run is not None:
             run.monitor.close()
@@ -262,11 +273,10 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
             train_step(run, run.iteration + 1)
             run.seconds["train"] += time.perf_counter() - began
             if run.iteration - run.resumed_at == WARM_UP:
-                # just flushed, so the GPU has done what was asked of it
+                # just flushed, so the GPU has finished its work
                 run.seconds["warm_up"] = run.seconds["train"]
             if progress is not None:
-                first = run.iteration == run.resumed_at + 1
-                progress(dict(_state(run), run=report.known_from_the_start(run)) if first else _state(run))
+                progress(_state(run))
             if _is_due(config.checkpoint_every, run.iteration):
                 checkpoint.save(run)
             if _is_due(config.evaluate_every, run.iteration) and run.iteration < config.iterations:
@@ -290,7 +300,7 @@ def _evaluate_between(run: Run, progress: Optional[Progress]) -> None:
     quality = evaluate(run)
     run.monitor.memory.begin()
     if progress is not None:
-        progress(dict(_state(run), heldout_psnr=quality.psnr))
+        progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
 
 
 def _last_evaluation(run: Run) -> Quality:
@@ -302,18 +312,22 @@ def _last_evaluation(run: Run) -> Quality:
         raise KeyboardInterrupt(run.config.out / "checkpoint.pt") from None
 
 
-def _state(run: Run) -> Dict[str, Any]:
-    """What a progress line shows."""
-    losses, seconds = run.monitor.losses, run.seconds["train"]
-    return {
-        "iteration": run.iteration,
-        "iterations": run.config.iterations,
-        "loss": losses[-1] if losses else None,
-        **run.monitor.latest,
-        "gaussians": len(run.model),
-        "seconds": round(seconds, 3),
-        "iterations_per_second": round(run.speed() or 0.0, 3),
-    }
+def _state(run: Run) -> ProgressState:
+    """What a progress line shows; the first of a run also says how it is set up."""
+    losses, latest = run.monitor.losses, run.monitor.latest
+    is_first = run.iteration == run.resumed_at + 1
+    return ProgressState(
+        iteration=run.iteration,
+        iterations=run.config.iterations,
+        loss=losses[-1] if losses else None,
+        gaussians=len(run.model),
+        seconds=round(run.seconds["train"], 3),
+        iterations_per_second=round(run.speed() or 0.0, 3),
+        psnr=latest.psnr,
+        vram_allocated_gb=latest.vram_allocated_gb,
+        rss_gb=latest.rss_gb,
+        run=report.run_setup(run) if is_first else None,
+    )
 
 
 def _cannot_write(config: TrainConfig, error: OSError) -> CannotWrite:
@@ -324,10 +338,10 @@ def _cannot_write(config: TrainConfig, error: OSError) -> CannotWrite:
     )
 
 
-def _failed(error: Exception, where: str) -> TrainingFailed:
+def _failed(error: Exception, moment: str) -> TrainingFailed:
     lines = str(error).strip().splitlines() or [""]
     return TrainingFailed(
-        f"{type(error).__name__} {where}: {lines[0][:300]}",
+        f"{type(error).__name__} {moment}: {lines[0][:300]}",
         "the renderer, SSIM or kNN under test failed, or the device ran out of memory",
         "see the traceback in result.json; `splatfix diagnose` finds the common causes",
     )

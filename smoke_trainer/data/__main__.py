@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from smoke_trainer.data.find import Found, survey
+from smoke_trainer.data.find import FoundScene, survey
 from smoke_trainer.errors import EXIT_OK, SmokeTrainerError
 from smoke_trainer.process import run_to_pipe
 
@@ -28,15 +28,18 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
     try:
-        found = survey(options.root)
+        data = survey(options.root)
     except SmokeTrainerError as error:
         if options.json:
             sys.stdout.write(json.dumps({"exit_code": error.exit_code, "error": error.as_json()}) + "\n")
         else:
             sys.stderr.write(f"{error}\n")
         return error.exit_code
-    skipped = [{"name": name, "reason": reason} for name, reason in found.skipped]
-    rows = [{**describe(scene), **(check(scene.folder) if options.check else {})} for scene in found.scenes]
+    skipped = [{"name": name, "reason": reason} for name, reason in data.skipped]
+    rows = [describe(scene) for scene in data.scenes]
+    if options.check:
+        for row, scene in zip(rows, data.scenes):
+            row.update(check(scene.folder))
     if options.json:
         sys.stdout.write(json.dumps({"exit_code": EXIT_OK, "scenes": rows, "skipped": skipped}) + "\n")
         return EXIT_OK
@@ -49,29 +52,26 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return EXIT_OK
 
 
-def describe(scene: Found) -> Dict[str, Any]:
+def describe(scene: FoundScene) -> Dict[str, Any]:
     """One scene for JSON; `dataset`, `divisor`, `budget` and `unlimited_count` are None unless the scene is public."""
-    public = scene.public
-    return {
-        "name": scene.name,
-        "folder": str(scene.folder),
-        "layout": scene.layout,
-        "dataset": public.dataset if public else None,
-        "divisor": public.divisor if public else None,
-        "budget": public.multiplier if public else None,
-        "unlimited_count": public.unlimited_count if public else None,
-    }
+    row: Dict[str, Any] = {"name": scene.name, "folder": str(scene.folder), "layout": scene.layout}
+    row.update(dataset=None, divisor=None, budget=None, unlimited_count=None)
+    if scene.public is not None:
+        public = scene.public
+        row.update(dataset=public.dataset, divisor=public.divisor)
+        row.update(budget=public.multiplier, unlimited_count=public.unlimited_count)
+    return row
 
 
 def check(folder: Path) -> Dict[str, Any]:
     """A scene as training would load it: views, size and points; `problems` are the loader's notes, or its error."""
-    from smoke_trainer.data.load import load_scene  # needs numpy and Pillow
+    from smoke_trainer.data.load import load_scene  # needs numpy and Pillow, which a plain list does not
 
     try:
         scene = load_scene(str(folder))
     except SmokeTrainerError as error:
-        why = [text for text in (error.message, error.note, error.hint) if text]
-        return {"readable": False, "problems": why}
+        problems = [text for text in (error.message, error.note, error.hint) if text]
+        return {"readable": False, "problems": problems}
     camera = scene.train[0].camera
     return {
         "readable": True,

@@ -98,15 +98,18 @@ def pinhole_for(source: Camera, lens: Distortion) -> Camera:
     rows, columns = _border_and_grid(source.height, source.width)
 
     def fits(factor: float) -> bool:
-        places = _positions(rows, columns, source.zoomed(factor), source, lens)
-        return bool(((places >= 0.0) & (places <= [source.width, source.height])).all())
+        pixels = _positions(rows, columns, source.zoomed(factor), source, lens)
+        return bool(((pixels >= 0.0) & (pixels <= [source.width, source.height])).all())
 
     low, high = 1.0, 4.0
     if lens.is_zero or fits(low):
         return source
     for _ in range(12):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
+        if fits(middle):
+            high = middle
+        else:
+            low = middle
     return source.zoomed(high)
 
 

@@ -10,7 +10,7 @@ import struct
 from array import array
 from itertools import islice
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
@@ -58,27 +58,24 @@ def find_model(root: Path) -> Path:
 def read_colmap(root: Path) -> Reconstruction:
     """Read the model below `root`; raises SceneError, with the file's name, for anything damaged."""
     folder = find_model(root)
-    binary = (folder / "images.bin").is_file()
-    suffix = ".bin" if binary else ".txt"
-    for stem in ("cameras", "images", "points3D"):
-        if not (folder / (stem + suffix)).is_file():
+    # COLMAP itself prefers the binary files where both lie there.
+    model_format = TEXT
+    if (folder / "images.bin").is_file():
+        model_format = BINARY
+    paths = [folder / f"{stem}{model_format.suffix}" for stem in ("cameras", "images", "points3D")]
+    for path in paths:
+        if not path.is_file():
             raise SceneError(
-                f"{folder / (stem + suffix)} is missing",
-                "a COLMAP model has three files",
-                "copy the whole sparse/0 folder again",
+                f"{path} is missing", "a COLMAP model has three files", "copy the whole sparse/0 folder again"
             )
-    readers = _BINARY if binary else _TEXT
-    cameras = readers[0](folder / f"cameras{suffix}")
-    images, notes = _registered(
-        readers[1](folder / f"images{suffix}"), cameras, folder / f"images{suffix}", root
-    )
-    xyz, rgb = readers[2](folder / f"points3D{suffix}")
+    cameras = model_format.read_cameras(paths[0])
+    images, notes = _registered(model_format.read_images(paths[1]), cameras, paths[1], root)
+    xyz, rgb = model_format.read_points(paths[2])
     finite = (np.abs(xyz) < MAX_COORDINATE).all(axis=1)
     if not finite.all():
         notes.append(f"{int((~finite).sum())} points without finite coordinates are left out")
     points = PointCloud(xyz[finite].astype(np.float32), rgb[finite])
-    layout = "colmap-binary" if binary else "colmap-text"
-    return Reconstruction(layout, tuple(images), points, tuple(notes))
+    return Reconstruction(model_format.layout, tuple(images), points, tuple(notes))
 
 
 def lens_from_parameters(model: str, width: int, height: int, p: List[float], where: Path) -> Lens:
@@ -190,11 +187,11 @@ class _Bytes:
         self.need(int(number) * at_least)
         return int(number)
 
-    def few(self, at_least: int, most: int, what: str) -> int:
+    def few(self, at_least: int, most: int, noun: str) -> int:
         """The same; raises SceneError for more than `most`, which would fill the memory."""
         number = self.count(at_least)
         if number > most:
-            raise too_large(self.path, f"{most} {what}")
+            raise too_large(self.path, f"{most} {noun}")
         return number
 
 
@@ -250,13 +247,13 @@ def read_cameras_text(path: Path) -> Dict[int, Lens]:
     """Cameras by id."""
     cameras = {}
     for line in filter(None, _lines(path)):
-        words = line.split()
+        columns = line.split()
         try:
-            key, width, height = int(words[0]), int(words[2]), int(words[3])
-            params = [float(word) for word in words[4:]]
+            key, width, height = int(columns[0]), int(columns[2]), int(columns[3])
+            params = [float(column) for column in columns[4:]]
         except (ValueError, IndexError):
             raise _damaged_line(path, line) from None
-        cameras[key] = lens_from_parameters(words[1], width, height, params, path)
+        cameras[key] = lens_from_parameters(columns[1], width, height, params, path)
         if len(cameras) > MAX_IMAGES:
             raise too_large(path, f"{MAX_IMAGES} cameras")
     return cameras
@@ -270,10 +267,10 @@ def read_images_text(path: Path) -> List[ImageRow]:
             continue
         if len(rows) == MAX_IMAGES:
             raise too_large(path, f"{MAX_IMAGES} images")
-        words = line.split(maxsplit=9)
+        columns = line.split(maxsplit=9)
         try:
-            numbers = np.array([float(word) for word in words[1:8]])
-            rows.append((words[9], int(words[8]), numbers[:4], numbers[4:]))
+            numbers = np.array([float(column) for column in columns[1:8]])
+            rows.append((columns[9], int(columns[8]), numbers[:4], numbers[4:]))
         except (ValueError, IndexError):
             raise _damaged_line(path, line) from None
     return rows
@@ -283,10 +280,10 @@ def read_points_text(path: Path) -> Tuple[Array, Array]:
     """Positions [N, 3] float64 and colours [N, 3] uint8."""
     xyz, rgb = array("d"), array("B")
     for line in filter(None, _lines(path)):
-        words = line.split(maxsplit=7)
+        columns = line.split(maxsplit=7)
         try:
-            x, y, z = (float(word) for word in words[1:4])
-            colour = [min(max(int(word), 0), 255) for word in words[4:7]]
+            x, y, z = (float(column) for column in columns[1:4])
+            colour = [min(max(int(column), 0), 255) for column in columns[4:7]]
         except ValueError:
             raise _damaged_line(path, line) from None
         if len(colour) != 3:
@@ -298,8 +295,15 @@ def read_points_text(path: Path) -> Tuple[Array, Array]:
     return np.array(xyz).reshape(-1, 3), np.array(rgb).reshape(-1, 3)
 
 
-Readers = Tuple[
-    Callable[[Path], Dict[int, Lens]], Callable[[Path], List[ImageRow]], Callable[[Path], Tuple[Array, Array]]
-]
-_BINARY: Readers = (read_cameras_binary, read_images_binary, read_points_binary)
-_TEXT: Readers = (read_cameras_text, read_images_text, read_points_text)
+class ModelFormat(NamedTuple):
+    """One of the two forms of a model's files."""
+
+    layout: str
+    suffix: str
+    read_cameras: Callable[[Path], Dict[int, Lens]]
+    read_images: Callable[[Path], List[ImageRow]]
+    read_points: Callable[[Path], Tuple[Array, Array]]
+
+
+BINARY = ModelFormat("colmap-binary", ".bin", read_cameras_binary, read_images_binary, read_points_binary)
+TEXT = ModelFormat("colmap-text", ".txt", read_cameras_text, read_images_text, read_points_text)

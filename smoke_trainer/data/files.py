@@ -40,7 +40,9 @@ def content_of(path: Path, most: int = 0) -> Content:
             )
         if most and status.st_size > most:
             raise too_large(path, f"{most} bytes", f"it has {status.st_size}; copy or export the scene again")
-        return mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if status.st_size else b""
+        if not status.st_size:  # nothing can be mapped
+            return b""
+        return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
     finally:
         os.close(handle)
 

@@ -69,7 +69,7 @@ PHOTOS = ("images", "input", "photos", "")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundScene:
     """A scene that was found; `public` is None unless it is a public one."""
 
     name: str
@@ -82,7 +82,7 @@ class Found:
 class Survey:
     """The scenes in a folder, the public ones first; `skipped` has (name, reason) of what cannot be trained."""
 
-    scenes: Tuple[Found, ...]
+    scenes: Tuple[FoundScene, ...]
     skipped: Tuple[Tuple[str, str], ...]
 
 
@@ -107,41 +107,44 @@ def survey(root: Path) -> Survey:
         raise UsageError(f"folder not found: {root}", hint="give the folder that contains the scenes")
     layout = layout_of(root)
     if layout is not None:
-        return Survey((_found(root.resolve().name, root, layout),), ())
+        return Survey((_found_scene(root.resolve().name, root, layout),), ())
     folders, closed = _scene_folders(root)
-    scenes: Dict[str, Found] = {}
+    scenes: Dict[str, FoundScene] = {}
     for folder, layout in folders:
+        name = folder.name
         # Of two folders with one name the first keeps it; the other is named by its whole path below the root.
-        taken = folder.name in scenes
-        name = "-".join(folder.relative_to(root).parts) if taken else folder.name
-        scenes[name] = _found(name, folder, layout)
+        if name in scenes:
+            name = "-".join(folder.relative_to(root).parts)
+        scenes[name] = _found_scene(name, folder, layout)
     if not scenes:
-        raise no_scene(root, "".join(f"; {path} {why}" for path, why in closed))
+        raise no_scene(root, "".join(f"; {path} {reason}" for path, reason in closed))
     known = [name for name in PUBLIC_SCENES if name in scenes and scenes[name].public]
     others = sorted(name for name in scenes if name not in known)
     absent = f"not found in {root}"
     skipped = [(name, _incomplete(name, root) or absent) for name in PUBLIC_SCENES if name not in known]
     if not known:  # somebody's own scenes: that the public ones are elsewhere is no news
-        skipped = [(name, why) for name, why in skipped if why != absent]
+        skipped = [(name, reason) for name, reason in skipped if reason != absent]
     return Survey(tuple(scenes[name] for name in known + others), tuple(skipped + closed))
 
 
-def locate(name: str, root: Path) -> Found:
+def locate(name: str, root: Path) -> FoundScene:
     """The scene of that name below `root`; a SceneError says which ones are there."""
     scenes = survey(root).scenes
-    found = next((scene for scene in scenes if scene.name == name), None)
-    if found is None:
-        raise SceneError(
-            f"{name} not found in {root}",
-            f"scenes found: {', '.join(scene.name for scene in scenes)}",
-            "download the data set, or name another scene",
-        )
-    return found
+    for scene in scenes:
+        if scene.name == name:
+            return scene
+    raise SceneError(
+        f"{name} not found in {root}",
+        f"scenes found: {', '.join(scene.name for scene in scenes)}",
+        "download the data set, or name another scene",
+    )
 
 
 def public_scene(name: str, layout: Optional[str]) -> Optional[PublicScene]:
     """The public scene of that name, which is COLMAP's; None for any other."""
-    return PUBLIC_SCENES.get(name) if layout == "colmap" else None
+    if layout != "colmap":
+        return None
+    return PUBLIC_SCENES.get(name)
 
 
 def no_scene(root: Path, closed: str = "") -> SceneError:
@@ -149,13 +152,17 @@ def no_scene(root: Path, closed: str = "") -> SceneError:
     for folder in (root / name for name in PHOTOS):
         photos = pictures(folder)
         if photos:
-            workspace = root / "scene" if folder == root else root
+            workspace = root
+            if folder == root:  # COLMAP would write its model among the photos
+                workspace = root / "scene"
             paths = [shlex.quote(str(path)) for path in (workspace, folder)]
             command = "colmap automatic_reconstructor --workspace_path {} --image_path {}".format(*paths)
+            first_step = "run" if shutil.which("colmap") else "install COLMAP, then run"
+            plural = "" if len(photos) == 1 else "s"
             return SceneError(
-                f"{folder} holds {len(photos)} photo{'' if len(photos) == 1 else 's'}, but {root} has no camera poses",
+                f"{folder} holds {len(photos)} photo{plural}, but {root} has no camera poses",
                 "training needs to know where each photo was taken; structure from motion finds that out",
-                f"{'run' if shutil.which('colmap') else 'install COLMAP, then run'}: {command}",
+                f"{first_step}: {command}",
             )
     return SceneError(
         f"no scene found in {root}",
@@ -172,8 +179,8 @@ def pictures(folder: Path) -> List[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
 
 
-def _found(name: str, folder: Path, layout: str) -> Found:
-    return Found(name, folder, layout, public_scene(name, layout))
+def _found_scene(name: str, folder: Path, layout: str) -> FoundScene:
+    return FoundScene(name, folder, layout, public_scene(name, layout))
 
 
 def _scene_folders(root: Path) -> Tuple[List[Tuple[Path, str]], List[Tuple[str, str]]]:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 import torch
@@ -46,9 +46,9 @@ class GroundTruth:
 
 
 def _broken(path: Path, error: Exception) -> SceneError:
-    what = "no known format" if isinstance(error, UnidentifiedImageError) else error
+    fault = "no known format" if isinstance(error, UnidentifiedImageError) else str(error)
     return SceneError(
-        f"{path} cannot be read as an image: {what}",
+        f"{path} cannot be read as an image: {fault}",
         "the file is truncated or damaged",
         "copy the image again",
     )
@@ -58,11 +58,12 @@ def _broken(path: Path, error: Exception) -> SceneError:
 def _image(path: Path) -> Iterator[Image.Image]:
     """An image whose header was read; raises SceneError for what is none, in the `with` block as well."""
     try:
-        content = content_of(path)
-        file = io.BytesIO(content) if isinstance(content, bytes) else content
+        file: Any = content_of(path)
+        if isinstance(file, bytes):  # of an empty file; the others are mapped, and can be read from
+            file = io.BytesIO(file)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about many pixels: there is a limit of our own
-            with Image.open(file, formats=FORMATS) as image:  # type: ignore[arg-type]
+            with Image.open(file, formats=FORMATS) as image:
                 yield image
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         raise _broken(path, error) from None
@@ -83,7 +84,9 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
     """
     with _image(path) as image:
         # on the way from more than 8 bits to 8 they take 64
-        most = MAX_PIXELS // 4 if image.mode.startswith("I") else MAX_PIXELS
+        most = MAX_PIXELS
+        if image.mode.startswith("I"):
+            most //= 4
         if image.width * image.height > most:
             # a JPEG can be decoded at a half, quarter or eighth of its size
             image.draft("RGB", (2 * size[0], 2 * size[1]))
@@ -96,7 +99,8 @@ def decode(path: Path, size: Tuple[int, int]) -> Tensor:
         has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
         mode = "RGBA" if has_alpha else "RGB"
         pixels = _eight_bits(image, path)
-        pixels = pixels if pixels.mode == mode else pixels.convert(mode)
+        if pixels.mode != mode:
+            pixels = pixels.convert(mode)
         if pixels.size != size:
             pixels = pixels.resize(size, BICUBIC)
         return torch.from_numpy(np.array(pixels)).permute(2, 0, 1).contiguous()
@@ -171,18 +175,22 @@ class ImageStore:
     def _sampling_grid(self, view: View) -> Tensor:
         """For every pixel of the view's pinhole its position in the distorted image, [1, H, W, 2] in -1..1."""
         key = (view.camera, view.source, view.distortion)
-        places = self._maps.pop(key, None)
-        if places is None:
+        grid = self._maps.pop(key, None)
+        if grid is None:
             pixels = source_positions(view.camera, view.source, view.distortion)
             scaled = 2.0 * pixels / np.array((view.source.width, view.source.height)) - 1.0
-            places = torch.from_numpy(scaled.astype(np.float32))[None]
-        self._maps[key] = places
+            grid = torch.from_numpy(scaled.astype(np.float32))[None]
+        self._maps[key] = grid
         if len(self._maps) > MAPS_KEPT:
             self._maps.popitem(last=False)
-        return places
+        return grid
 
     def _split_planes(self, planes: Tensor, has_mask: bool) -> GroundTruth:
         values = to_device(planes, self.device).float() / 255.0
-        mask = (values[-1:] > 0.5).float() if has_mask else None
-        values = values[:-1] if has_mask else values
-        return GroundTruth(values[:3], values[3:4] if len(values) == 4 else None, mask)
+        mask, alpha = None, None
+        if has_mask:
+            mask = (values[-1:] > 0.5).float()
+            values = values[:-1]
+        if len(values) == 4:
+            alpha = values[3:]
+        return GroundTruth(values[:3], alpha, mask)

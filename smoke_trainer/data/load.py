@@ -26,13 +26,11 @@ from smoke_trainer.errors import SceneError, UsageError
 
 SAMPLES = Path(__file__).resolve().parent.parent / "samples"
 PREPARED = (8, 4, 2, 1)  # folders images_8, images_4, images_2, images: the smallest comes first
-WIDEST = (
-    1600  # pixels; wider images are reduced unless a size is asked for, as in the reference implementation
-)
+# Pixels. Wider images are reduced unless a size is asked for, as in the reference implementation.
+WIDEST = 1600
 NEAR = 0.2  # renderers cull what is nearer
-AROUND_ONE_PLACE = (
-    10.0  # side of the cube of random points where cameras stand in one place: any that NEAR does not hide
-)
+# Side of the cube of random points where cameras stand in one place: any size that NEAR does not hide.
+AROUND_ONE_PLACE = 10.0
 MAX_TRAINED = 32_000_000  # pixels of one image, a gigabyte on its way through the renderer
 LARGEST_FACTOR = 8  # --resolution up to this is a divisor; anything larger is a width in pixels
 
@@ -42,7 +40,9 @@ def find_scene(name_or_path: str) -> Path:
     for folder in (Path(name_or_path), SAMPLES / name_or_path):
         if folder.is_dir():
             return folder
-    samples = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()) if SAMPLES.is_dir() else []
+    samples: List[str] = []
+    if SAMPLES.is_dir():
+        samples = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
     raise UsageError(
         f"no folder and no sample scene named {name_or_path!r}",
         hint=f"give a folder with a COLMAP, Blender or nerfstudio scene, or one of: {', '.join(samples)}",
@@ -75,9 +75,9 @@ def load_scene(name_or_path: str, resolution: int = -1, random_points: int = 100
 
 
 def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
-    found = read_reconstruction(root)
-    notes: List[str] = list(found.notes)
-    present = _present(root, _deduplicated(found.images, notes), notes)
+    reconstruction = read_reconstruction(root)
+    notes: List[str] = list(reconstruction.notes)
+    present = _present(root, _deduplicated(reconstruction.images, notes), notes)
     ordered = sorted(present, key=lambda item: item[0].identity)
     held_out = hold_out([image for image, _ in ordered])
     pinholes: Dict[object, Camera] = {}
@@ -90,15 +90,14 @@ def _load(root: Path, resolution: int, random_points: int, seed: int) -> Scene:
             f"{root}: {len(train)} views to train on and {len(test)} held out",
             "training needs both kinds of views",
         )
-    points = found.points
-    if points is None or len(points.xyz) < 4:
-        if points is not None or found.layout != "blender":  # Blender's layout has none
-            notes.append(
-                f"{0 if points is None else len(points.xyz)} points found: {random_points} random ones are used instead"
-            )
+    points = reconstruction.points
+    count = 0 if points is None else len(points.xyz)
+    if points is None or count < 4:  # a Gaussian's size comes from its three nearest neighbours
+        if points is not None or reconstruction.layout != "blender":  # Blender's layout has none
+            notes.append(f"{count} points found: {random_points} random ones are used instead")
         points = _random_points(train, random_points, seed)
     notes.extend(_views_without_points(views, points))
-    return Scene(root.resolve().name, found.layout, train, test, points, tuple(notes))
+    return Scene(root.resolve().name, reconstruction.layout, train, test, points, tuple(notes))
 
 
 Files = Dict[int, Path]  # how many times smaller than the stated size -> the file
@@ -126,12 +125,7 @@ def _present(
     present: List[Tuple[RegisteredImage, Files]] = []
     missing: List[str] = []
     for image in images:
-        files: Files = {}
-        for factor in PREPARED:
-            folder = image.folder if factor == 1 or not image.folder else f"{image.folder}_{factor}"
-            path = root / folder / image.name
-            if path.is_file() and (factor == 1 or image.folder):
-                files[factor] = path
+        files = _files_of(root, image)
         if files:
             present.append((image, files))
         else:
@@ -148,11 +142,27 @@ def _present(
     return present
 
 
+def _files_of(root: Path, image: RegisteredImage) -> Files:
+    """The image in every size that it is on disk in; only a folder of images can have prepared copies beside it."""
+    files: Files = {}
+    for factor in PREPARED:
+        folder = image.folder
+        if factor > 1:
+            folder = f"{image.folder}_{factor}"
+        path = root / folder / image.name
+        if path.is_file() and (factor == 1 or image.folder):
+            files[factor] = path
+    return files
+
+
 def _no_images(root: Path, images: Sequence[RegisteredImage]) -> SceneError:
     """None of the registered images is on disk: where they were looked for, and what lies there instead."""
     first = images[0]
     expected = root / first.folder / first.name
-    sizes = [f"{first.folder}_{factor}" for factor in PREPARED if factor > 1] if first.folder else []
+    sizes, note = [], ""
+    if first.folder:
+        sizes = [f"{first.folder}_{factor}" for factor in PREPARED if factor > 1]
+        note = f"prepared copies in {', '.join(sizes)} would do too"
     there = [path for name in (first.folder, *sizes) for path in pictures((root / name / first.name).parent)]
     same = next((path for path in there if path.stem.lower() == expected.stem.lower()), None)
     if same is not None and same.name.lower() == expected.name.lower():
@@ -167,7 +177,7 @@ def _no_images(root: Path, images: Sequence[RegisteredImage]) -> SceneError:
         hint = f"put the images into {expected.parent}"
     return SceneError(
         f"0 usable images: {expected} does not exist, nor does any other of the {len(images)} that {root} registers",
-        f"prepared copies in {', '.join(sizes)} would do too" if sizes else "",
+        note,
         hint,
     )
 
@@ -230,21 +240,21 @@ def _view(image: RegisteredImage, files: Files, resolution: int, pinholes: Dict[
 def _choose(image: RegisteredImage, files: Files, resolution: int) -> Tuple[Path, int, int]:
     """(file, width, height): the smallest prepared file that is still large enough, resized to the wanted size."""
     smallest_first = sorted(files, reverse=True)
-    full = image.camera
+    smallest_width, _ = image_size(files[smallest_first[0]])
     if resolution <= 0:
-        wanted = float(min(WIDEST, image_size(files[smallest_first[0]])[0]))
+        target = float(min(WIDEST, smallest_width))
+    elif resolution <= LARGEST_FACTOR:
+        target = image.camera.width / resolution
     else:
-        wanted = full.width / resolution if resolution <= LARGEST_FACTOR else float(resolution)
-    path, size = files[smallest_first[-1]], None
+        target = float(resolution)
     for factor in smallest_first:
-        width, height = image_size(files[factor])
-        path, size = files[factor], (width, height)
-        if width >= round(wanted):
+        path = files[factor]
+        width, height = image_size(path)
+        if width >= round(target):
             break
-    assert size is not None
     # Never enlarge: a scene that only has small copies trains at their size.
-    scale = min(1.0, wanted / size[0])
-    width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+    scale = min(1.0, target / width)
+    width, height = max(1, round(width * scale)), max(1, round(height * scale))
     if width * height > MAX_TRAINED:
         raise too_large(
             path,
@@ -259,7 +269,8 @@ def _random_points(train: Sequence[View], count: int, seed: int) -> PointCloud:
     rng = np.random.default_rng(seed)
     centers = np.stack([view.position for view in train])
     spread = spread_of(train)
-    spread = spread if spread > 1e-3 else AROUND_ONE_PLACE
+    if spread <= 1e-3:
+        spread = AROUND_ONE_PLACE
     forward = np.stack([view.world_to_camera[2, :3] for view in train])
     target = _closest_point(centers, forward)
     xyz = target + rng.uniform(-0.5, 0.5, (count, 3)) * spread

@@ -104,8 +104,9 @@ class Scene:
             for view in views:
                 digest.update(f"{view.name} {view.camera} {view.source} {view.distortion}\n".encode())
                 digest.update(np.ascontiguousarray(view.world_to_camera, dtype=np.float64).tobytes())
-                for path in (view.image_path, view.mask_path):
-                    digest.update(b"" if path is None else self._digest_of(path))
+                digest.update(self._digest_of(view.image_path))
+                if view.mask_path is not None:
+                    digest.update(self._digest_of(view.mask_path))
         digest.update(np.ascontiguousarray(self.points.xyz).tobytes())
         digest.update(np.ascontiguousarray(self.points.rgb).tobytes())
         return digest.hexdigest()
@@ -135,7 +136,9 @@ class Scene:
         some = self.points.xyz[:: max(1, len(self.points.xyz) // 100_000)]
         reach = float(np.median(np.linalg.norm(some - centers.mean(axis=0), axis=1)))
         spread = spread_of(self.train)
-        return 1.1 * max(spread if spread > ONE_PLACE * reach else reach, 1e-6)
+        if spread <= ONE_PLACE * reach:
+            spread = reach
+        return 1.1 * max(spread, 1e-6)
 
 
 def spread_of(views: Sequence[View]) -> float:

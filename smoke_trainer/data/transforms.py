@@ -60,7 +60,9 @@ def _document(path: Path) -> Dict[str, Any]:
         raise SceneError(
             f"{path} is not JSON: {error}", "the file is damaged", "export the scene again"
         ) from None
-    frames = document.get("frames") if isinstance(document, dict) else None
+    frames = None
+    if isinstance(document, dict):
+        frames = document.get("frames")
     if not isinstance(frames, list) or not all(isinstance(frame, dict) for frame in frames):
         raise SceneError(
             f"{path} has no list of frames", "it is not a transforms file", "export the scene again"
@@ -79,22 +81,29 @@ def _add_frame(
 ) -> None:
     """Append one frame, or a note on why it is left out."""
     stated = str(frame.get("file_path", ""))
-    file = next((root / (stated + end) for end in IMAGE_SUFFIXES if (root / (stated + end)).is_file()), None)
-    # A frame whose file is absent may still have a smaller prepared copy; its size must then be stated.
-    relative = PurePosixPath(stated if file is None else _below(root, file))
+    file, relative = None, PurePosixPath(stated)
+    # NeRF's own files leave the ending out.
+    candidates = [root / (stated + suffix) for suffix in IMAGE_SUFFIXES]
+    existing = [path for path in candidates if path.is_file()]
+    if existing:
+        file = existing[0]
+        relative = PurePosixPath(_below(root, file))
     values = ChainMap(frame, document)
+    # A frame whose file is absent may still have a smaller prepared copy; its size must then be stated.
     if not stated or (file is None and "w" not in values):
         notes.append(f"image {stated or '(unnamed)'} is not on disk; left out")
         return
     pose = _pose(path, stated, frame.get("transform_matrix"))
     camera, lens = _lens(path, stated, values, file)
-    folder, name = (
-        (relative.parts[0], "/".join(relative.parts[1:])) if len(relative.parts) > 1 else ("", str(relative))
-    )
-    mask = root / str(frame["mask_path"]) if frame.get("mask_path") else None
-    if mask is not None and not mask.is_file():
-        notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image is used")
-        mask = None
+    folder, name = "", str(relative)
+    if len(relative.parts) > 1:
+        folder, name = relative.parts[0], "/".join(relative.parts[1:])
+    mask: Optional[Path] = None
+    if frame.get("mask_path"):
+        mask = root / str(frame["mask_path"])
+        if not mask.is_file():
+            notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image is used")
+            mask = None
     images.append(RegisteredImage(name, folder, camera, pose, lens, mask, held_out, str(relative)))
 
 
@@ -133,7 +142,9 @@ def _lens(
     path: Path, name: str, values: Mapping[str, Any], file: Optional[Path]
 ) -> Tuple[Camera, Distortion]:
     """Intrinsics from fl_x... or camera_angle_x; the image's own size if none is stated."""
-    model = "FISHEYE" if values.get("is_fisheye") else values.get("camera_model", "OPENCV")
+    model = values.get("camera_model", "OPENCV")
+    if values.get("is_fisheye"):
+        model = "FISHEYE"
     if model not in PINHOLE_MODELS or values.get("k4"):
         raise SceneError(
             f"{path}: the camera model {model} cannot be undistorted here",

@@ -174,7 +174,9 @@ class BudgetStrategy(DefaultStrategy):
     def final_count(self) -> int:
         """The largest number of Gaussians the run may end with."""
         budget = self.config.budget
-        return int(budget * self.initial_count) if budget < BUDGET_FACTOR_BELOW else int(budget)
+        if budget < BUDGET_FACTOR_BELOW:
+            budget *= self.initial_count
+        return int(budget)
 
     def target(self, iteration: int) -> int:
         """The count allowed at an iteration: a concave quadratic that reaches the budget at the last refinement."""

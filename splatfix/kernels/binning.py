@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from splatfix.kernels.projection import NEAR, Camera, Ellipses
+from splatfix.kernels.projection import NEAR, Ellipses, ViewCamera
 
 BIN = 16  # v1's tile edge: decides how far a Gaussian may reach
 TILE = 8  # our raster tile edge, divides BIN
@@ -30,7 +30,7 @@ def bins_of(low: Tensor, edge: int) -> Tensor:
     return torch.nan_to_num(low / BIN).clamp(0, count).to(torch.int64)
 
 
-def find_reach(camera: Camera, splats: Ellipses, precision: torch.dtype) -> Reach:
+def find_reach(camera: ViewCamera, splats: Ellipses, precision: torch.dtype) -> Reach:
     """`precision` is that of the input, in which v1 compares depths."""
     mid = 0.5 * (splats.a + splats.c)
     largest = mid + torch.sqrt((mid * mid - splats.det).clamp_min(0.1))
@@ -61,7 +61,7 @@ def _whole_bins(edge: int) -> int:
     return (edge + BIN - 1) // BIN
 
 
-def _compact_tiles(camera: Camera, splats: Ellipses) -> tuple[Tensor, Tensor]:
+def _compact_tiles(camera: ViewCamera, splats: Ellipses) -> tuple[Tensor, Tensor]:
     """The 16x16 tiles that an ellipse of `compact_box` touches: Gaussian and tile number, sorted by both, int64.
 
     The square of a tile is half open and holds its right and lower border's pixels' cells, as FastGS (after Speedy-Splat,
@@ -107,7 +107,7 @@ def _compact_tiles(camera: Camera, splats: Ellipses) -> tuple[Tensor, Tensor]:
     return owner.index_select(0, line), tile
 
 
-def _within_compact_box(camera: Camera, splats: Ellipses, gaussian: Tensor, tile: Tensor) -> Tensor:
+def _within_compact_box(camera: ViewCamera, splats: Ellipses, gaussian: Tensor, tile: Tensor) -> Tensor:
     """Which of the pairs (Gaussian, 8x8 tile) lie in a 16x16 tile that FastGS draws the Gaussian in; [E] bool."""
     bins_x, bins_y = _whole_bins(camera.width), _whole_bins(camera.height)
     tiles_x, ratio = (camera.width + TILE - 1) // TILE, BIN // TILE
@@ -137,7 +137,7 @@ def arange_per_row(count: Tensor) -> tuple[Tensor, Tensor]:
     return row, ends - count
 
 
-def list_pairs(camera: Camera, splats: Ellipses, reach: Reach, margin: float) -> Pairs:
+def list_pairs(camera: ViewCamera, splats: Ellipses, reach: Reach, margin: float) -> Pairs:
     """All pairs whose tile holds a pixel center inside the alpha >= 1/255 ellipse and v1's rectangle.
 
     `splats` are visible and sorted by depth. Each ellipse is cut into bands of 8 pixel rows; the exact extent in x of the

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from splatfix.kernels.binning import AREA
-from splatfix.kernels.scene import ALPHA_MIN, LOG2E, OFF, Scene
+from splatfix.kernels.scene import ALPHA_MIN, LOG2E, OFF, ProjectedScene
 
 ALPHA_CAP = 0.99
 STOP = 1e-4  # a pixel ends before its transmittance falls below this
@@ -102,7 +102,7 @@ class Alpha(NamedTuple):
 _Visit = Callable[[Tensor, Alpha, Tensor], None]
 
 
-def _pair_rows(scene: Scene, chunk_tiles: Tensor, first: int, depth: int) -> Tensor:
+def _pair_rows(scene: ProjectedScene, chunk_tiles: Tensor, first: int, depth: int) -> Tensor:
     """[K * G] table rows of a chunk, depth-major; tiles that end early get the padding row."""
     start = scene.pairs.start.index_select(0, chunk_tiles)
     remaining = scene.pairs.length.index_select(0, chunk_tiles) - first
@@ -113,7 +113,9 @@ def _pair_rows(scene: Scene, chunk_tiles: Tensor, first: int, depth: int) -> Ten
     return rows.masked_fill_(padding, scene.features.shape[0] - 1)
 
 
-def _alpha(scene: Scene, work: _Workspace, tiles: Tensor, first: int, depth: int, before: Tensor) -> Alpha:
+def _alpha(
+    scene: ProjectedScene, work: _Workspace, tiles: Tensor, first: int, depth: int, before: Tensor
+) -> Alpha:
     """Evaluate a chunk: one matrix product for the power, elementwise rules, a loop over depth for transmittance."""
     groups = tiles.numel()
     index = _pair_rows(scene, tiles, first, depth)
@@ -163,7 +165,7 @@ def _weights(state: Alpha, out: Tensor) -> Tensor:
 
 
 def blend(
-    scene: Scene, channels: int, cells: int, keep: bool, visit: Optional[_Visit] = None
+    scene: ProjectedScene, channels: int, cells: int, keep: bool, visit: Optional[_Visit] = None
 ) -> tuple[Tensor, list[Chunk]]:
     """Front-to-back blending: [N, channels, 64] sums of feature times weight, and the chunks for the backward pass.
 
@@ -212,7 +214,7 @@ class PairGradients(NamedTuple):
 
 
 def blend_backward(
-    scene: Scene, chunks: Sequence[Chunk], upstream: Tensor, behind: Tensor, with_absolute: bool
+    scene: ProjectedScene, chunks: Sequence[Chunk], upstream: Tensor, behind: Tensor, with_absolute: bool
 ) -> PairGradients:
     """Back-to-front over the chunks of `blend`.
 
@@ -266,7 +268,9 @@ def blend_backward(
     return PairGradients(moments[:, :-1], features[:, :-1], None if absolute is None else absolute[:, :-1])
 
 
-def _gather_moments(scene: Scene, chunk: Chunk, state: Alpha, power: Tensor, moments: Tensor) -> None:
+def _gather_moments(
+    scene: ProjectedScene, chunk: Chunk, state: Alpha, power: Tensor, moments: Tensor
+) -> None:
     """Add a chunk's moments of dL/d(power) about the Gaussians' centers to `moments` [6, V + 1]."""
     if scene.basis.dim() == 2:
         local = torch.mm(scene.basis, power.t())  # twice as fast as the transpose
@@ -286,7 +290,9 @@ def add_rows(totals: Tensor, rows: Tensor, values: Tensor) -> None:
     totals.scatter_add_(1, rows.expand(values.shape[0], -1), values)
 
 
-def _gather_absolute(scene: Scene, chunk: Chunk, state: Alpha, power: Tensor, absolute: Tensor) -> None:
+def _gather_absolute(
+    scene: ProjectedScene, chunk: Chunk, state: Alpha, power: Tensor, absolute: Tensor
+) -> None:
     """Add the sums over pixels of |dL/dx| and |dL/dy| to `absolute` [2, V + 1]."""
     _, linear_u, linear_v, aa, bb, cc = state.coefficients.unbind(0)
     slopes = []

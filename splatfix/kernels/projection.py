@@ -67,7 +67,7 @@ class GaussianRasterizationSettings(NamedTuple):
     upstream_gradients: bool = False
 
 
-class Camera(NamedTuple):
+class ViewCamera(NamedTuple):
     """The camera, in the precision of the geometry."""
 
     width: int
@@ -99,14 +99,14 @@ def geometry_dtype(means: Tensor) -> torch.dtype:
     return torch.float32 if means.device.type == "mps" else torch.float64
 
 
-def camera_of(settings: GaussianRasterizationSettings, means: Tensor) -> Camera:
+def camera_of(settings: GaussianRasterizationSettings, means: Tensor) -> ViewCamera:
     """The camera of the settings, on the device of `means` and in the precision of the geometry."""
 
     def put(matrix: Tensor) -> Tensor:
         return matrix.detach().to(device=means.device, dtype=geometry_dtype(means))
 
     view = put(settings.viewmatrix)
-    return Camera(
+    return ViewCamera(
         width=int(settings.image_width),
         height=int(settings.image_height),
         tan=(float(settings.tanfovx), float(settings.tanfovy)),
@@ -172,7 +172,7 @@ def _covariance_2d(
     return (x * x).sum(0), (x * y).sum(0), (y * y).sum(0)
 
 
-def positions_in_view(camera: Camera, means: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def positions_in_view(camera: ViewCamera, means: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """View-space x, y, z and pixel position x, y of each Gaussian, [P] in the precision of the geometry."""
     world = means.to(camera.rotation.dtype).t().contiguous()
     view_x, view_y, z = (camera.rotation.t() @ world + camera.translation[:, None]).unbind(0)
@@ -184,7 +184,7 @@ def positions_in_view(camera: Camera, means: Tensor) -> tuple[Tensor, Tensor, Te
 
 
 def project(
-    camera: Camera,
+    camera: ViewCamera,
     settings: GaussianRasterizationSettings,
     means: Tensor,
     opacities: Tensor,

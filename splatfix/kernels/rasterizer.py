@@ -64,7 +64,7 @@ from splatfix.kernels.projection import (
     project,
     view_depth,
 )
-from splatfix.kernels.scene import LOG2E, Scene, arrange, non_finite_rows, take_rows
+from splatfix.kernels.scene import LOG2E, ProjectedScene, arrange, non_finite_rows, take_rows
 
 __all__ = ["GaussianRasterizationSettings", "GaussianRasterizer", "Rendered", "rasterize"]
 
@@ -92,7 +92,7 @@ class _Plan(NamedTuple):
 
     settings: GaussianRasterizationSettings
     order: Tensor  # [V] visible Gaussians, front to back
-    scene: Scene
+    scene: ProjectedScene
     chunks: list[Chunk]
     tiles: tuple[int, int]  # rows, columns
 

@@ -24,7 +24,7 @@ OFF = -1.0e4  # log2 of the opacity of padding: exp2 gives 0
 LOG2E = 1.0 / math.log(2.0)
 
 
-class Scene(NamedTuple):
+class ProjectedScene(NamedTuple):
     """Inputs of the blending: per-Gaussian tables with one extra row for padding, and the pixel grid."""
 
     geometry: Tensor  # [V + 1, 6] x, y, then -a'/2, -b', -c'/2 of the conic and the opacity, as log2
@@ -64,7 +64,7 @@ def take_rows(tensor: Optional[Tensor], index: Tensor) -> Optional[Tensor]:
 
 
 def _tables(splats: Ellipses, colors: Tensor) -> tuple[Tensor, Optional[Tensor], Tensor]:
-    """`geometry`, `ceiling` and `features` of `Scene`, padding row included."""
+    """`geometry`, `ceiling` and `features` of `ProjectedScene`, padding row included."""
     log_opacity = torch.log2(splats.opacity)
     scale = -0.5 * LOG2E / splats.det
     columns = [splats.x, splats.y, splats.c * scale, -2.0 * splats.b * scale, splats.a * scale, log_opacity]
@@ -113,7 +113,7 @@ class Arranged(NamedTuple):
     splats: Ellipses  # of all P
     radius: Tensor  # [P] int32, 0 where culled
     order: Tensor  # [V] visible Gaussians, front to back
-    scene: Scene
+    scene: ProjectedScene
     colors: int  # channels
 
 
@@ -147,5 +147,5 @@ def arrange(
         settings, means3D.index_select(0, order), take_rows(shs, order), take_rows(colors_precomp, order)
     )
     geometry, ceiling, features = _tables(visible, colors)
-    scene = Scene(geometry, ceiling, features, pairs, *_pixel_grid(settings, pairs.tile, means3D))
+    scene = ProjectedScene(geometry, ceiling, features, pairs, *_pixel_grid(settings, pairs.tile, means3D))
     return Arranged(splats, reach.radius, order, scene, colors.shape[1])

@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["GroundTruth", "fused_ssim", "fused_ssim3d", "precompute"]
+__all__ = ["BlurredTarget", "fused_ssim", "fused_ssim3d", "precompute"]
 
 C1 = 0.01**2
 C2 = 0.03**2
@@ -49,7 +49,7 @@ _STRIP_NUMBERS_GPU = 1 << 23
 _MIN_STRIP_ROWS = 32
 
 
-class GroundTruth(NamedTuple):
+class BlurredTarget(NamedTuple):
     """A fixed second image with its blurred statistics, made by `precompute` and accepted in place of `img2`.
 
     Holds three images' worth of memory and saves about a tenth of the time of each call.
@@ -65,7 +65,7 @@ class GroundTruth(NamedTuple):
 
 def fused_ssim(
     img1: Tensor,
-    img2: Union[Tensor, GroundTruth],
+    img2: Union[Tensor, BlurredTarget],
     padding: str = "same",
     train: bool = True,
 ) -> Tensor:
@@ -81,12 +81,12 @@ def fused_ssim(
         ValueError: wrong shapes or padding; the message says what to change.
         TypeError: wrong dtypes.
     """
-    target = img2.image if isinstance(img2, GroundTruth) else img2
+    target = img2.image if isinstance(img2, BlurredTarget) else img2
     _check(img1, target, padding, dims=2)
-    cached = (img2.mean, img2.mean_square) if isinstance(img2, GroundTruth) else (None, None)
+    cached = (img2.mean, img2.mean_square) if isinstance(img2, BlurredTarget) else (None, None)
     if not (train and torch.is_grad_enabled()):
         img1 = img1.detach()
-    found = None if isinstance(img2, GroundTruth) else _by_cuda_kernels(img1, target, padding)
+    found = None if isinstance(img2, BlurredTarget) else _by_cuda_kernels(img1, target, padding)
     if found is not None:
         return found
     return _MeanSSIM.apply(img1, target.detach(), cached[0], cached[1], padding)  # type: ignore[no-any-return, no-untyped-call]
@@ -103,13 +103,13 @@ def fused_ssim3d(img1: Tensor, img2: Tensor, padding: str = "same", train: bool 
     return _MeanSSIM.apply(img1, img2.detach(), None, None, padding)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def precompute(img2: Tensor) -> GroundTruth:
+def precompute(img2: Tensor) -> BlurredTarget:
     """Blur a fixed ground-truth image [B, C, H, W] once; pass the result as `img2` in every step."""
     _check(img2, img2, "same", dims=2)
     image = img2.detach()
     shifted = image - SHIFT
     mean = _blur_whole(shifted, 2, -SHIFT)
-    return GroundTruth(image, mean, _blur_whole(shifted * shifted, 2, SHIFT * SHIFT))
+    return BlurredTarget(image, mean, _blur_whole(shifted * shifted, 2, SHIFT * SHIFT))
 
 
 def _by_cuda_kernels(img1: Tensor, img2: Tensor, padding: str) -> Optional[Tensor]:

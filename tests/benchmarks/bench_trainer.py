@@ -46,6 +46,7 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.metrics import psnr
 from smoke_trainer.model import Splats
+from smoke_trainer.record import ProgressState
 from smoke_trainer.renderers import RenderCamera, RenderOutput, TorchRenderer
 from splatfix.kernels import rasterizer
 from splatfix.kernels.helpers import eval_sh
@@ -164,10 +165,10 @@ def configuration(options: argparse.Namespace, iterations: int, out: Path) -> Tr
 def ours(options: argparse.Namespace, out: Path) -> dict[str, Any]:
     curve: dict[int, float] = {}
 
-    def note(state: dict[str, Any]) -> None:
-        if "heldout_psnr" in state:
-            curve[state["iteration"]] = round(state["heldout_psnr"], 2)
-            print(f"{state['iteration']:6d}  {state['heldout_psnr']:.2f} dB", file=sys.stderr)
+    def note(state: ProgressState) -> None:
+        if state.heldout_psnr is not None:
+            curve[state.iteration] = round(state.heldout_psnr, 2)
+            print(f"{state.iteration:6d}  {state.heldout_psnr:.2f} dB", file=sys.stderr)
 
     result = training.train(configuration(options, options.iterations, out), note)
     document = result.document

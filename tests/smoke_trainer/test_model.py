@@ -226,4 +226,4 @@ def test_quality_is_the_mean_over_views_of_clamped_pictures():
     assert quality.views == 3
     assert quality.psnr == pytest.approx((20.0 + 40.0 + MAX_PSNR) / 3, abs=1e-3)
     assert quality.l1 == pytest.approx(0.11 / 3, rel=1e-4)
-    assert quality.as_json()["lpips"] is None
+    assert quality.lpips is None

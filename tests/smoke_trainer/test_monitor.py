@@ -7,6 +7,7 @@ import json
 import math
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.metrics import Loss
 from smoke_trainer.monitor import Monitor
 from smoke_trainer.progress import show_progress, summary
+from smoke_trainer.record import ProgressState
 from smoke_trainer.train import train
 from splatfix.certify.progress import words
 
@@ -76,7 +78,7 @@ def test_tensorboard_forgets_what_a_resumed_run_does_again(short_run):
     config = short_run(8, tensorboard=True, checkpoint_every=4)
 
     def keep(state):
-        if state["iteration"] == 6:
+        if state.iteration == 6:
             (config.out / "kept.pt").write_bytes((config.out / "checkpoint.pt").read_bytes())
 
     assert train(config, keep).status == "ok"
@@ -105,60 +107,50 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     assert board.scalars["train/psnr"] == [(pytest.approx(20.0), 1)]
     assert "gradients/xyz" not in board.scalars  # no number: left out, not written as one
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["gradients"] == {"xyz": None}
-    assert monitor.latest["vram_allocated_gb"] == 1.5
+    assert monitor.latest.vram_allocated_gb == 1.5
 
 
 def test_evaluate_every_reports_heldout_psnr(short_run):
-    told = []
-    result = train(short_run(15, evaluate_every=5), told.append)
-    on_the_way = {state["iteration"]: state["heldout_psnr"] for state in told if "heldout_psnr" in state}
+    states: list[ProgressState] = []
+    report = train(short_run(15, evaluate_every=5), states.append).report
+    on_the_way = {state.iteration: state.heldout_psnr for state in states if state.heldout_psnr is not None}
     assert set(on_the_way) == {5, 10}  # the last evaluation is the result's
-    document = result.document
-    assert on_the_way[10] > document["initial_heldout"]["psnr"]
-    assert on_the_way[10] != document["heldout"]["psnr"]
-    told.clear()
-    train(short_run(3, out="without"), told.append)
-    assert len(told) == 3 and not any("heldout_psnr" in state for state in told)
+    assert on_the_way[10] > report.initial_heldout.psnr and on_the_way[10] != report.heldout.psnr
+    states.clear()
+    train(short_run(3, out="without"), states.append)
+    assert [state.heldout_psnr for state in states] == [None] * 3
+    assert [state.run is not None for state in states] == [True, False, False]
 
 
-STATE = {
-    "iteration": 5,
-    "iterations": 9,
-    "loss": 0.25,
-    "psnr": 21.5,
-    "gaussians": 77,
-    "seconds": 2.0,
-    "iterations_per_second": 2.5,
-}
-
-
+STATE = ProgressState(5, 9, loss=0.25, gaussians=77, seconds=2.0, iterations_per_second=2.5, psnr=21.5)
 PLAIN = "iteration 5 of 9, 2.5 it/s, loss 0.2500, PSNR 21.50 dB, 77 Gaussians, 0:02 left"
 
 
-def test_the_progress_line_says_what_is_known():
-    assert summary(STATE) == PLAIN
-    full = dict(STATE, heldout_psnr=20.25, vram_allocated_gb=1.234, rss_gb=2.0)
-    assert summary(full).endswith(
-        "held-out 20.25 dB, 77 Gaussians, VRAM 1.23 GiB, host memory 2.00 GiB, 0:02 left"
-    )
-
-
-@pytest.mark.parametrize("left", [0, 4, 3600 * 2.5 * 30])
-def test_splatfix_says_it_in_the_same_words(left):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"heldout_psnr": 20.25, "vram_allocated_gb": 1.234, "rss_gb": 2.0},
+        {"iterations": 5, "gaussians": 1},
+        {"iterations": 3600 * 90, "psnr": None, "loss": None},
+    ],
+)
+def test_splatfix_says_it_in_the_same_words(changes):
     """The trainer is staged alone, and cannot share the function."""
-    state = dict(STATE, iterations=5 + int(left), gaussians=1, heldout_psnr=20.25, rss_gb=0.456)
-    assert summary(state) == words(state)
-    assert summary(dict(state, psnr=None, loss=None)) == words(dict(state, psnr=None, loss=None))
+    state = replace(STATE, **changes)
+    assert summary(state) == words(state.as_json())
+    assert summary(STATE) == PLAIN
 
 
 def test_progress_off_a_terminal_is_a_plain_line_now_and_then(capsys, monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_EVERY", 3600.0)  # a machine may stand still for a second
     with show_progress(as_json=False) as show:
         for iteration in range(1, 10):
-            show(dict(STATE, iteration=iteration, **({"heldout_psnr": 20.0} if iteration == 4 else {})))
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split()[1] for line in told] == ["1", "4", "9"]
-    assert "held-out" not in told[0] and "held-out 20.00 dB" in told[2]
+            heldout_psnr = 20.0 if iteration == 4 else None
+            show(replace(STATE, iteration=iteration, heldout_psnr=heldout_psnr))
+    shown = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in shown] == ["1", "4", "9"]
+    assert "held-out" not in shown[0] and "held-out 20.00 dB" in shown[2]
 
 
 def test_progress_on_a_terminal_is_one_live_line(monkeypatch):
@@ -174,14 +166,13 @@ def test_progress_on_a_terminal_is_one_live_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     with show_progress(as_json=False) as show:
         show(STATE)
-        show(dict(STATE, iteration=9))
+        show(replace(STATE, iteration=9))
     assert "9 of 9" in screen.getvalue() and "21.50" in screen.getvalue()
 
 
 def test_a_terminal_without_rich_gets_plain_lines(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    assert progress._rich_console() is None
     with show_progress(as_json=False) as show:
         show(STATE)
     assert capsys.readouterr().err == f"{PLAIN}\n"

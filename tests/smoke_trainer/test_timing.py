@@ -32,14 +32,14 @@ def test_where_the_system_does_not_tell_nothing_is_said(monkeypatch: pytest.Monk
     monkeypatch.setattr(timing, "_busy_seconds", lambda: None)
     others = OtherPrograms()
     others.sample(40)
-    assert steadiness([1.0] * 40, 0, 10, others)["others"] is None
+    assert steadiness([1.0] * 40, 0, 10, others).others is None
 
 
 def test_load_at_the_end_is_not_hidden_by_an_idle_start() -> None:
     """The second half of what follows the last densification is judged by its own load."""
     others = OtherPrograms()
     others.samples = [(10, 1.0, 9.0), (80, 97.0, -0.5), (90, 1.0, 0.0), (100, 1.0, 1.0)]
-    found = steadiness([1.0] * 90 + [1.9] * 10, 80, 10, others)
-    assert found["others"] == 1.0 and found["drift"] == pytest.approx(1.9)
+    even = steadiness([1.0] * 90 + [1.9] * 10, 80, 10, others)
+    assert even.others == 1.0 and even.drift == pytest.approx(1.9)
     assert others.cores(10) == pytest.approx(0.5 / 99)
-    assert steadiness([1.0] * 40, 0, 10)["others"] is None
+    assert steadiness([1.0] * 40, 0, 10).others is None

@@ -103,14 +103,14 @@ def test_a_resumed_run_is_bit_identical(strategy, short_run):
     assert train(whole).status == "ok"
 
     def stop_later(state):
-        if state["iteration"] == 7:
+        if state.iteration == 7:
             signal.raise_signal(signal.SIGINT)
 
     checkpoint = first.out / "checkpoint.pt"
     kept = first.out / "kept.pt"
 
     def keep_checkpoint_of_5(state):
-        if state["iteration"] == 6:
+        if state.iteration == 6:
             kept.write_bytes(checkpoint.read_bytes())
         stop_later(state)
 
@@ -130,7 +130,7 @@ def test_ctrl_c_writes_a_checkpoint(short_run):
     config = short_run(12)
 
     def interrupt(state):
-        if state["iteration"] == 7:
+        if state.iteration == 7:
             signal.raise_signal(signal.SIGINT)
 
     result = train(config, interrupt)
@@ -193,7 +193,7 @@ def test_resuming_in_the_same_folder_leaves_each_iteration_once(short_run):
     config = short_run(9, checkpoint_every=4)
 
     def interrupt(state):
-        if state["iteration"] == 7:
+        if state.iteration == 7:
             (config.out / "kept.pt").write_bytes((config.out / "checkpoint.pt").read_bytes())
             signal.raise_signal(signal.SIGINT)
 

@@ -115,7 +115,7 @@ def test_the_report_names_the_knn_engine(installed, prepared, monkeypatch):
     honest = knn_libraries.engine_module
     for module in (knn, knn_libraries):
         monkeypatch.setattr(module, "engine_module", lambda name: honest(name) if name in installed else None)
-    engine = report.implementations(prepared())["knn"]["engine"]
+    engine = report.implementations(prepared()).knn.engine
     assert engine == (installed[0] if installed else "torch-cpu")
 
 
@@ -126,8 +126,8 @@ def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
         run.monitor.timer.start()
         run.monitor.record(iteration, Loss(one, one, one, one), {}, count, DensifyEvent())
     run.seconds.update(iterations=2.0, train=1.0)
-    document = report.measurements(run, evaluate(run), evaluate(run))
-    assert document["gaussians"]["peak"] == 7000 > document["gaussians"]["final"]
+    counts = report.write_result(run, "ok", evaluate(run), evaluate(run)).report.gaussians
+    assert counts.peak == 7000 > counts.final
 
 
 @pytest.mark.parametrize(
