@@ -24,14 +24,14 @@ from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
 from splatfix.containers import Lane
-from splatfix.context import Goal
-from splatfix.core.codec import substitute
-from splatfix.core.errors import Exit
+from splatfix.core.codec import AsText, substitute
+from splatfix.core.errors import Exit, Problem
 from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
-from splatfix.facts import Facts
+from splatfix.facts import Facts, Source
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, Outcome, RevertOutcome
+from splatfix.knowledge import Arch, Auto
 from splatfix.plan import InstallPlan, Options
 from splatfix.plan.image import ImageFile, ImagePlan
 from splatfix.report.difference import Difference
@@ -50,6 +50,26 @@ class Check(typing.TypedDict):
     family: str
     title: str
     page: str
+
+
+class Goal(typing.TypedDict):
+    """What the person wants the machine to be good for."""
+
+    targets: list[str]
+    """Architectures (``sm_120``) or ``auto``; empty means the machine's own GPUs."""
+    device: str
+    """``cuda`` or ``cuda:1`` where one of the machine's GPUs is meant; "" for all that programs see."""
+    stack: str
+    extensions: list[str]
+    keep: list[str]
+    sources: list[str]
+    dropins: list[str]
+    no_dropins: dict[str, str]
+    prepare: list[Step]
+    fetch: bool
+    refused: Problem | None
+    built_from: dict[str, Source]
+    variants: dict[str, list[str]]
 
 
 class CheckPage(Check):
@@ -277,6 +297,8 @@ class _Writer:
         if kind is Any:
             return {}
         if origin in (typing.Union, types.UnionType):
+            if set(arguments) == {Arch, Auto}:
+                return {"type": "string"}
             return {"anyOf": [self.of(item) for item in arguments]}
         if origin is tuple and arguments[-1] is not Ellipsis:
             items = [self.of(item) for item in arguments]
@@ -285,6 +307,8 @@ class _Writer:
             return {"type": "object", "additionalProperties": self.of(arguments[1])}
         if isinstance(origin, type) and issubclass(origin, Sequence):
             return {"type": "array", "items": self.of(arguments[0])}
+        if isinstance(kind, type) and issubclass(kind, AsText):
+            return {"type": "string"}
         if isinstance(kind, type) and issubclass(kind, Enum):
             return {"enum": [item.value for item in kind]}
         return {"$ref": f"common.json#/$defs/{self._define(origin or kind, arguments)}"}

@@ -183,11 +183,11 @@ def suggested_options(certificate: Certificate, facts: Facts) -> Options | None:
     from splatfix.app.options import options_after
     from splatfix.certify import Verdict
     from splatfix.checks import run_checks
-    from splatfix.context import Goal, make_context
+    from splatfix.context import make_context
 
     if certificate.verdict is not Verdict.NOT_CERTIFIED or _in_container(certificate):
         return None
-    return options_after(run_checks(make_context(facts, Goal())), facts, Goal())
+    return options_after(run_checks(make_context(facts)), make_context(facts))
 
 
 def next_step(certificate: Certificate, python: str | None) -> Step | None:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
+from splatfix.context.commands import target_options
 from splatfix.core.errors import Exit, usage_error
 from splatfix.core.step import Step, run, say
+from splatfix.knowledge import Arch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +29,7 @@ class DiagnoseRequest:
     """What to look at, and what to write down."""
 
     python: str | None = None
-    targets: tuple[str, ...] = ()
+    targets: tuple[Arch, ...] = ()
     repo: Path | None = None
     """A checkout to look at as well."""
     facts_file: Path | None = None
@@ -47,7 +49,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         SplatfixError: wrong names of checks, folders or interpreters (exit code 2).
     """
     gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
-    from splatfix.app.options import goal_for, options_after
+    from splatfix.app.options import options_after
     from splatfix.checks import run_checks, select
     from splatfix.core.codec import to_json
     from splatfix.core.files import write_json
@@ -61,11 +63,15 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     if request.save is not None:
         write_json(request.save, to_json(facts))
     checks = later.result() if later else checks
-    findings = run_checks(make_context(facts, goal), checks)
+    context = make_context(facts, goal)
+    findings = run_checks(context, checks)
+    sources = None
     # what is to be installed is asked of the checkout only where something has to be done
-    failed = exit_code_of(findings) is Exit.FAILURE
-    wanted = goal_for(request.repo if failed else None, request.targets, facts)
-    options = options_after(findings, facts, wanted)
+    if request.repo and exit_code_of(findings) is Exit.FAILURE:
+        from splatfix.plan import summarise
+
+        sources = summarise((str(request.repo),), facts, named=(str(request.repo),))
+    options = options_after(findings, context, sources)
 
     def data() -> dict[str, Any]:
         from splatfix.report import diagnosis
@@ -81,8 +87,8 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             facts,
             findings,
             options=options,
-            why=why_step(request, wanted),
-            aside=make_context(facts, goal).left_aside,
+            why=why_step(request, sources.named if sources else ()),
+            aside=context.left_aside,
             next_step=next_step(facts, request.python) if here else None,
             verbose=verbose,
         )
@@ -141,18 +147,25 @@ def _load_checks() -> tuple[Check, ...]:
     return select()
 
 
-def why_step(request: DiagnoseRequest, goal: Goal) -> Step:
+def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
     """The command that shows all options for what was diagnosed.
 
     Args:
-        goal: of the checkout, whose sources are named where something can be built of it.
+        sources: the checkout, where something can be built of it.
     """
-    repo = list(goal.sources)
-    targets = [word for name in request.targets for word in ("--target", name)]
     elsewhere = ["--facts", str(request.facts_file)] if request.facts_file else []
     python = ["--python", request.python] if request.python else []
     return run(
-        *("splatfix", "install", *repo, "--dry-run", "--why", *targets, *elsewhere, *python),
+        *(
+            "splatfix",
+            "install",
+            *sources,
+            "--dry-run",
+            "--why",
+            *target_options(request.targets),
+            *elsewhere,
+            *python,
+        ),
         text="Explain choices and rejected alternatives",
     )
 

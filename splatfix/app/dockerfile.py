@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import requires as requires_of
 from pathlib import Path
 
 from splatfix import __version__
 from splatfix.app.result import Result
+from splatfix.context.commands import target_options
 from splatfix.core.errors import require, usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run, say
+from splatfix.knowledge import Arch, Auto
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class DockerfileRequest:
     """What was asked for."""
 
     repo: Path
-    targets: tuple[str, ...]
+    targets: tuple[Arch | Auto, ...]
     out: Path | None = None
     """A folder, or the Dockerfile itself; None prints it."""
     toolkit: str = "image"
@@ -58,7 +59,13 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
             "needs-out",
             "--compose and --devcontainer write files; without --out only the Dockerfile is printed.",
             run(
-                "splatfix", "dockerfile", "--repo", asked.repo, *_targets(asked.targets), "--out", asked.repo
+                "splatfix",
+                "dockerfile",
+                "--repo",
+                asked.repo,
+                *target_options(asked.targets),
+                "--out",
+                asked.repo,
             ),
         )
     request = ImageRequest(str(folder), asked.targets, asked.toolkit, asked.torch, asked.jobs)
@@ -98,10 +105,6 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
         lambda: image.document(plan, made, written),
         lambda console: image.show_written(console, plan, written, same, steps),
     )
-
-
-def _targets(targets: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word for target in targets for word in ("--target", target))
 
 
 def _place(out: Path) -> tuple[Path, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
+from splatfix.context.commands import target_options
 from splatfix.core.errors import Exit, Problem, SplatfixError, require, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say
@@ -192,7 +193,7 @@ def _no_source(request: Request, facts: Facts, what: str, todo: tuple[Step, ...]
 def install_step(plan: InstallPlan) -> Step:
     """The command that executes what was planned."""
     asked = plan.request
-    words = [*asked.sources, *(word for target in asked.targets for word in ("--target", target))]
+    words = [*asked.sources, *target_options(asked.targets)]
     words += ["--backend", asked.backend] if asked.backend != "native" else []
     words += ["--jobs", str(asked.jobs)] if asked.jobs else []
     words += ["--cuda-home", asked.cuda_home] if asked.cuda_home else []
@@ -260,7 +261,7 @@ def explain(
     from splatfix.app.options import checkout_of, options_for
     from splatfix.facts import gather, with_checkout
     from splatfix.knowledge.breakages import source_patterns
-    from splatfix.plan import goal_of, plan_install
+    from splatfix.plan import NO_SOURCES, plan_install, summarise
     from splatfix.report import installation
     from splatfix.report.options import show_options
 
@@ -271,20 +272,21 @@ def explain(
     facts = gather(interpreter, system=with_toolkit(request.cuda_home))
     if repo is not None:
         facts = with_checkout(facts, repo, source_patterns())
-    made = plan_install(request, make_context(facts, Goal(request.targets)))
+    context = make_context(facts, Goal(request.targets))
+    made = plan_install(request, context)
     if isinstance(made, Problem):  # what it would advise is what follows
         made = replace(made, todo=tuple(step for step in made.todo if not _shows_options(step)))
     plan, problem = (None, made.error()) if isinstance(made, Problem) else (made, None)
-    goal = goal_of(request, facts, keep=keep, sources=request.sources, fetch=to_fetch)
+    sources = summarise(request.sources, facts, named=request.sources, fetch=to_fetch)
     if problem and problem.exit_code is Exit.USAGE and named:
         raise problem
     if plan and not named and not plan.targets:
         plan = None  # the current folder is some project without a CUDA extension
     if not (named or plan or (problem and problem.exit_code is not Exit.USAGE)):
-        goal = Goal(request.targets, keep=keep)
-    options = options_for(make_context(facts, goal))
-    if goal.prepare and isinstance(made, Problem):  # the options begin with what completes the sources
-        problem = None if goal.fetch else replace(made, todo=()).error()
+        sources = NO_SOURCES
+    options = options_for(context, sources, keep)
+    if sources.prepare and isinstance(made, Problem):  # the options begin with what completes the sources
+        problem = None if sources.fetch else replace(made, todo=()).error()
     if not named:
         problem = None
 
@@ -314,15 +316,15 @@ def explain_elsewhere(request: Request, facts_file: Path, keep: tuple[str, ...])
     """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
     from splatfix.app.options import options_for
     from splatfix.facts import load
-    from splatfix.plan import goal_of
+    from splatfix.plan import NO_SOURCES, summarise
     from splatfix.report import installation
     from splatfix.report.options import show_options
 
     facts = load(facts_file)
-    goal = Goal(request.targets, keep=keep)
+    sources = NO_SOURCES
     if request.sources:
-        goal = goal_of(request, facts, keep=keep, sources=request.sources)
-    options = options_for(make_context(facts, goal))
+        sources = summarise(request.sources, facts, named=request.sources)
+    options = options_for(make_context(facts, Goal(request.targets)), sources, keep)
     return Result(
         "install",
         lambda: installation.install_document(options=options, dry_run=True),

@@ -6,39 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatfix.context import Context, Goal, make_context
+from splatfix.context import Context
 
 if TYPE_CHECKING:
     from splatfix.checks import Finding
-    from splatfix.facts import Facts
-    from splatfix.plan import Lane, Options
+    from splatfix.plan import Lane, Options, SourceSummary
 
 
-def options_for(context: Context) -> Options:
+def options_for(context: Context, sources: SourceSummary, keep: tuple[str, ...]) -> Options:
     """The ranked options, the container lanes among them."""
     from splatfix.plan import find_options
 
-    return find_options(context, _lanes())
+    return find_options(context, _lanes(), sources, keep)
 
 
-def options_after(findings: Sequence[Finding], facts: Facts, goal: Goal) -> Options | None:
+def options_after(
+    findings: Sequence[Finding], context: Context, sources: SourceSummary | None = None
+) -> Options | None:
     """The options after a diagnosis, with the advice that answers its failures; None where nothing failed."""
     from splatfix.checks import Status
 
     if not any(item.status is Status.FAIL for item in findings):
         return None
-    from splatfix.plan import advised_options
+    from splatfix.plan import NO_SOURCES, advised_options
 
-    return advised_options(findings, make_context(facts, goal), _lanes())
-
-
-def goal_for(repo: Path | None, targets: tuple[str, ...], facts: Facts) -> Goal:
-    """What is wanted of a checkout: what ``splatfix install`` would make of it, or why it refuses it."""
-    from splatfix.plan import Request, goal_of
-
-    if repo is None:
-        return Goal(targets)
-    return goal_of(Request((str(repo),), targets), facts, sources=(str(repo),))
+    return advised_options(findings, context, _lanes(), sources or NO_SOURCES)
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:

@@ -20,6 +20,7 @@ from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
 from splatfix.facts import Facts
+from splatfix.knowledge import Arch
 
 _OF_RESOURCES = frozenset(
     ("evaluation-memory", "memory-growth", "memory-utilisation", "time-by-phase", "throughput-steady")
@@ -235,7 +236,9 @@ def built_for(facts: Facts, targets: Sequence[str], device: str) -> Rung | None:
         return None
     # a drop-in that NVRTC would compile at its first call is not built
     found = _built(
-        run_checks(make_context(facts, Goal(tuple(targets)))), plain=False, bad=(Status.FAIL, Status.WARN)
+        run_checks(make_context(facts, Goal(tuple(map(Arch.parse, targets))))),
+        plain=False,
+        bad=(Status.FAIL, Status.WARN),
     )
     names = ", ".join(targets)
     if found.reached is None:

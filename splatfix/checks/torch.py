@@ -91,7 +91,9 @@ def cpu_only_torch(context: Context, this: Check) -> Iterator[Finding]:
         return  # an AMD machine that nobody asked to serve NVIDIA's
     evidence = torch_cuda(context)
     if context.has_nvidia_gpu or context.goal.targets:
-        wanted = "this machine's GPU" if context.has_nvidia_gpu else " or ".join(context.goal.targets)
+        wanted = (
+            "this machine's GPU" if context.has_nvidia_gpu else " or ".join(map(str, context.goal.targets))
+        )
         yield this.fail(
             f"torch {torch.version} is a {torch.built_for} build: it cannot use {wanted} nor build CUDA "
             "extensions.",

@@ -87,7 +87,7 @@ def diagnose(
     from splatfix.app.diagnose import diagnose as run
     from splatfix.core.errors import usage_error
 
-    targets = options.arch_names(target)
+    targets = options.archs(target)
     here = {"--python": python, "--repo": repo, "--imports": imports, "--record": record}
     if facts_file is not None and (unfit := [name for name, value in here.items() if value]):
         raise usage_error(
@@ -95,16 +95,16 @@ def diagnose(
             f"{', '.join(unfit)} cannot be combined with --facts, which diagnoses another machine.",
         )
     request = DiagnoseRequest(
-        python,
-        targets,
-        repo,
-        facts_file,
-        save,
-        record,
-        redact,
-        imports,
-        tuple(only or ()),
-        tuple(skip or ()),
+        python=python,
+        targets=targets,
+        repo=repo,
+        facts_file=facts_file,
+        save=save,
+        record=record,
+        redact=redact,
+        try_imports=imports,
+        only=tuple(only or ()),
+        skip=tuple(skip or ()),
     )
     finish(run(request, verbose=verbose, as_json=as_json), as_json)
 

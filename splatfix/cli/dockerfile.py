@@ -65,7 +65,15 @@ def dockerfile(
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""
     from splatfix.app.dockerfile import DockerfileRequest, make_dockerfile
 
-    asked = DockerfileRequest(
-        repo, tuple(target or ()), out, toolkit.value, torch, jobs, compose, devcontainer, force
+    request = DockerfileRequest(
+        repo=repo,
+        targets=options.archs_or_auto(target),
+        out=out,
+        toolkit=toolkit.value,
+        torch=torch,
+        jobs=jobs,
+        compose=compose,
+        devcontainer=devcontainer,
+        force=force,
     )
-    finish(make_dockerfile(asked), as_json)
+    finish(make_dockerfile(request), as_json)

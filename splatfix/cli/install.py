@@ -189,16 +189,16 @@ def install(
     if resume:
         _refuse_with_resume({"SOURCE": sources, "--target": target, **building})
     request = Request(
-        tuple(sources or ()),
-        tuple(target or ()),
-        backend.value,
-        jobs,
-        cuda_home,
-        in_place,
-        provide_toolkit,
-        force_cuda_mismatch,
-        ptx,
-        with_dependencies,
+        sources=tuple(sources or ()),
+        targets=options.archs_or_auto(target),
+        backend=backend.value,
+        jobs=jobs,
+        cuda_home=cuda_home,
+        in_place=in_place,
+        provide_toolkit=provide_toolkit,
+        force_cuda_mismatch=force_cuda_mismatch,
+        ptx=ptx,
+        with_dependencies=with_dependencies,
     )
     if facts_file:
         finish(app.explain_elsewhere(request, facts_file, tuple(keep or ())), as_json)

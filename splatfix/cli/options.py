@@ -14,6 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from splatfix.app.result import Result
+    from splatfix.knowledge import Arch, Auto
 
 # Help panels: the sections of --help
 OUTPUT = "Output"
@@ -115,19 +116,39 @@ def _answer(question: str) -> str:
     return line.strip().lower()
 
 
-def arch_names(targets: list[str] | None) -> tuple[str, ...]:
-    """``--target`` values as canonical names (``12.0`` -> ``sm_120``), each once, in the order given.
+def archs(targets: list[str] | None) -> tuple[Arch, ...]:
+    """``--target`` values where only a named GPU makes sense, each once, in the order given.
 
     Raises:
-        SplatfixError: ``unknown-arch`` (exit code 2).
+        SplatfixError: ``unknown-arch`` (exit code 2), also for ``auto``.
     """
     from splatfix.core.errors import usage_error
     from splatfix.knowledge import parse_targets
 
     try:
-        return tuple(dict.fromkeys(arch.sm for text in targets or () for arch in parse_targets(text)))
+        return tuple(dict.fromkeys(arch for text in targets or () for arch in parse_targets(text)))
     except ValueError as error:
         raise usage_error("unknown-arch", str(error)) from error
+
+
+def archs_or_auto(targets: list[str] | None) -> tuple[Arch | Auto, ...]:
+    """``--target`` values, ``auto`` for this machine's own GPUs among them, each once, in the order given.
+
+    Raises:
+        SplatfixError: ``unknown-arch`` (exit code 2).
+    """
+    from splatfix.core.errors import usage_error
+    from splatfix.knowledge import parse_requested
+
+    try:
+        return parse_requested(targets or ())
+    except ValueError as error:
+        raise usage_error("unknown-arch", str(error)) from error
+
+
+def arch_names(targets: list[str] | None) -> tuple[str, ...]:
+    """As :func:`archs`, by their canonical names (``12.0`` -> ``sm_120``)."""
+    return tuple(arch.sm for arch in archs(targets))
 
 
 def file_to_write(path: Path | None) -> Path | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from splatfix.context.readings import is_windows, python_of
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.facts import Facts, Installer, Interpreter
-from splatfix.knowledge import Arch
+from splatfix.knowledge import Arch, Auto
 
 BY_RELEASE = {"gsplat": "1.5.3"}
 """Extensions that ``splatfix install`` takes by their release on PyPI, and the one to name where none is asked for: their
@@ -30,6 +30,11 @@ def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: st
     if names and sources and not refuses:
         return run(*words, text=text)
     return fill_in(*words, text=text)
+
+
+def target_options(targets: Iterable[Arch | Auto]) -> tuple[str, ...]:
+    """``--target sm_120`` for each of them."""
+    return tuple(word for target in targets for word in ("--target", str(target)))
 
 
 def source_of(facts: Facts, distribution: str | None) -> str:

@@ -33,7 +33,7 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
-from splatfix.knowledge import Arch
+from splatfix.knowledge import AUTO, Arch
 from splatfix.knowledge.drivers import Platform
 from splatfix.knowledge.torch_releases import TorchBuild
 
@@ -202,8 +202,8 @@ class Context:
     @cached_property
     def no_target(self) -> Problem | None:
         """Why there is no target, where the machine's own GPUs are meant and there is none."""
-        auto = any(text.lower() == targets.AUTO for text in targets.each_target(self.goal.targets))
-        if self.targets and not (auto and not self.own_targets):
+        # --target auto beside a named GPU still promises that this machine has one
+        if self.targets and (self.own_targets or AUTO not in self.goal.targets):
             return None
         return targets.no_gpu_problem(self.facts)
 
@@ -317,11 +317,5 @@ class Context:
 
 
 def make_context(facts: Facts, goal: Goal | None = None) -> Context:
-    """The context of these facts for a goal.
-
-    Raises:
-        SplatfixError: ``unknown-arch`` (exit 2) for a target that is no architecture.
-    """
-    goal = goal or Goal()
-    targets.each_target(goal.targets)
-    return Context(facts, goal)
+    """The context of these facts for a goal; without one for the machine's own GPUs."""
+    return Context(facts, goal or Goal())

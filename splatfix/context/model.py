@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from splatfix.core.errors import Problem, SplatfixError
-from splatfix.core.step import Step
-from splatfix.facts import Source
-from splatfix.knowledge import Arch
+from splatfix.knowledge import Arch, Auto
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What the person wants the machine to be good for."""
+    """The GPUs that the user wants the machine to serve."""
 
-    targets: tuple[str, ...] = ()
-    """Architectures (``sm_120``) or ``auto``; empty means the machine's own GPUs."""
+    targets: tuple[Arch | Auto, ...] = ()
+    """Architectures, or ``AUTO``; empty means the machine's own GPUs."""
     device: str = ""
     """``cuda`` or ``cuda:1`` where one of the machine's GPUs is meant; "" for all that programs see."""
-    stack: str = ""
-    """Key of a stack (``taming-3dgs``), whose extensions are then meant."""
-    extensions: tuple[str, ...] = ()
-    """Names of extensions; empty: those of the stack, of the checkout, or those installed."""
-    keep: tuple[str, ...] = ()
-    """What must not be touched: ``torch``, or extensions by name."""
-    sources: tuple[str, ...] = ()
-    """What the commands name as SOURCE; empty for a placeholder."""
-    dropins: tuple[str, ...] = ()
-    """Drop-ins for the extensions, where the source itself has told; with ``no_dropins`` empty: the tables are asked."""
-    no_dropins: Mapping[str, str] = field(default_factory=dict)
-    """By the name of an extension that nothing replaces, why; a reason that is about all of them under ""."""
-    prepare: tuple[Step, ...] = ()
-    """What must be done before anything of the source can be built: submodules to fetch."""
-    fetch: bool = False
-    """``splatfix install`` fetches them itself; ``prepare`` says what."""
-    refused: Problem | None = None
-    """Why nothing of the source can be built at all, as ``splatfix install`` says it."""
-    built_from: Mapping[str, Source] = field(default_factory=dict)
-    """By the name of an extension, its source, as far as it is there."""
-    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
 
 
 @dataclass(frozen=True)

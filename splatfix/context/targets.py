@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from splatfix.context.model import Target
 from splatfix.context.visible import NAME, Reading, read_value
-from splatfix.core.errors import Exit, Problem, usage_error
+from splatfix.core.errors import Exit, Problem
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.facts import CudaDevice, Facts, Gpu, same_bus
-from splatfix.knowledge import Arch, drivers, parse_target, split_targets
+from splatfix.knowledge import AUTO, Arch, Auto, drivers
 
-AUTO = "auto"
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuInit
 
 
@@ -148,40 +147,18 @@ def own_gpus(facts: Facts, device: str = "") -> dict[Arch, list[str]]:
     return found
 
 
-def find_targets(requested: Iterable[str], facts: Facts, device: str = "") -> tuple[Target, ...]:
-    """The architectures asked for, each once, in the order given; nothing named means ``auto``: this machine's GPUs, or
-    the one that ``device`` means.
-
-    Raises:
-        SplatfixError: ``unknown-arch`` (exit 2).
-    """
-    here = own_gpus(facts, device)
-    found: dict[Arch, Target] = {}
-    for text in each_target(requested) or [AUTO]:
-        if text.lower() == AUTO:
-            for arch, names in here.items():
-                found.setdefault(arch, Target(arch, f"{arch.sm} ({'; '.join(names)})", here=True))
-        else:
-            arch = parse(text)
-            found.setdefault(arch, Target(arch, f"{arch.sm} (--target)", arch.plain in here))
-    return tuple(found.values())
-
-
-def each_target(requested: Iterable[str]) -> list[str]:
-    """``("sm_90,auto",)`` -> ``["sm_90", "auto"]``; raises ``unknown-arch`` (exit 2) for what is no architecture."""
-    found = [part for text in requested for part in split_targets(text)]
-    for text in found:
-        if text.lower() != AUTO:
-            parse(text)
-    return found
-
-
-def parse(text: str) -> Arch:
-    """The architecture of a name; raises ``unknown-arch`` (exit 2)."""
-    try:
-        return parse_target(text)
-    except ValueError as error:
-        raise usage_error("unknown-arch", str(error)) from error
+def find_targets(requested: Iterable[Arch | Auto], facts: Facts, device: str = "") -> tuple[Target, ...]:
+    """The architectures asked for, each once, in the order given; nothing named means ``AUTO``: this machine's GPUs, or
+    the one that ``device`` means."""
+    own = own_gpus(facts, device)
+    targets: dict[Arch, Target] = {}
+    for item in tuple(requested) or (AUTO,):
+        if isinstance(item, Arch):
+            targets.setdefault(item, Target(item, f"{item.sm} (--target)", item.plain in own))
+            continue
+        for arch, names in own.items():
+            targets.setdefault(arch, Target(arch, f"{arch.sm} ({'; '.join(names)})", here=True))
+    return tuple(targets.values())
 
 
 def driver_level(facts: Facts, target: Arch) -> str | None:

@@ -36,6 +36,23 @@ class Spelled:
         return re.fullmatch(self.pattern, text) is not None
 
 
+class AsText:
+    """A dataclass that a JSON document holds as one text."""
+
+    def to_text(self) -> str:
+        """The text."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_text(cls, text: str) -> AsText:
+        """The inverse of :meth:`to_text`.
+
+        Raises:
+            ValueError: it is no such text.
+        """
+        raise NotImplementedError
+
+
 def parse_json(text: str) -> Any:
     """A JSON document as plain types.
 
@@ -97,6 +114,8 @@ def to_json(value: Any) -> Any:
     """Plain JSON types for a dataclass, enum, tuple, mapping or scalar."""
     if isinstance(value, Step):
         return value.to_json()
+    if isinstance(value, AsText):
+        return value.to_text()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):
@@ -157,6 +176,12 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
     if kind is Step:
         return _decode_step(data, where)
     target = origin or kind
+    if isinstance(target, type) and issubclass(target, AsText):
+        _expect(data, str, where)
+        try:
+            return target.from_text(data)
+        except ValueError as error:
+            raise CodecError(f"{where}: {_short(data)} is no {target.__name__}") from error
     if dataclasses.is_dataclass(target):
         return _decode_dataclass(kind, cast(type, target), data, where)
     if isinstance(target, type) and issubclass(target, Enum):

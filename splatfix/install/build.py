@@ -241,7 +241,7 @@ def _take_wheel(
         "kind": "built",
         "splatfix": __version__,
         "source": action.source,
-        "targets": list(action.targets),
+        "targets": [arch.sm for arch in action.targets],
         "variables": dict(action.variables),
         "built_with": dict(built_with),
         "edits": [edit.rule for edit in action.edits],

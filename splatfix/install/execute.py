@@ -388,7 +388,7 @@ class _Run:
         elif not item.gpu_code:
             why = "no CUDA code, so no versions to reconcile"
         else:
-            why = f"toolkit, host compiler and torch agree on {', '.join(self.plan.targets)}"
+            why = f"toolkit, host compiler and torch agree on {', '.join(map(str, self.plan.targets))}"
         return InstalledItem(
             subject=subject,
             version=item.wheel.version,
@@ -410,7 +410,7 @@ def _request_of(plan: InstallPlan) -> dict[str, str]:
     forced = {build.cuda_mismatch for build in _builds(plan) if build.cuda_mismatch}
     return {
         "backend": plan.backend,
-        "targets": " ".join(plan.targets),
+        "targets": " ".join(map(str, plan.targets)),
         "subjects": " ".join(plan.subjects),
         **({"cuda_mismatch": "; ".join(sorted(forced))} if forced else {}),
     }

@@ -52,25 +52,24 @@ _WARP = _Compiler("warp", "Warp", "on_warp.py", "nvrtc")
 
 
 def compile_cuda_kernels(
-    dropin: Dropin, targets: Sequence[str], environment: Environment, runner: Runner, log: Path
+    dropin: Dropin, targets: Sequence[Arch], environment: Environment, runner: Runner, log: Path
 ) -> tuple[dict[str, bytes], Rung]:
     """(code of our own kernels by file name, what was shown of it).
 
     Raises:
         SplatfixError: ``nvrtc-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
     """
-    archs = [Arch.parse(name) for name in targets]
     wanted = [
         [source, options, arch.number]
         for source in (Path(name).name for name in dropin.cuda if name.endswith(".cu"))
         for options in _OPTIONS.get(source, ({},))
-        for arch in archs
+        for arch in targets
     ]
-    return _compiled(_NVRTC, wanted, dropin, archs, environment, runner, log)
+    return _compiled(_NVRTC, wanted, dropin, targets, environment, runner, log)
 
 
 def compile_gswarp(
-    dropin: Dropin, targets: Sequence[str], environment: Environment, runner: Runner, log: Path
+    dropin: Dropin, targets: Sequence[Arch], environment: Environment, runner: Runner, log: Path
 ) -> Rung:
     """What was shown of the kernels of gswarp that stand behind a drop-in: Warp compiles them for the targets.
 
@@ -79,9 +78,8 @@ def compile_gswarp(
     Raises:
         SplatfixError: ``warp-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
     """
-    archs = [Arch.parse(name) for name in targets]
-    wanted = [[kernel_of(dropin)[0]], [arch.number for arch in archs]]
-    return _compiled(_WARP, wanted, dropin, archs, environment, runner, log)[1]
+    wanted = [[kernel_of(dropin)[0]], [arch.number for arch in targets]]
+    return _compiled(_WARP, wanted, dropin, targets, environment, runner, log)[1]
 
 
 def _compiled(

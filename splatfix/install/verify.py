@@ -51,7 +51,7 @@ for name in modules:
 """
 
 
-def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expects_gpu_code: bool) -> Rung:
+def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, expects_gpu_code: bool) -> Rung:
     """Check everything about a wheel that can be checked without installing it.
 
     Args:
@@ -89,12 +89,12 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[str], facts: Facts, *, expe
                 ),
             ),
         )
-    context, archs = make_context(facts), [Arch.parse(name) for name in targets]
-    meant = {binary.path: _named(binary, archs) for binary in carrying}
+    context = make_context(facts)
+    meant = {binary.path: _named(binary, targets) for binary in carrying}
     named = {arch for found in meant.values() for arch in found}
-    if all(meant.values()) and named != set(archs):
+    if all(meant.values()) and named != set(targets):
         meant = {}  # some target has no module of its own: each must serve all
-    code = "; ".join(_check_code(binary, meant.get(binary.path) or archs, context) for binary in carrying)
+    code = "; ".join(_check_code(binary, meant.get(binary.path) or targets, context) for binary in carrying)
     symbols = _check_symbols(wheel, natives, context.torch)
     if not natives:
         return Rung(RungName.BUILT, True, "pure Python, fits this interpreter, no GPU code needed")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
+from splatfix.core.codec import AsText
 from splatfix.knowledge.tables import cached, optional_pair, pair, table
 
 _SPELLINGS = re.compile(
@@ -17,7 +20,7 @@ _SHOWN_FROM = 75
 
 
 @dataclass(frozen=True, order=True)
-class Arch:
+class Arch(AsText):
     """A compute capability, and for code the variant: ``a`` (this chip only), ``f`` (its family) or none."""
 
     major: int
@@ -76,6 +79,28 @@ class Arch:
 
     def __str__(self) -> str:
         return self.sm
+
+    def to_text(self) -> str:
+        """``sm_120a``"""
+        return self.sm
+
+    @classmethod
+    def from_text(cls, text: str) -> Arch:
+        """As :func:`parse_target`."""
+        return parse_target(text)
+
+
+class Auto(Enum):
+    """``--target auto``."""
+
+    AUTO = "auto"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+AUTO: Final = Auto.AUTO
+"""This machine's own GPUs, whichever they are."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +276,19 @@ def parse_targets(text: str) -> tuple[Arch, ...]:
         ValueError: as :func:`parse_target`.
     """
     return tuple(parse_target(part) for part in split_targets(text))
+
+
+def parse_requested(texts: Iterable[str]) -> tuple[Arch | Auto, ...]:
+    """The values of ``--target`` where ``auto`` is one too: ``("sm_90,auto",)`` -> ``(Arch(9, 0), AUTO)``, each once.
+
+    Raises:
+        ValueError: as :func:`parse_target`.
+    """
+    requested: dict[Arch | Auto, None] = {}
+    for text in texts:
+        for part in split_targets(text):
+            requested[AUTO if part.lower() == AUTO.value else parse_target(part)] = None
+    return tuple(requested)
 
 
 def parse_target(text: str) -> Arch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from splatfix.plan.checkout import stacks_of
 from splatfix.plan.install_plan import plan_install
 from splatfix.plan.option import (
+    NO_SOURCES,
     Advice,
     AlsoNeeded,
     InstallPlan,
@@ -17,8 +18,9 @@ from splatfix.plan.option import (
     OptionKind,
     Options,
     Request,
+    SourceSummary,
 )
-from splatfix.plan.options import advised_options, find_options, goal_of
+from splatfix.plan.options import advised_options, find_options, summarise
 from splatfix.plan.steps import (
     BuildWheel,
     CheckImport,
@@ -38,6 +40,7 @@ from splatfix.plan.steps import (
 )
 
 __all__ = [
+    "NO_SOURCES",
     "Advice",
     "AlsoNeeded",
     "BuildWheel",
@@ -60,11 +63,12 @@ __all__ = [
     "Rebuild",
     "Request",
     "RunLane",
+    "SourceSummary",
     "UseDropins",
     "VerifyWheel",
     "advised_options",
     "find_options",
-    "goal_of",
     "plan_install",
     "stacks_of",
+    "summarise",
 ]

@@ -53,7 +53,7 @@ def advise(findings: Sequence[Finding], options: Options, found: Assessment) -> 
 
 def _refusal(found: Assessment) -> tuple[AlsoNeeded, ...]:
     """What ``splatfix install`` says of a checkout that has nothing to build, with what it says to do instead."""
-    refused = found.goal.refused
+    refused = found.sources.refused
     if refused is None:
         return ()
     steps = []
@@ -109,7 +109,7 @@ def _serves_as_it_is(options: Options) -> bool:
 
 def _gone_with(step: InstallTorch, finding: Finding, found: Assessment, families: Sequence[str]) -> bool:
     """The check no longer fails once this torch is there, and no other begins to; asked of the checks themselves."""
-    then = _failing(make_context(with_torch(found.facts, step), found.goal), families)
+    then = _failing(make_context(with_torch(found.facts, step), found.context.goal), families)
     return finding.code not in then and then <= _failing(found.context, families)
 
 

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, all_checks, check_named, run_checks
 from splatfix.checks.registry import Blocks
-from splatfix.context import Context, Goal, Target, make_context
+from splatfix.context import Context, Target, make_context
 from splatfix.context.coverage import judge
 from splatfix.context.readings import installed_driver
 from splatfix.context.targets import own_gpus
@@ -20,6 +20,7 @@ from splatfix.core.versions import release
 from splatfix.facts import Facts, FatbinGroup, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import Platform, driver_words
+from splatfix.plan.option import NO_SOURCES, SourceSummary
 from splatfix.plan.parts import NativePart, native_parts
 
 
@@ -36,6 +37,9 @@ class Assessment:
     """A context as the options look at it."""
 
     context: Context
+    sources: SourceSummary = NO_SOURCES
+    keep: tuple[str, ...] = ()
+    """What must not be touched: ``torch``, or extensions by name."""
     parts: tuple[NativePart, ...] = ()
     repairs: tuple[Step, ...] = ()
     """What must be done to driver or container before anything runs on this machine's GPU."""
@@ -44,11 +48,6 @@ class Assessment:
     def facts(self) -> Facts:
         """The facts of the context."""
         return self.context.facts
-
-    @property
-    def goal(self) -> Goal:
-        """The goal of the context."""
-        return self.context.goal
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -104,7 +103,7 @@ class Assessment:
     @property
     def kept(self) -> tuple[str, ...]:
         """Names of the extensions that are to be left as they are, however a person has spelt them."""
-        wished = {canonicalize_name(name) for name in self.goal.keep}
+        wished = {canonicalize_name(name) for name in self.keep}
         return tuple(part.name for part in self.parts if canonicalize_name(part.name) in wished)
 
     @property
@@ -138,14 +137,13 @@ class Assessment:
         return ", ".join(arch.sm for arch in self.archs)
 
 
-def assess(context: Context) -> Assessment | Problem:
-    """What the checks say of a context; ``no-gpu-to-target`` or ``unknown-stack`` where nothing can be said."""
+def assess(
+    context: Context, sources: SourceSummary = NO_SOURCES, keep: tuple[str, ...] = ()
+) -> Assessment | Problem:
+    """What the checks say of a context; ``no-gpu-to-target`` where nothing can be said."""
     if context.no_target:
         return context.no_target
-    parts = native_parts(context)
-    if isinstance(parts, Problem):
-        return parts
-    found = Assessment(context, parts)
+    found = Assessment(context, sources, keep, native_parts(context, sources))
     return replace(found, repairs=_repairs(context.facts)) if found.here else found
 
 

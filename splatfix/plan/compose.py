@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from packaging.utils import canonicalize_name
 
+from splatfix.context.commands import target_options
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step
 from splatfix.plan.assessment import Assessment
@@ -50,7 +51,7 @@ def make_option(
         tuple(cannot),
         (*reasons, *(Reason(text) for text in _conflicts(found, steps))),
         tuple(dict.fromkeys(unsure)),
-        targets=tuple(arch.sm for arch in found.archs),
+        targets=found.archs,
     )
 
 
@@ -73,17 +74,12 @@ def splatfix(found: Assessment, *words: str) -> Command:
     return Command(("splatfix", *words, *python), blanks=tuple(word for word in words if word in BLANKS))
 
 
-def target_words(found: Assessment) -> tuple[str, ...]:
-    """``--target sm_120`` for each target."""
-    return tuple(word for arch in found.archs for word in ("--target", arch.sm))
-
-
 def confirm(found: Assessment) -> Confirm:
     """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
     if found.targets and not found.here:
         checkout = found.facts.checkout.value
         repo = ("--repo", checkout.folder) if checkout else ()
-        command = splatfix(found, "diagnose", *repo, *target_words(found))
+        command = splatfix(found, "diagnose", *repo, *target_options(found.archs))
         return Confirm(command=command, what=f"confirm the code for {found.words}")
     names = {canonicalize_name(name) for name in found.subjects}
     renderer = "gsplat" if "gsplat" in names else "inria" if "diff-gaussian-rasterization" in names else ""

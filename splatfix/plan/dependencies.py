@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from splatfix.context.commands import pip, python_option
+from splatfix.context.commands import pip, python_option, target_options
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
 from splatfix.context.requirements import name_of, unmet
 from splatfix.core.errors import Problem
@@ -45,7 +45,13 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     for source in sources:
         problem = missing_build_tools(facts, source, sources, installing=request.with_dependencies)
         if problem and problem.code == "build-tools-missing":
-            words = ("splatfix", "install", *request.sources, *_targets(request), *python_option(facts))
+            words = (
+                "splatfix",
+                "install",
+                *request.sources,
+                *target_options(request.targets),
+                *python_option(facts),
+            )
             again = run(
                 *words, "--with-dependencies", text="Or let splatfix install them too, in the same journal"
             )
@@ -101,7 +107,7 @@ def _without_it(
     if problem.code != "import-not-built" or not others:
         return problem
     more = ("--with-dependencies",) if request.with_dependencies else ()
-    argv = ("splatfix", "install", *others, *_targets(request), *more, *python_option(facts))
+    argv = ("splatfix", "install", *others, *target_options(request.targets), *more, *python_option(facts))
     return replace(problem, todo=(*problem.todo, run(*argv, text="Or install the others of them alone")))
 
 
@@ -137,7 +143,3 @@ def _notes(lost: MissingModules, facts: Facts, *, installing: bool) -> list[str]
 def _unknown(who: str, lost: MissingModules) -> list[str]:
     told = f"{who} {', '.join(lost.unknown)}, not installed; what brings it is for its README to say"
     return [told] if lost.unknown else []
-
-
-def _targets(request: Request) -> tuple[str, ...]:
-    return tuple(word for target in request.targets for word in ("--target", target))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from splatfix.context.commands import pip
+from splatfix.context.commands import pip, target_options
 from splatfix.context.torch_wheels import preference
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
@@ -27,7 +27,7 @@ from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.checkout import install_name, is_checkout, no_checkout, sources_in, whole_disk
-from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix, target_words
+from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix
 from splatfix.plan.gpu_kernels import NEVER_RUN, NEVER_RUN_WARP, nvrtc_serves, warp_serves
 from splatfix.plan.option import Limit, Option, OptionKind, rejected
 from splatfix.plan.parts import NativePart
@@ -253,7 +253,7 @@ def use_dropins(found: Assessment) -> Option:
         # ROCm and Metal run plain PyTorch; whether all of it was never tried
         against = []
         unsure = [f"whether the drop-ins run on anything but the CPU with torch {found.torch.version}"]
-    sources = found.goal.sources or tuple(names)
+    sources = found.sources.named or tuple(names)
     command = splatfix(found, "install", *(sources or ("CHECKOUT",)), "--backend", "pure")
     use = UseDropins(command=command, subjects=tuple(names))
     steps = (*first, use, *_confirm(found, names, on_the_cpu=bool(against)))
@@ -281,8 +281,8 @@ def use_kernels(found: Assessment, kind: OptionKind) -> Option:
     serves = nvrtc_serves(found.context) if by_nvrtc else warp_serves(found.context, dropins)
     if isinstance(serves, Problem):
         return rejected(kind, serves.what.rstrip("."))
-    sources = found.goal.sources or tuple(names) or ("CHECKOUT",)
-    command = splatfix(found, "install", *sources, "--backend", kind.value, *target_words(found))
+    sources = found.sources.named or tuple(names) or ("CHECKOUT",)
+    command = splatfix(found, "install", *sources, "--backend", kind.value, *target_options(found.archs))
     use = UseDropins(command=command, subjects=tuple(names), backend=kind.value)
     steps = (use, *_confirm(found, names, on_the_cpu=not found.here))
     bring = "made in seconds"
@@ -333,8 +333,8 @@ def _without(made: Option, rungs: Sequence[RungName], why: str) -> Option:
 
 def _dropins_of(found: Assessment) -> tuple[list[str], dict[str, str]]:
     """Names of the drop-ins for the extensions meant, and what has none, with the reason."""
-    goal, checkout = found.goal, found.facts.checkout.value
-    named = bool(goal.extensions or goal.stack)
+    goal, checkout = found.sources, found.facts.checkout.value
+    named = bool(goal.variants)
     there = {canonicalize_name(part.name) for part in found.parts if part.dropin and not part.unfit}
     if goal.dropins or goal.no_dropins:
         names, refused = list(goal.dropins), dict(goal.no_dropins)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from splatfix.context.model import Rejected
+from splatfix.knowledge import Arch, Auto
 from splatfix.plan.steps import Reason
 
 
@@ -14,8 +15,7 @@ class ImageRequest:
 
     checkout: str
     """Its folder, resolved."""
-    targets: tuple[str, ...]
-    """As typed: ``sm_120``, ``sm_86,sm_120``."""
+    targets: tuple[Arch | Auto, ...]
     toolkit: str = "image"
     """``image``: the builder starts from NVIDIA's image with the compiler; ``wheels``: from the distribution's own, with the
     compiler from PyPI wheels."""
@@ -44,7 +44,7 @@ class ImagePlan:
     """Key of the recognised stack; "" for none."""
     name: str
     """For people."""
-    targets: tuple[str, ...]
+    targets: tuple[Arch, ...]
     torch: str
     """What pip is asked for: ``2.15.*``, ``2.11.0``."""
     torch_tag: str

@@ -29,7 +29,7 @@ from splatfix.facts import (
     Source,
     Toolkit,
 )
-from splatfix.knowledge import Arch, drivers
+from splatfix.knowledge import AUTO, Arch, Auto, drivers
 from splatfix.knowledge.archs import arch_info, toolkit_supports
 from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.images import SystemImage, libraries_for, system_image, toolkit_image
@@ -109,8 +109,8 @@ def plan_image(asked: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan | Pro
             rejected.append(Rejected(name, obstacle))
             continue
         facts = _facts_inside(base, build, machine, checkout)
-        request = Request((asked.checkout,), asked.targets, jobs=asked.jobs, with_dependencies=True)
-        plan = plan_install(request, make_context(facts, Goal(asked.targets)))
+        request = Request(sources=(asked.checkout,), targets=archs, jobs=asked.jobs, with_dependencies=True)
+        plan = plan_install(request, make_context(facts, Goal(archs)))
         if isinstance(plan, Problem):
             stopped = stopped or plan
             rejected.append(Rejected(name, plan.what))
@@ -122,17 +122,16 @@ def plan_image(asked: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan | Pro
     return stopped or _no_build(asked, archs, rejected)
 
 
-def _archs(targets: Sequence[str]) -> tuple[Arch, ...] | Problem:
+def _archs(targets: Sequence[Arch | Auto]) -> tuple[Arch, ...] | Problem:
     """What the image is for; an image is built where its GPU is not, so there is no default."""
-    nothing = Facts(machine=MachineFacts("linux", "x86_64"), environment=EnvironmentFacts(), splatfix="")
-    context = make_context(nothing, Goal(tuple(targets)))
-    if not targets or any(text.lower() == "auto" for text in targets):
+    archs = tuple(item for item in targets if isinstance(item, Arch))
+    if not archs or AUTO in targets:
         return usage_problem(
             "no-target",
             "An image is built where its GPU is not, so the GPU must be named.",
             say("Name it with --target, such as --target sm_120; several with one --target each."),
         )
-    for arch in context.archs:
+    for arch in archs:
         info = arch_info(arch.plain)
         if info and info.tegra:
             return Problem(
@@ -141,7 +140,7 @@ def _archs(targets: Sequence[str]) -> tuple[Arch, ...] | Problem:
                 meaning="Its images come with NVIDIA's JetPack (nvcr.io/nvidia/l4t-*), of which splatfix knows none.",
                 todo=(say("Start from such an image and run splatfix install in it, on the Jetson."),),
             )
-    return context.archs
+    return archs
 
 
 def _builds(asked: ImageRequest, archs: Sequence[Arch], machine: str) -> Iterable[RankedBuild]:
@@ -294,7 +293,7 @@ def _image(
     return ImagePlan(
         stack=seen.stack.key if seen else "",
         name=name,
-        targets=tuple(arch.sm for arch in archs),
+        targets=tuple(archs),
         torch=build.torch,
         torch_tag=build.tag,
         torch_index=index_url(build.tag),

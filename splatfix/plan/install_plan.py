@@ -10,8 +10,8 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
-from splatfix.context import Context, Rejected, make_context
-from splatfix.context.commands import python_option, removed_by
+from splatfix.context import Context, Rejected
+from splatfix.context.commands import python_option, removed_by, target_options
 from splatfix.context.submodules import FETCH
 from splatfix.core.errors import Problem, usage_problem
 from splatfix.core.proof import RungName
@@ -33,7 +33,7 @@ from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.gpu_kernels import NEVER_RUN, NEVER_RUN_WARP, nvrtc_serves, warp_serves
 from splatfix.plan.native_build import cuda_build, cuda_tools, plain_build
 from splatfix.plan.option import InstallPlan, Limit, OptionKind, Request
-from splatfix.plan.options import goal_of, keep
+from splatfix.plan.options import keep, summarise
 from splatfix.plan.parts import conflict_with, variants_of_source
 from splatfix.plan.requirements import replaced_version, usable_python, usable_torch
 from splatfix.plan.steps import (
@@ -109,8 +109,8 @@ def _first_possible(request: Request, context: Context) -> InstallPlan | Problem
 
 def _kept(request: Request, context: Context, native: Problem) -> InstallPlan | None:
     """Nothing to do, where what is installed of the sources is known to have native code for every target."""
-    goal = replace(goal_of(request, context.facts), targets=request.targets)
-    found, python = assess(make_context(context.facts, goal)), usable_python(context.facts)
+    summary = summarise(request.sources, context.facts)
+    found, python = assess(context, summary), usable_python(context.facts)
     if (
         isinstance(found, Problem)
         or isinstance(python, Problem)
@@ -138,7 +138,7 @@ def _next_best(problem: Problem, request: Request, context: Context) -> Problem:
         return problem
     for backend in ("nvrtc", "warp", "pure"):
         if backend != request.backend and not isinstance(_MAKERS[backend](request, context), Problem):
-            targets = (word for target in request.targets for word in ("--target", target))
+            targets = target_options(request.targets)
             argv = ("splatfix", "install", *request.sources, "--backend", backend, *targets)
             return replace(
                 problem,
@@ -198,7 +198,7 @@ def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
         cannot_prove=_NOT_RUN,
         considered=tuple(dict.fromkeys(considered)),
         notes=notes,
-        targets=tuple(arch.sm for arch in tools.targets) if tools else (),
+        targets=tools.targets if tools else (),
         python=interpreter.executable,
         prefix=interpreter.prefix,
         jobs=jobs.count,
@@ -207,7 +207,7 @@ def _native_plan(request: Request, context: Context) -> InstallPlan | Problem:
 
 def _as_asked(problem: Problem, request: Request) -> Problem:
     """The same; a command that fetches submodules and goes on names the sources and targets of the request."""
-    targets = (word for target in request.targets for word in ("--target", target))
+    targets = target_options(request.targets)
     argv = ("splatfix", "install", *request.sources, *targets, FETCH)
     todo = (
         replace(step, command=Command(argv)) if step.command and step.command.argv[-1] == FETCH else step
@@ -274,7 +274,7 @@ def _plan_with_kernels(kind: OptionKind, request: Request, context: Context) -> 
         return serves
     if isinstance(made, Problem):
         return made
-    targets = tuple(arch.sm for arch in context.archs)
+    targets = context.archs
     steps: list[InstallStep] = [
         replace(step, targets=targets, backend=kind.value, reasons=_ON_A_GPU)
         if isinstance(step, MakeDropin)

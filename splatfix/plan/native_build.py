@@ -133,7 +133,7 @@ def cuda_build(
         subject=source.label,
         source=source.folder,
         repository=copied.repository,
-        targets=tuple(arch.sm for arch in tools.targets),
+        targets=tools.targets,
         cuda_mismatch=tools.mismatch,
         variables={**made.variables, **copied.variables},
         unset=made.unset,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from splatfix.context import Rejected
+from splatfix.core.errors import Problem
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step
+from splatfix.facts import Source
+from splatfix.knowledge import Arch, Auto
 from splatfix.plan.steps import InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
@@ -100,7 +104,7 @@ class Option:
     """Candidates that were looked at for its steps and not taken."""
     notes: tuple[str, ...] = ()
     """What the user should know although it stops nothing."""
-    targets: tuple[str, ...] = ()
+    targets: tuple[Arch, ...] = ()
     """GPU architectures that it serves."""
 
     @property
@@ -114,14 +118,14 @@ def rejected(kind: OptionKind, why: str) -> Option:
     return Option(kind, kind.label, rejected_because=why)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the user asked ``install`` for, in the words of the command line."""
+    """What the user asked ``install`` for."""
 
     sources: tuple[str, ...] = (".",)
     """Source folders; for the pure backend also the names of what to replace."""
-    targets: tuple[str, ...] = ()
-    """``sm_120``, ``auto``; empty means auto."""
+    targets: tuple[Arch | Auto, ...] = ()
+    """Empty means ``AUTO``."""
     backend: str = "native"
     """``native``, ``nvrtc``, ``warp``, ``pure``, or ``auto``: the first of them, in this order, that is possible here."""
     jobs: int | None = None
@@ -136,6 +140,32 @@ class Request:
     """If no toolkit supports a target, embed PTX of an older architecture for the driver to compile."""
     with_dependencies: bool = False
     """Also install what the sources and their training scripts import and the environment lacks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSummary:
+    """What the sources that were named are, as far as the options of a machine depend on it."""
+
+    named: tuple[str, ...] = ()
+    """What the commands name as SOURCE; empty for a placeholder."""
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
+    built_from: Mapping[str, Source] = field(default_factory=dict)
+    """By the name of an extension, its source, as far as it is there."""
+    dropins: tuple[str, ...] = ()
+    """Drop-ins for the extensions, where the source itself has told; with ``no_dropins`` empty: the tables are asked."""
+    no_dropins: Mapping[str, str] = field(default_factory=dict)
+    """By the name of an extension that nothing replaces, why; a reason that is about all of them under ""."""
+    prepare: tuple[Step, ...] = ()
+    """What must be done before anything of the source can be built: submodules to fetch."""
+    fetch: bool = False
+    """``splatfix install`` fetches them itself; ``prepare`` says what."""
+    refused: Problem | None = None
+    """Why nothing of the source can be built at all, as ``splatfix install`` says it."""
+
+
+NO_SOURCES = SourceSummary()
+"""None were named: the extensions of the checkout are meant, or those installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +225,7 @@ class Advice:
 class Options:
     """Every kind of option: those available, least invasive first, and those rejected."""
 
-    targets: tuple[str, ...]
+    targets: tuple[Arch, ...]
     subjects: tuple[str, ...]
     """The extensions meant."""
     available: tuple[Option, ...]

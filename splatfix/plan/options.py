@@ -9,7 +9,7 @@ from functools import partial
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, run_checks, select
-from splatfix.context import Context, Goal, make_context
+from splatfix.context import Context, make_context
 from splatfix.context.commands import make_environment, python_to_be
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, say
@@ -22,48 +22,53 @@ from splatfix.plan.compose import confirm, make_option
 from splatfix.plan.container import container
 from splatfix.plan.driver import driver
 from splatfix.plan.dropins import choose_dropins, use_dropins, use_kernels
-from splatfix.plan.option import BUILDING, REPLACING, Lane, Option, OptionKind, Options, Request, rejected
+from splatfix.plan.option import (
+    BUILDING,
+    NO_SOURCES,
+    REPLACING,
+    Lane,
+    Option,
+    OptionKind,
+    Options,
+    SourceSummary,
+    rejected,
+)
 from splatfix.plan.parts import NativePart, variants_of_source
 from splatfix.plan.rebuild import install_toolkit, provide_toolkit, rebuild, rebuild_with_ptx
 from splatfix.plan.steps import Keep, Reason
 from splatfix.plan.torch import other_torch
 
 
-def goal_of(
-    request: Request,
+def summarise(
+    sources: Sequence[str],
     facts: Facts | None = None,
     *,
-    keep: tuple[str, ...] = (),
-    sources: tuple[str, ...] = (),
+    named: tuple[str, ...] = (),
     fetch: tuple[Step, ...] = (),
-) -> Goal:
-    """The goal of an installation request: its extensions by name, and what stands in for them, as the sources tell.
+) -> SourceSummary:
+    """What sources tell of themselves: their extensions by name, and what stands in for them.
 
     Args:
         facts: of the machine, with the checkout as it was read already, if one of the sources is one.
         fetch: what ``--fetch-submodules`` fetches first, one step each.
     """
-    goal = Goal(request.targets, keep=keep, sources=sources)
-    made = choose_dropins(request.sources, facts.checkout.value if facts else None)
+    summary = SourceSummary(named=named)
+    made = choose_dropins(sources, facts.checkout.value if facts else None)
     if isinstance(made, Problem):
-        goal = replace(goal, no_dropins={"": made.what.rstrip(".")})
+        summary = replace(summary, no_dropins={"": made.what.rstrip(".")})
     else:
         names = tuple(item.name for item in made.dropins)
-        goal = replace(goal, dropins=names, no_dropins={item.module: item.why for item in made.native})
-    found = sources_in(request.sources, facts)
+        summary = replace(summary, dropins=names, no_dropins={item.module: item.why for item in made.native})
+    found = sources_in(sources, facts)
     if isinstance(found, Problem) and found.code != "source-incomplete":
-        return replace(goal, sources=(), refused=found)
+        return replace(summary, named=(), refused=found)
     if isinstance(found, Problem):
-        extensions = expected_extensions(request.sources, facts.checkout.value if facts else None)
-        goal = replace(goal, prepare=fetch or _to_complete(found), fetch=bool(fetch))
+        extensions = expected_extensions(sources, facts.checkout.value if facts else None)
+        summary = replace(summary, prepare=fetch or _to_complete(found), fetch=bool(fetch))
     else:
         extensions = {item.label: variants_of_source(item.folder) for item in found[0]}
-        goal = replace(goal, built_from={item.label: item for item in found[0]})
-    return replace(
-        goal,
-        extensions=tuple(extensions),
-        variants=extensions,
-    )
+        summary = replace(summary, built_from={item.label: item for item in found[0]})
+    return replace(summary, variants=extensions)
 
 
 def _to_complete(gap: Problem) -> tuple[Step, ...]:
@@ -74,32 +79,35 @@ def _to_complete(gap: Problem) -> tuple[Step, ...]:
     return (replace(first, text=gap.what), *others)
 
 
-def find_options(context: Context, lanes: Sequence[Lane] = ()) -> Options:
+def find_options(
+    context: Context,
+    lanes: Sequence[Lane] = (),
+    sources: SourceSummary = NO_SOURCES,
+    keep: tuple[str, ...] = (),
+) -> Options:
     """Every option of a context, the least invasive first, and the rejected ones with the reason.
 
     Changes nothing and looks at nothing but the context: recorded facts give the same answer anywhere.
 
-    Raises:
-        SplatfixError: ``unknown-stack`` for a goal that names a stack that is not in the tables.
+    Args:
+        keep: what must not be touched: ``torch``, or extensions by name.
     """
-    found = assess(context)
+    found = assess(context, sources, keep)
     if isinstance(found, Problem):
-        if found.code != "no-gpu-to-target":
-            raise found.error()
-        return _without_target(context, found)
+        return _without_target(_bare(context, sources, keep), found)
     tried = list(_try_all(found, lanes))
     opened = any(
         not item.rejected_because and item.kind not in (OptionKind.CONTAINER, *REPLACING) for item in tried
     )
 
     def first_with(other: Facts) -> Option | None:
-        again = assess(make_context(other, context.goal))
+        again = assess(make_context(other, context.goal), sources, keep)
         made = () if isinstance(again, Problem) else _try_all(again, lanes)
         return next((o for o in made if not o.rejected_because and o.kind not in REPLACING), None)
 
     tried.append(driver(found, first_with, opened=opened))
     return Options(
-        tuple(arch.sm for arch in found.archs),
+        found.archs,
         found.subjects,
         tuple(item for item in tried if not item.rejected_because),
         tuple(item for item in tried if item.rejected_because),
@@ -107,25 +115,29 @@ def find_options(context: Context, lanes: Sequence[Lane] = ()) -> Options:
     )
 
 
-def advised_options(findings: Sequence[Finding], context: Context, lanes: Sequence[Lane] = ()) -> Options:
+def advised_options(
+    findings: Sequence[Finding],
+    context: Context,
+    lanes: Sequence[Lane] = (),
+    sources: SourceSummary = NO_SOURCES,
+) -> Options:
     """As :func:`find_options`, with the advice that answers the failures among these findings."""
-    made = find_options(context, lanes)
-    found = assess(context)
-    return replace(
-        made, advice=advise(findings, made, _bare(context) if isinstance(found, Problem) else found)
-    )
+    made = find_options(context, lanes, sources)
+    found = assess(context, sources)
+    bare = _bare(context, sources, ())
+    return replace(made, advice=advise(findings, made, bare if isinstance(found, Problem) else found))
 
 
-def _bare(context: Context) -> Assessment:
+def _bare(context: Context, sources: SourceSummary, keep: tuple[str, ...]) -> Assessment:
     """The assessment where there is no target."""
-    return Assessment(make_context(context.facts, replace(context.goal, targets=())))
+    return Assessment(make_context(context.facts, replace(context.goal, targets=())), sources, keep)
 
 
 def _try_all(found: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
     """Every kind but the driver, in order."""
     yield keep(found)
     found = _in_environment_to_be(found)
-    refused = found.goal.refused
+    refused = found.sources.refused
     nothing_to_build = refused and not any(part.installed for part in found.parts)
     for kind, make in _MAKERS.items():
         if refused and nothing_to_build and kind in BUILDING:
@@ -164,15 +176,15 @@ def _in_environment_to_be(found: Assessment) -> Assessment:
     )
     return replace(
         found,
-        context=make_context(replace(facts, environment=environment), found.goal),
+        context=make_context(replace(facts, environment=environment), found.context.goal),
         parts=tuple(NativePart(part.name, part.variant) for part in found.parts),
         repairs=(make_environment(python), *found.repairs),
     )
 
 
-def _without_target(context: Context, problem: Problem) -> Options:
+def _without_target(found: Assessment, problem: Problem) -> Options:
     """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
-    dropins = use_dropins(_in_environment_to_be(_bare(context)))
+    dropins = use_dropins(_in_environment_to_be(found))
     why = " ".join([problem.what, *(step.text for step in problem.todo)])
     others = tuple(rejected(kind, why) for kind in OptionKind if kind is not OptionKind.DROPIN)
     if dropins.rejected_because:
@@ -242,13 +254,13 @@ def _notes(found: Assessment, *, opened: bool) -> tuple[str, ...]:
         notes.append(
             f"a rebuild has code for the named targets only: to keep this machine's own {words}, add --target auto"
         )
-    if found.kept and found.goal.sources and len(found.kept) < len(found.parts):
-        source, kept = " ".join(found.goal.sources), ", ".join(found.kept)
+    if found.kept and found.sources.named and len(found.kept) < len(found.parts):
+        source, kept = " ".join(found.sources.named), ", ".join(found.kept)
         notes.append(f"{source} may hold {kept} too: name the folders of the others in its place")
     known = {"torch", *(canonicalize_name(name) for name in found.subjects)}
     notes += [
         f"--keep {name} does not match anything here"
-        for name in found.goal.keep
+        for name in found.keep
         if canonicalize_name(name) not in known
     ]
     return tuple(notes)

@@ -11,10 +11,8 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import FAMILIES, Finding, Status, run_checks, select
 from splatfix.checks.extension.packages import is_dropin, leaf, variant_names
-from splatfix.context import Context, Goal
+from splatfix.context import Context
 from splatfix.context.readings import distributions_of, files_installed, names_built
-from splatfix.core.errors import Problem
-from splatfix.core.step import say
 from splatfix.facts import (
     Extension,
     Facts,
@@ -25,7 +23,8 @@ from splatfix.facts import (
     packages_in,
     read_package,
 )
-from splatfix.knowledge.stacks import explain_mismatch, identify, recipe, stacks, variant, variants
+from splatfix.knowledge.stacks import explain_mismatch, identify, stacks, variant, variants
+from splatfix.plan.option import SourceSummary
 
 
 @dataclass(frozen=True)
@@ -56,22 +55,15 @@ class NativePart:
         return self.dropin or self.cpu
 
 
-def native_parts(context: Context) -> tuple[NativePart, ...] | Problem:
-    """The extensions that are meant: those named, of the stack or of the checkout; failing that, those installed.
+def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, ...]:
+    """The extensions that are meant: those of the sources or of the checkout; failing that, those installed.
 
-    What is installed is judged for the targets. ``unknown-stack`` for a stack that is not in the tables.
+    What is installed is judged for the targets.
     """
-    goal = context.goal
-    if goal.stack and not goal.extensions and recipe(goal.stack) is None:
-        return Problem(
-            "unknown-stack",
-            f"{goal.stack} is not a stack that splatfix knows.",
-            todo=(say("Name the extensions instead, or give the checkout."),),
-        )
-    meant = dict(_named(goal, context.facts))
+    meant = dict(_named(summary, context.facts))
     checkout = context.checkout
     sources = {item.source.label: item.source for item in (checkout.sources if checkout else ())}
-    sources |= goal.built_from
+    sources |= summary.built_from
     aliases = {name: _aliases(name, sources.get(name)) for name in meant}
     loose = {name: _loose(context, aliases[name], sources.get(name)) for name in meant}
     packages = (*context.packages, *(item for item in loose.values() if item))
@@ -124,16 +116,10 @@ def _loose(context: Context, wanted: frozenset[str], source: Source | None) -> S
     return SplatPackage(top, f"{first.folder}/{top}", tuple(owners), tuple(item.module for item in files))
 
 
-def _named(goal: Goal, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Extensions by name with the variants that are meant: asked for, the stack's, or the checkout's."""
-    known = recipe(goal.stack) if goal.stack else None
-    if goal.extensions:
-        yield from ((name, goal.variants.get(name, ())) for name in goal.extensions)
-    elif known is not None:
-        for part in known.parts:
-            row = variant(part.variant) if part.variant else None
-            name = row.module if row else part.path.rpartition("/")[2] or known.stack
-            yield (name, (part.variant,) if part.variant else ())
+def _named(summary: SourceSummary, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """Extensions by name with the variants that are meant: those of the sources, or the checkout's."""
+    if summary.variants:
+        yield from summary.variants.items()
     elif facts.checkout.value is not None:
         yield from ((item.source.label, ()) for item in facts.checkout.value.sources)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from splatfix.context import Choice, Context
-from splatfix.context.commands import conda_toolkit, sources_of
+from splatfix.context.commands import conda_toolkit, sources_of, target_options
 from splatfix.context.compilers import choose_compilers
 from splatfix.context.submodules import FETCH
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
@@ -16,7 +16,7 @@ from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import provision
 from splatfix.plan.assessment import Assessment, lacks_code, torch_obstacles
-from splatfix.plan.compose import confirm, make_option, splatfix, target_words
+from splatfix.plan.compose import confirm, make_option, splatfix
 from splatfix.plan.option import Option, OptionKind, rejected
 from splatfix.plan.provided import OWN_TOOLKIT, toolkit_recipe, toolkit_to_be
 from splatfix.plan.steps import ProvideToolkit, Reason, Rebuild
@@ -157,20 +157,20 @@ def rebuild_steps(
     ours = [part for part in found.parts if (not part.dropin or part.unfit) and part.name not in found.kept]
     lacking = [] if everything else [part for part in ours if lacks_code(found, part)]
     archs = [arch.cc for arch in dict.fromkeys(tools.build_archs)]
-    sources = found.goal.sources or sources_of(found.facts, [part.name for part in lacking or ours])
-    options = (*options, FETCH) if found.goal.fetch else options
-    command = splatfix(found, "install", *(sources or ("SOURCE",)), *target_words(found), *options)
+    sources = found.sources.named or sources_of(found.facts, [part.name for part in lacking or ours])
+    options = (*options, FETCH) if found.sources.fetch else options
+    command = splatfix(found, "install", *(sources or ("SOURCE",)), *target_options(found.archs), *options)
     rebuild = Rebuild(
         command=command,
         subjects=tuple(part.name for part in lacking or ours),
-        targets=tuple(arch.sm for arch in found.archs),
+        targets=found.archs,
         arch_list=";".join([*archs, f"{tools.ptx.cc}+PTX"] if tools.ptx else archs),
         cuda=tools.cuda,
         toolkit=tools.root,
         compiler=tools.compiler,
         first=found.nothing_installed,
     )
-    return (*found.goal.prepare, *tools.before, rebuild, confirm(found))
+    return (*found.sources.prepare, *tools.before, rebuild, confirm(found))
 
 
 def _torch_to_build_for(found: Assessment) -> tuple[Torch, list[str]] | str:

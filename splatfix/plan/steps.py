@@ -5,13 +5,14 @@ The text of each is made from its fields; a step with a ``command`` is done by t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.core.words import counted
+from splatfix.knowledge import Arch
 from splatfix.plan.edits import PlannedEdit
 
 _IMPLEMENTATIONS = {
@@ -19,6 +20,10 @@ _IMPLEMENTATIONS = {
     "nvrtc": "CUDA kernels by NVRTC",
     "warp": "gswarp's kernels by NVIDIA Warp",
 }
+
+
+def _names(targets: Iterable[Arch]) -> str:
+    return ", ".join(arch.sm for arch in targets)
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Rebuild(PlannedStep):
     kind: str = field(init=False, default="rebuild")
     subjects: tuple[str, ...]
     """Names of the extensions; empty where none is known yet."""
-    targets: tuple[str, ...]
+    targets: tuple[Arch, ...]
     arch_list: str
     """What TORCH_CUDA_ARCH_LIST will be for a package that reads it."""
     cuda: str
@@ -103,7 +108,7 @@ class Rebuild(PlannedStep):
         by = f" and {self.compiler}" if self.compiler else ""
         ptx = f" (TORCH_CUDA_ARCH_LIST={self.arch_list})" if "PTX" in self.arch_list else ""
         verb = "build" if self.first else "rebuild"
-        return f"{verb} {what} for {', '.join(self.targets)}{ptx} with CUDA {self.cuda}{place}{by}"
+        return f"{verb} {what} for {_names(self.targets)}{ptx} with CUDA {self.cuda}{place}{by}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +211,7 @@ class BuildWheel(PlannedStep):
     source: str
     repository: str = ""
     """What the scratch copy is of, where the build reaches above ``source``."""
-    targets: tuple[str, ...] = ()
+    targets: tuple[Arch, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     """Set for the build, whatever they were before."""
     unset: tuple[str, ...] = ()
@@ -219,7 +224,7 @@ class BuildWheel(PlannedStep):
     """Fixes for known breakages, applied to the scratch copy."""
 
     def _text(self) -> str:
-        goal = f" for {', '.join(self.targets)}" if self.targets else ""
+        goal = f" for {_names(self.targets)}" if self.targets else ""
         return f"build {self.subject}{goal} from a scratch copy of {self.repository or self.source}"
 
 
@@ -235,12 +240,12 @@ class MakeDropin(PlannedStep):
     """Which of the packages that share the name it answers for."""
     backend: str = "pure"
     """``pure``, ``nvrtc`` or ``warp``."""
-    targets: tuple[str, ...] = ()
+    targets: tuple[Arch, ...] = ()
     """Architectures to compile its CUDA kernels, or gswarp's, for; () for pure PyTorch."""
 
     def _text(self) -> str:
         variant = f", the {self.variant} variant" if self.variant else ""
-        goal = f" for {', '.join(self.targets)}" if self.targets else ""
+        goal = f" for {_names(self.targets)}" if self.targets else ""
         how = f"{_IMPLEMENTATIONS[self.backend]}{goal}"
         return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how})"
 
@@ -251,12 +256,12 @@ class VerifyWheel(PlannedStep):
 
     kind: str = field(init=False, default="verify-wheel")
     subject: str
-    targets: tuple[str, ...] = ()
+    targets: tuple[Arch, ...] = ()
 
     def _text(self) -> str:
         if not self.targets:
             return f"verify the wheel of {self.subject}: tags and contents"
-        goal = ", ".join(self.targets)
+        goal = _names(self.targets)
         return f"verify the wheel of {self.subject}: code for {goal} in every fatbin, tags, torch's symbols"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.context import make_context
+from splatfix.context import Goal, make_context
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.versions import release
 from splatfix.facts import Torch
@@ -158,7 +158,7 @@ def _one_at_a_time(found: Assessment) -> list[str]:
     """For each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
     served = []
     for item in found.targets if len(found.targets) > 1 else ():
-        goal = replace(found.goal, targets=(item.arch.sm,))
+        goal = Goal((item.arch,))
         alone = replace(found, context=make_context(found.facts, goal))
         if found.torch is not None and not torch_obstacles(alone)[0]:
             served.append(f"{item.arch.sm} by torch {found.torch.version}, which is installed")
@@ -201,7 +201,7 @@ def _linked_to_torch(found: Assessment) -> list[str]:
 
 def why_torch_stays(found: Assessment) -> str:
     """What rules out another torch before any is looked for; "" where nothing does."""
-    if "torch" in found.goal.keep:
+    if "torch" in found.keep:
         return "torch must not change (--keep torch)"
     kept = [p.name for p in found.parts if p.installed and not p.dropin and p.name in found.kept]
     if kept:

@@ -47,6 +47,21 @@ _SECTIONS = {
     "Notes": (Status.SKIP,),
 }
 
+# The document promises these keys; a diagnosis is of a machine, and names no sources to install.
+_NO_SOURCES: Mapping[str, Any] = {
+    "stack": "",
+    "extensions": [],
+    "keep": [],
+    "sources": [],
+    "dropins": [],
+    "no_dropins": {},
+    "prepare": [],
+    "fetch": False,
+    "refused": None,
+    "built_from": {},
+    "variants": {},
+}
+
 
 def document(
     facts: Facts, goal: Goal, findings: tuple[Finding, ...], options: Options | None
@@ -55,7 +70,7 @@ def document(
     windows = facts.machine.system == "windows"
     return {
         "summary": counts(findings),
-        "goal": to_json(goal),
+        "goal": {**to_json(goal), **_NO_SOURCES},
         "findings": [_finding_json(item, windows=windows) for item in findings],
         "options": to_json(options),
         "facts": to_json(facts),

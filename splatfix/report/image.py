@@ -65,7 +65,7 @@ def dockerfile(plan: ImagePlan) -> str:
 
 def image_name(plan: ImagePlan) -> str:
     """What to call the image: ``2dgs:sm_120``."""
-    return f"{plan.stack or 'splats'}:{'-'.join(plan.targets)}"
+    return f"{plan.stack or 'splats'}:{'-'.join(map(str, plan.targets))}"
 
 
 def _comment(text: str, then: str = "") -> str:
@@ -82,7 +82,7 @@ def _label(text: str) -> str:
 
 
 def _head(plan: ImagePlan) -> str:
-    name, targets = image_name(plan), ", ".join(plan.targets)
+    name, targets = image_name(plan), ", ".join(map(str, plan.targets))
     lines = [
         _comment(
             f"{plan.name} for {targets}, written by splatfix {__version__}. The build context is the checkout:"
@@ -229,7 +229,7 @@ def _splatfix(plan: ImagePlan) -> str:
 
 
 def _extensions(plan: ImagePlan) -> str:
-    targets, words = " ".join(f"--target {arch}" for arch in plan.targets), ", ".join(plan.targets)
+    targets, words = " ".join(f"--target {arch}" for arch in plan.targets), ", ".join(map(str, plan.targets))
     copies = "".join(f'COPY ["{path}", "{_inside(path)}"]\n' for path in plan.copies)
     lines = [f"# The extensions, for {words}. Edits are made in a scratch copy:\n"]
     for source in plan.sources:
@@ -262,14 +262,14 @@ def _workdir(plan: ImagePlan) -> str:
 
 
 def _runtime(plan: ImagePlan) -> str:
-    targets = ", ".join(plan.targets)
+    targets = ", ".join(map(str, plan.targets))
     labels = {
         "org.opencontainers.image.title": f"{plan.name} for {targets}",
         "org.opencontainers.image.description": f"torch {plan.torch} {plan.torch_tag}, built for {targets}",
         "org.opencontainers.image.source": plan.remote,
         "org.opencontainers.image.revision": plan.revision,
         "org.splatfix.version": __version__,
-        "org.splatfix.targets": " ".join(plan.targets),
+        "org.splatfix.targets": " ".join(map(str, plan.targets)),
     }
     told = " \\\n      ".join(f'{name}="{_label(value)}"' for name, value in labels.items() if value)
     user = (
@@ -389,7 +389,7 @@ def show_written(
     console: Console, plan: ImagePlan, written: Sequence[str], unchanged: Sequence[str], steps: Sequence[Step]
 ) -> None:
     """What was written where, what it is made from, and the command that builds it."""
-    prose(console, "[green]✓[/] ", f"[bold]{escape(plan.name)} for {', '.join(plan.targets)}[/]")
+    prose(console, "[green]✓[/] ", f"[bold]{escape(plan.name)} for {', '.join(map(str, plan.targets))}[/]")
     for step in steps:
         show_step(console, step, indent=2)
     for path in written:

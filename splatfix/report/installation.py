@@ -93,7 +93,7 @@ def show_plan(
         return
     goal = f"install {', '.join(plan.subjects)}"
     if plan.targets:
-        goal += f" for {', '.join(plan.targets)}"
+        goal += f" for {', '.join(map(str, plan.targets))}"
     if plan.backend in _BACKENDS:
         goal += f" ({_BACKENDS[plan.backend]})"
     prose(console, "[bold]Plan:[/] ", f"[bold]{escape(f'{goal} in {plan.prefix}')}[/]")

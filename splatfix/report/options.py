@@ -56,7 +56,7 @@ def show_suggestion(
 
 def show_options(console: Console, options: Options, *, windows: bool = _WINDOWS) -> None:
     """Every available option with its steps, reasons and limits; then those that are not applicable, with why."""
-    goal = ", ".join(options.targets) or "no GPU named"
+    goal = ", ".join(map(str, options.targets)) or "no GPU named"
     if options.subjects:
         goal += f": {', '.join(options.subjects)}"
     if options.available:

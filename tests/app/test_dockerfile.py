@@ -25,6 +25,7 @@ from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.image import ImagePlan, ImageRequest
 from splatfix.plan.image_choice import plan_image
 from splatfix.report.image import Places, dockerfile, files
+from tests.archs import archs
 from tests.plan.machines import cuda_source, refused
 from tests.plan.test_recipes import checkout_of
 
@@ -47,7 +48,7 @@ HADOLINT = shutil.which(
 
 def planned(folder: Path, *targets: str, toolkit: str = "image", torch: str = "") -> ImagePlan | Problem:
     folder = folder.resolve()
-    request = ImageRequest(str(folder), targets or ("sm_120",), toolkit, torch)
+    request = ImageRequest(str(folder), archs(*(targets or ("sm_120",))), toolkit, torch)
     return plan_image(request, read_checkout(folder, source_patterns()))
 
 
@@ -177,7 +178,7 @@ def test_what_cannot_be_is_refused(
     targets: tuple[str, ...], torch: str, code: str, words: str, tmp_path: Path
 ) -> None:
     folder = checkout_of("2dgs", tmp_path).resolve()
-    request = ImageRequest(str(folder), targets, "image", torch)
+    request = ImageRequest(str(folder), archs(*targets), "image", torch)
     caught = refused(plan_image(request, read_checkout(folder, ())))
     assert caught.code == code
     assert words in " ".join((caught.what, caught.meaning, *(step.line() for step in caught.todo)))
@@ -286,7 +287,7 @@ def test_what_is_read_of_a_checkout_is_held_against_patterns(payload: str, tmp_p
     fact = read_checkout(folder, ())
     assert isinstance(fact.value, Checkout)
     hostile = dataclasses.replace(fact.value, remote=f"https://x.org/{payload}", commit=payload)
-    plan = plan_image(ImageRequest(str(folder), ("sm_120",)), Fact(hostile, "test"))
+    plan = plan_image(ImageRequest(str(folder), archs("sm_120")), Fact(hostile, "test"))
     assert isinstance(plan, ImagePlan)
     assert plan.revision == "" and re.fullmatch(r"(https://x\.org/-o)?", plan.remote)
     assert_harmless(dataclasses.replace(plan, notes=(payload,), name=payload), payload)

@@ -12,7 +12,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Facts
 from splatfix.facts.model import Fact
-from splatfix.plan import Request
+from tests.archs import request_for
 from tests.machines import facts_of
 
 
@@ -35,7 +35,7 @@ def test_what_is_installed_can_be_rebuilt_from_anywhere(
     facts = with_origins(facts, **{names[0]: str(tmp_path / "clone")})
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SplatfixError) as caught:
-        planned(Request((".",), ("sm_120",)), facts, named=False)
+        planned(request_for((".",), ("sm_120",)), facts, named=False)
     assert caught.value.code == "no-source"
     told = [command.argv for command in commands(caught.value.todo)]
     assert any(str(tmp_path / "clone") in argv and argv[-2:] == ("--target", "sm_120") for argv in told)

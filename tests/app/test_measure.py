@@ -14,6 +14,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Driver, Fact, Facts, Gpu
 from splatfix.install import InstalledItem, Outcome
 from splatfix.plan import InstallPlan, OptionKind
+from tests.archs import archs
 from tests.plan.machines import machine
 
 NOT_RUN = Rung(RungName.COMPUTES, None, "nothing of it was run beyond the import")
@@ -28,7 +29,7 @@ def with_gpu(driver: Driver | None = GOOD_DRIVER) -> Facts:
 
 
 PLAN = InstallPlan(
-    OptionKind.REBUILD, "", steps=(), targets=("sm_120",), python="/env/bin/python", prefix="/env"
+    OptionKind.REBUILD, "", steps=(), targets=archs("sm_120"), python="/env/bin/python", prefix="/env"
 )
 
 

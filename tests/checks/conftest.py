@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Finding, Status, run_checks, select
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.facts import (
     Code,
     Compiler,
@@ -28,6 +28,7 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
+from tests.archs import goal
 
 # cubins of the cu128 wheels of torch 2.9 on Linux x86_64 (knowledge/data/torch_releases.json)
 TORCH_29_CU128 = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
@@ -38,13 +39,13 @@ LOUD = {Status.FAIL, Status.WARN, Status.UNKNOWN, Status.CRASH}
 
 def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
     """The findings of one check."""
-    return list(run_checks(make_context(facts, Goal(targets)), select([code])))
+    return list(run_checks(make_context(facts, goal(*targets)), select([code])))
 
 
 def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
     """The findings that ask for attention, by code; each must have evidence and a remedy where it fails."""
     found = {
-        item.code: item for item in run_checks(make_context(facts, Goal(targets))) if item.status in LOUD
+        item.code: item for item in run_checks(make_context(facts, goal(*targets))) if item.status in LOUD
     }
     for item in found.values():
         assert item.evidence, item

@@ -24,6 +24,7 @@ from splatfix.facts import (
     Toolkit,
     ToolkitChoice,
 )
+from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
 from .conftest import LOUD, Changer, TorchWith, extension, loud, only, ptx, sass
@@ -46,7 +47,7 @@ def test_every_check_can_speak_on_some_machine_and_has_a_page() -> None:
 def test_findings_carry_their_checks_code(changed: Changer) -> None:
     sick = changed(gpus=Fact(None, "", "NVML: driver not loaded"), extensions=Fact(None, "", "unreadable"))
     codes = {item.code for item in all_checks()}
-    assert {item.code for item in run_checks(make_context(sick, Goal(("sm_61",))))} <= codes
+    assert {item.code for item in run_checks(make_context(sick, goal("sm_61")))} <= codes
 
 
 # --- gpu and driver
@@ -440,14 +441,14 @@ def test_a_lost_fact_adds_no_alarm(name: str) -> None:
 def test_no_goal_breaks_a_check(name: str, targets: tuple[str, ...]) -> None:
     assert not [
         item
-        for item in run_checks(make_context(facts_of(name), Goal(targets)))
+        for item in run_checks(make_context(facts_of(name), goal(*targets)))
         if item.status is Status.CRASH
     ]
 
 
 def test_nothing_known_at_all(rtx_5080: Facts) -> None:
     bare = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
-    found = run_checks(make_context(bare, Goal(("sm_120",))))
+    found = run_checks(make_context(bare, goal("sm_120")))
     assert not [item for item in found if item.status in (Status.CRASH, Status.WARN)]
     assert [item.code for item in found if item.status is Status.FAIL] == ["interpreter-broken"]
 

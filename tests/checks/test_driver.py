@@ -22,6 +22,7 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
+from tests.archs import goal
 
 from .conftest import Changer, TorchWith, extension, loud, ptx, sass
 
@@ -93,14 +94,14 @@ def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
         extensions=Fact((both,), ""),
     )
     assert "ptx-newer-than-driver" not in {
-        item.code for item in run_checks(make_context(here, Goal(("sm_120",))))
+        item.code for item in run_checks(make_context(here, goal("sm_120")))
     }
     old = changed(
         gpus=Fact((Gpu(0, "RTX 5080", cc="12.0"),), "NVML"),
         driver=Fact(Driver("570.1", "12.2"), "NVML"),
         extensions=Fact((both,), ""),
     )
-    assert "ptx-newer-than-driver" in {item.code for item in run_checks(make_context(old, Goal(("sm_120",))))}
+    assert "ptx-newer-than-driver" in {item.code for item in run_checks(make_context(old, goal("sm_120")))}
     missing = changed(extensions=Fact((leans,), ""))
     assert "no-kernel-image" in loud(missing, "sm_120"), "one fatbin without anything is enough"
 

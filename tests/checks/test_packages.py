@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.facts import Distribution, Fact, Facts, Gpu, JitCache, Shadow, SplatPackage, gather
 from splatfix.knowledge import stacks
+from tests.archs import goal
 
 from .conftest import Changer, extension, loud, of, only, sass
 
@@ -241,7 +242,7 @@ def codes(facts: Facts) -> dict[str, Status]:
     loud = (Status.WARN, Status.FAIL)
     return {
         item.code: item.status
-        for item in run_checks(make_context(facts, Goal(("sm_120",))))
+        for item in run_checks(make_context(facts, goal("sm_120")))
         if item.status in loud
     }
 

@@ -32,6 +32,7 @@ from splatfix.facts import (
     Toolkit,
     ToolkitChoice,
 )
+from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
 from .conftest import extension, ptx, sass
@@ -106,7 +107,7 @@ def sick(facts: Facts) -> Facts:
 def commands(facts: Facts, *targets: str) -> list[tuple[str, str]]:
     return [
         (item.code, command.shell(windows=facts.machine.system == "windows"))
-        for item in run_checks(make_context(facts, Goal(targets)))
+        for item in run_checks(make_context(facts, goal(*targets)))
         for command in runnable(item.remedy)
     ]
 
@@ -234,7 +235,7 @@ def advised(facts: Facts, *targets: str) -> list[tuple[str, str]]:
     """Every step, command or prose, that says to call splatfix on an environment."""
     steps = [
         (item.code, step.line(windows=facts.machine.system == "windows"))
-        for item in run_checks(make_context(facts, Goal(targets)))
+        for item in run_checks(make_context(facts, goal(*targets)))
         for step in item.remedy
     ]
     return [

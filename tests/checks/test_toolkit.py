@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from splatfix.checks import Finding, Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.step import commands, set_variable
 from splatfix.facts import Driver, Fact, Facts, Gpu, Toolkit, ToolkitChoice
 from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
+from tests.archs import goal
 
 from .conftest import Changer, TorchWith, sass
 
@@ -25,7 +26,7 @@ def toolkit(version: str, archs: tuple[str, ...]) -> Fact[tuple[Toolkit, ...]]:
 def said(facts: Facts, *targets: str) -> Finding:
     (found,) = [
         item
-        for item in run_checks(make_context(facts, Goal(targets)))
+        for item in run_checks(make_context(facts, goal(*targets)))
         if item.code == "toolkit-arch-unsupported"
     ]
     return found

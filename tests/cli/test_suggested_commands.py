@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from splatfix.checks import Status, run_checks
 from splatfix.cli import app
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.step import BLANKS, Command, Step
 from splatfix.explain.engine import fix_of
 from splatfix.facts import Facts
@@ -25,6 +25,7 @@ from splatfix.plan import Options, advised_options, find_options
 from splatfix.plan.for_failure import Answers
 from splatfix.report import diagnosis
 from splatfix.report.console import page
+from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)|path/to|my-env", re.ASCII)
@@ -40,7 +41,7 @@ GOALS = ((), ("sm_120",), ("sm_61",), ("sm_90", "sm_75"))
 def all_steps(facts: Facts) -> Iterator[tuple[Step, Sequence[Step]]]:
     """Every suggested step, with those before it."""
     for targets in GOALS:
-        context = make_context(facts, Goal(targets))
+        context = make_context(facts, goal(*targets))
         for finding in run_checks(context):
             yield from with_before(finding.remedy)
         made: Options = find_options(context)
@@ -148,7 +149,7 @@ def test_a_word_to_fill_in_is_found() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_verdict_and_first_step_come_first(name: str) -> None:
     facts, text = facts_of(name), io.StringIO()
-    context = make_context(facts, Goal(("sm_120",)))
+    context = make_context(facts, goal("sm_120"))
     findings = run_checks(context)
     failed = any(item.status is Status.FAIL for item in findings)
     options = advised_options(findings, context) if failed else None

@@ -11,11 +11,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from splatfix.app.diagnose import DiagnoseRequest, next_step, why_step
-from splatfix.app.options import checkout_of, goal_for
+from splatfix.app.options import checkout_of
 from splatfix.cli import app
-from splatfix.context import Goal
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact
+from splatfix.knowledge import Arch
+from splatfix.plan import summarise
 from tests.machines import facts_of, folder
 
 
@@ -97,26 +98,26 @@ def test_a_current_folder_without_gpu_code_is_not_meant(
 
 
 def test_the_why_command_asks_about_the_same_machine() -> None:
-    def argv(goal: Goal = Goal(), **asked: Any) -> tuple[str, ...]:  # noqa: B008 - it is frozen
-        command = why_step(DiagnoseRequest(**asked), goal).command
+    def argv(*sources: str, **asked: Any) -> tuple[str, ...]:
+        command = why_step(DiagnoseRequest(**asked), sources).command
         assert command is not None
         return command.argv[2:]
 
     assert argv() == ("--dry-run", "--why")
-    assert argv(targets=("sm_120",), python="my env") == (
+    assert argv(targets=(Arch(12, 0),), python="my env") == (
         *("--dry-run", "--why", "--target", "sm_120", "--python", "my env"),
     )
     assert argv(facts_file=Path("x")) == ("--dry-run", "--why", "--facts", "x")
-    assert argv(Goal(sources=("gs",)), repo=Path("gs")) == ("gs", "--dry-run", "--why")
+    assert argv("gs", repo=Path("gs")) == ("gs", "--dry-run", "--why")
 
 
 def test_nothing_is_asked_of_a_checkout_that_install_refuses(tmp_path: Path) -> None:
     facts = facts_of("rtx-5080")
-    goal = goal_for(tmp_path, (), facts)
-    assert goal.refused and goal.refused.code == "not-an-extension" and not goal.sources
+    summary = summarise((str(tmp_path),), facts, named=(str(tmp_path),))
+    assert summary.refused and summary.refused.code == "not-an-extension" and not summary.named
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
-    goal = goal_for(tmp_path, (), facts)
-    assert (goal.refused, goal.sources) == (None, (str(tmp_path),))
+    summary = summarise((str(tmp_path),), facts, named=(str(tmp_path),))
+    assert (summary.refused, summary.named) == (None, (str(tmp_path),))
 
 
 def test_only_one_named_folder_is_a_checkout(tmp_path: Path) -> None:

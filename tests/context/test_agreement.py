@@ -7,13 +7,15 @@ import dataclasses
 import pytest
 
 from splatfix.checks import Status, run_checks, select
-from splatfix.context import Context, Goal, make_context
+from splatfix.context import Context, make_context
 from splatfix.core.errors import Problem
 from splatfix.core.step import commands
 from splatfix.facts import Fact, Facts
+from splatfix.knowledge import Arch
 from splatfix.plan import OptionKind, Request, find_options
 from splatfix.plan.native_build import cuda_tools
 from splatfix.plan.steps import InstallTorch, Rebuild
+from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
 GOALS = [(), ("sm_120",), ("sm_86",), ("sm_90", "sm_120"), ("auto", "sm_75")]
@@ -33,19 +35,19 @@ def machines() -> dict[str, Facts]:
     return {**found, "first-visible": hiding(both, "0"), "second-visible": hiding(both, "1")}
 
 
-def install_tools(context: Context) -> tuple[tuple[str, ...], str, str] | str:
+def install_tools(context: Context) -> tuple[tuple[Arch, ...], str, str] | str:
     """What the installer takes: targets, toolkit and compiler; or the code of its error."""
     tools = cuda_tools(Request(targets=context.goal.targets), context)
     if isinstance(tools, Problem):
         return tools.code
-    return tuple(arch.sm for arch in tools.targets), tools.toolkit.toolkit.root, tools.compilers.cxx
+    return tools.targets, tools.toolkit.toolkit.root, tools.compilers.cxx
 
 
 @pytest.mark.parametrize("targets", GOALS, ids=lambda item: ",".join(item) or "none")
 @pytest.mark.parametrize("name", [*NAMES, "first-visible", "second-visible"])
 def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, ...]) -> None:
-    context = make_context(machines[name], Goal(targets))
-    own = tuple(arch.sm for arch in context.archs)
+    context = make_context(machines[name], goal(*targets))
+    own = context.archs
     options = find_options(context)
     assert not options.targets or options.targets == own
     installed = install_tools(context)
@@ -69,7 +71,7 @@ def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, .
 def test_hidden_gpus_are_no_targets(machines: dict[str, Facts], value: str, targets: tuple[str, ...]) -> None:
     context = make_context(hiding(machines["rtx-3090-and-5090"], value))
     assert {arch.sm for arch in context.archs} == set(targets)
-    assert set(find_options(context).targets) == set(targets)
+    assert find_options(context).targets == context.archs
 
 
 def test_checks_and_options_advise_one_torch(machines: dict[str, Facts]) -> None:
@@ -77,7 +79,7 @@ def test_checks_and_options_advise_one_torch(machines: dict[str, Facts]) -> None
     compared = 0
     for facts in machines.values():
         for targets in GOALS:
-            context = make_context(facts, Goal(targets))
+            context = make_context(facts, goal(*targets))
             advised = {
                 word
                 for item in run_checks(context, select(("torch",)))

@@ -6,12 +6,13 @@ import dataclasses
 
 import pytest
 
-from splatfix.cli.options import arch_names
+from splatfix.cli.options import arch_names, archs_or_auto
 from splatfix.context import Goal, make_context
-from splatfix.context.targets import driver_level, each_target, own_gpus
+from splatfix.context.targets import driver_level, own_gpus
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact, Facts, Gpu
 from splatfix.knowledge import Arch
+from tests.archs import goal
 from tests.plan.machines import find_options, machine
 from tests.plan.test_options import RTX_4090, RTX_5080, with_driver
 
@@ -25,7 +26,7 @@ def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
 
 
 def archs_for(requested: tuple[str, ...], facts: Facts) -> tuple[Arch, ...]:
-    return make_context(facts, Goal(requested)).archs
+    return make_context(facts, goal(*requested)).archs
 
 
 @pytest.mark.parametrize(("target", "level"), [("sm_120", "12.8"), ("sm_120a", "12.8"), ("sm_90", None)])
@@ -50,5 +51,5 @@ def test_a_list_is_several_targets() -> None:
     assert archs_for(("auto,sm_90", "8.9;9.0"), facts) == (Arch(12, 0), Arch(9, 0), Arch(8, 9))
     assert arch_names(["12.0;8.9", "sm_90,sm_89"]) == ("sm_120", "sm_89", "sm_90")
     with pytest.raises(SplatfixError) as caught:
-        each_target(("sm_120,blackwell",))
+        archs_or_auto(["sm_120,blackwell"])
     assert caught.value.code == "unknown-arch" and "'blackwell' may mean" in caught.value.what

@@ -16,6 +16,7 @@ from splatfix.core.step import Step
 from splatfix.facts import Compiler, Driver, Fact, Facts, Gpu
 from splatfix.knowledge import Arch
 from splatfix.plan import OptionKind
+from tests.archs import goal
 from tests.plan.machines import CUDA_12, INTERPRETER, TORCH, argv, compilers, find_options, machine
 from tests.plan.test_options import RTX_4090, RTX_5080, TORCH_128, kinds, plan, why_not, with_driver
 
@@ -35,7 +36,7 @@ def debian_13(facts: Facts) -> Facts:
 def test_a_distribution_package_fits_its_glibc(root: str, fits: bool) -> None:
     """Debian 13 has patched its CUDA 12.4; NVIDIA's own 12.x does not compile there."""
     facts = debian_13(machine(torch=TORCH_128, toolkits=(dataclasses.replace(CUDA_12, root=root),)))
-    assert (OptionKind.REBUILD in kinds(find_options(Goal(("sm_120",)), facts))) is fits
+    assert (OptionKind.REBUILD in kinds(find_options(goal("sm_120"), facts))) is fits
     found = run_checks(make_context(facts, Goal()), select(("glibc-cuda-math-conflict",), ()))
     assert any(item.status is Status.WARN for item in found) is not fits
 
@@ -55,7 +56,7 @@ def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
 
 def gcc_of_conda(facts: Facts) -> tuple[str, ...]:
     """The command that installs a compiler before the rebuild."""
-    steps = plan(find_options(Goal(("sm_120",)), facts), OptionKind.REBUILD).steps
+    steps = plan(find_options(goal("sm_120"), facts), OptionKind.REBUILD).steps
     return next(argv(step) for step in steps if type(step) is Step and step.command)
 
 
@@ -112,7 +113,7 @@ def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:
 
 def test_a_letter_of_the_machines_own_gpu_is_that_gpu() -> None:
     facts = with_driver(machine(gpus=(Gpu(0, "RTX 5080", cc="12.0"),)), "580.95.05", "13.0")
-    assert find_options(Goal(("sm_120a",)), facts).notes == ()
+    assert find_options(goal("sm_120a"), facts).notes == ()
 
 
 def test_tools_not_looked_for_are_not_called_absent() -> None:

@@ -18,7 +18,7 @@ from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import gather
 from splatfix.install import Outcome, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
-from splatfix.plan import Request
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 HERE = Path(sysconfig.get_paths()["purelib"])
@@ -72,7 +72,7 @@ def install(
 ) -> Outcome:
     """Plan and execute; wheels come from the cache that tests share, unless ``afresh``."""
     facts = gather(environment.python)
-    plan = make_plan(Request(tuple(map(str, sources))), facts)
+    plan = make_plan(request_for(tuple(map(str, sources))), facts)
     cache = None if afresh else WheelCache()
     return execute(plan, facts, runner=runner, cache=cache, reinstall=reinstall)
 

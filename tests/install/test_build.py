@@ -23,7 +23,8 @@ from splatfix.install.build import compiler_cache
 from splatfix.install.environment import Environment
 from splatfix.install.wheel_cache import identity_of
 from splatfix.install.wheels import MANIFEST
-from splatfix.plan import BuildWheel, InstallPlan, InstallStep, Request
+from splatfix.plan import BuildWheel, InstallPlan, InstallStep
+from tests.archs import archs, request_for
 from tests.plan.machines import make_plan
 
 from .environments import run_in, snapshot, write_extension
@@ -34,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 def planned(target: Environment, *sources: Path, jobs: int = 2) -> tuple[InstallPlan, Facts]:
     facts = gather(target.python)
-    return make_plan(Request(tuple(map(str, sources)), jobs=jobs), facts), facts
+    return make_plan(request_for(tuple(map(str, sources)), jobs=jobs), facts), facts
 
 
 def two(tmp_path: Path) -> tuple[Path, Path]:
@@ -237,7 +238,10 @@ def test_an_interrupt_ends_every_build(
 
 
 ACTION = BuildWheel(
-    subject="x", source="/x", targets=("sm_120",), variables={"CXX": "/usr/bin/g++", "MAX_JOBS": "2"}
+    subject="x",
+    source="/x",
+    targets=archs("sm_120"),
+    variables={"CXX": "/usr/bin/g++", "MAX_JOBS": "2"},
 )
 
 
@@ -304,7 +308,7 @@ def source(environment: Environment, tmp_path: Path) -> Path:
 
 def planned_mismatch(target: Environment, source: Path, mismatch: str) -> tuple[InstallPlan, object]:
     facts = gather(target.python)
-    made = make_plan(Request((str(source),), ("sm_120",)), facts)
+    made = make_plan(request_for((str(source),), ("sm_120",)), facts)
     actions = tuple(
         dataclasses.replace(action, cuda_mismatch=mismatch) if isinstance(action, BuildWheel) else action
         for action in made.steps

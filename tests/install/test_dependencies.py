@@ -16,10 +16,10 @@ from splatfix.facts import Distribution, Facts, gather
 from splatfix.install import Journal, Outcome, Status, WheelCache, execute, revert
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.environment import Environment
-from splatfix.plan import Request
 from splatfix.plan.install_plan import plan_install
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import InstallDependencies
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 from .environments import run_in, snapshot, write_extension
@@ -71,13 +71,13 @@ def facts_of(environment: Environment) -> Facts:
 
 
 def planned(environment: Environment, source: Path, **asked: bool) -> InstallPlan | Problem:
-    request = Request((str(source),), **asked)  # type: ignore[arg-type]
-    return plan_install(request, make_context(facts_of(environment), Goal(())))
+    request = request_for((str(source),), **asked)  # type: ignore[arg-type]
+    return plan_install(request, make_context(facts_of(environment), Goal()))
 
 
 def carried_out(environment: Environment, source: Path) -> Outcome:
     facts = facts_of(environment)
-    plan = make_plan(Request((str(source),), with_dependencies=True), facts)
+    plan = make_plan(request_for((str(source),), with_dependencies=True), facts)
     return execute(plan, facts, cache=WheelCache())
 
 
@@ -249,8 +249,8 @@ def test_sources_that_are_installed_together_bring_each_other(
     environment: Environment, needing: Path, tmp_path: Path
 ) -> None:
     other = write_extension(tmp_path / "other", name="dacite")
-    request = Request((str(other), str(needing)))
-    assert isinstance(plan_install(request, make_context(facts_of(environment), Goal(()))), InstallPlan)
+    request = request_for((str(other), str(needing)))
+    assert isinstance(plan_install(request, make_context(facts_of(environment), Goal())), InstallPlan)
 
 
 def test_what_setup_py_imports_is_there_before_it(environment: Environment, needing: Path) -> None:
@@ -273,8 +273,8 @@ def test_the_others_of_a_checkout_are_named(environment: Environment, needing: P
     package = needing / "tiny_probe" / "__init__.py"
     package.write_text(package.read_text().replace("import dacite", "import pytorch3d"))
     other = write_extension(tmp_path / "other", name="other_probe")
-    request = Request((str(needing), str(other)), with_dependencies=True)
-    found = plan_install(request, make_context(facts_of(environment), Goal(())))
+    request = request_for((str(needing), str(other)), with_dependencies=True)
+    found = plan_install(request, make_context(facts_of(environment), Goal()))
     assert isinstance(found, Problem) and found.code == "import-not-built"
     assert found.todo[-1].command
     assert found.todo[-1].command.argv[:4] == ("splatfix", "install", str(other), "--with-dependencies")

@@ -18,7 +18,7 @@ from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import Journal, Status, WheelCache, execute, revert
 from splatfix.install.environment import Environment
-from splatfix.plan import Request
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 from .environments import install, run_in, snapshot, write_extension
@@ -106,7 +106,7 @@ def test_a_module_that_ends_the_interpreter_is_taken_back(environment: Environme
     (bad / "two_probe" / "__init__.py").write_text("import os\nos._exit(0)\n")
     before, facts = snapshot(environment), gather(environment.python)
     with pytest.raises(SplatfixError) as caught:
-        execute(make_plan(Request((str(good), str(bad))), facts), facts, cache=WheelCache())
+        execute(make_plan(request_for((str(good), str(bad))), facts), facts, cache=WheelCache())
     assert caught.value.code == "import-failed" and "two_probe" in caught.value.what
     assert "exit code 0" in caught.value.what
     assert snapshot(environment) == before
@@ -415,7 +415,7 @@ def test_a_compiler_killed_for_memory_is_tried_again_with_fewer(
     environment: Environment, tmp_path: Path
 ) -> None:
     facts = gather(environment.python)
-    plan = make_plan(Request((str(write_extension(tmp_path / "source")),), jobs=4), facts)
+    plan = make_plan(request_for((str(write_extension(tmp_path / "source")),), jobs=4), facts)
     runner = OutOfMemoryOnce()
     execute(plan, facts, runner=runner)
     assert runner.jobs == ["4", "2"]

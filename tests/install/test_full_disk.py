@@ -17,7 +17,7 @@ from splatfix.install import WheelCache, execute, revert
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
 from splatfix.knowledge.dropins import dropin_of
-from splatfix.plan import Request
+from tests.archs import request_for
 from tests.conftest import Survived
 from tests.plan.machines import make_plan
 
@@ -64,7 +64,7 @@ def test_an_installation_on_a_disk_that_fills_up(small_disk: Path, survived: Sur
     assert runner.run(pip, timeout=60.0).ok
     before = snapshot(target)
     facts = gather(target.python)
-    plan = make_plan(Request(("fused_ssim", "simple_knn"), backend="pure"), facts)
+    plan = make_plan(request_for(("fused_ssim", "simple_knn"), backend="pure"), facts)
     failed = finished = 0
     import_check = "splatfix.install.execute.check_import"
     from splatfix.core.proof import Rung, RungName
@@ -108,7 +108,7 @@ def test_a_build_on_a_disk_that_fills_up(small_disk: Path, tmp_path: Path, survi
     noise = ",".join(str(byte) for byte in random.Random(1).randbytes(300 * KIB))
     source = write_extension(tmp_path / "source", extra=f"const unsigned char noise[] = {{{noise}}};")
     before, facts = snapshot(target), gather(target.python)
-    plan = make_plan(Request((str(source),)), facts)
+    plan = make_plan(request_for((str(source),)), facts)
     cache = WheelCache(tmp_path / "wheels")  # on the other disk: compiled until a wheel is there, then taken
     codes: list[str] = []
     finished = 0

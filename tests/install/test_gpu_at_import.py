@@ -12,7 +12,7 @@ from splatfix.facts import Fact, Facts, Gpu, gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
 from splatfix.install.gpu_at_import import wants_gpu
-from splatfix.plan import Request
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 from .environments import snapshot, write_extension
@@ -35,7 +35,7 @@ def test_what_asks_for_a_gpu_is_kept_where_there_is_none(environment: Environmen
     source = write_extension(tmp_path / "source")
     (source / "tiny_probe" / "__init__.py").write_text(GUARDED)
     facts = facts_of(environment)
-    (item,) = execute(make_plan(Request((str(source),)), facts), facts).items
+    (item,) = execute(make_plan(request_for((str(source),)), facts), facts).items
     loads = next(rung for rung in item.proof if rung.name == "loads")
     assert loads.reached is None and "__init__.py line 5" in loads.shown_by
 
@@ -45,7 +45,7 @@ def test_the_same_is_taken_back_where_there_is_one(environment: Environment, tmp
     (source / "tiny_probe" / "__init__.py").write_text(GUARDED)
     before, facts = snapshot(environment), facts_of(environment, Gpu(0, "RTX 5090"))
     with pytest.raises(SplatfixError) as caught:
-        execute(make_plan(Request((str(source),)), facts), facts)
+        execute(make_plan(request_for((str(source),)), facts), facts)
     assert caught.value.code == "import-failed" and snapshot(environment) == before
 
 

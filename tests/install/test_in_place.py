@@ -14,8 +14,9 @@ from splatfix.facts import Facts, gather
 from splatfix.install import Journal, Status, WheelCache, execute, revert
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment
-from splatfix.plan import BuildWheel, EditSource, InstallPlan, InstallWheel, Request
+from splatfix.plan import BuildWheel, EditSource, InstallPlan, InstallWheel
 from splatfix.plan.edits import PlannedEdit
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 from .environments import snapshot, write_extension
@@ -25,7 +26,7 @@ EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
 def planned(target: Environment, source: Path, facts: Facts) -> InstallPlan:
     """As the planner makes it for a CUDA source: the build knows the edits, and the checkout follows after the proof."""
-    made = make_plan(Request((str(source),), in_place=True), facts)
+    made = make_plan(request_for((str(source),), in_place=True), facts)
     actions: list[object] = []
     for action in made.steps:
         if isinstance(action, BuildWheel):
@@ -124,7 +125,7 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
         tmp_path / "source", extra="typedef unsigned uint8_t_; /* x.type().is_cuda() uint8_t */\nint half = ;"
     )
     facts = gather(environment.python)
-    made = make_plan(Request((str(source),)), facts)
+    made = make_plan(request_for((str(source),)), facts)
     edit = PlannedEdit(rule, ("probe.c",), "", "test")
     actions = tuple(
         dataclasses.replace(item, edits=(edit,)) if isinstance(item, BuildWheel) else item

@@ -19,7 +19,7 @@ from splatfix.install import revert
 from splatfix.install.backup import make_backup, restore
 from splatfix.install.environment import _LOCKED, Environment, open_environment, pip_install, try_lock
 from splatfix.install.wheels import open_wheel, write_wheel
-from splatfix.plan import Request
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 from .environments import install, make_environment, run_in, snapshot, write_extension
@@ -104,7 +104,7 @@ def test_missing_build_tools_are_asked_of_who_installs(bare: Environment, tmp_pa
     for path in (Path(bare.prefix) / "tools" / "site-packages").glob("setuptools*"):
         path.unlink()
     with pytest.raises(SplatfixError) as caught:
-        make_plan(Request((str(write_extension(tmp_path / "source")),)), gather(bare.python))
+        make_plan(request_for((str(write_extension(tmp_path / "source")),)), gather(bare.python))
     step, *_ = caught.value.todo
     assert caught.value.code == "build-tools-missing" and step.command is not None
     assert step.command.argv[:6] == (sys.executable, "-m", "pip", "--python", bare.python, "install")

@@ -49,6 +49,7 @@ from splatfix.install import execute, revert
 from splatfix.core.proof import Rung, RungName
 from splatfix.plan import Request
 from tests.plan.machines import make_plan
+from tests.archs import request_for
 
 # whether the module imports is another test's matter, and torch is slow to load
 sys.modules["splatfix.install.execute"].check_import = lambda *_: Rung(RungName.LOADS, True, "not looked at")
@@ -63,12 +64,12 @@ if what == "build":
     from splatfix.install import WheelCache
 
     facts = gather(python)
-    plan = make_plan(Request(tuple(sources), jobs=2), facts)
+    plan = make_plan(request_for(tuple(sources), jobs=2), facts)
     start_counting()
     execute(plan, facts, cache=WheelCache())
 elif what == "install":
     facts = gather(python)
-    plan = make_plan(Request(("fused_ssim",), backend="pure"), facts)
+    plan = make_plan(request_for(("fused_ssim",), backend="pure"), facts)
     start_counting()
     execute(plan, facts)
 else:

@@ -15,7 +15,7 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import Journal, Status, execute, revert, revert_all
 from splatfix.install.environment import Environment
-from splatfix.plan import Request
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 from .environments import snapshot, write_extension
@@ -33,7 +33,7 @@ def dropin(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Path:
     # torch is only a folder here
     monkeypatch.setattr(sys.modules["splatfix.install.execute"], "check_import", lambda *_: LOADS)
     facts = gather(environment.python)
-    execute(make_plan(Request(("fused_ssim",), backend="pure"), facts), facts)
+    execute(make_plan(request_for(("fused_ssim",), backend="pure"), facts), facts)
     return environment.purelib / "fused_ssim" / "__init__.py"
 
 

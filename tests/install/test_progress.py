@@ -9,6 +9,7 @@ from rich.console import Console
 from splatfix.install.build import BuildLines
 from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
 from splatfix.report.progress import Doing, install_progress
+from tests.archs import archs
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,14 @@ def test_it_says_what_is_done_and_shows_what_is_going_on(terminal: bool) -> None
     console = a_console(stream, terminal=terminal)
     with install_progress(console, verbose=True) as progress:
         for number, action in enumerate(
-            (VerifyWheel(subject="a[b]", targets=("sm_120",)), CheckImport(subject="a[b]")), 1
+            (
+                VerifyWheel(
+                    subject="a[b]",
+                    targets=archs("sm_120"),
+                ),
+                CheckImport(subject="a[b]"),
+            ),
+            1,
         ):
             progress.begin(action, number, 2)
             progress.doing(action, "compiling [x].cu")
@@ -113,7 +121,7 @@ def test_a_narrow_terminal_shows_the_time_and_what_compiles(width: int, shown: i
         file=stream, force_terminal=True, width=width, color_system=None, _environ={"TERM": "xterm"}
     )
     source = "/home/somebody/a/long/way/down/to/submodules/diff-gaussian-rasterization"
-    action = BuildWheel(subject="diff_gaussian_rasterization", source=source, targets=("sm_120",))
+    action = BuildWheel(subject="diff_gaussian_rasterization", source=source, targets=archs("sm_120"))
     with install_progress(console) as progress:
         progress.begin(action, 1, 8, "/env/.splatfix/log")
         progress.doing(action, "compiled forward.cu (2 of 5)", 60.0)

@@ -13,6 +13,7 @@ from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
 from splatfix.install.wheel_cache import identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.plan import BuildWheel
+from tests.archs import archs
 from tests.plan.machines import CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
 from tests.plan.test_install_plan import build_of, plan
 
@@ -159,7 +160,7 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
     action = BuildWheel(
         subject="x",
         source="/x",
-        targets=("sm_120",),
+        targets=archs("sm_120"),
         variables={"CUDA_ARCHITECTURES": "120"},
         unset=("LINE_INFO",),
     )

@@ -19,6 +19,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.files import dumps, write_json
 from splatfix.facts import load
 from splatfix.report import diagnosis
+from tests.archs import goal
 from tests.machines import HERE, NAMES, facts_of, raw_machines
 
 UPDATE = bool(os.environ.get("SPLATFIX_UPDATE_GOLDENS"))
@@ -91,9 +92,9 @@ def test_saved_facts_give_byte_identical_findings(name: str, tmp_path: Path) -> 
     write_json(tmp_path / "facts.json", to_json(facts))
     again = load(tmp_path / "facts.json")
     assert again == facts
-    goal = Goal(("sm_86", "sm_120"))
-    assert dumps(to_json(run_checks(make_context(again, goal)))) == dumps(
-        to_json(run_checks(make_context(facts, goal)))
+    both = goal("sm_86", "sm_120")
+    assert dumps(to_json(run_checks(make_context(again, both)))) == dumps(
+        to_json(run_checks(make_context(facts, both)))
     )
 
 

@@ -15,6 +15,7 @@ from splatfix.context import Goal
 from splatfix.core.files import dumps, write_json
 from splatfix.core.step import Step
 from splatfix.plan import Lane, OptionKind
+from tests.archs import goal
 from tests.machines import HERE, NAMES, facts_of
 from tests.machines.test_machines import UPDATE
 from tests.plan.machines import find_options
@@ -48,7 +49,7 @@ FIRST = {
 def readable(machine: str, target: str) -> dict[str, Any]:
     """The options with every step as its sentence and its command."""
     facts = facts_of(machine)
-    made = find_options(Goal((target,)), facts, LANES)
+    made = find_options(goal(target), facts, LANES)
     windows = facts.machine.system == "windows"
     return {
         "targets": made.targets,

@@ -21,7 +21,8 @@ from splatfix.facts import Fact, gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
 from splatfix.knowledge import Arch
-from splatfix.plan import BuildWheel, Request
+from splatfix.plan import BuildWheel
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 pytestmark = pytest.mark.native
@@ -176,7 +177,7 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuob
         for item in facts.machine.toolkits.value or ()
     )
     facts = replace(facts, machine=replace(facts.machine, toolkits=Fact(older, "the real ones, cut down")))
-    request = Request((str(FIXTURES / "splat_probe"),), ("sm_120",))
+    request = request_for((str(FIXTURES / "splat_probe"),), ("sm_120",))
     with pytest.raises(SplatfixError) as caught:
         make_plan(request, facts)
     assert caught.value.code == "no-matching-toolkit"

@@ -11,7 +11,8 @@ from splatfix.core.proof import RungName
 from splatfix.facts import Fact, gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
-from splatfix.plan import BuildWheel, ProvideToolkit, Request
+from splatfix.plan import BuildWheel, ProvideToolkit
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
@@ -25,7 +26,7 @@ def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Environment) -
     if torch is None or not (torch.cuda or "").startswith("13."):
         pytest.skip("wheels make a compiler for CUDA 13 only")
     bare = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, toolkits=Fact((), "hidden")))
-    request = Request((str(PROBE),), ("sm_120",), provide_toolkit=True)
+    request = request_for((str(PROBE),), ("sm_120",), provide_toolkit=True)
     plan = make_plan(request, bare)
     assert isinstance(plan.steps[0], ProvideToolkit)
     outcome = execute(plan, bare)

@@ -25,7 +25,16 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
-from splatfix.plan import InstallPlan, Lane, Option, Options, Request, plan_install
+from splatfix.plan import (
+    NO_SOURCES,
+    InstallPlan,
+    Lane,
+    Option,
+    Options,
+    Request,
+    SourceSummary,
+    plan_install,
+)
 
 INTERPRETER = Interpreter(
     executable="/env/bin/python",
@@ -116,9 +125,20 @@ def make_plan(request: Request, facts: Facts) -> InstallPlan:
     return require(plan_install(request, make_context(facts, Goal(request.targets))))
 
 
-def find_options(goal: Goal, facts: Facts, lanes: Sequence[Lane] = ()) -> Options:
+def find_options(
+    goal: Goal,
+    facts: Facts,
+    lanes: Sequence[Lane] = (),
+    sources: SourceSummary = NO_SOURCES,
+    keep: tuple[str, ...] = (),
+) -> Options:
     """The options of these facts for a goal."""
-    return plan.find_options(make_context(facts, goal), lanes)
+    return plan.find_options(make_context(facts, goal), lanes, sources, keep)
+
+
+def extensions(**variants: Sequence[str]) -> SourceSummary:
+    """Sources that are these extensions, each with the variants that it can be."""
+    return SourceSummary(variants={name: tuple(keys) for name, keys in variants.items()})
 
 
 def refused(found: object) -> Problem:

@@ -12,10 +12,11 @@ from splatfix.context import Goal, make_context
 from splatfix.core.step import Step, say
 from splatfix.facts import Checkout, Distribution, Fact, Facts, RenderCall, ToolkitChoice
 from splatfix.knowledge.stacks import variant
-from splatfix.plan import OptionKind, Options, Request, advised_options, goal_of
+from splatfix.plan import OptionKind, Options, advised_options, summarise
 from splatfix.plan.steps import Rebuild
+from tests.archs import goal
 from tests.machines import NAMES, facts_of
-from tests.plan.machines import CUDA_12, CUDA_13, argv, find_options, step_of
+from tests.plan.machines import CUDA_12, CUDA_13, argv, extensions, find_options, step_of
 from tests.plan.test_options import healthy
 from tests.plan.test_parts import NAME, package, with_rasterizer
 
@@ -25,7 +26,7 @@ WRAPPED = ToolkitChoice(
 
 
 def diagnosed(facts: Facts, *targets: str) -> Options:
-    context = make_context(facts, Goal(targets))
+    context = make_context(facts, goal(*targets))
     findings = run_checks(context)
     assert any(item.status is Status.FAIL for item in findings)
     return advised_options(findings, context)
@@ -73,8 +74,8 @@ def test_a_rebuild_cures_a_wrong_cuda_home() -> None:
 
 def test_a_rebuild_cures_a_call_that_does_not_fit() -> None:
     facts = calling(with_rasterizer(package("mip")), 3)
-    context = make_context(facts, Goal(extensions=(NAME,)))
-    options = advised_options(run_checks(context), context)
+    context = make_context(facts)
+    options = advised_options(run_checks(context), context, sources=extensions(**{NAME: ()}))
     assert options.advice and options.advice.option and options.advice.option.kind is OptionKind.REBUILD
     step = step_of(options.advice.option, Rebuild)
     assert step.subjects == (NAME,)
@@ -126,7 +127,7 @@ def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:
     (tmp_path / ".gitmodules").write_text(
         '[submodule "a"]\n\tpath = submodules/simple-knn\n\turl = https://example.org/simple-knn\n'
     )
-    options = find_options(goal_of(Request((str(tmp_path),)), sources=("HERE",)), healthy())
+    options = find_options(Goal(), healthy(), sources=summarise((str(tmp_path),), named=("HERE",)))
     first = next(item for item in options.available if item.kind is OptionKind.REBUILD).steps[0]
     assert type(first) is Step and "submodules/simple-knn is missing or empty" in first.text
     assert argv(first)[:2] == ("git", "clone") and "https://example.org/simple-knn" in argv(first)
@@ -145,8 +146,8 @@ def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:
     knn = tmp_path / "submodules" / "simple-knn"
     knn.mkdir(parents=True)
     (tmp_path / ".gitmodules").write_text('[submodule "a"]\n\tpath = submodules/simple-knn\n')
-    request = Request((str(tmp_path),), ("sm_120",))
-    goal = goal_of(request, sources=("HERE",), fetch=(say("fetch it from x"),))
-    option = next(item for item in find_options(goal, healthy()).available if item.kind is OptionKind.REBUILD)
+    sources = summarise((str(tmp_path),), named=("HERE",), fetch=(say("fetch it from x"),))
+    options = find_options(goal("sm_120"), healthy(), sources=sources)
+    option = next(item for item in options.available if item.kind is OptionKind.REBUILD)
     assert option.steps[0].text == "fetch it from x" and option.steps[0].command is None
     assert "--fetch-submodules" in argv(step_of(option, Rebuild))

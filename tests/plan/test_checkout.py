@@ -7,10 +7,11 @@ import pytest
 
 from splatfix.core.errors import Exit, Problem, require
 from splatfix.install.downloads import FETCHABLE
-from splatfix.plan import OptionKind, Request, goal_of
+from splatfix.plan import OptionKind, summarise
 from splatfix.plan.checkout import expected_extensions, install_name, sources_in
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.steps import Rebuild
+from tests.archs import goal
 
 from .machines import cuda_source, find_options, machine, refused, step_of
 
@@ -254,7 +255,7 @@ def test_photos_are_no_checkout(tmp_path: Path) -> None:
 
 def test_what_was_never_there_is_built_not_rebuilt(tmp_path: Path) -> None:
     folder = cuda_source(tmp_path / "knn", "simple_knn")
-    options = find_options(goal_of(Request((str(folder),), ("sm_120",))), machine())
+    options = find_options(goal("sm_120"), machine(), sources=summarise((str(folder),)))
     option = next(item for item in options.available if item.kind is OptionKind.REBUILD)
     assert option.title.startswith("build ") and step_of(option, Rebuild).text.startswith("build simple_knn ")
 

@@ -11,9 +11,10 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge.torch_releases import release
-from splatfix.plan import Lane, OptionKind
+from splatfix.plan import NO_SOURCES, Lane, OptionKind
 from splatfix.plan.steps import Confirm, InstallTorch
-from tests.plan.machines import CUDA_12, argv, find_options, machine, step_of
+from tests.archs import goal
+from tests.plan.machines import CUDA_12, argv, extensions, find_options, machine, step_of
 from tests.plan.test_options import (
     RTX_4090,
     RTX_5080,
@@ -22,6 +23,7 @@ from tests.plan.test_options import (
     healthy,
     kinds,
     plan,
+    rasterizer,
     why_not,
     with_driver,
 )
@@ -50,7 +52,7 @@ def test_drop_ins_need_a_torch_that_can_be_had() -> None:
 
 def test_a_mac_gets_no_cuda_build_for_a_target_elsewhere() -> None:
     mac = changed(machine(torch=None, toolkits=(), host=()), system="darwin", machine="arm64")
-    step = plan(find_options(Goal(("sm_120",)), mac), OptionKind.DROPIN).steps[0]
+    step = plan(find_options(goal("sm_120"), mac), OptionKind.DROPIN).steps[0]
     assert isinstance(step, InstallTorch) and step.tag == "cpu"
 
 
@@ -74,7 +76,7 @@ def test_no_driver_where_another_option_is_available() -> None:
     assert "new enough" in why_not(
         find_options(Goal(), debian_13("580.95.05", "13.0")), "driver upgrade (suggested only)"
     )
-    kept = find_options(Goal(keep=("torch",)), debian_13("570.86.15", "12.8"))
+    kept = find_options(Goal(), debian_13("570.86.15", "12.8"), keep=("torch",))
     assert "new enough" in why_not(kept, "driver upgrade (suggested only)")
 
 
@@ -113,10 +115,12 @@ def test_a_lane_does_not_claim_what_it_says_it_cannot_show() -> None:
 
 def test_dropins_name_the_command_for_each_rung() -> None:
     """The rungs above loading are shown by verify (numbers) and, with a rasterizer among them, by certify (a training)."""
-    for aim in (Goal(stack="inria-v1"), Goal(), Goal(extensions=("simple-knn",))):
-        made = next(item for item in find_options(aim, healthy()).available if item.kind is OptionKind.DROPIN)
+    knn = extensions(simple_knn=())
+    for sources in (rasterizer("inria-v1"), NO_SOURCES, knn):
+        options = find_options(Goal(), healthy(), sources=sources)
+        made = next(item for item in options.available if item.kind is OptionKind.DROPIN)
         commands = [argv(step) for step in made.steps if isinstance(step, Confirm)]
-        trains = aim.extensions == ()
+        trains = sources is not knn
         assert (RungName.TRAINS in made.proves) is trains
         assert any(item[1:4] == ("certify", "--renderer", "inria") for item in commands) is trains
         assert RungName.COMPUTES in made.proves and any(item[1] == "verify" for item in commands)
@@ -130,7 +134,7 @@ def test_dropins_fall_back_to_the_cpu() -> None:
     facts = with_driver(machine(torch=TORCH_118, gpus=(RTX_5080,)), "580.95.05", "13.0")
     made = next(
         item
-        for item in find_options(Goal(stack="inria-v1"), facts).available
+        for item in find_options(Goal(), facts, sources=rasterizer("inria-v1")).available
         if item.kind is OptionKind.DROPIN
     )
     words = ("splatfix", "certify", "--renderer", "inria", "--device", "cpu")

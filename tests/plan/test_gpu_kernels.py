@@ -13,8 +13,9 @@ from splatfix.core.proof import RungName
 from splatfix.facts import Facts, Gpu
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.warp import kernel_of
-from splatfix.plan import InstallPlan, OptionKind, Request, plan_install
+from splatfix.plan import InstallPlan, OptionKind, SourceSummary, plan_install
 from splatfix.plan.steps import InstallDependencies, MakeDropin, UseDropins
+from tests.archs import archs, goal, request_for
 from tests.plan.machines import INTERPRETER, TORCH, argv, cuda_source, find_options, machine, make_plan
 from tests.plan.test_dropins_and_driver import changed
 from tests.plan.test_options import RTX_5080, code, kinds, plan, why_not, with_driver, with_extension
@@ -28,7 +29,7 @@ V1 = "diff_gaussian_rasterization@v1"
 def asked(
     facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)
 ) -> InstallPlan | Problem:
-    return plan_install(Request(sources, targets, backend=backend), make_context(facts, Goal(targets)))
+    return plan_install(request_for(sources, targets, backend=backend), make_context(facts, goal(*targets)))
 
 
 def refusal(
@@ -74,11 +75,13 @@ def test_the_build_of_warp_is_the_newest_that_driver_and_gpu_allow(
 
 def test_a_plan_with_gswarp() -> None:
     """gswarp and Warp first, so that a drop-in can be proven; all of one journal entry."""
-    made = make_plan(Request(("fused_ssim", V1), ("sm_120",), backend="warp"), machine(toolkits=(), host=()))
-    assert made.kind is OptionKind.WARP and made.backend == "warp" and made.targets == ("sm_120",)
+    made = make_plan(
+        request_for(("fused_ssim", V1), ("sm_120",), backend="warp"), machine(toolkits=(), host=())
+    )
+    assert made.kind is OptionKind.WARP and made.backend == "warp" and made.targets == archs("sm_120")
     assert isinstance(made.steps[0], InstallDependencies)
     made_of = [step for step in made.steps if isinstance(step, MakeDropin)]
-    assert [(step.backend, step.targets) for step in made_of] == [("warp", ("sm_120",))] * 2
+    assert [(step.backend, step.targets) for step in made_of] == [("warp", archs("sm_120"))] * 2
     assert "gswarp's kernels by NVIDIA Warp for sm_120" in made_of[0].text
     assert all("on a GPU" in step.reasons[0].text for step in made_of)
     assert {item.why for item in made.considered} == {"--backend warp was asked for; it needs no toolkit"}
@@ -139,7 +142,7 @@ def test_a_driver_too_old_for_torch_rules_out_both() -> None:
 
 def test_a_target_that_nvrtc_does_not_know_yet_gets_ptx() -> None:
     facts = machine(torch=dataclasses.replace(CU_128, cuda="12.4", version="2.6.0+cu124"))
-    made = make_plan(Request((V1,), ("sm_120",), backend="nvrtc"), facts)
+    made = make_plan(request_for((V1,), ("sm_120",), backend="nvrtc"), facts)
     assert any("PTX of CUDA 12.4 for sm_120" in note for note in made.notes)
 
 
@@ -148,7 +151,7 @@ def test_auto_ranks_native_nvrtc_warp_and_pytorch(tmp_path: Path) -> None:
     source = str(cuda_source(tmp_path, "simple_knn"))
 
     def taken(facts: Facts) -> tuple[str, list[str]]:
-        made = make_plan(Request((source,), ("sm_120",), backend="auto"), facts)
+        made = make_plan(request_for((source,), ("sm_120",), backend="auto"), facts)
         return made.backend, [item.what for item in made.considered]
 
     assert taken(machine())[0] == "native"
@@ -166,7 +169,9 @@ def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
     here = with_driver(machine(torch=torch, gpus=(RTX_5080,), toolkits=()), "580.95.05", "13.0")
 
     def planned(*archs: str) -> InstallPlan:
-        return make_plan(Request((source,), backend="auto"), with_extension(here, "simple_knn", code(*archs)))
+        return make_plan(
+            request_for((source,), backend="auto"), with_extension(here, "simple_knn", code(*archs))
+        )
 
     made = planned("sm_120")
     assert (made.kind, made.steps) == (OptionKind.KEEP, ()) and "has code for sm_120" in made.reasons[0].text
@@ -179,8 +184,8 @@ def test_options_name_each_with_what_it_proves_and_why_it_is_not_possible() -> N
         "580.95.05",
         "13.0",
     )
-    goal = Goal(extensions=("fused_ssim",), dropins=("fused_ssim",), sources=("fused_ssim",))
-    options = find_options(goal, facts)
+    ssim = SourceSummary(variants={"fused_ssim": ()}, dropins=("fused_ssim",), named=("fused_ssim",))
+    options = find_options(Goal(), facts, sources=ssim)
     places = [
         kind for kind in kinds(options) if kind in (OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN)
     ]
@@ -192,15 +197,13 @@ def test_options_name_each_with_what_it_proves_and_why_it_is_not_possible() -> N
         use = next(step for step in option.steps if isinstance(step, UseDropins))
         assert argv(use)[2:5] == ("fused_ssim", "--backend", kind.value) and use.backend == kind.value
         assert any("No GPU has run" in reason.text for reason in option.reasons)
-    away = find_options(dataclasses.replace(goal, targets=("sm_90",)), machine(toolkits=()))
+    away = find_options(goal("sm_90"), machine(toolkits=()), sources=ssim)
     option = plan(away, OptionKind.NVRTC)
     assert RungName.BUILT in option.proves and RungName.COMPUTES not in option.proves
-    cpu = find_options(
-        dataclasses.replace(goal, targets=("sm_90",)), machine(torch=dataclasses.replace(TORCH, cuda=None))
-    )
+    cpu = find_options(goal("sm_90"), machine(torch=dataclasses.replace(TORCH, cuda=None)), sources=ssim)
     assert "CPU-only build" in why_not(cpu, "torch's NVRTC") and "CPU-only build" in why_not(cpu, "gswarp")
-    mip = dataclasses.replace(goal, dropins=(MIP,), targets=("sm_90",))
-    assert "kernel_size" in why_not(find_options(mip, machine()), "gswarp")
+    mip = dataclasses.replace(ssim, dropins=(MIP,))
+    assert "kernel_size" in why_not(find_options(goal("sm_90"), sources=mip, facts=machine()), "gswarp")
     assert "nothing replaces" in why_not(
-        find_options(Goal(("sm_90",), no_dropins={"gsplat": "x"}), machine()), "NVRTC"
+        find_options(goal("sm_90"), machine(), sources=SourceSummary(no_dropins={"gsplat": "x"})), "NVRTC"
     )

@@ -7,7 +7,6 @@ from itertools import product
 
 import pytest
 
-from splatfix.context import Goal
 from splatfix.facts import Code, Driver, EntryKind, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import behaviour
@@ -15,6 +14,7 @@ from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
 from splatfix.plan import Option, OptionKind
 from splatfix.plan.steps import InstallTorch, ProvideToolkit, Rebuild
+from tests.archs import goal
 from tests.plan.machines import CUDA_13, argv, compilers, find_options, machine
 
 TORCHES = (
@@ -136,7 +136,7 @@ def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) ->
 def run_cell(cell: tuple[str, str, tuple[str, ...], str, str, tuple[str, ...]]) -> int:
     torch, driver, toolkits, compiler, gpu, elsewhere = cell
     facts = build_machine(torch, driver, toolkits, compiler, gpu)
-    options = find_options(Goal(elsewhere), facts)
+    options = find_options(goal(*elsewhere), facts)
     targets = tuple(Arch.parse(item) for item in elsewhere) or (Arch.parse(gpu),)
     assert len(options.available) + len(options.rejected) == len(OptionKind)
     for plan in options.available:

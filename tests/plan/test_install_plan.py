@@ -11,8 +11,9 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Problem, SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
-from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, Request, plan_install
+from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, plan_install
 from splatfix.plan.steps import InstallDependencies, MakeDropin
+from tests.archs import archs, goal, request_for
 from tests.plan.machines import argv, make_plan
 
 from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
@@ -20,7 +21,7 @@ from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_sour
 
 def plan(source: Path, facts: Facts | None = None, **request: object) -> InstallPlan:
     asked = {"targets": ("sm_120",)} | request
-    return make_plan(Request((str(source),), **asked), facts or machine())  # type: ignore[arg-type]
+    return make_plan(request_for((str(source),), **asked), facts or machine())  # type: ignore[arg-type]
 
 
 def build_of(made: InstallPlan) -> BuildWheel:
@@ -38,7 +39,7 @@ def refused(code: str, *arguments: object, **options: object) -> SplatfixError:
 def test_all_is_built_and_verified_before_installing(tmp_path: Path) -> None:
     folders = [cuda_source(tmp_path / name, name) for name in ("aa", "bb")]
     made = make_plan(
-        Request(tuple(map(str, folders)), ("sm_120",)), machine(packages=_PACKAGES | {"bb": "3.0"})
+        request_for(tuple(map(str, folders)), ("sm_120",)), machine(packages=_PACKAGES | {"bb": "3.0"})
     )
     assert [(action.kind, action.subject) for action in made.steps] == [
         ("build-wheel", "aa"),
@@ -93,9 +94,9 @@ def test_the_environment_is_explicit(tmp_path: Path) -> None:
 def test_several_targets_and_the_machines_own_gpus(tmp_path: Path) -> None:
     gpus = (Gpu(0, "RTX 5090", cc="12.0"), Gpu(1, "RTX 3090", cc="8.6"), Gpu(2, "RTX 5080", cc="12.0"))
     made = plan(cuda_source(tmp_path), machine(gpus=gpus), targets=("auto", "sm_90"))
-    assert made.targets == ("sm_120", "sm_86", "sm_90")
+    assert made.targets == archs("sm_120", "sm_86", "sm_90")
     assert build_of(made).variables["TORCH_CUDA_ARCH_LIST"] == "12.0;8.6;9.0"
-    assert plan(cuda_source(tmp_path), machine(gpus=gpus), targets=()).targets == ("sm_120", "sm_86")
+    assert plan(cuda_source(tmp_path), machine(gpus=gpus), targets=()).targets == archs("sm_120", "sm_86")
 
 
 def test_no_gpu_to_ask_is_undetermined(tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_no_gpu_to_ask_is_undetermined(tmp_path: Path) -> None:
 def test_an_arch_that_torch_lacks_but_older_code_serves(tmp_path: Path) -> None:
     """sm_121 (GB10) runs sm_120 code; a torch that cannot say 12.1 builds for 12.0."""
     made = plan(cuda_source(tmp_path), targets=("sm_121",))
-    assert made.targets == ("sm_121",)
+    assert made.targets == archs("sm_121")
     assert build_of(made).variables["TORCH_CUDA_ARCH_LIST"] == "12.0"
     error = refused("arch-unknown-to-torch", cuda_source(tmp_path), targets=("sm_121a",))
     assert "2.8" in error.todo[0].text
@@ -298,7 +299,7 @@ def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_a_project_removes_again_is_said(tmp_path: Path) -> None:
     locked = dataclasses.replace(INTERPRETER, lock_file="/project/uv.lock")
-    request = Request(("fused_ssim",), backend="pure")
+    request = request_for(("fused_ssim",), backend="pure")
     with_lock, without = (make_plan(request, machine(interpreter=item)) for item in (locked, INTERPRETER))
     (note,) = set(with_lock.notes) - set(without.notes)
     assert "`uv sync`" in note
@@ -307,11 +308,11 @@ def test_what_a_project_removes_again_is_said(tmp_path: Path) -> None:
 def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
     error = refused("no-torch", cuda_source(tmp_path), machine(torch=None))
     (diagnosed,) = run_checks(
-        make_context(machine(torch=None), Goal(("sm_120",))), select(("torch-missing",), ())
+        make_context(machine(torch=None), goal("sm_120")), select(("torch-missing",), ())
     )
     assert error.todo[0].line() in [item.line() for item in diagnosed.remedy if item.command]
     assert "pip" in argv(error.todo[0]) and "/whl/cu1" in argv(error.todo[0])[-1]
-    pure = Request(("fused_ssim",), backend="pure")
+    pure = request_for(("fused_ssim",), backend="pure")
     with pytest.raises(SplatfixError) as caught:
         make_plan(pure, machine(torch=None))
     assert argv(caught.value.todo[0]) == ("/env/bin/python", "-m", "pip", "install", "torch")
@@ -334,28 +335,30 @@ def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> No
 def test_pure_plans(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text('setup(name="fused_ssim", ext_modules=[])')
     cpu = machine(torch=dataclasses.replace(TORCH, cuda=None), packages=_PACKAGES | {"simple_knn": "0.0.0"})
-    made = make_plan(Request((str(tmp_path), "simple_knn", "fused-ssim"), backend="pure"), cpu)
+    made = make_plan(request_for((str(tmp_path), "simple_knn", "fused-ssim"), backend="pure"), cpu)
     assert made.subjects == ("fused-ssim", "simple-knn")
     assert [a.replaces for a in made.steps if isinstance(a, InstallWheel)] == ["", "0.0.0"]
     assert made.targets == () and made.notes
     with pytest.raises(SplatfixError) as caught:
-        make_plan(Request(("x",), backend="magic"), cpu)
+        make_plan(request_for(("x",), backend="magic"), cpu)
     assert caught.value.exit_code is Exit.USAGE
 
 
 def test_plans_with_kernels_that_nvrtc_compiles() -> None:
     """No toolkit, no host compiler; but a CUDA torch and a target."""
     bare = machine(toolkits=(), host=())
-    asked = Request(("fused_ssim", "diff_gaussian_rasterization@mip"), ("sm_120",), backend="nvrtc")
+    asked = request_for(("fused_ssim", "diff_gaussian_rasterization@mip"), ("sm_120",), backend="nvrtc")
     made = make_plan(asked, bare)
     drop_ins = [step for step in made.steps if isinstance(step, MakeDropin)]
-    assert [step.targets for step in drop_ins] == [("sm_120",)] * 2 and "by NVRTC" in drop_ins[0].text
-    assert (made.backend, made.targets) == ("nvrtc", ("sm_120",))
+    assert [step.targets for step in drop_ins] == [archs("sm_120")] * 2 and "by NVRTC" in drop_ins[0].text
+    assert (made.backend, made.targets) == ("nvrtc", archs("sm_120"))
     assert RungName.BUILT in made.proves and RungName.COMPUTES not in made.proves
     assert "No GPU has run these kernels yet" in made.notes[0]
 
     def code(facts: Facts, *sources: str, targets: tuple[str, ...] = ("sm_120",)) -> str:
-        found = plan_install(Request(sources, targets, backend="nvrtc"), make_context(facts, Goal(targets)))
+        found = plan_install(
+            request_for(sources, targets, backend="nvrtc"), make_context(facts, goal(*targets))
+        )
         assert isinstance(found, Problem)
         return found.code
 
@@ -425,7 +428,10 @@ def test_auto_is_the_first_that_is_possible(tmp_path: Path) -> None:
     assert "CPU-only" in made.considered[0].why and "CPU-only" in made.notes[0]
     bare = machine(toolkits=())
     made = plan(source, bare, backend="auto")
-    assert (made.backend, made.targets) == ("nvrtc", ("sm_120",)) and "CUDA kernels by NVRTC" in made.notes[0]
+    assert (made.backend, made.targets) == (
+        "nvrtc",
+        archs("sm_120"),
+    ) and "CUDA kernels by NVRTC" in made.notes[0]
     surfels = cuda_source(tmp_path / "c", "diff_surfel_rasterization")
     assert plan(surfels, bare, backend="auto").backend == "nvrtc"
     # what nothing replaces keeps the reason why it cannot be built; what is wrong with the request is no reason to swap
@@ -444,8 +450,8 @@ def test_in_place_edits_the_checkout_after_the_proof(tmp_path: Path) -> None:
 def test_a_plan_remembers_what_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda_source(tmp_path / "ext")
     monkeypatch.chdir(tmp_path)
-    made = make_plan(Request(("ext",), ("sm_120",)), machine())
-    assert made.request == Request((str((tmp_path / "ext").resolve()),), ("sm_120",))
+    made = make_plan(request_for(("ext",), ("sm_120",)), machine())
+    assert made.request == request_for((str((tmp_path / "ext").resolve()),), ("sm_120",))
 
 
 def test_a_forced_mismatch_is_a_last_resort_and_is_said(tmp_path: Path) -> None:
@@ -464,7 +470,7 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
     (inside / ".gitmodules").write_text('[submodule "g"]\n\tpath = glm\n\turl = https://x.org/g\n')
     (inside / "glm.cu").write_text("#include <glm/glm.hpp>\n")
     (tmp_path / ".git").mkdir()
-    asked = Request((str(tmp_path),), ("sm_120", "sm_90"))
+    asked = request_for((str(tmp_path),), ("sm_120", "sm_90"))
     found = plan_install(asked, make_context(machine(), Goal(asked.targets)))
     assert isinstance(found, Problem)
     clone, ours = (step.command.argv for step in found.todo if step.command)

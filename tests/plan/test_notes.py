@@ -6,8 +6,9 @@ import dataclasses
 
 from splatfix.context import Goal
 from splatfix.facts import Fact, Facts, Gpu
-from splatfix.plan import OptionKind
+from splatfix.plan import OptionKind, SourceSummary
 from splatfix.plan.steps import Keep, Rebuild
+from tests.archs import goal
 from tests.plan.machines import CUDA_12, find_options, machine, step_of
 from tests.plan.test_options import (
     RTX_4090,
@@ -27,7 +28,7 @@ STILL_SERVED = "to keep this machine's own"
 
 
 def notes(facts: Facts, *targets: str) -> str:
-    return "\n".join(find_options(Goal(targets), facts).notes)
+    return "\n".join(find_options(goal(*targets), facts).notes)
 
 
 def test_a_gpu_that_runs_the_code_for_a_target_loses_nothing() -> None:
@@ -50,7 +51,7 @@ def test_what_is_kept_is_known_under_either_spelling() -> None:
     facts = with_extension(
         with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
     )
-    options = find_options(Goal(keep=("Simple-KNN",), sources=("./gs",)), facts)
+    options = find_options(Goal(), facts, sources=SourceSummary(named=("./gs",)), keep=("Simple-KNN",))
     step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
     assert step.subjects == ("fused_ssim",)
     assert "simple_knn must not change" in why_not(options, "another build")

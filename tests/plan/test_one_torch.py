@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from splatfix.checks import Status, run_checks, select
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.step import Command, commands
 from splatfix.facts import Fact, Facts
 from splatfix.plan import OptionKind
 from splatfix.plan.steps import InstallTorch
+from tests.archs import goal
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import CUDA_12, INTERPRETER, find_options, machine, step_of
 from tests.plan.test_grid import GRID, build_machine
@@ -25,7 +26,7 @@ def advised(facts: Facts, targets: tuple[str, ...]) -> set[Command]:
     """The commands by which failing checks of torch would install one."""
     return {
         command
-        for item in run_checks(make_context(facts, Goal(targets)), TORCH_CHECKS)
+        for item in run_checks(make_context(facts, goal(*targets)), TORCH_CHECKS)
         if item.status is Status.FAIL
         for command in commands(item.remedy)
         if any(word.startswith("torch==") for word in command.argv)
@@ -34,7 +35,7 @@ def advised(facts: Facts, targets: tuple[str, ...]) -> set[Command]:
 
 def planned(facts: Facts, targets: tuple[str, ...]) -> Command | None:
     """The command of the option of another torch; None where it is rejected."""
-    options = find_options(Goal(targets), facts)
+    options = find_options(goal(*targets), facts)
     found = (option for option in options.available if option.kind is OptionKind.OTHER_TORCH)
     return next((step_of(option, InstallTorch).command for option in found), None)
 
@@ -84,6 +85,6 @@ def test_every_command_is_the_environments_own(changes: dict[str, object], start
     assert command and command.argv[: len(starts)] == starts
     environment = dataclasses.replace(facts.environment, torch_installed=Fact(True, "test"))
     facts = dataclasses.replace(facts, environment=environment)
-    for item in run_checks(make_context(facts, Goal(("sm_120",)))):
+    for item in run_checks(make_context(facts, goal("sm_120"))):
         for step in item.remedy:
             assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.line()), step.line()

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.context import Goal
-from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.facts import (
@@ -25,9 +24,11 @@ from splatfix.facts import (
     SplatPackage,
     Torch,
 )
+from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.torch_releases import replacing_words
-from splatfix.plan import Lane, Option, OptionKind, Options, Request, goal_of
+from splatfix.plan import Lane, Option, OptionKind, Options, SourceSummary, summarise
 from splatfix.plan.steps import Confirm, InstallTorch, Keep, ProvideToolkit, Rebuild, RunLane, UseDropins
+from tests.archs import archs, goal
 from tests.plan.machines import (
     CUDA_12,
     CUDA_13,
@@ -36,6 +37,7 @@ from tests.plan.machines import (
     argv,
     compilers,
     cuda_source,
+    extensions,
     find_options,
     machine,
     step_of,
@@ -83,6 +85,13 @@ def with_extension(facts: Facts, name: str, groups: tuple[FatbinGroup, ...]) -> 
         distributions=Fact((*(old.distributions.value or ()), Distribution(name, "0.0.0", SITE)), "test"),
     )
     return dataclasses.replace(facts, environment=environment)
+
+
+def rasterizer(key: str) -> SourceSummary:
+    """The rasterizer of a stack, by the key of its variant."""
+    row = variant(key)
+    assert row is not None
+    return extensions(**{row.module: (key,)})
 
 
 def healthy() -> Facts:
@@ -160,7 +169,7 @@ def test_the_same_release_is_named_by_its_local_version() -> None:
 
 def test_torch_is_left_alone_when_asked_to() -> None:
     facts = with_driver(machine(torch=TORCH_118, gpus=(RTX_5080,)), "580.95.05", "13.0")
-    options = find_options(Goal(keep=("torch",)), facts)
+    options = find_options(Goal(), facts, keep=("torch",))
     assert OptionKind.OTHER_TORCH not in kinds(options)
     assert "--keep torch" in why_not(options, "another build")
 
@@ -262,7 +271,7 @@ def test_a_broken_driver_comes_before_everything() -> None:
 
 def test_a_target_elsewhere_is_built_for_not_verified() -> None:
     facts = machine(torch=BLACKWELL_TORCH)
-    options = find_options(Goal(("sm_120",)), facts)
+    options = find_options(goal("sm_120"), facts)
     option = plan(options, OptionKind.REBUILD)
     assert option.proves == (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
     assert {limit.rung for limit in option.cannot_prove} == {
@@ -283,19 +292,19 @@ def test_what_no_table_knows_is_unsure_and_not_impossible() -> None:
 
 
 def test_dropins_are_offered_or_rejected_with_the_reason() -> None:
-    options = find_options(Goal(stack="inria-v1"), healthy())
+    options = find_options(Goal(), healthy(), sources=rasterizer("inria-v1"))
     option = plan(options, OptionKind.DROPIN)
     assert any(
         isinstance(item, UseDropins) and "diff_gaussian_rasterization@v1" in item.subjects
         for item in option.steps
     )
     assert RungName.BUILT not in option.proves
-    taming = plan(find_options(Goal(stack="taming"), healthy()), OptionKind.DROPIN)
+    taming = plan(find_options(Goal(), healthy(), sources=rasterizer("taming")), OptionKind.DROPIN)
     assert any("diff_gaussian_rasterization@taming" in getattr(item, "subjects", ()) for item in taming.steps)
-    refused = find_options(Goal(stack="gof"), healthy())
+    refused = find_options(Goal(), healthy(), sources=rasterizer("gof"))
     assert OptionKind.DROPIN not in kinds(refused)
     assert "nine-channel output" in why_not(refused, "drop-ins")
-    kept = find_options(Goal(extensions=("simple-knn",), keep=("simple-knn",)), healthy())
+    kept = find_options(Goal(), healthy(), sources=extensions(simple_knn=()), keep=("simple-knn",))
     assert "must not change" in why_not(kept, "drop-ins")
 
 
@@ -323,22 +332,12 @@ def test_a_glibc_clash_rules_out_all_but_conda() -> None:
     facts = machine(torch=TORCH_128, toolkits=(CUDA_12,))
     debian_13 = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, glibc="2.41"))
     assert "clash with those of glibc 2.41" in why_not(
-        find_options(Goal(("sm_120",)), debian_13), "installed CUDA toolkit"
+        find_options(goal("sm_120"), debian_13), "installed CUDA toolkit"
     )
     conda = compilers("13.3.0", folder="/conda/bin/x86_64-conda-linux-gnu")
     machine_facts = dataclasses.replace(debian_13.machine, compilers=Fact(conda, "test"))
     eased = dataclasses.replace(debian_13, machine=machine_facts)
-    assert OptionKind.REBUILD in kinds(find_options(Goal(("sm_120",)), eased))
-
-
-@pytest.mark.parametrize(
-    ("aim", "error"),
-    [(Goal(("sm_999",)), "unknown-arch"), (Goal(("sm_120",), stack="nothing"), "unknown-stack")],
-)
-def test_an_aim_that_names_nothing_known_is_refused(aim: Goal, error: str) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        find_options(aim, healthy())
-    assert caught.value.code == error
+    assert OptionKind.REBUILD in kinds(find_options(goal("sm_120"), eased))
 
 
 @pytest.mark.parametrize("change", [lambda f: f, lambda f: with_extension(f, "gsplat", code("sm_90"))])
@@ -352,7 +351,7 @@ def test_every_kind_is_available_or_rejected_with_a_reason(change: Callable[[Fac
 def test_ptx_is_not_that_of_a_jetson() -> None:
     old = dataclasses.replace(CUDA_12, version="12.0.76", archs=("sm_80", "sm_87"), gcc_max=13)
     torch = dataclasses.replace(TORCH_128, knows_archs=("8.0", "8.7", "12.0"))
-    options = find_options(Goal(("sm_120",)), machine(torch=torch, toolkits=(old,)))
+    options = find_options(goal("sm_120"), machine(torch=torch, toolkits=(old,)))
     step = step_of(plan(options, OptionKind.REBUILD_PTX), Rebuild)
     assert step.arch_list == "8.0+PTX"
 
@@ -361,25 +360,26 @@ def test_a_kept_extension_keeps_its_torch_too() -> None:
     facts = with_extension(
         with_extension(healthy(), "simple_knn", code("sm_120")), "fused_ssim", code("sm_90")
     )
-    options = find_options(Goal(keep=("simple_knn",)), facts)
+    options = find_options(Goal(), facts, keep=("simple_knn",))
     step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
     assert step.subjects == ("fused_ssim",)
     assert "compiled against the torch here" in why_not(options, "another build")
-    both = find_options(Goal(keep=("simple_knn", "fused_ssim")), facts)
+    both = find_options(Goal(), facts, keep=("simple_knn", "fused_ssim"))
     assert OptionKind.REBUILD not in kinds(both)
 
 
 def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     knn = cuda_source(tmp_path / "knn", name="simple_knn")
-    aim = goal_of(Request((str(knn),), ("sm_120",)), sources=("./knn",))
-    assert (aim.extensions, aim.dropins) == (("simple_knn",), ("simple_knn",))
-    step = step_of(plan(find_options(aim, healthy()), OptionKind.DROPIN), UseDropins)
+    summary = summarise((str(knn),), named=("./knn",))
+    assert (tuple(summary.variants), summary.dropins) == (("simple_knn",), ("simple_knn",))
+    step = step_of(
+        plan(find_options(goal("sm_120"), healthy(), sources=summary), OptionKind.DROPIN), UseDropins
+    )
     assert argv(step)[:5] == ("splatfix", "install", "./knn", "--backend", "pure")
     plane = cuda_source(tmp_path / "plane", name="diff_plane_rasterization")
-    aim = goal_of(Request((str(plane),), ("sm_120",)))
-    assert "plane and normal outputs" in why_not(find_options(aim, healthy()), "drop-ins")
-    nothing = goal_of(Request((str(tmp_path / "nothing"),), ("sm_120",)))
-    assert nothing.extensions == ()
+    options = find_options(goal("sm_120"), healthy(), sources=summarise((str(plane),)))
+    assert "plane and normal outputs" in why_not(options, "drop-ins")
+    assert summarise((str(tmp_path / "nothing"),)).variants == {}
 
 
 def test_older_machine_code_serves_a_sibling_without_ptx() -> None:
@@ -390,7 +390,7 @@ def test_older_machine_code_serves_a_sibling_without_ptx() -> None:
         Goal(), with_driver(machine(torch=torch, gpus=(spark,), toolkits=(CUDA_12,)), "580.95.05", "13.0")
     )
     step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
-    assert (step.targets, step.arch_list) == (("sm_121",), "12.0")
+    assert (step.targets, step.arch_list) == (archs("sm_121"), "12.0")
     assert "not needed" in why_not(options, "PTX") and "not needed" in why_not(options, "another build")
 
 
@@ -429,4 +429,6 @@ def test_what_serves_is_rebuilt_only_when_torch_changes() -> None:
 
 
 def test_a_name_that_keeps_nothing_is_said() -> None:
-    assert "--keep torhc does not match anything here" in find_options(Goal(keep=("torhc",)), healthy()).notes
+    assert (
+        "--keep torhc does not match anything here" in find_options(Goal(), healthy(), keep=("torhc",)).notes
+    )

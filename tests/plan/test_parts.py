@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,11 @@ from splatfix.facts import (
     SplatPackage,
 )
 from splatfix.knowledge.stacks import variant
-from splatfix.plan import OptionKind, Request, goal_of
+from splatfix.plan import OptionKind, Options, summarise
 from splatfix.plan.parts import conflict_with, other_variant, variants_of_source
 from splatfix.plan.steps import Rebuild
-from tests.plan.machines import cuda_source, find_options, make_plan, step_of
+from tests.archs import goal, request_for
+from tests.plan.machines import cuda_source, extensions, find_options, make_plan, step_of
 from tests.plan.test_options import SITE, code, healthy, kinds, plan, why_not
 
 NAME = "diff_gaussian_rasterization"
@@ -65,17 +67,18 @@ def with_rasterizer(shown: SplatPackage, *, linkage: Linkage | None = None, drop
     )
 
 
-def aim(*keys: str) -> Goal:
-    return Goal(extensions=(NAME,), variants={NAME: keys})
+def options_for(keys: Sequence[str], facts: Facts) -> Options:
+    """The options where the rasterizer that is meant can be of these variants."""
+    return find_options(Goal(), facts, sources=extensions(**{NAME: keys}))
 
 
 def test_the_variant_that_is_meant_is_kept() -> None:
-    assert kinds(find_options(aim("mip"), with_rasterizer(package("mip"))))[0] is OptionKind.KEEP
+    assert kinds(options_for(["mip"], with_rasterizer(package("mip"))))[0] is OptionKind.KEEP
 
 
 @pytest.mark.parametrize("dropin", [False, True], ids=["compiled", "drop-in"])
 def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
-    options = find_options(aim("mcmc"), with_rasterizer(package("mip"), dropin=dropin))
+    options = options_for(["mcmc"], with_rasterizer(package("mip"), dropin=dropin))
     assert "the variant mip, and mcmc is meant" in why_not(options, "keep")
     rebuild = plan(options, OptionKind.REBUILD)
     assert step_of(rebuild, Rebuild).subjects == (NAME,)
@@ -96,11 +99,6 @@ def test_a_drop_in_is_known_by_how_it_is_called() -> None:
     assert "that of Mip-Splatting" in conflict_with(bare, ("mcmc",))
 
 
-def test_a_stack_by_name_means_its_variant() -> None:
-    options = find_options(Goal(stack="mcmc"), with_rasterizer(package("mip")))
-    assert "mcmc is meant" in why_not(options, "keep")
-
-
 def test_the_checkouts_call_decides_over_the_variant() -> None:
     row = variant("inria-v1")
     assert row and row.settings and row.forward
@@ -119,9 +117,9 @@ def test_the_checkouts_call_decides_over_the_variant() -> None:
         facts = with_rasterizer(package("inria-v1"))
         return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
 
-    assert kinds(find_options(aim("scaffold"), calling(2)))[0] is OptionKind.KEEP, "the call fits"
-    for meant in (aim("inria-v1"), Goal(extensions=(NAME,))):
-        options = find_options(meant, calling(3))
+    assert kinds(options_for(["scaffold"], calling(2)))[0] is OptionKind.KEEP, "the call fits"
+    for keys in (["inria-v1"], []):
+        options = options_for(keys, calling(3))
         assert "does not fit the installed diff_gaussian_rasterization" in why_not(options, "keep")
         assert kinds(options)[0] is OptionKind.REBUILD
 
@@ -140,7 +138,7 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept() -> None:
             for item in run_checks(make_context(facts), select((name,), ()))
             if item.status is Status.FAIL
         ]
-        options = find_options(aim("mip"), facts)
+        options = options_for(["mip"], facts)
         assert found and found[0].summary.rstrip(".") in why_not(options, "keep"), name
         step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
         assert step.subjects == (NAME,), name
@@ -175,11 +173,11 @@ def test_what_an_unknown_source_built_is_found(
         extensions=Fact((*(environment.extensions.value or ()), file), "test"),
         distributions=Fact((*(environment.distributions.value or ()), one), "test"),
     )
-    goal = goal_of(Request((str(tmp_path),), ("sm_120",)))
-    assert kinds(find_options(goal, dataclasses.replace(facts, environment=there)))[0] is OptionKind.KEEP
-    assert "is not installed" in why_not(
-        find_options(goal, dataclasses.replace(facts, environment=environment)), "keep"
-    )
+    sources = summarise((str(tmp_path),))
+    kept = find_options(goal("sm_120"), dataclasses.replace(facts, environment=there), sources=sources)
+    assert kinds(kept)[0] is OptionKind.KEEP
+    facts = dataclasses.replace(facts, environment=environment)
+    assert "is not installed" in why_not(find_options(goal("sm_120"), facts, sources=sources), "keep")
 
 
 def test_a_source_without_gpu_code_is_kept_where_it_is_installed(tmp_path: Path) -> None:
@@ -187,15 +185,16 @@ def test_a_source_without_gpu_code_is_kept_where_it_is_installed(tmp_path: Path)
         "from setuptools import Extension, setup\nsetup(name='rdel', ext_modules=[Extension('rdel', ['a.cpp'])])\n"
     )
     (tmp_path / "a.cpp").write_text("")
-    facts, goal = healthy(), goal_of(Request((str(tmp_path),), ("sm_120",)))
+    facts, sources = healthy(), summarise((str(tmp_path),))
     one = Distribution("rdel", "1.0", SITE)
     there = dataclasses.replace(
         facts.environment,
         packages=Fact((), "test"),
         distributions=Fact((*(facts.environment.distributions.value or ()), one), "test"),
     )
-    assert "rdel is not installed" in why_not(find_options(goal, facts), "keep")
-    assert kinds(find_options(goal, dataclasses.replace(facts, environment=there)))[0] is OptionKind.KEEP
+    assert "rdel is not installed" in why_not(find_options(goal("sm_120"), facts, sources=sources), "keep")
+    facts = dataclasses.replace(facts, environment=there)
+    assert kinds(find_options(goal("sm_120"), facts, sources=sources))[0] is OptionKind.KEEP
 
 
 def mcmc_source(folder: Path) -> Path:
@@ -222,9 +221,9 @@ def test_the_source_tells_its_variant_and_the_conflict(
 ) -> None:
     folder = mcmc_source(tmp_path / "dgr")
     assert "mcmc" in variants_of_source(str(folder))
-    request = Request((str(folder),), ("sm_120",))
+    request = request_for((str(folder),), ("sm_120",))
     facts = with_rasterizer(package("mip"))
-    assert "mcmc" in why_not(find_options(goal_of(request), facts), "keep")
+    assert "mcmc" in why_not(find_options(goal("sm_120"), facts, sources=summarise(request.sources)), "keep")
     said = "the installed diff_gaussian_rasterization is that of Mip-Splatting"
     assert any(said in note for note in make_plan(request, facts).notes)
     pure = dataclasses.replace(request, backend="pure")

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.plan import BuildWheel, InstallPlan, ProvideToolkit, Request
+from splatfix.plan import BuildWheel, InstallPlan, ProvideToolkit
 from splatfix.plan.provided import MARKER, provided_toolkit
+from tests.archs import request_for
 from tests.plan.machines import make_plan
 
 from .machines import CUDA_12, CUDA_13, TORCH, cuda_source, machine
@@ -23,7 +24,7 @@ def planned(
     folder: Path, *, provide: bool, torch: object = TORCH, toolkits: tuple[object, ...] = ()
 ) -> InstallPlan:
     facts = machine(torch=torch, toolkits=toolkits)  # type: ignore[arg-type]
-    return make_plan(Request((str(cuda_source(folder)),), ("sm_120",), provide_toolkit=provide), facts)
+    return make_plan(request_for((str(cuda_source(folder)),), ("sm_120",), provide_toolkit=provide), facts)
 
 
 def test_it_comes_first_and_the_build_uses_it(tmp_path: Path, cache: Path) -> None:

@@ -11,10 +11,11 @@ from splatfix.core.errors import Problem, require
 from splatfix.core.step import commands
 from splatfix.facts import Fact, read_checkout
 from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
-from splatfix.plan import Request, advised_options, goal_of
+from splatfix.plan import advised_options, summarise
 from splatfix.plan.checkout import sources_in
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.option import BUILDING
+from tests.archs import goal
 
 from .machines import CUDA_12, CUDA_13, cuda_source, machine, refused
 
@@ -148,8 +149,8 @@ def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
     """It said "rebuild SOURCE" where install refuses, and kept the way that works to itself."""
     folder = checkout_of(key, tmp_path)
     facts = dataclasses.replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
-    goal = goal_of(Request((str(folder),), ("sm_120",)), facts, sources=(str(folder),))
-    options = advised_options((), make_context(facts, goal))
+    sources = summarise((str(folder),), facts, named=(str(folder),))
+    options = advised_options((), make_context(facts, goal("sm_120")), sources=sources)
     assert not {item.kind for item in options.available} & set(BUILDING)
     assert options.advice
     said = [step.command.argv for step in options.advice.also_needed[0].steps if step.command]

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.errors import Problem, require
 from splatfix.core.proof import RungName
 from splatfix.facts import Checkout, read_checkout
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import Variant, variant
-from splatfix.plan import OptionKind, Request, goal_of, plan_install
+from splatfix.plan import NO_SOURCES, OptionKind, plan_install, summarise
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.steps import MakeDropin, UseDropins
+from tests.archs import goal, request_for
 
 from .machines import argv, cuda_source, find_options, machine, make_plan, refused, step_of
 from .test_options import healthy, plan, why_not
@@ -256,10 +257,10 @@ def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> Non
         folder = checkout(tmp_path / "gs", of_variant(row), row=None if kind == "empty" else row)
     if kind == "with another":
         cuda_source(folder / "submodules" / "Propagation", "gaussianpro")
-    request = Request((str(folder),), ("sm_120",), backend="pure")
+    request = request_for((str(folder),), ("sm_120",), backend="pure")
     facts = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
-    goal = Goal(("sm_120",)) if saved else goal_of(request, sources=request.sources)
-    option = plan(find_options(goal, facts), OptionKind.DROPIN)
+    sources = NO_SOURCES if saved else summarise(request.sources, named=request.sources)
+    option = plan(find_options(goal("sm_120"), facts, sources=sources), OptionKind.DROPIN)
     made = [step for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
     offered = step_of(option, UseDropins)
     assert list(offered.subjects) == ["@".join(filter(None, (step.module, step.variant))) for step in made]
@@ -273,16 +274,16 @@ def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> Non
 def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     """``--why`` said "not applicable", and --backend pure installed what is of no use without it; one judgement."""
     folder = checkout(tmp_path / "speedy", of_variant(row_of("speedy")))
-    request = Request((str(folder),), ("sm_120",), backend="pure")
+    request = request_for((str(folder),), ("sm_120",), backend="pure")
     made = refused(plan_install(request, make_context(healthy())))
-    said = why_not(find_options(goal_of(request), healthy()), "drop-ins")
+    said = why_not(find_options(goal("sm_120"), healthy(), sources=summarise(request.sources)), "drop-ins")
     assert made.code == "nothing-replaces-it" and made.what.startswith(said)
     assert "gives scores" in said
     lines = [step.line() for step in made.todo]
     assert lines[0] == f"splatfix install {folder} --target sm_120"
     assert lines[1].endswith("splatfix install simple_knn --backend pure"), "one can have it by its name"
     alone = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
-    assert "of the others simple_knn can" in why_not(find_options(Goal(("sm_120",)), alone), "drop-ins")
+    assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), "drop-ins")
     cpu = dataclasses.replace(request, backend="auto", targets=())
     assert refused(plan_install(cpu, make_context(machine(torch=None)))).code != "nothing-to-replace"
 

@@ -10,6 +10,7 @@ from splatfix.context import Goal
 from splatfix.facts import Fact, Facts, Gpu
 from splatfix.plan import OptionKind
 from splatfix.plan.steps import InstallTorch
+from tests.archs import goal
 from tests.plan.machines import CUDA_12, INTERPRETER, find_options, machine, step_of
 from tests.plan.test_options import RTX_5080, TORCH_118, TORCH_128, plan, why_not, with_driver
 
@@ -19,7 +20,7 @@ TITLE = "is then not served by torch"
 
 def lost(facts: Facts, *targets: str) -> list[str]:
     """What the plan says of GPUs that were not asked for."""
-    option = plan(find_options(Goal(targets), facts), OptionKind.OTHER_TORCH)
+    option = plan(find_options(goal(*targets), facts), OptionKind.OTHER_TORCH)
     return [reason.text for reason in option.reasons if TITLE in reason.text]
 
 
@@ -34,7 +35,7 @@ def test_a_gpu_that_loses_its_torch_is_named(target: str) -> None:
 
 def test_a_build_the_own_driver_cannot_start_is_noted() -> None:
     facts = with_driver(machine(torch=None, gpus=(Gpu(0, "NVIDIA A100", cc="8.0"),)), "550.90.07", "12.4")
-    option = plan(find_options(Goal(("sm_120",)), facts), OptionKind.OTHER_TORCH)
+    option = plan(find_options(goal("sm_120"), facts), OptionKind.OTHER_TORCH)
     assert step_of(option, InstallTorch).tag.startswith("cu13")
     (text,) = lost(facts, "sm_120")
     assert (
@@ -65,7 +66,7 @@ def without_torch(python: str = "3.11.7", driver: str = "580.95.05") -> Facts:
 
 
 def why_no_torch(facts: Facts, *targets: str) -> str:
-    return why_not(find_options(Goal(targets), facts), "another build")
+    return why_not(find_options(goal(*targets), facts), "another build")
 
 
 @pytest.mark.parametrize(

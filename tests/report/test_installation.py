@@ -11,9 +11,10 @@ from rich.console import Console
 from splatfix.app.install import _nothing_to_do
 from splatfix.core.errors import Exit
 from splatfix.install.outcome import Restored, RevertOutcome
-from splatfix.plan import BuildWheel, InstallPlan, OptionKind, Request
+from splatfix.plan import BuildWheel, InstallPlan, OptionKind
 from splatfix.plan.steps import Reason
 from splatfix.report.installation import show_plan, show_revert
+from tests.archs import request_for
 from tests.plan.machines import cuda_source, machine, make_plan
 from tests.plan.test_parts import mcmc_source, package, with_rasterizer
 
@@ -46,7 +47,7 @@ def test_no_line_names_hundreds_of_files(tmp_path: Path) -> None:
     source = cuda_source(tmp_path / "big")
     for number in range(90):
         (source / f"a_long_name_of_a_kernel_{number}.cu").write_text("float x = FLT_MAX;")
-    plan = make_plan(Request((str(source),), ("sm_120",)), machine())
+    plan = make_plan(request_for((str(source),), ("sm_120",)), machine())
     (build,) = (step for step in plan.steps if isinstance(step, BuildWheel))
     assert max(len(edit.files) for edit in build.edits) >= 90
     stream = io.StringIO()
@@ -59,7 +60,7 @@ def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None
     source = mcmc_source(tmp_path / "dgr")
     for variant, said in (("mip", True), ("mcmc", False)):
         stream = io.StringIO()
-        plan = make_plan(Request((str(source),), ("sm_120",)), with_rasterizer(package(variant)))
+        plan = make_plan(request_for((str(source),), ("sm_120",)), with_rasterizer(package(variant)))
         show_plan(Console(file=stream, width=300, color_system=None), plan)
         words = "Note: the installed diff_gaussian_rasterization is that of Mip-Splatting"
         assert (words in stream.getvalue()) is said, stream.getvalue()

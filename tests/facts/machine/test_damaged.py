@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splatfix.checks import Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.runner import Completed
 from splatfix.facts import MachineFacts
@@ -21,6 +21,7 @@ from splatfix.facts.machine import adapters as pci
 from splatfix.facts.machine import gpu as gpus
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.playback import PlaybackSystem
+from tests.archs import goal
 from tests.machines import NAMES, facts_of, raw_machines
 
 
@@ -187,7 +188,7 @@ def test_checks_of_a_damaged_machine_do_not_crash(name: str) -> None:
         facts = dataclasses.replace(whole, machine=machine.probe(Damaged(name, seed, 0.6)))
         crashed = [
             item.summary
-            for item in run_checks(make_context(facts, Goal(("sm_120",))))
+            for item in run_checks(make_context(facts, goal("sm_120")))
             if item.status is Status.CRASH
         ]
         assert not crashed

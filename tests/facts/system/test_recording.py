@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from splatfix.checks import run_checks
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.redact import HIDDEN
 from splatfix.facts import Facts, LiveSystem, gather, load
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem, Redactor
+from tests.archs import goal
 
 UUID = "GPU-e24bed87-5853-1036-cbfc-b54eac6acda1"
 
@@ -35,7 +36,7 @@ def test_played_back_machine_gives_equal_facts_and_findings(tmp_path: Path) -> N
     again = load(tmp_path / "machine")
     assert timeless(again) == timeless(facts)
     before, after = (
-        json.dumps(to_json(run_checks(make_context(item, Goal(("sm_120",)))))) for item in (facts, again)
+        json.dumps(to_json(run_checks(make_context(item, goal("sm_120"))))) for item in (facts, again)
     )
     assert before == after
 
