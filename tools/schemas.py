@@ -381,7 +381,7 @@ def _field_docs(target: Any) -> dict[str, str]:
     """The strings below the fields of a class, in one line each."""
     docs: dict[str, str] = {}
     for owner in reversed(target.__mro__):
-        if owner.__module__.startswith(("splatfix", "tools")):
+        if owner.__module__.startswith(("splatfix", "tools", "__main__")):
             body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
             assert isinstance(body, ast.ClassDef)
             for field, doc in itertools.pairwise(body.body):
