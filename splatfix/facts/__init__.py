@@ -62,32 +62,29 @@ from splatfix.facts.model.source import (
 )
 from splatfix.facts.source.arguments import Argument, read_arguments
 from splatfix.facts.source.build_variables import is_arch_variable
-from splatfix.facts.source.checkout import read_checkout, read_identity, read_pins
+from splatfix.facts.source.checkout import read_checkout, read_identity
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
 from splatfix.facts.source.first_use import FirstUse, compiled_at_first_use
 from splatfix.facts.source.folder import (
     as_typed,
     checkout_around,
-    commit_of,
-    git_folder,
     has_build_file,
     holds_everything,
     is_clone,
-    is_empty,
     is_file,
     packages_in,
     photos_alone,
     read_package,
-    read_submodules,
-    remote_of,
     resolved_folder,
     source_texts,
     subfolders,
     telling_paths,
 )
-from splatfix.facts.source.program import read_scripts
+from splatfix.facts.source.git_files import commit_of, git_folder, is_empty, read_submodules, remote_of
+from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reach import repository_of
+from splatfix.facts.source.scripts import read_scripts
 from splatfix.facts.system.live import LiveSystem, System
 
 __all__ = [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.reader import FolderReader, is_regular_file
+from splatfix.facts.source.syntax import keyword_value, last_name, text_constant
 
 _MOST_FILES = 40
 
@@ -35,76 +36,81 @@ def read_arguments(root: Path, script: str) -> dict[str, Argument]:
     Empty where the script is not there or is no Python.
     """
     reader = FolderReader()
-    found: dict[str, Argument] = {}
+    arguments: dict[str, Argument] = {}
     for path in _files(root, script, reader):
         text = reader.text(path)
         tree = reader.python(path, text) if text else None
         if tree is not None:
-            for item in _arguments(tree, path.relative_to(root).as_posix()):
-                found.setdefault(item.name.lstrip("-").replace("-", "_"), item)
-    return found
+            for argument in _arguments(tree, path.relative_to(root).as_posix()):
+                # of two the first counts: the script's own wins over those of what it imports
+                arguments.setdefault(argument.name.lstrip("-").replace("-", "_"), argument)
+    return arguments
 
 
 def _files(root: Path, script: str, reader: FolderReader) -> list[Path]:
     """The script, and every module of the checkout that it names in an import."""
-    first = root / script
-    tree = reader.python(first, reader.text(first)) if first.is_file() else None
+    files = [root / script]
+    tree = reader.python(files[0], reader.text(files[0])) if is_regular_file(files[0]) else None
     if tree is None:
         return []
-    files = [first]
     for node in ast.walk(tree):
-        names: Sequence[str] = ()
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-        for name in names:
-            place = root.joinpath(*name.split("."))
-            for path in (place.with_suffix(".py"), place / "__init__.py") if name else ():
-                if path.is_file() and path not in files:
+        for name in _imported_modules(node):
+            stem = root.joinpath(*name.split("."))
+            for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+                if path not in files and is_regular_file(path):
                     files.append(path)
     return files[:_MOST_FILES]
+
+
+def _imported_modules(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield alias.name
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module
 
 
 def _arguments(tree: ast.Module, file: str) -> Iterator[Argument]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and any("ParamGroup" in ast.unparse(base) for base in node.bases):
-            yield from _of_group(node, file)
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "add_argument"
-        ):
-            yield from _of_call(node, file)
+            yield from _arguments_of_group(node, file)
+        elif isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
+            yield from _argument_of_call(node, file)
 
 
-def _of_group(group: ast.ClassDef, file: str) -> Iterator[Argument]:
-    begin = next(
-        (item for item in group.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"), None
-    )
-    for node in begin.body if begin else ():
-        targets = node.targets if isinstance(node, ast.Assign) else ()
-        for target in targets:
-            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
-                assert isinstance(node, ast.Assign)
-                default = _literal(node.value)
-                kind = "flag" if isinstance(default, bool) else "value"
-                yield Argument(f"--{target.attr.lstrip('_')}", kind, default, file, node.lineno)
-
-
-def _of_call(call: ast.Call, file: str) -> Iterator[Argument]:
-    names = [item.value for item in call.args if isinstance(item, ast.Constant)]
-    words = [name for name in names if isinstance(name, str) and name.startswith("--")]
-    if not words:
+def _arguments_of_group(group: ast.ClassDef, file: str) -> Iterator[Argument]:
+    for method in group.body:
+        if not isinstance(method, ast.FunctionDef) or method.name != "__init__":
+            continue
+        for node in method.body:
+            if not isinstance(node, ast.Assign):
+                continue
+            default = _literal(node.value)
+            kind = "flag" if isinstance(default, bool) else "value"
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
+                    yield Argument(f"--{target.attr.lstrip('_')}", kind, default, file, node.lineno)
         return
-    given = {item.arg: item.value for item in call.keywords if item.arg}
-    action = _literal(given["action"]) if "action" in given else None
-    kind = "flag" if action in ("store_true", "store_false") else "list" if "nargs" in given else "value"
-    default = _literal(given["default"]) if "default" in given else None
-    yield Argument(words[0], kind, default, file, call.lineno)
 
 
-def _literal(node: ast.expr) -> object:
+def _argument_of_call(call: ast.Call, file: str) -> Iterator[Argument]:
+    texts = [text_constant(argument) for argument in call.args]
+    long_forms = [text for text in texts if text is not None and text.startswith("--")]
+    if not long_forms:
+        return
+    kind = "value"
+    if _literal(keyword_value(call, "action")) in ("store_true", "store_false"):
+        kind = "flag"
+    elif keyword_value(call, "nargs") is not None:
+        kind = "list"
+    default = _literal(keyword_value(call, "default"))
+    yield Argument(long_forms[0], kind, default, file, call.lineno)
+
+
+def _literal(node: ast.expr | None) -> object:
+    """None where there is none, or only running it would tell."""
+    if node is None:
+        return None
     try:
         return ast.literal_eval(node)
     except ValueError:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern
-from splatfix.core.table import Table
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.source import (
     Checkout,
@@ -19,25 +18,16 @@ from splatfix.facts.model.source import (
     ExtensionCall,
     GuardedImport,
     PackageSource,
-    Pin,
     RenderCall,
     Shadow,
     Submodule,
 )
 from splatfix.facts.source.extension import code_matches, extension_folders, read_source
 from splatfix.facts.source.extension_calls import extension_calls
-from splatfix.facts.source.folder import (
-    cloned_in_readme,
-    commit_of,
-    git_folder,
-    has_build_file,
-    photos_alone,
-    read_submodules,
-    remote_of,
-    telling_paths,
-)
+from splatfix.facts.source.folder import cloned_in_readme, has_build_file, photos_alone, telling_paths
+from splatfix.facts.source.git_files import commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.includes import IncludeFolders, missing_headers
-from splatfix.facts.source.program import read_packages_of, read_scripts
+from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import (
     guarded_imports,
     imported_modules,
@@ -45,17 +35,16 @@ from splatfix.facts.source.python_source import (
     read_package_source,
 )
 from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_there
+from splatfix.facts.source.scripts import read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 
 # A file that mentions none of these is not parsed.
 _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
-
 _COLMAP_OPTION = re.compile(r"--((?:Sift|Feature)(?:Extraction|Matching)\.use_gpu)\b")
+_MAY_NAME_A_SUBMODULE = ((".py",), (".txt", ".yml", ".yaml", ".toml", ".sh", ".cmake"))
 _MOST_SOURCES = 100
 _MOST_CALLS = 1000
-_MOST_PINS = 5000
 _MOST_USES = 3
-_PIN_NAMES = re.compile(r"[A-Za-z][\w.-]*")
 
 
 def read_checkout(
@@ -73,22 +62,24 @@ def read_checkout(
     if not folder.is_dir():
         return unknown(f"{folder} is not a folder")
     root, reader = folder.resolve(), FolderReader()
-    identity, wanted = _identity(root, reader), tuple(patterns)
-    names = tuple(item for item in wanted if isinstance(item, NamePattern))
-    scripts, apart = read_scripts(root, names)
-    sources = tuple(_sources(root, wanted, headers or IncludeFolders(), reader))
-    alone = has_build_file(root) and not any(item.path == "." for item in sources)
+    all_patterns = tuple(patterns)
+    identity = _identity(root, reader)
+    program, reader_of_scripts = read_scripts(root, _name_patterns(all_patterns))
+    sources = tuple(_sources(root, all_patterns, headers or IncludeFolders(), reader))
+    package = None
+    if has_build_file(root) and not any(item.path == "." for item in sources):
+        package = read_source(root, reader=reader)
     checkout = replace(
         identity,
         submodules=_with_uses(root, identity.submodules, reader),
         pins=tuple(read_pins(root, reader)),
         sources=sources,
-        package=read_source(root, reader=reader) if alone else None,
+        package=package,
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
-        needs=scripts.imports,
-        python_matches=scripts.matches,
+        needs=program.imports,
+        python_matches=program.matches,
         photos=photos_alone(root, reader),
-        unreadable=tuple(dict.fromkeys((*reader.left_out, *apart.left_out))),
+        unreadable=tuple(dict.fromkeys((*reader.left_out, *reader_of_scripts.left_out))),
     )
     return Fact(redacted(checkout), "files of the checkout, read as text")
 
@@ -97,14 +88,13 @@ def read_identity(folder: Path) -> Fact[Checkout]:
     """The part of a checkout that tells which stack it is: names of files, addresses, imports, calls."""
     if not folder.is_dir():
         return unknown(f"{folder} is not a folder")
-    found = _identity(folder.resolve(), FolderReader())
-    return Fact(redacted(found), "files of the checkout, read as text")
+    identity = _identity(folder.resolve(), FolderReader())
+    return Fact(redacted(identity), "files of the checkout, read as text")
 
 
 def _identity(root: Path, reader: FolderReader) -> Checkout:
     git = git_folder(root, reader)
     shadows = tuple(_shadows(root, reader))
-    python = _PythonFiles(root, reader, shadows)
     return Checkout(
         folder=str(root),
         paths=telling_paths(root, reader),
@@ -112,28 +102,26 @@ def _identity(root: Path, reader: FolderReader) -> Checkout:
         clones=tuple(dict.fromkeys(cloned_in_readme(root, reader))),
         commit=commit_of(git, reader),
         submodules=read_submodules(root, reader),
-        imports=python.imports,
-        guarded=python.guarded,
-        calls=python.calls,
-        extension_calls=python.extension_calls,
         shadows=shadows,
+        **_imports_and_calls(root, reader, {shadow.module for shadow in shadows}),
     )
 
 
-_USES = ((".py",), (".txt", ".yml", ".yaml", ".toml", ".sh", ".cmake"))
+def _name_patterns(patterns: Iterable[SourcePattern | NamePattern]) -> tuple[NamePattern, ...]:
+    return tuple(pattern for pattern in patterns if isinstance(pattern, NamePattern))
 
 
 def _with_uses(root: Path, submodules: tuple[Submodule, ...], reader: FolderReader) -> tuple[Submodule, ...]:
     """The same, the empty ones with the files that import them or have their folder in a text."""
-    names = {item.path: item.path.rpartition("/")[2] for item in submodules if item.empty}
-    uses: dict[str, list[str]] = {path: [] for path in names}
-    patterns = {path: _use_of(name) for path, name in names.items()}
-    kinds = _USES if patterns else ()
-    for file in (file for endings in kinds for file in reader.files_below(root, endings, depth=3)):
-        text = reader.text(file)
-        for path, pattern in patterns.items():
-            if pattern.search(text) and len(uses[path]) < _MOST_USES:
-                uses[path].append(file.relative_to(root).as_posix())
+    patterns = {item.path: _use_of(item.path.rpartition("/")[2]) for item in submodules if item.empty}
+    uses: dict[str, list[str]] = {path: [] for path in patterns}
+    # Python first: of the three uses that are kept, an import tells most
+    for endings in _MAY_NAME_A_SUBMODULE if patterns else ():
+        for file in reader.files_below(root, endings, depth=3):
+            text = reader.text(file)
+            for path, pattern in patterns.items():
+                if pattern.search(text) and len(uses[path]) < _MOST_USES:
+                    uses[path].append(file.relative_to(root).as_posix())
     return tuple(replace(item, named_in=tuple(uses.get(item.path, ()))) for item in submodules)
 
 
@@ -152,149 +140,84 @@ def _sources(
     headers: IncludeFolders,
     reader: FolderReader,
 ) -> Iterator[CheckoutSource]:
-    names = tuple(item for item in patterns if isinstance(item, NamePattern))
-    found = extension_folders(root, reader=reader)
-    if len(found) > _MOST_SOURCES:
+    folders = extension_folders(root, reader=reader)
+    if len(folders) > _MOST_SOURCES:
         reader.leave_out(root, f"it holds more than {_MOST_SOURCES} extensions; the others are not looked at")
-    for folder in found[:_MOST_SOURCES]:
+    for folder in folders[:_MOST_SOURCES]:
         script = read_setup_script(folder / "setup.py", reader)
         source = read_source(folder, reader=reader)
-        python = read_packages_of(folder, source.packages, source.modules, names)
+        python = read_packages_of(folder, source.packages, source.modules, _name_patterns(patterns))
+        missing = missing_headers(folder, source, script.include_dirs, root, headers, reader)
         yield CheckoutSource(
             path=folder.relative_to(root).as_posix(),
             source=source,
             cxx_flags=standard_flags(script),
             own_path_in_flags=own_path_in_flags(script),
             matches=(*code_matches(folder, patterns, reader), *python.matches),
-            headers_missing=tuple(
-                missing_headers(folder, source, script.include_dirs, root, headers, reader)
-            ),
-            faces=tuple(_faces(folder, reader)),
+            headers_missing=tuple(missing),
+            faces=tuple(_packages_in(folder, reader)),
         )
 
 
-def _faces(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:
-    for item in reader.children(folder):
-        file = folder / item.name / "__init__.py"
-        if is_splat_module(item.name) and (text := reader.text(file)):
-            try:
-                yield read_package_source(item.name, text, reader.parse)
-            except NotPython as error:
-                reader.leave_out(file, f"it is not Python that this version can read: {error}")
+def _packages_in(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:
+    for entry in reader.children(folder):
+        if not is_splat_module(entry.name):
+            continue
+        file = folder / entry.name / "__init__.py"
+        text = reader.text(file)
+        if not text:
+            continue
+        try:
+            yield read_package_source(entry.name, text, reader.parse)
+        except NotPython as error:
+            reader.leave_out(file, f"it is not Python that this version can read: {error}")
 
 
-class _PythonFiles:
-    """What the checkout's own Python files import and call; its extensions' files are left to ``sources``."""
-
-    def __init__(self, root: Path, reader: FolderReader, shadows: tuple[Shadow, ...]) -> None:
-        modules: dict[str, None] = {}
-        guarded: list[GuardedImport] = []
-        calls: list[RenderCall] = []
-        others: list[ExtensionCall] = []
-        own = {item.module for item in shadows}
-        for file in reader.files_below(root, (".py",), depth=3, skip=("submodules",)):
-            text = reader.text(file)
-            if not _MENTIONS.search(text) or (tree := reader.python(file, text)) is None:
-                continue
-            name = file.relative_to(root).as_posix()
-            nodes = tuple(ast.walk(tree))
-            here = tuple(guarded_imports(name, nodes))
-            found = imported_modules(nodes, without_lines={item.line for item in here})
-            modules.update(dict.fromkeys(item.partition(".")[0] for item in found if is_splat_module(item)))
-            guarded += here
-            most = _MOST_CALLS - len(calls) - len(others)
-            rasterizers, functions = extension_calls(name, nodes, most)
-            calls += rasterizers
-            others += (item for item in functions if item.module.partition(".")[0] not in own)
-            if len(calls) + len(others) == _MOST_CALLS:
-                reader.leave_out(
-                    root, f"its files hold {_MOST_CALLS} calls of extensions or more, and no further are told"
-                )
-        self.imports = tuple(sorted(modules))
-        self.guarded = tuple(guarded)
-        self.calls = tuple(calls)
-        self.extension_calls = tuple(others)
+def _imports_and_calls(root: Path, reader: FolderReader, own_modules: set[str]) -> dict[str, Any]:
+    """What the checkout's own Python files import and call, by field of Checkout; its extensions' files are left to
+    ``sources``."""
+    modules: set[str] = set()
+    guarded: list[GuardedImport] = []
+    calls: list[RenderCall] = []
+    others: list[ExtensionCall] = []
+    for file in reader.files_below(root, (".py",), depth=3, skip=("submodules",)):
+        text = reader.text(file)
+        tree = reader.python(file, text) if _MENTIONS.search(text) else None
+        if tree is None:
+            continue
+        name = file.relative_to(root).as_posix()
+        nodes = tuple(ast.walk(tree))
+        guarded_here = tuple(guarded_imports(name, nodes))
+        guarded += guarded_here
+        for module in imported_modules(nodes, without_lines={item.line for item in guarded_here}):
+            if is_splat_module(module):
+                modules.add(module.partition(".")[0])
+        calls_left = _MOST_CALLS - len(calls) - len(others)
+        of_rasterizers, of_functions = extension_calls(name, nodes, calls_left)
+        calls += of_rasterizers
+        others += (call for call in of_functions if call.module.partition(".")[0] not in own_modules)
+        if len(calls) + len(others) == _MOST_CALLS:
+            reader.leave_out(
+                root, f"its files hold {_MOST_CALLS} calls of extensions or more, and no further are told"
+            )
+    return {
+        "imports": tuple(sorted(modules)),
+        "guarded": tuple(guarded),
+        "calls": tuple(calls),
+        "extension_calls": tuple(others),
+    }
 
 
 def _shadows(root: Path, reader: FolderReader) -> Iterator[Shadow]:
     """Packages of splatting names in the checkout's top folder, which Python searches first when a script there runs."""
-    for item in reader.children(root):
-        module, inside = item.name.removesuffix(".py"), is_folder(item.path)
-        if not is_splat_module(module) or not is_there(f"{item.path}/__init__.py" if inside else item.path):
+    for entry in reader.children(root):
+        module = entry.name.removesuffix(".py")
+        if not is_splat_module(module):
             continue
-        if inside or item.name.endswith(".py"):
-            names = [child.name for child in reader.children(root / item.name)] if inside else []
-            yield Shadow(module, item.path, any(name.endswith((".so", ".pyd")) for name in names))
-
-
-def read_pins(root: Path, reader: FolderReader | None = None) -> Iterator[Pin]:
-    """Every requirement in the top folder's files, in order of the files' names."""
-    reader = reader or FolderReader()
-    for number, pin in enumerate(_pins(root, reader)):
-        if number == _MOST_PINS:
-            reader.leave_out(
-                root, f"its files name more than {_MOST_PINS} requirements; the others are not read"
-            )
-            return
-        yield pin
-
-
-def _pins(root: Path, reader: FolderReader) -> Iterator[Pin]:
-    for item in reader.children(root):
-        if re.fullmatch(r"requirements.*\.txt", item.name):
-            yield from _requirements(item, reader)
-        elif re.fullmatch(r"(environment|requirements|conda).*\.ya?ml", item.name):
-            yield from _conda_file(item, reader)
-        elif item.name == "pyproject.toml":
-            yield from _project_file(item, reader)
-
-
-def _requirements(file: os.DirEntry[str], reader: FolderReader) -> Iterator[Pin]:
-    for line in _lines(file, reader):
-        if pin := _pin(file.name, line.partition("#")[0]):
-            yield pin
-
-
-def _project_file(file: os.DirEntry[str], reader: FolderReader) -> Iterator[Pin]:
-    """The dependencies of a project that describes itself, as nerfstudio does."""
-    from splatfix.core.toml import parse_toml  # few sources need it
-
-    try:
-        document = Table(parse_toml(reader.text(Path(file.path))), file.name)
-    except ValueError:
-        return  # setup-unreadable tells of a damaged file where it matters
-    for line in document.table("project").texts("dependencies"):
-        if pin := _pin(file.name, line):
-            yield pin
-
-
-def _conda_file(file: os.DirEntry[str], reader: FolderReader) -> Iterator[Pin]:
-    """The list items under ``dependencies`` of a conda environment file, and those for pip inside of it."""
-    inside = False
-    for line in _lines(file, reader):
-        if re.match(r"\S", line):
-            inside = line.startswith("dependencies:") or (inside and line.startswith("-"))
-        item = re.match(r"\s*-\s+([^\s#][^#]*)", line)
-        text = item.group(1).strip() if inside and item else ""
-        # a colon alone is that of a key, as in "- pip:"
-        if text and not re.search(r"(?<!:):(?!:)", text) and (pin := _pin(file.name, text.strip("\"'"))):
-            yield pin
-
-
-def _lines(file: os.DirEntry[str], reader: FolderReader) -> Iterator[str]:
-    """Lines of a list of requirements, without those that are as long as none is."""
-    return (line for line in reader.text(Path(file.path)).splitlines() if len(line) < 1000)
-
-
-def _pin(file: str, text: str) -> Pin | None:
-    """``torch==1.12.1``, conda's ``pytorch=1.12.1=build`` or ``channel::name``; paths, addresses and options are no pins."""
-    text = text.strip().rpartition("::")[2]
-    match = _PIN_NAMES.match(text)
-    if not match or "/" in text.partition(";")[0] or "@" in text:
-        return None
-    rest = re.sub(r"^\[[^\]]*\]", "", text[match.end() :].partition(";")[0].strip())
-    if conda := re.fullmatch(r"=([^=\s]+)(=\S+)?", rest):
-        rest = f"=={conda.group(1)}"
-    if rest and not re.match(r"[=<>!~]", rest):
-        return None
-    return Pin(file, match.group(0), rest.replace(" ", ""))
+        if is_folder(entry.path):
+            # without an __init__.py, a package further down the path wins over it
+            if is_there(f"{entry.path}/__init__.py"):
+                inside = (child.name for child in reader.children(root / entry.name))
+                yield Shadow(module, entry.path, any(name.endswith((".so", ".pyd")) for name in inside))
+        elif entry.name.endswith(".py") and is_there(entry.path):
+            yield Shadow(module, entry.path, False)

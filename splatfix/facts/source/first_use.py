@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.facts.source.reader import FolderReader
-from splatfix.facts.source.syntax import last_name, text_constant
+from splatfix.facts.source.syntax import keyword_value, last_name, text_constant
 
 _MENTIONS = re.compile(r"\bcpp_extension\b")
+_IMPORTS_LOAD = re.compile(r"cpp_extension[ \t]+import[ \t(]+[^\n]*\bload")
 
 
 @dataclass(frozen=True)
@@ -26,25 +27,21 @@ class FirstUse:
 
 def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
     """Every call of ``cpp_extension.load`` and ``load_inline`` in a checkout's Python files, in order of name."""
-    reader, found = FolderReader(), list[FirstUse]()
+    reader, calls = FolderReader(), []
     for file in reader.files_below(folder, (".py",), depth=6):
         text = reader.text(file)
         tree = reader.python(file, text) if _MENTIONS.search(text) else None
         for node in ast.walk(tree) if tree else ():
-            if (
-                isinstance(node, ast.Call)
-                and last_name(node.func) in ("load", "load_inline")
-                and _is_torchs(node, text)
-            ):
-                named = [item.value for item in node.keywords if item.arg == "name"] or node.args[:1]
-                name = text_constant(named[0]) if named else None
-                found.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name or ""))
-    return tuple(found)
+            if isinstance(node, ast.Call) and _is_load_of_torch(node, text):
+                name = text_constant(keyword_value(node, "name") or next(iter(node.args), None))
+                calls.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name or ""))
+    return tuple(calls)
 
 
-def _is_torchs(call: ast.Call, text: str) -> bool:
+def _is_load_of_torch(call: ast.Call, text: str) -> bool:
     """``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there."""
-    owner = last_name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    return owner == "cpp_extension" or (
-        not owner and re.search(r"cpp_extension[ \t]+import[ \t(]+[^\n]*\bload", text) is not None
-    )
+    if last_name(call.func) not in ("load", "load_inline"):
+        return False
+    if isinstance(call.func, ast.Attribute):
+        return last_name(call.func.value) == "cpp_extension"
+    return _IMPORTS_LOAD.search(text) is not None

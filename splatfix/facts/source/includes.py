@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from splatfix.facts.source.reader import FolderReader, is_there
 _MOST_FILES = 300
 _MOST_FOLDERS = 3000
 _COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c")
-_NOT_OURS = re.compile(
+# What GCC, clang and cl add to their search by themselves.
+_INCLUDE_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "INCLUDE")
+_CARRIED_LIBRARY = re.compile(
     r"third_?party|dependencies|external|extern|submodules|cutlass|glm|eigen\w*", re.IGNORECASE
 )
 # What only torch has, by its folder; libtorch's own third parties (fmt, google) may come from elsewhere.
@@ -52,36 +54,34 @@ class IncludeFolders:
             return () if self.torch else None
         if not _OF_TOOLKIT.fullmatch(header):
             return None
-        return tuple(root for root, places in self.toolkits.items() if not _holds(places, header)) or None
+        return tuple(root for root, folders in self.toolkits.items() if not _holds(folders, header)) or None
 
 
 def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> IncludeFolders:
     """Those of this machine and environment; a toolkit or torch that is not on this disk is left out."""
-    torch, python = environment.torch.value, environment.interpreter.value
     toolkits = {}
-    for item in machine.toolkits.value or ():
-        places = tuple(_with_cccl(_toolkit_includes(Path(item.root))))
-        if _holds(places, "cuda_runtime.h"):
-            toolkits[item.root] = places
-    of_torch = Path(torch.folder, "include") if torch else Path()
-    packaged = [
-        Path(entry.path, "include")
-        for site in (python.site_packages if python else ())
-        for entry in FolderReader().children(Path(site, "nvidia"))
-    ]
-    named = [
-        Path(text)
-        for name in ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "INCLUDE")
-        for text in machine.variables.get(name, "").split(os.pathsep)
-        if text
-    ]
-    usual = [Path("/usr/include"), Path("/usr/local/include")]
-    usual += [Path(python.prefix, "include")] if python else []
-    return IncludeFolders(
-        toolkits,
-        (of_torch, of_torch / "torch/csrc/api/include") if is_there(of_torch / "torch/extension.h") else (),
-        (*_with_cccl(packaged), *named, *usual),
-    )
+    for toolkit in machine.toolkits.value or ():
+        folders = tuple(_with_cccl(_toolkit_includes(Path(toolkit.root))))
+        # facts may come from another machine (diagnose --facts)
+        if _holds(folders, "cuda_runtime.h"):
+            toolkits[toolkit.root] = folders
+    torch: tuple[Path, ...] = ()
+    if environment.torch.value is not None:
+        of_torch = Path(environment.torch.value.folder, "include")
+        if is_there(of_torch / "torch/extension.h"):
+            torch = (of_torch, of_torch / "torch/csrc/api/include")
+    always: list[Path] = []
+    python = environment.interpreter.value
+    for site in python.site_packages if python else ():
+        packages = FolderReader().children(Path(site, "nvidia"))
+        always += _with_cccl(Path(package.path, "include") for package in packages)
+    for variable in _INCLUDE_VARIABLES:
+        named = machine.variables.get(variable, "").split(os.pathsep)
+        always += [Path(folder) for folder in named if folder]
+    always += [Path("/usr/include"), Path("/usr/local/include")]
+    if python:
+        always.append(Path(python.prefix, "include"))  # conda's
+    return IncludeFolders(toolkits, torch, tuple(always))
 
 
 def missing_headers(
@@ -89,7 +89,7 @@ def missing_headers(
     source: Source,
     include_dirs: Sequence[str],
     root: Path,
-    here: IncludeFolders,
+    searched: IncludeFolders,
     reader: FolderReader,
 ) -> Iterator[MissingHeader]:
     """Headers of CUDA or torch that the sources include under no condition, and that this machine does not have.
@@ -100,82 +100,102 @@ def missing_headers(
     Args:
         include_dirs: as setup.py names them.
         root: the checkout.
+        searched: where compilers look here.
     """
-    named = [
-        folder / name for module in source.modules for name in module.sources if name.endswith(_COMPILED)
-    ]
-    pending = [path for path in named if is_there(path)] or [*reader.files_below(folder, _COMPILED, depth=4)]
-    dirs = [folder, *(folder / text for text in include_dirs if "\0" not in text)]
-    seen, told = set(pending), set[str]()
+    own_folders = [folder, *(folder / text for text in include_dirs if "\0" not in text)]
+    pending = _declared_sources(folder, source) or list(reader.files_below(folder, _COMPILED, depth=4))
+    visited, checked = set(pending), set[str]()
     while pending:
         file = pending.pop(0)
         if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
             continue
         for line, header in certain_includes(without_comments(file.name, reader.text(file))):
-            local = next((path for base in (file.parent, *dirs) if is_there(path := base / header)), None)
-            if local is not None:
-                if _is_own(local, folder) and local not in seen and len(seen) < _MOST_FILES:
-                    seen.add(local)
-                    pending.append(local)
-            elif header not in told and (lacking := here.lacking(header)) is not None:
-                told.add(header)
+            own = _first_with((file.parent, *own_folders), header)
+            if own is not None:
+                if _is_own(own, folder) and own not in visited and len(visited) < _MOST_FILES:
+                    visited.add(own)
+                    pending.append(own)
+                continue
+            lacking = None if header in checked else searched.lacking(header)
+            if lacking is not None:
+                checked.add(header)
                 if not _lies_in(root, header):
                     yield MissingHeader(header, os.path.relpath(file, folder), line, lacking)
+
+
+def _declared_sources(folder: Path, source: Source) -> list[Path]:
+    """Those that setup.py names, as far as they are there."""
+    paths = []
+    for module in source.modules:
+        for name in module.sources:
+            if name.endswith(_COMPILED) and is_there(folder / name):
+                paths.append(folder / name)
+    return paths
+
+
+def _first_with(folders: Iterable[Path], header: str) -> Path | None:
+    for folder in folders:
+        if is_there(folder / header):
+            return folder / header
+    return None
 
 
 def _is_own(header: Path, folder: Path) -> bool:
     """It is no part of a library that the source carries along."""
     inside = Path(os.path.relpath(header, folder)).parts
-    return not any(_NOT_OURS.fullmatch(part) for part in inside)
+    return not any(_CARRIED_LIBRARY.fullmatch(part) for part in inside)
 
 
 def certain_includes(text: str) -> Iterator[tuple[int, str]]:
     """(line, header) of every include that no condition can leave out; the text has no comments any more."""
     directives: list[tuple[int, str, str]] = []
-    line, at = 1, 0
-    for item in _DIRECTIVE.finditer(text):
-        line, at = line + text.count("\n", at, item.start()), item.start()
-        directives.append((line, item.group(1), item.group(2)))
+    line, position = 1, 0
+    for match in _DIRECTIVE.finditer(text):
+        line += text.count("\n", position, match.start())
+        position = match.start()
+        directives.append((line, match.group(1), match.group(2)))
     depth = -1 if _is_guarded(directives) else 0
-    for line, word, rest in directives:
-        if word in ("if", "ifdef", "ifndef"):
+    for line, directive, rest in directives:
+        if directive in ("if", "ifdef", "ifndef"):
             depth += 1
-        elif word == "endif":
+        elif directive == "endif":
             depth -= 1
-        elif word == "include" and depth == 0 and (found := _INCLUDED.match(rest)):
-            yield line, found.group(1)
+        elif directive == "include" and depth == 0:
+            included = _INCLUDED.match(rest)
+            if included:
+                yield line, included.group(1)
 
 
 def _is_guarded(directives: Sequence[tuple[int, str, str]]) -> bool:
     """The file is one big ``#ifndef NAME``, ``#define NAME``."""
     if len(directives) < 2 or directives[0][1] not in ("ifndef", "if") or directives[1][1] != "define":
         return False
-    name = directives[1][2].split()
-    return bool(name) and re.search(rf"\b{re.escape(name[0])}\b", directives[0][2]) is not None
+    macro = directives[1][2].split()
+    return bool(macro) and re.search(rf"\b{re.escape(macro[0])}\b", directives[0][2]) is not None
 
 
 def _toolkit_includes(root: Path) -> Iterator[Path]:
     yield root / "include"
-    yield from (Path(item.path, "include") for item in FolderReader().children(root / "targets"))
+    for target in FolderReader().children(root / "targets"):
+        yield Path(target.path, "include")
 
 
-def _with_cccl(folders: Sequence[Path] | Iterator[Path]) -> Iterator[Path]:
+def _with_cccl(folders: Iterable[Path]) -> Iterator[Path]:
     """With the folder below that CUDA 13 keeps Thrust and CUB in, which nvcc searches by itself."""
     for folder in folders:
         yield from (folder, folder / "cccl")
 
 
-def _holds(folders: Sequence[Path], header: str) -> bool:
-    return any(is_there(folder / header) for folder in folders)
+def _holds(folders: Iterable[Path], header: str) -> bool:
+    return _first_with(folders, header) is not None
 
 
 def _lies_in(root: Path, header: str) -> bool:
     """A file of this name lies somewhere in the checkout, or in the repository that it is a part of."""
-    top = next((path for path in (root, *root.parents[:3]) if is_there(path / ".git")), root)
-    ending = f"/{header}"
-    for count, (folder, _, files) in enumerate(os.walk(top)):
+    repository = next((path for path in (root, *root.parents[:3]) if is_there(path / ".git")), root)
+    for count, (folder, _, files) in enumerate(os.walk(repository)):
         if count == _MOST_FOLDERS:
             break
-        if any(f"{folder}/{name}".endswith(ending) for name in files):
+        if any(f"{folder}/{name}".endswith(f"/{header}") for name in files):
             return True
     return False

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts.model.source import Submodule
-from splatfix.facts.source.folder import checkout_around, read_submodules
+from splatfix.facts.source.folder import checkout_around
+from splatfix.facts.source.git_files import read_submodules
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript
 from splatfix.facts.source.syntax import text_constant

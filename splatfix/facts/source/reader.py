@@ -23,10 +23,12 @@ _MOST_IN_FOLDER = 10_000
 _MOST_FILES = 600
 _MOST_TOKENS_IN_ALL = 12 * MOST_TOKENS
 
-# Bytes of words (those of other alphabets too) and blanks; the others are signs.
+# Counting by bytes and not with tokenize: that takes as long as parsing, and a forged file is not worth it. Bytes of words
+# (those of other alphabets too) and blanks; the others are signs.
 _WORD = bytes(code for code in range(256) if code > 127 or chr(code).isalnum() or code == ord("_"))
-_SIGNS = bytes(code for code in range(256) if code not in _WORD and code not in b" \t\n\r\f")
-_WORDS_ALONE = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
+_BLANKS = b" \t\n\r\f"
+_SIGNS = bytes(code for code in range(256) if code not in _WORD + _BLANKS)
+_WITHOUT_SIGNS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
 # Folders of a checkout that hold no code of its own.
 _NOT_CODE = re.compile(
     r"data|datasets?|outputs?|build|dist|node_modules|__pycache__|assets|SIBR_viewers|third_party|venv|env"
@@ -43,16 +45,15 @@ def parse_python(text: str) -> ast.Module:
     Raises:
         NotPython: it is no Python, is nested too deeply, or is longer than ``MOST_TOKENS``.
     """
-    if (count := _tokens(text)) > MOST_TOKENS:
+    count = _count_tokens(text)
+    if count > MOST_TOKENS:
         raise NotPython(f"it has {count} words and signs, and at most {MOST_TOKENS} are read")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the escapes in the stranger's texts
             return ast.parse(text)
-    except (
-        RecursionError,
-        MemoryError,
-    ) as error:  # MemoryError is how Python says that its parser's stack is full
+    except (RecursionError, MemoryError) as error:
+        # MemoryError is how Python says that its parser's stack is full
         raise NotPython("its expressions are nested too deeply") from error
     except SyntaxError as error:
         raise NotPython(f"{error.msg} (line {error.lineno})") from error
@@ -64,7 +65,9 @@ class FolderReader:
     """Reads files below a folder and keeps what was left out, with the reason. One serves for one look at a checkout."""
 
     def __init__(self) -> None:
-        self._bytes, self._entries, self._tokens = _MOST_BYTES, _MOST_ENTRIES, _MOST_TOKENS_IN_ALL
+        self._bytes_left = _MOST_BYTES
+        self._entries_left = _MOST_ENTRIES
+        self._tokens_left = _MOST_TOKENS_IN_ALL
         self._left_out: dict[str, str] = {}
 
     @property
@@ -82,19 +85,19 @@ class FolderReader:
 
     def text(self, path: Path, most: int = MOST_SOURCE) -> str:
         """A text file's content; "" when there is none, or when it was left out."""
-        found = self.text_or_reason(path, most)
-        return found if isinstance(found, str) else ""
+        content = self.text_or_reason(path, most)
+        return content if isinstance(content, str) else ""
 
     def text_or_reason(self, path: Path, most: int = MOST_SOURCE) -> str | Unread | None:
         """The same, with the reason why it was left out; None when there is no such file."""
-        found = read_text(path, min(most, self._bytes))
-        if isinstance(found, Unread) and self._bytes < most and os.path.isfile(path):  # noqa: PTH113
-            found = Unread(str(path), f"more than {_MOST_BYTES >> 20} MiB were read before it")
-        if isinstance(found, Unread):
-            self.leave_out(path, found.reason)
-        elif found is not None:
-            self._bytes -= len(found)
-        return found
+        content = read_text(path, min(most, self._bytes_left))
+        if isinstance(content, str):
+            self._bytes_left -= len(content)
+        elif content is not None:
+            if self._bytes_left < most and is_regular_file(path):
+                content = Unread(str(path), f"more than {_MOST_BYTES >> 20} MiB were read before it")
+            self.leave_out(path, content.reason)
+        return content
 
     def python(self, path: Path, text: str) -> ast.Module | None:
         """The syntax tree of a file's text; None when it was left out."""
@@ -106,67 +109,74 @@ class FolderReader:
 
     def parse(self, text: str) -> ast.Module:
         """See :func:`parse_python`; raises NotPython also when too much was parsed before."""
-        if (left := self._tokens - _tokens(text)) < 0:
+        left = self._tokens_left - _count_tokens(text)
+        if left < 0:
             raise NotPython(
                 f"{_MOST_TOKENS_IN_ALL} words and signs are read in all, and it has more than are left"
             )
-        self._tokens = left
+        self._tokens_left = left
         return parse_python(text)
 
     def children(self, folder: Path) -> list[os.DirEntry[str]]:
         """Entries of a folder in order of name, without hidden ones; none when it cannot be listed."""
-        most = min(self._entries, _MOST_IN_FOLDER)
+        most = min(self._entries_left, _MOST_IN_FOLDER)
         try:
             with os.scandir(folder) as listing:
-                found = list(islice(listing, most + 1))
+                entries = list(islice(listing, most + 1))
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return []
         except OSError as error:
             self.leave_out(folder, error.strerror or str(error))
             return []
-        if len(found) > most:
-            where = "it holds" if most == _MOST_IN_FOLDER else "the checkout holds"
-            self.leave_out(folder, f"{where} more than {most} entries; the others are not looked at")
-        self._entries -= len(found)
-        return sorted(
-            (entry for entry in found[:most] if not entry.name.startswith(".")), key=lambda entry: entry.name
-        )
+        if len(entries) > most:
+            holder = "it holds" if most == _MOST_IN_FOLDER else "the checkout holds"
+            self.leave_out(folder, f"{holder} more than {most} entries; the others are not looked at")
+        self._entries_left -= len(entries)
+        shown = [entry for entry in entries[:most] if not entry.name.startswith(".")]
+        return sorted(shown, key=lambda entry: entry.name)
 
     def files_below(
         self, folder: Path, endings: tuple[str, ...], *, depth: int, skip: tuple[str, ...] = ()
     ) -> Iterator[Path]:
         """Files of these endings, ``depth`` levels down, in order of name; at most six hundred."""
-        left = _MOST_FILES
+        files_left = _MOST_FILES
         pending = [(folder, depth)]
         while pending:
-            here, levels = pending.pop(0)
-            for item in self.children(here):
-                if item.name.endswith(endings) and not is_folder(item.path):
-                    if not left:
+            current, levels = pending.pop(0)
+            for entry in self.children(current):
+                if entry.name.endswith(endings) and not is_folder(entry.path):
+                    if not files_left:
                         self.leave_out(
                             folder, f"it has more than {_MOST_FILES} sources; the others are not read"
                         )
                         return
-                    yield Path(item.path)
-                    left -= 1
-                elif (
-                    levels
-                    and not (_NOT_CODE.fullmatch(item.name) or item.name in skip)
-                    and item.is_dir(follow_symlinks=False)
-                ):
-                    pending.append((Path(item.path), levels - 1))
+                    yield Path(entry.path)
+                    files_left -= 1
+                    continue
+                may_hold_code = entry.name not in skip and not _NOT_CODE.fullmatch(entry.name)
+                if levels and may_hold_code and entry.is_dir(follow_symlinks=False):
+                    pending.append((Path(entry.path), levels - 1))
 
 
-def _tokens(text: str) -> int:
+def _count_tokens(text: str) -> int:
     content = text.encode("utf-8", "replace")
-    return len(content.translate(_WORDS_ALONE).split()) + len(content.translate(None, _WORD + b" \t\n\r\f"))
+    words = content.translate(_WITHOUT_SIGNS).split()
+    return len(words) + len(content.translate(None, _WORD + _BLANKS))
+
+
+# Path.is_file and the like raise for names that are too long; those of os.path take any name that a stranger writes.
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """It is a folder, links followed; False for any name that there cannot be."""
-    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises for names that are too long
+    """It is a folder, links followed."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_regular_file(path: str | os.PathLike[str]) -> bool:
+    """It is a file, links followed."""
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
     """There is something of that name, links followed."""
-    return os.path.exists(path)  # noqa: PTH110 - as above
+    return os.path.exists(path)  # noqa: PTH110

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts.source.git_index import gitlinks
+from splatfix.facts.source.git_files import gitlinks
 
 COMMITS = {"submodules/knn": "1" * 40, "third_party/glm": "ab" * 20, "z": "0f" * 20}
 

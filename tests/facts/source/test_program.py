@@ -8,17 +8,13 @@ import pytest
 
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts import read_source
-from splatfix.facts.source.program import (
-    TUPLE_LOADED,
-    UNHASHABLE_DEFAULT,
-    Program,
-    find_scripts,
-    read_program,
-    read_scripts,
-)
+from splatfix.facts.source.program import Program, read_program
 from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.scripts import find_scripts, read_scripts
 
 from .test_checkout import put, read
+
+TUPLE_LOADED, UNHASHABLE_DEFAULT = "torch.load(tuple)", "dataclass(default=unhashable)"
 
 
 def program(folder: Path, text: str, *names: str, **files: str) -> Program:

@@ -10,7 +10,7 @@ from splatfix.core.source_pattern import without_comments
 from splatfix.facts import read_source
 from splatfix.facts.source import reader as limits
 from splatfix.facts.source.checkout import read_checkout, read_pins
-from splatfix.facts.source.folder import commit_of, git_folder, read_submodules, remote_of
+from splatfix.facts.source.git_files import commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, NotPython, parse_python
 from splatfix.knowledge.breakages import breakages, source_patterns

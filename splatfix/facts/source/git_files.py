@@ -1,0 +1,210 @@
+"""What git's own files say of a checkout: commit, remote, submodules. git itself is not asked: its configuration can run code."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from splatfix.core.reading import read_bytes
+from splatfix.core.redact import without_credentials
+from splatfix.facts.model.source import Submodule
+from splatfix.facts.source.reader import FolderReader, is_folder
+
+_MOST_BYTES = 1 << 18
+_MOST_INDEX_BYTES = 1 << 23
+_MOST_SUBMODULES = 500
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+
+# gitformat-index(5)
+_INDEX_HEADER, _INDEX_ENTRY = 12, 62
+_INDEX_VERSIONS = (2, 3, 4)
+_GITLINK_MODE = 0o160000
+_EXTENDED = 0x4000
+# In version 4 each path can be one byte longer than the last, so that a small index unfolds to gigabytes.
+_LONGEST_PATH = 1 << 13
+
+
+def git_folder(folder: Path, reader: FolderReader | None = None) -> Path | None:
+    """The folder with HEAD and config; a submodule's or worktree's ``.git`` is a file that names it."""
+    inside = folder / ".git"
+    if is_folder(inside):
+        return inside
+    match = re.match(r"gitdir:[ \t]*(\S.*)", (reader or FolderReader()).text(inside, _MOST_BYTES))
+    named = _resolved(folder, match.group(1).strip()) if match else None
+    return named if named and is_folder(named) else None
+
+
+def commit_of(git: Path | None, reader: FolderReader | None = None) -> str | None:
+    """The commit that is checked out, from HEAD, a loose or a packed reference; None where none of them tells."""
+    if git is None:
+        return None
+    reader = reader or FolderReader()
+    head = reader.text(git / "HEAD", _MOST_BYTES).strip()
+    if not head.startswith("ref:"):
+        return head if _COMMIT.fullmatch(head) else None
+    reference = head.removeprefix("ref:").strip()
+    # a worktree has its own HEAD, and shares the references of the repository
+    shared = _resolved(git, reader.text(git / "commondir", _MOST_BYTES).strip()) or git
+    for folder in (git, shared):
+        loose = reader.text(folder / reference, _MOST_BYTES).strip()
+        if _COMMIT.fullmatch(loose):
+            return loose
+    for line in reader.text(shared / "packed-refs").splitlines():
+        commit, _, name = line.partition(" ")
+        if name == reference and _COMMIT.fullmatch(commit):
+            return commit
+    return None
+
+
+def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
+    """The address of ``origin``, without credentials; "" where there is none."""
+    if git is None:
+        return ""
+    for name, values in sections((reader or FolderReader()).text(git / "config", _MOST_BYTES)):
+        if name == 'remote "origin"':
+            return without_credentials(values.get("url", "").strip('"').partition(" ")[0])
+    return ""
+
+
+def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Submodule, ...]:
+    """The submodules that .gitmodules names, and those that only git's index has."""
+    reader = reader or FolderReader()
+    listed = _gitmodules(root, reader)
+    if len(listed) > _MOST_SUBMODULES:
+        reader.leave_out(root / ".gitmodules", f"it names more than {_MOST_SUBMODULES} submodules")
+    git = git_folder(root, reader)
+    index = read_bytes(git / "index", _MOST_INDEX_BYTES) if git else None
+    recorded = gitlinks(index) if isinstance(index, bytes) else {}
+    submodules = []
+    for path in list(dict.fromkeys([*listed, *recorded]))[:_MOST_SUBMODULES]:
+        entry = listed.get(path, {})
+        address = _unquoted(entry or _entry_inside(root, path, reader), "url")
+        submodules.append(
+            Submodule(
+                path=path,
+                url=without_credentials(address),
+                empty=is_empty(root / path),
+                commit=commit_of(git_folder(root / path, reader), reader),
+                listed=path in listed,
+                branch=_unquoted(entry, "branch"),
+                recorded=recorded.get(path),
+            )
+        )
+    return tuple(submodules)
+
+
+def is_empty(folder: Path) -> bool:
+    """It is missing, cannot be listed or holds nothing but ``.git``, as a submodule that was not fetched."""
+    try:
+        with os.scandir(folder) as listing:
+            return all(entry.name == ".git" for entry in listing)
+    except (OSError, ValueError):
+        return True
+
+
+def sections(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The sections of an INI file (git's config, setup.cfg) with their entries, of which the first of a name counts.
+
+    configparser refuses what git takes: keys without a value, a section twice.
+    """
+    name, values = "", dict[str, str]()
+    for line in text.splitlines():
+        if head := re.match(r"\s*\[([^\]]*)\]", line):
+            yield name, values
+            name, values = head.group(1).strip(), {}
+        elif entry := re.match(r"\s*([\w.-]+)\s*[=:](.*)", line):
+            values.setdefault(entry.group(1), entry.group(2).strip())
+    yield name, values
+
+
+def gitlinks(index: bytes) -> dict[str, str]:
+    """Path to commit of each submodule of a git index with SHA-1 names; what comes before damage, and {} for another file.
+
+    Source: gitformat-index(5), versions 2 to 4.
+    """
+    version = int.from_bytes(index[4:8], "big")
+    if index[:4] != b"DIRC" or version not in _INDEX_VERSIONS:
+        return {}
+    links = {}
+    for mode, commit, path in _index_entries(index, version):
+        if mode == _GITLINK_MODE:
+            links[path.decode("utf-8", "replace")] = commit.hex()
+    return links
+
+
+def _index_entries(index: bytes, version: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """Mode, name of the object and path of each entry."""
+    offset, path = _INDEX_HEADER, b""
+    for _ in range(int.from_bytes(index[8:12], "big")):
+        entry = index[offset : offset + _INDEX_ENTRY]
+        if len(entry) < _INDEX_ENTRY:
+            return
+        flags = int.from_bytes(entry[60:62], "big")
+        start = offset + _INDEX_ENTRY
+        if flags & _EXTENDED:
+            start += 2
+        kept = b""
+        if version == 4:
+            dropped = _prefix_length(index, start)
+            if dropped is None:
+                return
+            count, start = dropped
+            kept = path[: max(len(path) - count, 0)]
+        end = index.find(b"\0", start)
+        if end < 0:
+            return
+        path = kept + index[start:end]
+        if len(path) > _LONGEST_PATH:
+            return
+        if version == 4:
+            offset = end + 1
+        else:  # one to eight NULs fill an entry up to a multiple of eight bytes
+            offset += (end - offset + 8) // 8 * 8
+        yield int.from_bytes(entry[24:28], "big"), entry[40:60], path
+
+
+def _prefix_length(index: bytes, start: int) -> tuple[int, int] | None:
+    """How many bytes of the path before are dropped, and where the number ends; None for damage.
+
+    Seven bits a byte, and one is added for every byte that follows.
+    """
+    number = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f]").match(index, start)
+    if number is None:
+        return None
+    count = -1
+    for byte in number.group():
+        count = (count + 1) << 7 | (byte & 0x7F)
+    return count, number.end()
+
+
+def _gitmodules(folder: Path, reader: FolderReader) -> dict[str, Mapping[str, str]]:
+    """What .gitmodules says of each path."""
+    by_path: dict[str, Mapping[str, str]] = {}
+    for name, values in sections(reader.text(folder / ".gitmodules", _MOST_BYTES)):
+        if name.startswith("submodule") and "path" in values:
+            by_path.setdefault(_unquoted(values, "path").rstrip("/"), values)
+    return by_path
+
+
+def _unquoted(values: Mapping[str, str], name: str) -> str:
+    return values.get(name, "").strip('"')
+
+
+def _entry_inside(root: Path, path: str, reader: FolderReader) -> Mapping[str, str]:
+    """The entry for a link that the checkout took over with a folder of another repository, which has a .gitmodules."""
+    for parent in list(PurePosixPath(path).parents)[:-1]:
+        inside = PurePosixPath(path).relative_to(parent).as_posix()
+        entry = _gitmodules(root / parent, reader).get(inside)
+        if entry:
+            return entry
+    return {}
+
+
+def _resolved(folder: Path, name: str) -> Path | None:
+    """The path that a file of git names, seen from its folder; None for a name that there cannot be."""
+    try:
+        return Path(os.path.realpath(folder / name))
+    except ValueError:  # a NUL in it
+        return None

@@ -1,0 +1,93 @@
+"""The requirements that a checkout writes down: requirements.txt, conda's environment files, pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from splatfix.core.table import Table
+from splatfix.core.toml import parse_toml
+from splatfix.facts.model.source import Pin
+from splatfix.facts.source.reader import FolderReader
+
+_MOST_PINS = 5000
+_LONGEST_LINE = 1000
+_REQUIREMENTS = re.compile(r"requirements.*\.txt")
+_CONDA = re.compile(r"(environment|requirements|conda).*\.ya?ml")
+_NAME = re.compile(r"[A-Za-z][\w.-]*")
+# A colon alone is that of a key, as in "- pip:"; two are behind a channel's name.
+_KEY_COLON = re.compile(r"(?<!:):(?!:)")
+
+
+def read_pins(root: Path, reader: FolderReader | None = None) -> Iterator[Pin]:
+    """Every requirement in the top folder's files, in order of the files' names."""
+    reader = reader or FolderReader()
+    for count, pin in enumerate(_pins(root, reader)):
+        if count == _MOST_PINS:
+            reader.leave_out(
+                root, f"its files name more than {_MOST_PINS} requirements; the others are not read"
+            )
+            return
+        yield pin
+
+
+def _pins(root: Path, reader: FolderReader) -> Iterator[Pin]:
+    for entry in reader.children(root):
+        if _REQUIREMENTS.fullmatch(entry.name):
+            lines = _of_requirements(reader.text(Path(entry.path)))
+        elif _CONDA.fullmatch(entry.name):
+            lines = _of_conda(reader.text(Path(entry.path)))
+        elif entry.name == "pyproject.toml":
+            lines = _of_project(reader.text(Path(entry.path)))
+        else:
+            continue
+        for line in lines:
+            pin = _pin(entry.name, line)
+            if pin is not None:
+                yield pin
+
+
+def _of_requirements(text: str) -> Iterable[str]:
+    for line in _lines(text):
+        yield line.partition("#")[0]
+
+
+def _of_project(text: str) -> Iterable[str]:
+    """The dependencies of a project that describes itself, as nerfstudio does."""
+    try:
+        document = Table(parse_toml(text), "pyproject.toml")
+    except ValueError:
+        return ()  # setup-unreadable tells of a damaged file where it matters
+    return document.table("project").texts("dependencies")
+
+
+def _of_conda(text: str) -> Iterable[str]:
+    """The list items under ``dependencies`` of a conda environment file, and those for pip inside of it."""
+    inside = False
+    for line in _lines(text):
+        if re.match(r"\S", line):
+            inside = line.startswith("dependencies:") or (inside and line.startswith("-"))
+        item = re.match(r"\s*-\s+([^\s#][^#]*)", line) if inside else None
+        if item and not _KEY_COLON.search(item.group(1).strip()):
+            yield item.group(1).strip().strip("\"'")
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Without those that are as long as no requirement is."""
+    return (line for line in text.splitlines() if len(line) < _LONGEST_LINE)
+
+
+def _pin(file: str, text: str) -> Pin | None:
+    """``torch==1.12.1``, conda's ``pytorch=1.12.1=build`` or ``channel::name``; paths, addresses and options are no pins."""
+    text = text.strip().rpartition("::")[2]
+    name = _NAME.match(text)
+    if not name or "/" in text.partition(";")[0] or "@" in text:
+        return None
+    spec = re.sub(r"^\[[^\]]*\]", "", text[name.end() :].partition(";")[0].strip())
+    conda = re.fullmatch(r"=([^=\s]+)(=\S+)?", spec)
+    if conda:
+        spec = f"=={conda.group(1)}"
+    if spec and not re.match(r"[=<>!~]", spec):
+        return None
+    return Pin(file, name.group(0), spec.replace(" ", ""))

@@ -1,0 +1,97 @@
+"""Code that a newer Python or torch refuses, told by the shape of its syntax tree; nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+
+from splatfix.facts.source.syntax import keyword_value, last_name
+
+_DECIDES_ON_PICKLES = frozenset({"weights_only", "pickle_module"})
+
+
+def unhashable_defaults(tree: ast.Module) -> list[int]:
+    """Lines of dataclass fields whose default is an instance of another dataclass of the file that cannot be hashed.
+
+    Python 3.11 refuses them ("mutable default"); before, only lists, dicts and sets were refused. A dataclass cannot be
+    hashed unless it is frozen, says ``eq=False`` or ``unsafe_hash=True``, or has a ``__hash__`` of its own.
+    """
+    dataclasses: list[ast.ClassDef] = []
+    unhashable: set[str] = set()
+    for node in ast.walk(tree):
+        decorator = _dataclass_decorator(node) if isinstance(node, ast.ClassDef) else None
+        if isinstance(node, ast.ClassDef) and decorator is not None:
+            dataclasses.append(node)
+            if not _is_hashable(node, decorator):
+                unhashable.add(node.name)
+    lines = []
+    for dataclass in dataclasses:
+        for field in dataclass.body:
+            if not isinstance(field, ast.AnnAssign) or _is_class_variable(field):
+                continue
+            if _class_of_default(field.value) in unhashable:
+                lines.append(field.lineno)
+    return lines
+
+
+def tuple_loads(tree: ast.Module) -> list[int]:
+    """Lines of ``(model_params, first_iter) = torch.load(checkpoint)`` without ``weights_only``.
+
+    torch 2.6 and newer may refuse such a file. Inria's family saves tuples so: parameters, counters and the optimizer's
+    state, whose learning rates are NumPy's. A file that is loaded whole (``state = torch.load(path)``) is mostly of tensors
+    alone, which torch still takes.
+    """
+    lines = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        is_unpacked = any(isinstance(target, (ast.Tuple, ast.List)) for target in node.targets)
+        if not is_unpacked or ast.unparse(node.value.func) != "torch.load":
+            continue
+        keywords = {keyword.arg for keyword in node.value.keywords}
+        # None: a ``**mapping``, which may hold anything
+        if None not in keywords and not keywords & _DECIDES_ON_PICKLES:
+            lines.append(node.lineno)
+    return lines
+
+
+BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[ast.Module], list[int]]]] = {
+    "dataclass(default=unhashable)": ("dataclass", True, unhashable_defaults),
+    "torch.load(tuple)": ("torch.load", False, tuple_loads),
+}
+"""What a NamePattern asks for to be told of them: a text without which a file need not be looked at, whether the code breaks at
+the import, and who finds its lines."""
+
+
+def _dataclass_decorator(node: ast.ClassDef) -> ast.expr | None:
+    """The decorator that makes a class a dataclass; None for any other class."""
+    for decorator in node.decorator_list:
+        function = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if last_name(function) == "dataclass":
+            return decorator
+    return None
+
+
+def _is_hashable(node: ast.ClassDef, decorator: ast.expr) -> bool:
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "__hash__":
+            return True
+    options: dict[str | None, object] = {}
+    if isinstance(decorator, ast.Call):
+        for keyword in decorator.keywords:
+            options[keyword.arg] = getattr(keyword.value, "value", None)  # None: computed, and may be True
+    may_be_frozen = (
+        options.get("frozen", False) is not False or options.get("unsafe_hash", False) is not False
+    )
+    return may_be_frozen or not options.get("eq", True)
+
+
+def _is_class_variable(field: ast.AnnAssign) -> bool:
+    return any(last_name(part) == "ClassVar" for part in ast.walk(field.annotation))
+
+
+def _class_of_default(value: ast.expr | None) -> str:
+    """``Settings`` of ``Settings()``, and of ``field(default=Settings())``."""
+    if isinstance(value, ast.Call) and last_name(value.func) == "field":
+        value = keyword_value(value, "default")
+    return last_name(value.func) if isinstance(value, ast.Call) else ""
