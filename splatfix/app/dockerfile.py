@@ -12,6 +12,7 @@ from splatfix.app.result import Result
 from splatfix.context.commands import target_options
 from splatfix.core.errors import require, usage_error
 from splatfix.core.files import write_bytes
+from splatfix.core.reading import Unread, read_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run, say
 from splatfix.knowledge import Arch, Auto
@@ -83,7 +84,13 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
         Path(os.path.relpath(folder, place)).as_posix(),
         Path(os.path.relpath(place / name, folder)).as_posix(),
     )
-    made = image.files(plan, places, compose=asked.compose, devcontainer=asked.devcontainer)
+    made = image.files(
+        plan,
+        places,
+        dockerignore=_dockerignore(folder),
+        compose=asked.compose,
+        devcontainer=asked.devcontainer,
+    )
     contents = {place / item.name: item.content.encode() for item in made}
     wheel = _own_wheel()
     contents |= {place / name: content for name, content in wheel.items()}
@@ -105,6 +112,23 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
         lambda: image.document(plan, made, written),
         lambda console: image.show_written(console, plan, written, same, steps),
     )
+
+
+def _dockerignore(folder: Path) -> str:
+    """The checkout's own rules; "" where it has none.
+
+    Raises:
+        SplatfixError: ``cannot-read`` (exit code 2) for one that is there and cannot be read: what it excludes would be in the
+            image.
+    """
+    content = read_text(folder / ".dockerignore")
+    if isinstance(content, Unread):
+        raise usage_error(
+            "cannot-read",
+            f"{folder / '.dockerignore'} cannot be read: {content.reason}.",
+            say("Make it readable: without it, what it excludes would be in the image."),
+        )
+    return content or ""
 
 
 def _place(out: Path) -> tuple[Path, str]:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ def write_bytes(path: Path, data: bytes) -> None:
             path.write_bytes(data)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        # the system applies the umask: asking for it would change it for the other threads for a moment
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as error:
         raise _cannot_write(path, error) from error
     try:
@@ -42,10 +44,9 @@ def write_bytes(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise _cannot_write(path, error) from error
 
 
@@ -137,12 +138,6 @@ def sha256_of(path: Path) -> str:
 def _is_device(path: Path) -> bool:
     """It is there, links followed, and is neither a file nor a folder."""
     return path.exists() and not (path.is_file() or path.is_dir())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _cannot_write(path: Path, error: OSError) -> SplatfixError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +15,16 @@ from splatfix.core.reading import read_text
 from splatfix.core.step import run, say
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
-from splatfix.install.journal import Entry, Journal, Status, move_away
+from splatfix.install.journal import BLOB_NAME, Entry, Journal, Status, StepRecord, move_away
+from splatfix.install.journal_paths import JournalPaths, OtherEnvironment, OutsidePath
 from splatfix.install.outcome import Kept, Restored, kept_of
+from splatfix.install.tampering import other_environment, refuse_link, tampered
 from splatfix.install.wheels import MANIFEST, WheelFile
 
 _MOST_MANIFEST = 1 << 20
+
+# What pip puts between the tilde and the rest of a name (pip/_internal/utils/temp_dir.py, AdjacentTempDirectory).
+_STASH_LETTERS = "-~.=%0123456789"
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Backup:
     """Left-overs of interrupted pip runs (``~name``) that were there already."""
     written: tuple[WrittenFile, ...] = ()
     """What it wrote, by which a later change is seen; () until an installation is finished."""
+    foreign: tuple[str, ...] = ()
+    """Files outside of the environment that the replaced version's RECORD lists; they are left alone."""
 
     @property
     def metadata(self) -> tuple[str, ...]:
@@ -76,9 +82,13 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     Raises:
         SplatfixError: ``cannot-back-up``, ``cannot-write``.
     """
+    paths = JournalPaths.of(environment)
     old = find_installed(environment, wheel.name)
     new = wheel.destinations(environment)
-    touched = dict.fromkeys([*(path for item in old for path in item.files), *new])
+    foreign = [path for item in old for path in item.files if not paths.inside(path)]
+    _refuse_foreign(environment, paths, wheel, new, foreign)
+    touched = dict.fromkeys(path for item in old for path in item.files if path not in foreign)
+    touched |= dict.fromkeys(new)
     touched |= dict.fromkeys(code for path in new for code in bytecode_of(path))
     there = [(number, path) for number, path in enumerate(touched) if path.is_symlink() or path.is_file()]
     lock = [
@@ -93,32 +103,34 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
         will_write=tuple(map(str, (*new, *lock))),
         folders_before=tuple(str(path) for path in _folders(environment, touched) if path.is_dir()),
         stashes_before=tuple(map(str, _stashes(environment))),
+        foreign=tuple(str(path) for path in foreign if path.exists()),
     )
-    write_json(folder / "backup.json", to_json(backup))
+    _write_backup(backup, folder, paths)
     return backup
 
 
-def backup_files(
-    environment: Environment, subject: str, contents: Mapping[Path, bytes], folder: Path
-) -> Backup:
+def backup_files(subject: str, contents: Mapping[Path, bytes], folder: Path, paths: JournalPaths) -> Backup:
     """Copy files that will get these contents, and nothing else, into ``folder``, with ``backup.json`` beside it.
+
+    Args:
+        paths: of the checkout that the files lie in.
 
     Raises:
         SplatfixError: ``cannot-back-up``, ``cannot-write``.
     """
     saved = tuple(_save(path, folder, number) for number, path in enumerate(contents))
     written = tuple(WrittenFile(str(path), _digest(content)) for path, content in contents.items())
-    backup = Backup(subject, "", saved, (), (), tuple(map(str, _stashes(environment))), written)
-    write_json(folder / "backup.json", to_json(backup))
+    backup = Backup(subject, "", saved, (), (), (), written)
+    _write_backup(backup, folder, paths)
     return backup
 
 
-def note_written(folder: Path) -> None:
+def note_written(folder: Path, paths: JournalPaths) -> None:
     """Add to the backup what the installation, which is finished now, has left of every file that it touched."""
-    backup = read_backup(folder)
+    backup = read_backup(folder, paths)
     touched = dict.fromkeys([*_installed_files(backup), *(Path(item.path) for item in backup.saved)])
     written = (_as_left(path, backup, folder) for path in touched if path.suffix != ".pyc")
-    write_json(folder / "backup.json", to_json(replace(backup, written=tuple(written))))
+    _write_backup(replace(backup, written=tuple(written)), folder, paths)
 
 
 def later_changes(
@@ -168,17 +180,35 @@ def _origin(manifest: Path | None) -> str:
     return f"built from {said.get('source')}{f' for {targets}' if targets else ''}"
 
 
-def read_backup(folder: Path) -> Backup:
-    """The backup that :func:`make_backup` wrote there.
+def read_backup(folder: Path, paths: JournalPaths) -> Backup:
+    """The backup that :func:`make_backup` wrote there, with the paths that it names in this environment.
 
     Raises:
-        SplatfixError: ``backup-damaged``.
+        SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path, a link or a mode is one that splatfix does not
+            write; ``journal-of-another-environment``.
     """
+    file = folder / "backup.json"
+    for path in (folder, file, folder / "blobs"):
+        refuse_link(path)
     try:
-        return from_json(Backup, read_json(folder / "backup.json", "a backup of splatfix"))
+        backup = from_json(Backup, read_json(file, "a backup of splatfix"))
     except (SplatfixError, CodecError) as error:
-        why = error.what if isinstance(error, SplatfixError) else f"{folder / 'backup.json'}: {error}."
-        raise _damaged(folder, f"A backup is missing or damaged. {why}", "the package") from error
+        reason = error.what if isinstance(error, SplatfixError) else f"{file}: {error}."
+        raise _damaged(folder, f"A backup is missing or damaged. {reason}", "the package") from error
+    todo = move_away(
+        _entry_file(folder), "Take this entry out of the journal, because it cannot be undone here"
+    )
+    try:
+        backup = _with_paths(backup, lambda text: str(paths.to_path(text)))
+        for item in backup.saved:
+            _check_saved(item)
+        links = [Path(item.path) for item in backup.saved if item.link]
+        paths.check_links(links, map(Path, (*backup.will_write, *(item.path for item in backup.saved))))
+    except OtherEnvironment as error:
+        raise other_environment(file, str(error), todo) from error
+    except (OutsidePath, ValueError) as error:
+        raise tampered(file, str(error), todo) from error
+    return backup
 
 
 def check_backup(backup: Backup, folder: Path) -> None:
@@ -189,13 +219,17 @@ def check_backup(backup: Backup, folder: Path) -> None:
     """
     for item in backup.saved:
         blob = folder / "blobs" / item.blob
+        refuse_link(blob)
         if item.blob and (not blob.is_file() or _digest(blob.read_bytes()) != item.digest):
             what = f"The backup of {item.path} in {folder} is missing or damaged."
             raise _damaged(folder, what, f"{backup.subject} {backup.version_before}".strip())
 
 
-def restore(environment: Environment, backup: Backup, folder: Path) -> None:
+def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str, ...]:
     """Make everything that the installation touched what it was before. Doing it twice changes nothing more.
+
+    Returns:
+        What was left alone because it is not the installation's, a sentence each.
 
     Raises:
         SplatfixError: ``backup-damaged`` before anything is changed; ``cannot-restore`` if the disk refuses.
@@ -206,9 +240,7 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> None:
         for path in _installed_files(backup):
             if str(path) not in keep:
                 path.unlink(missing_ok=True)
-        for stash in _stashes(environment):
-            if str(stash) not in backup.stashes_before:
-                shutil.rmtree(stash, ignore_errors=True) if stash.is_dir() else stash.unlink(missing_ok=True)
+        notes = _remove_stashes(environment, backup)
         for item in backup.saved:
             _put_back(item, backup, folder)
         _prune(environment, backup)
@@ -219,6 +251,50 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> None:
             meaning="The environment is between two states; the backup is complete.",
             todo=(run(*environment.splatfix("revert"), text="Make room or make the folder writable, then"),),
         ) from error
+    return (*notes, *(f"{path} is outside of the environment and was left alone" for path in backup.foreign))
+
+
+def paths_of(environment: Environment, step: StepRecord) -> JournalPaths:
+    """The folders in which a step of the journal may change files: the environment's, or the checkout that it edited.
+
+    Raises:
+        SplatfixError: ``journal-tampered`` for a checkout that is no folder of its own.
+    """
+    if step.kind != "edit-source":
+        return JournalPaths.of(environment)
+    source = Path(step.source)
+    if not source.is_absolute() or source == Path(source.anchor):
+        raise tampered(environment.state_folder, f"{step.source!r} is no checkout")
+    return JournalPaths.of(environment, step.source)
+
+
+def read_step(environment: Environment, journal: Journal, entry: Entry, step: StepRecord) -> Backup:
+    """The backup of a step, checked whole.
+
+    Raises:
+        SplatfixError: as :func:`read_backup` and :func:`check_backup`.
+    """
+    folder = journal.folder_of(entry) / step.backup
+    backup = read_backup(folder, paths_of(environment, step))
+    check_backup(backup, folder)
+    if step.kind == "edit-source" and {item.path for item in backup.saved} != {
+        left.path for left in backup.written
+    }:
+        raise tampered(folder / "backup.json", "it names files of a checkout that splatfix did not edit")
+    return backup
+
+
+def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str:
+    """Why a copied environment leaves an edited checkout alone; "" where it is this environment's to restore."""
+    original = Path(entry.environment)
+    here = journal.folder.parent.parent
+    if step.kind != "edit-source" or not entry.environment or original.resolve() == here.resolve():
+        return ""
+    if not Journal(original / ".splatfix").file_of(entry).is_file():
+        return ""  # it was moved: there is no other environment that would restore the checkout
+    return (
+        f"{step.source} is left as it is: {original}, which this environment was copied from, still uses it"
+    )
 
 
 def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tuple[Restored, ...]:
@@ -226,23 +302,27 @@ def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tu
 
     What somebody has changed since is copied before, beside the journal's entry.
     """
+    # all of them before any: one that cannot be undone leaves everything as it is
+    backups = {step: read_step(environment, journal, entry, step) for step in entry.changes}
     done: list[Restored] = []
-    for step in reversed(entry.changes):
+    for step, backup in reversed(backups.items()):
+        if note := belongs_to_original(journal, entry, step):
+            done.append(Restored(step.subject, "", "", step.source, not step.done, notes=(note,)))
+            continue
         folder = journal.folder_of(entry) / step.backup
-        backup = read_backup(folder)
-        check_backup(backup, folder)
         there = any(Path(path).exists() for path in backup.metadata)
         place = kept_folder(folder)
         for item in later_changes(backup, place):
             write_bytes(Path(item.copy), Path(item.path).read_bytes())
             entry = journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, item)))))
         origin = origins(backup, folder)
-        restore(environment, backup, folder)
+        notes = restore(environment, backup, folder)
         removed = step.version if there else ""
         kept = tuple(item for item in entry.kept if Path(item.copy).parent == place)
-        done.append(
-            Restored(step.subject, removed, backup.version_before, step.source, not step.done, kept, *origin)
+        restored = Restored(
+            step.subject, removed, backup.version_before, step.source, not step.done, kept, *origin, notes
         )
+        done.append(restored)
     return tuple(done)
 
 
@@ -266,6 +346,9 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
         SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
     """
     found = journal.unfinished()
+    for entry in found:
+        for step in entry.changes:
+            read_step(environment, journal, entry, step)
     if found:
         wait_for_pip(environment)
     done: list[Recovered] = []
@@ -283,7 +366,7 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
 def _save(path: Path, folder: Path, number: int) -> SavedFile:
     try:
         status = path.lstat()
-        mode = status.st_mode & 0o7777
+        mode = status.st_mode & 0o777  # nothing that is installed needs setuid, and it is never restored
         if path.is_symlink():
             return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
         blob, content = f"{number:05d}", path.read_bytes()
@@ -344,8 +427,13 @@ def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
     content = (folder / "blobs" / item.blob).read_bytes()
     if path.name == EASY_INSTALL:
         content = _with_own_lines(item, content, backup)
-    temporary.write_bytes(content)
-    temporary.chmod(item.mode)
+    temporary.unlink(
+        missing_ok=True
+    )  # never written through: it could be a link, or have another name elsewhere
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    # open to nobody who may not write to its folder
+    temporary.chmod(item.mode & (0o755 | path.parent.stat().st_mode & 0o022))
     os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
     temporary.replace(path)
 
@@ -388,8 +476,111 @@ def _stashes(environment: Environment) -> list[Path]:
     return [path for site in environment.sites if site.is_dir() for path in sorted(site.glob("~*"))]
 
 
+def _remove_stashes(environment: Environment, backup: Backup) -> tuple[str, ...]:
+    """Remove what the pip of this installation left when it was killed; what was left alone instead, a sentence each.
+
+    Only a stash whose every file is in the backup goes: others are of another pip, that was killed later.
+    """
+    if not backup.will_write:
+        return ()  # the edit of a checkout: no pip ran
+    own = {item.digest for item in backup.saved}
+    tops = {_top_of(environment, Path(item.path)) for item in backup.saved}
+    notes: list[str] = []
+    for stash in _stashes(environment):
+        if str(stash) in backup.stashes_before:
+            continue
+        files = (
+            sorted(stash.rglob("*"), reverse=True) if stash.is_dir() and not stash.is_symlink() else [stash]
+        )
+        known = not backup.written and any(_is_stash_of(stash.name, top) for top in tops)
+        if not known or not all(_is_saved(path, own) for path in files):
+            notes.append(f"{stash} is of another run of pip and was left alone")
+            continue
+        for path in files:  # deepest first
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        if stash.is_dir():
+            stash.rmdir()
+    return tuple(notes)
+
+
+def _top_of(environment: Environment, path: Path) -> str:
+    """The file or folder in site-packages that a path lies in; "" for one elsewhere."""
+    site = next((site for site in environment.sites if path.is_relative_to(site)), None)
+    return path.relative_to(site).parts[0] if site else ""
+
+
+def _is_stash_of(stash: str, name: str) -> bool:
+    """pip would stash ``name`` under this name: with ``~`` and letters of its own before it, or in place of its first ones."""
+    for taken in range(len(name)):
+        rest = name[taken:]
+        letters = stash[1:].removesuffix(rest)
+        own = stash.endswith(rest) and not letters.strip(_STASH_LETTERS)
+        if own and (taken == 0 or len(letters) == taken - 1):
+            return True
+    return False
+
+
+def _is_saved(path: Path, digests: set[str]) -> bool:
+    if path.is_symlink() or path.suffix == ".pyc":
+        return True
+    return path.is_dir() or (path.is_file() and _digest(path.read_bytes()) in digests)
+
+
+def _refuse_foreign(
+    environment: Environment, paths: JournalPaths, wheel: WheelFile, new: Iterable[Path], foreign: list[Path]
+) -> None:
+    """See that nothing outside of the environment will be written or removed.
+
+    pip leaves files alone that a RECORD lists outside of a virtual environment (``UninstallPathSet._permitted``), as uv does;
+    outside of virtual environments pip removes them.
+
+    Raises:
+        SplatfixError: ``cannot-back-up``.
+    """
+    elsewhere = [path for path in new if not paths.inside(path)]
+    if not environment.virtual and environment.installer.kind != "uv":
+        elsewhere += [path for path in foreign if path.exists()]
+    if elsewhere:
+        raise SplatfixError(
+            "cannot-back-up",
+            f"Installing {wheel.name} would change {elsewhere[0]}, which lies outside of {environment.prefix}.",
+            meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
+            todo=(say("Remove the link or the line of RECORD that leads there, then run this again."),),
+        )
+
+
+def _write_backup(backup: Backup, folder: Path, paths: JournalPaths) -> None:
+    write_json(folder / "backup.json", to_json(_with_paths(backup, paths.to_text)))
+
+
+def _with_paths(backup: Backup, change: Callable[[str], str]) -> Backup:
+    """The backup with every path in it changed; ``foreign`` names what is never touched and stays."""
+    return replace(
+        backup,
+        saved=tuple(replace(item, path=change(item.path)) for item in backup.saved),
+        will_write=tuple(map(change, backup.will_write)),
+        folders_before=tuple(map(change, backup.folders_before)),
+        stashes_before=tuple(map(change, backup.stashes_before)),
+        written=tuple(replace(item, path=change(item.path)) for item in backup.written),
+    )
+
+
+def _check_saved(item: SavedFile) -> None:
+    """Raise ValueError for a file that :func:`_save` cannot have written."""
+    if bool(item.blob) is bool(item.link):
+        raise ValueError(f"{item.path} must be either a file or a link")
+    if item.blob and not BLOB_NAME.fullmatch(item.blob):
+        raise ValueError(f"{item.blob!r} is no copy of a file")
+    if item.mode & ~0o777:
+        raise ValueError(f"{item.path} would get the mode {item.mode:o}")
+
+
+def _entry_file(folder: Path) -> Path:
+    return folder.parent.with_name(f"{folder.parent.name}.json")
+
+
 def _damaged(folder: Path, what: str, subject: str) -> SplatfixError:
-    entry = folder.parent.with_name(f"{folder.parent.name}.json")
+    entry = _entry_file(folder)
     return SplatfixError(
         "backup-damaged",
         what,

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
 from splatfix.facts import Installer, LiveSystem, find_installer, refuse_other_program
+from splatfix.install.tampering import refuse_link
 
 _ASK_TIMEOUT = 30.0
 _PIP_TIMEOUT = 900.0
@@ -33,13 +35,14 @@ if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
     site.ENABLE_USER_SITE = False
 user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
 pip = importlib.util.find_spec("pip") is not None
-print(json.dumps({"prefix": sys.prefix, "paths": paths, "user": user, "pip": pip}))
+virtual = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
+print(json.dumps({"prefix": sys.prefix, "paths": paths, "user": user, "pip": pip, "virtual": virtual}))
 """
 
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
 _LOCKED = """
 import os, subprocess, sys
-handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o666)
+handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 try:
     import fcntl
     fcntl.flock(handle, fcntl.LOCK_EX)
@@ -66,6 +69,8 @@ class Environment:
     user_site: Path | None = None
     """The user's own site-packages, where this Python looks there too; pip removes from it what it installs elsewhere."""
     installer: Installer = field(default_factory=Installer)
+    virtual: bool = True
+    """A virtual environment, in which pip removes nothing outside of the prefix."""
 
     @property
     def state_folder(self) -> Path:
@@ -129,6 +134,7 @@ def open_environment(python: str, runner: Runner) -> Environment:
         headers=Path(paths["include"]),
         user_site=Path(user) if user else None,
         installer=installer or Installer(),
+        virtual=answer["virtual"],
     )
 
 
@@ -182,6 +188,8 @@ def pip_install(
         SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what was changed until then.
     """
     environment.state_folder.mkdir(parents=True, exist_ok=True)
+    refuse_link(_pip_lock(environment))
+    _own_copies(environment)
     argv = [
         environment.python,
         "-c",
@@ -200,6 +208,17 @@ def pip_install(
             meaning="The environment is as it was before.",
             todo=(say(f"Full log: {log}"),),
         )
+
+
+def _own_copies(environment: Environment) -> None:
+    """Give the files that pip edits in place no other names: in an environment made of hard links (``cp -al``) pip would
+    change the other side too. That is the list of development installs alone; it replaces everything else."""
+    for site in environment.sites:
+        path = site / "easy-install.pth"
+        if path.is_file() and not path.is_symlink() and path.stat().st_nlink > 1:
+            mode = path.stat().st_mode & 0o777
+            write_bytes(path, path.read_bytes())
+            path.chmod(mode)
 
 
 def install_command(environment: Environment, *wheels: Path) -> tuple[str, ...]:
@@ -243,7 +262,7 @@ def wait_for_pip(environment: Environment) -> None:
         SplatfixError: ``environment-busy`` after two minutes.
     """
     try:
-        handle = os.open(_pip_lock(environment), os.O_RDWR | os.O_CREAT, 0o666)
+        handle = _open_lock(_pip_lock(environment))
     except FileNotFoundError:
         return
     try:
@@ -269,15 +288,40 @@ def _pip_lock(environment: Environment) -> Path:
 def environment_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of the environment whose ``.splatfix`` folder this is; does not wait for a living holder.
 
-    The operating system holds the lock, so that it vanishes with the process.
+    The operating system holds the lock, so that it vanishes with the process. While it is held nothing is written that is
+    open to more people than the environment itself.
 
     Raises:
-        SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``.
+        SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``,
+            ``journal-tampered`` for a link in the place of the lock.
     """
+    with _no_wider_than(folder.parent), _held(folder):
+        yield
+
+
+@contextmanager
+def _no_wider_than(folder: Path) -> Iterator[None]:
+    """While it lasts, files of this process and its children get no permission that ``folder`` does not give."""
+    before = os.umask(0o077)
+    os.umask(before | (~folder.stat().st_mode & 0o077 if folder.is_dir() else 0))
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _open_lock(path: Path) -> int:
+    refuse_link(path.parent)
+    refuse_link(path)
+    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
     path = folder / "lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = _open_lock(path)
     except OSError as error:
         raise SplatfixError(
             "cannot-write-environment",
@@ -295,9 +339,11 @@ def environment_lock(folder: Path) -> Iterator[None]:
                 todo=(say("Wait until it has finished, then run this again."),),
             )
         # the holder's number is only for the next one's error message; on a full disk it is left out
+        # and where the lock has a second name (``cp -al``), which is another environment's
         with suppress(OSError):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0) if hasattr(os, "pwrite") else None
+            if hasattr(os, "pwrite") and os.fstat(handle).st_nlink == 1:
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(handle)  # closing releases the lock

@@ -28,6 +28,7 @@ from splatfix.install.edit import digest_of, edited_contents, require_editable, 
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, Journal, Status, StepRecord
+from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
 from splatfix.install.outcome import InstalledItem, Outcome, Progress, Silent, kept_of
 from splatfix.install.parallel import Piece, parallel
@@ -114,6 +115,7 @@ def execute(
                 else []
             ),
             *work.lacking,
+            *work.foreign,
             *(cache.refused if cache else ()),
         ),
         entry=work.entry.id,
@@ -159,6 +161,7 @@ class _Run:
         self.folder = self.journal.folder_of(self.entry)
         self.dependencies: list[str] = []
         self.lacking: list[str] = []
+        self.foreign: list[str] = []
 
     def take_steps(self) -> None:
         """Every action in order; builds that follow each other run in parallel."""
@@ -332,7 +335,8 @@ class _Run:
         source = Path(action.source)
         contents = edited_contents(source, action.edits)
         place = f"edits-{_file_name(action.subject)}"
-        backup_files(self.environment, action.subject, contents, self.folder / place)
+        paths = JournalPaths.of(self.environment, action.source)
+        backup_files(action.subject, contents, self.folder / place, paths)
         step = self._begin(StepRecord(action.kind, action.subject, backup=place, source=action.source))
         write_edits(contents)
         self._finish(step, digest=digest_of(contents))
@@ -354,7 +358,12 @@ class _Run:
         replaced, steps = [], []
         for wheel, subject in wheels:
             place = f"backup-{_file_name(subject)}"
-            replaced.append(make_backup(self.environment, wheel, self.folder / place).version_before)
+            backup = make_backup(self.environment, wheel, self.folder / place)
+            replaced.append(backup.version_before)
+            self.foreign += [
+                f"{path} is listed by {wheel.name} {backup.version_before}, lies outside of the environment, and was left alone"
+                for path in backup.foreign
+            ]
             step = StepRecord(
                 "install-wheel", subject, backup=place, distribution=wheel.name, version=wheel.version
             )
@@ -362,7 +371,7 @@ class _Run:
         first, *others = (wheel.path for wheel, _ in wheels)
         pip_install(first, self.environment, self.runner, self.folder / "pip.log", others)
         for step in steps:
-            note_written(self.folder / step.backup)
+            note_written(self.folder / step.backup, JournalPaths.of(self.environment))
             found = find_installed(self.environment, step.distribution)
             self._finish(step, digest=found[0].digest if len(found) == 1 else "")
         return replaced

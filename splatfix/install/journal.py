@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -20,9 +21,17 @@ from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import Step, run, say
 from splatfix.install.environment import open_environment
 from splatfix.install.outcome import Kept
+from splatfix.install.tampering import refuse_link, tampered
 from splatfix.plan.option import Request
 
-JOURNAL_VERSION = 2
+JOURNAL_VERSION = 3
+_READABLE = (2, JOURNAL_VERSION)
+"""Version 2 named files by absolute paths; it is undone where they are the environment's own."""
+_ID = re.compile(r"\d{4,}-[A-Za-z0-9_.-]+")
+_BACKUP = re.compile(r"((backup|edits)-[A-Za-z0-9._-]+)?")
+BLOB_NAME = re.compile(r"\d{5}")
+"""What copies of files are called in a backup."""
+_IN_PREFIX = "<prefix>/"
 
 
 class Status(str, Enum):
@@ -80,6 +89,8 @@ class Entry:
     steps: tuple[StepRecord, ...] = ()
     kept: tuple[Kept, ...] = ()
     """Files that were changed since they were installed, and where undoing it put them."""
+    environment: str = ""
+    """The environment's prefix at that time: tells a copied environment from a moved one; "" before version 3."""
     schema_version: int = JOURNAL_VERSION
 
     @property
@@ -99,6 +110,11 @@ class Journal:
     def __init__(self, state_folder: Path) -> None:
         """``state_folder`` is the environment's ``.splatfix``."""
         self.folder = state_folder / "journal"
+        self._prefix = state_folder.parent
+
+    def file_of(self, entry: Entry) -> Path:
+        """Where an entry is written."""
+        return self.folder / f"{entry.id}.json"
 
     def folder_of(self, entry: Entry) -> Path:
         """Logs and backups of an entry, and while it is in progress its wheels."""
@@ -110,12 +126,22 @@ class Journal:
         number = max((_number_of(path.name) for path in self.folder.glob("*.json")), default=0) + 1
         stamp = re.sub(r"[^0-9T]", "", now.partition("+")[0])
         label = re.sub(r"[^A-Za-z0-9_.-]", "-", name) or "install"
-        return self.save(Entry(f"{number:04d}-{stamp}-{label}", now, request, python))
+        identity = f"{number:04d}-{stamp}-{label}"
+        return self.save(Entry(identity, now, request, python, environment=str(self._prefix)))
 
     def save(self, entry: Entry) -> Entry:
-        """Write the entry as it is now."""
-        write_json(self.folder / f"{entry.id}.json", to_json(entry))
+        """Write the entry as it is now; folders of the environment are written relative to it."""
+        write_json(self.file_of(entry), to_json(_with_folders(entry, self._relative)))
         return entry
+
+    def _relative(self, text: str) -> str:
+        path = Path(text)
+        if not path.is_absolute() or not path.is_relative_to(self._prefix):
+            return text
+        return _IN_PREFIX + path.relative_to(self._prefix).as_posix()
+
+    def _absolute(self, text: str) -> str:
+        return str(self._prefix / text.removeprefix(_IN_PREFIX)) if text.startswith(_IN_PREFIX) else text
 
     def begin(self, entry: Entry, step: StepRecord) -> Entry:
         """Write down that a step is about to be taken."""
@@ -130,22 +156,27 @@ class Journal:
     def end(self, entry: Entry, status: Status, error: str = "", kept: tuple[Kept, ...] = ()) -> Entry:
         """Close the entry. Wheels are not kept: the wheel cache has them. Backups of what is undone are not kept either;
         logs are, and copies of files that somebody had changed."""
-        for wheels in self.folder.glob("*/wheels"):  # also of earlier entries, whose process was killed
-            shutil.rmtree(wheels, ignore_errors=True)
         ended = self.save(replace(entry, status=status, ended=_now(), error=error, kept=kept))
-        for over in (one for one in self.entries() if one.status in _OVER):
-            for step in over.changes:
-                shutil.rmtree(self.folder_of(over) / step.backup, ignore_errors=True)
+        for earlier in self.entries():
+            folder = self.folder_of(earlier)
+            if not folder.is_symlink():  # also of earlier entries, whose process was killed
+                shutil.rmtree(folder / "wheels", ignore_errors=True)
+            if earlier.status in _OVER:
+                for step in earlier.changes:
+                    _discard_backup(folder / step.backup)
         return ended
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, oldest first.
 
         Raises:
-            SplatfixError: ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file.
+            SplatfixError: ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file;
+                ``journal-tampered`` for what splatfix does not write there.
         """
+        refuse_link(self.folder.parent)
+        refuse_link(self.folder)
         paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path.name), path.name))
-        return tuple(map(_load, paths))
+        return tuple(_with_folders(_load(path), self._absolute) for path in paths)
 
     def find(self, identity: str) -> Entry:
         """The entry of that id or number (``7`` for ``0007-...``), or of the only id that begins so.
@@ -214,13 +245,27 @@ def move_away(path: Path, text: str) -> Step:
     return run("mv", path, f"{path}.damaged", text=text)
 
 
+def _discard_backup(folder: Path) -> None:
+    """Remove a backup that is not needed any more: the files that splatfix wrote there, and nothing else."""
+    for inner in (folder / "blobs", folder):
+        if inner.is_symlink() or not inner.is_dir():
+            continue
+        for path in list(inner.iterdir()):
+            if BLOB_NAME.fullmatch(path.name) if inner != folder else path.name == "backup.json":
+                path.unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else's files keep the folder
+            inner.rmdir()
+
+
 def _load(path: Path) -> Entry:
+    for own in (path, path.with_suffix("")):
+        refuse_link(own)
     try:
         document = read_json(path, "a journal entry of splatfix")
     except SplatfixError as error:
         raise _damaged(path, error.what) from error
     version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version != JOURNAL_VERSION:
+    if isinstance(version, int) and version not in _READABLE:
         newer = version > JOURNAL_VERSION
         raise SplatfixError(
             "journal-too-new" if newer else "journal-too-old",
@@ -233,9 +278,27 @@ def _load(path: Path) -> Entry:
             ),
         )
     try:
-        return from_json(Entry, document)
+        entry = from_json(Entry, document)
     except CodecError as error:
         raise _damaged(path, str(error)) from error
+    if not _ID.fullmatch(entry.id) or entry.id != path.stem:
+        raise tampered(path, f"it says that it is {entry.id!r}", move_away(path, "Move the file away"))
+    for step in entry.steps:
+        if not _BACKUP.fullmatch(step.backup):
+            raise tampered(
+                path, f"{step.backup!r} is no backup of its own", move_away(path, "Move the file away")
+            )
+    return replace(entry, schema_version=JOURNAL_VERSION)
+
+
+def _with_folders(entry: Entry, change: Callable[[str], str]) -> Entry:
+    """The entry with every folder of the environment in it changed."""
+    return replace(
+        entry,
+        python=change(entry.python),
+        steps=tuple(replace(step, source=change(step.source)) for step in entry.steps),
+        kept=tuple(Kept(change(item.path), change(item.copy)) for item in entry.kept),
+    )
 
 
 def _damaged(path: Path, why: str) -> SplatfixError:

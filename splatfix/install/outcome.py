@@ -98,6 +98,8 @@ class Restored:
     """What splatfix had made of the version that was removed (``built from /src for sm_90``); "" where nothing tells."""
     restored_origin: str = ""
     """The same of the version that is back."""
+    notes: tuple[str, ...] = ()
+    """What was left alone because it is not the installation's, a sentence each."""
 
 
 def kept_of(items: Iterable[Restored]) -> tuple[Kept, ...]:

@@ -14,11 +14,11 @@ from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
 from splatfix.install.backup import (
     Backup,
-    check_backup,
+    belongs_to_original,
     kept_folder,
     later_changes,
     origins,
-    read_backup,
+    read_step,
     recover,
     undo_changes,
 )
@@ -39,7 +39,8 @@ def revert(
 
     Raises:
         SplatfixError: ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the
-            same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``environment-busy``.
+            same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``,
+            ``journal-of-another-environment``, ``environment-busy``.
     """
     with _opened(python, runner, dry_run) as reverter:
         interrupted = reverter.recover()
@@ -122,7 +123,9 @@ class Reverter:
             SplatfixError: ``changed-since``, ``backup-damaged``, ``cannot-restore``.
         """
         for step in entry.changes:
-            self._refuse_if_edited_since(step, self.journal.folder_of(entry) / step.backup)
+            backup = read_step(self.environment, self.journal, entry, step)
+            if not belongs_to_original(self.journal, entry, step):
+                self._refuse_if_edited_since(step, backup, self.journal.folder_of(entry) / step.backup)
             self._refuse_if_reinstalled_since(step)
         return self._undo(entry)
 
@@ -145,11 +148,11 @@ class Reverter:
         """(version, digest of its RECORD) of each installed copy of a distribution when its entry's turn comes."""
         return tuple((item.version, item.digest) for item in find_installed(self.environment, name))
 
-    def _refuse_if_edited_since(self, step: StepRecord, folder: Path) -> None:
+    def _refuse_if_edited_since(self, step: StepRecord, backup: Backup, folder: Path) -> None:
         """A person's work in a file that ``--in-place`` edited must not be lost."""
         if step.kind != "edit-source" or not step.done:
             return
-        if digest_of(self._copy_of(Path(item.path)) for item in read_backup(folder).saved) != step.digest:
+        if digest_of(self._copy_of(Path(item.path)) for item in backup.saved) != step.digest:
             raise SplatfixError(
                 "changed-since",
                 f"Files in {step.source} were changed since splatfix edited them.",
@@ -193,8 +196,10 @@ class DryRun(Reverter):
         items: list[Restored] = []
         for step in reversed(entry.changes):
             folder = self.journal.folder_of(entry) / step.backup
-            backup = read_backup(folder)
-            check_backup(backup, folder)
+            backup = read_step(self.environment, self.journal, entry, step)
+            if note := belongs_to_original(self.journal, entry, step):
+                items.append(Restored(step.subject, "", "", step.source, not step.done, notes=(note,)))
+                continue
             there = any(self._exists.get(path, Path(path).exists()) for path in backup.metadata)
             removed = step.version if there else ""
             kept = tuple(later_changes(backup, kept_folder(folder), self._copy_of))

@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from rich.console import Console
@@ -47,10 +48,20 @@ class Places:
 
 
 def files(
-    plan: ImagePlan, places: Places, *, compose: bool = False, devcontainer: bool = False
+    plan: ImagePlan,
+    places: Places,
+    *,
+    dockerignore: str = "",
+    compose: bool = False,
+    devcontainer: bool = False,
 ) -> tuple[ImageFile, ...]:
-    """The files, each relative to the Dockerfile's folder."""
-    found = [ImageFile(places.name, dockerfile(plan)), ImageFile(f"{places.name}.dockerignore", _IGNORED)]
+    """The files, each relative to the Dockerfile's folder.
+
+    Args:
+        dockerignore: the text of the checkout's own ``.dockerignore``.
+    """
+    ignored = ignore_file(plan, places.name, dockerignore)
+    found = [ImageFile(places.name, dockerfile(plan)), ImageFile(f"{places.name}.dockerignore", ignored)]
     if compose:
         found.append(ImageFile("compose.yaml", compose_file(plan, places)))
     if devcontainer:
@@ -304,18 +315,65 @@ def _runtime(plan: ImagePlan) -> str:
     )
 
 
-_IGNORED = """\
-# Beside Dockerfile, this is BuildKit's and Podman's .dockerignore for it.
-.git
+# What no image needs, and what nobody may find in one. The list of keys follows GitHub's and gitleaks' names for such files.
+_LEFT_OUT = """\
 **/.git
 **/__pycache__
 **/*.egg-info
 **/build
 **/.venv
 **/*.so
-output
-outputs
 """
+_SECRETS = """\
+**/.env*
+**/*.pem
+**/*.key
+**/*.p12
+**/*.pfx
+**/*.jks
+**/*.keystore
+**/*.ppk
+**/id_rsa*
+**/id_dsa*
+**/id_ecdsa*
+**/id_ed25519*
+**/.ssh
+**/.gnupg
+**/.aws
+**/.azure
+**/.kube
+**/.docker
+**/.config/gcloud
+**/.netrc
+**/_netrc
+**/.npmrc
+**/.pypirc
+**/.git-credentials
+**/kaggle.json
+**/credentials.json
+"""
+_DATA = ("data", "dataset", "datasets", "output", "outputs")
+
+
+def ignore_file(plan: ImagePlan, dockerfile_name: str, dockerignore: str) -> str:
+    """The ``.dockerignore`` beside the Dockerfile.
+
+    BuildKit reads it *instead of* the checkout's own, so it begins with that. The last rule that fits decides: what the build
+    needs comes after the checkout's rules, and what must never be in an image after everything.
+    """
+    needed = [plan.marker, "splatfix-*.whl", *(path for path in plan.copies if path != ".")]
+    data = [name for name in _DATA if not any(PurePosixPath(path).parts[0] == name for path in needed)]
+    own = dockerignore.removeprefix("\ufeff").splitlines()
+    parts = [
+        f"# Beside {dockerfile_name}, this takes the place of the checkout's .dockerignore, which it begins with.",
+        *(["# The checkout's own rules. When they change: splatfix dockerfile --force", *own] if own else []),
+        "# What the build needs",
+        *(f"!{path}" for path in needed),
+        "# Left out always",
+        _LEFT_OUT + "\n".join(data),
+        _SECRETS.rstrip(),
+    ]
+    return "\n".join(parts) + "\n"
 
 
 def _yaml(text: str) -> str:

@@ -165,8 +165,12 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
     head = "[bold]Would revert" if outcome.dry_run else "[green]✓[/] [bold]Reverted"
     paragraph(console, f"{head} {escape(outcome.entry)}[/] in {escape(outcome.prefix)}", first=0, then=2)
     for item in outcome.items:
-        prose(console, "  ", escape(_restored(item, dry_run=outcome.dry_run)))
+        left_alone = item.source and item.notes
+        if not left_alone:
+            prose(console, "  ", escape(_restored(item, dry_run=outcome.dry_run)))
         _show_kept(console, item.kept)
+        for note in item.notes:
+            prose(console, "  [yellow]Note:[/] ", escape(note))
 
 
 def show_left(console: Console, folder: Path, wheels: Sequence[CachedWheel]) -> None:

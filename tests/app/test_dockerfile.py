@@ -396,3 +396,47 @@ def test_wrong_calls(tmp_path: Path, splatfix: Splatfix) -> None:
     assert code("--repo", folder, "--compose") == "needs-out"
     assert code("--repo", folder, "--out", tmp_path / "a/b/c") == "cannot-write"
     assert code("--repo", "/") == "not-a-checkout"
+
+
+def context_of(folder: Path, dockerfile: str = "Dockerfile") -> set[str]:
+    """What BuildKit would send: Docker's own matching, by the rules beside the Dockerfile."""
+    from docker.utils.build import exclude_paths
+
+    rules = (folder / f"{dockerfile}.dockerignore").read_text("utf-8").splitlines()
+    patterns = [line for line in rules if line and not line.startswith("#")]
+    return {path for path in exclude_paths(str(folder), patterns) if (folder / path).is_file()}
+
+
+SECRETS = (".env", ".env.local", "keys/id_rsa", "site.pem", "submodules/simple-knn/.env", ".aws/credentials")
+
+
+@pytest.mark.parametrize(
+    "own_rules", [None, "mine.txt\n", "*\n!train.py\n", "\ufeff# CRLF\r\nmine.txt\r\n!.env\r\n"]
+)
+def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
+    own_rules: str | None, tmp_path: Path, splatfix: Splatfix
+) -> None:
+    folder = checkout_of("2dgs", tmp_path / "checkout")
+    for name in (*SECRETS, "mine.txt", "data/scene.ply", "train.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+    if own_rules is not None:
+        (folder / ".dockerignore").write_bytes(own_rules.encode())
+    done = splatfix(
+        "dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels", "--out", folder
+    )
+    assert done.returncode == 0, done.stderr
+
+    sent = context_of(folder)
+    assert not sent & {*SECRETS, "data/scene.ply"}
+    assert ("mine.txt" in sent) is (own_rules is None)
+    needed = {"train.py", "submodules/simple-knn/setup.py", "submodules/diff-surfel-rasterization/setup.py"}
+    assert needed <= sent and f"splatfix-{__version__}-py3-none-any.whl" in sent
+
+
+def test_rules_that_cannot_be_read_are_not_ignored(tmp_path: Path, splatfix: Splatfix) -> None:
+    folder = checkout_of("2dgs", tmp_path / "checkout")
+    (folder / ".dockerignore").mkdir()
+    done = splatfix("dockerfile", "--repo", folder, "--target", "sm_120", "--out", folder, "--json")
+    assert done.returncode == 2 and json.loads(done.stdout)["error"]["code"] == "cannot-read"
+    assert not (folder / "Dockerfile").exists()

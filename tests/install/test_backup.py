@@ -13,6 +13,7 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import make_backup, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
+from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
 
 from .environments import snapshot
@@ -40,7 +41,9 @@ def test_restoring_an_earlier_version(environment: Environment, tmp_path: Path) 
     assert backup.version_before == "1.0" and snapshot(environment) != before
 
     for _ in range(2):
-        restore(environment, read_backup(tmp_path / "backup"), tmp_path / "backup")
+        restore(
+            environment, read_backup(tmp_path / "backup", JournalPaths.of(environment)), tmp_path / "backup"
+        )
         assert snapshot(environment) == before
 
 
@@ -55,7 +58,7 @@ def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) ->
     make_backup(environment, new, tmp_path / "backup")
     put(new, environment, tmp_path)
     assert (package / "__init__.py").read_text() == "theirs = True\n"
-    restore(environment, read_backup(tmp_path / "backup"), tmp_path / "backup")
+    restore(environment, read_backup(tmp_path / "backup", JournalPaths.of(environment)), tmp_path / "backup")
     assert snapshot(environment) == before
 
 
@@ -77,7 +80,7 @@ def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, s
         (site / "pkg-2.0.dist-info").mkdir()
         for name in ("METADATA", "RECORD", "INSTALLER", "REQUESTED"):
             (site / "pkg-2.0.dist-info" / name).write_text("new")
-    restore(environment, read_backup(tmp_path / "backup"), tmp_path / "backup")
+    restore(environment, read_backup(tmp_path / "backup", JournalPaths.of(environment)), tmp_path / "backup")
     assert snapshot(environment) == before
 
 
@@ -111,13 +114,15 @@ def test_a_damaged_backup_changes_nothing(environment: Environment, tmp_path: Pa
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut short", "another shape"])
-def test_a_backup_that_cannot_be_read_says_what_to_do(tmp_path: Path, damage: str) -> None:
+def test_a_backup_that_cannot_be_read_says_what_to_do(
+    environment: Environment, tmp_path: Path, damage: str
+) -> None:
     folder = tmp_path / "journal" / "0003-x" / "backup-x"
     folder.mkdir(parents=True)
     if damage != "gone":
         (folder / "backup.json").write_text("{" if damage == "cut short" else '{"subject": 1}')
     with pytest.raises(SplatfixError) as caught:
-        read_backup(folder)
+        read_backup(folder, JournalPaths.of(environment))
     assert caught.value.code == "backup-damaged" and str(folder) in caught.value.what
     assert str(tmp_path / "journal" / "0003-x.json") in caught.value.todo[1].line()
 

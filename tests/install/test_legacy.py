@@ -17,6 +17,7 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import Backup, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
+from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.wheels import open_wheel, write_wheel
 
 from .environments import snapshot
@@ -72,8 +73,8 @@ def replace(target: Environment, name: str, tmp_path: Path) -> tuple[Backup, Pat
     folder = tmp_path / f"backup-{name}"
     make_backup(target, open_wheel(path), folder)
     pip_install(path, target, ProcessRunner(), tmp_path / "pip.log")
-    note_written(folder)
-    return read_backup(folder), folder
+    note_written(folder, JournalPaths.of(target))
+    return read_backup(folder, JournalPaths.of(target)), folder
 
 
 MAKERS: dict[str, Callable[[Environment, Path, str], None]] = {

@@ -1,0 +1,116 @@
+"""Paths in a journal: named by the environment's own folders, and held inside them.
+
+A copied or moved environment names its own files by its journal, never those of the environment it was copied from. And a
+journal is data from a disk that others may write to, so every path read from it is checked before anything is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from splatfix.install.environment import Environment
+
+_ANCHORED = re.compile(r"<(\w+)>/(.+)", re.DOTALL)
+
+
+class OtherEnvironment(ValueError):
+    """An absolute path, as splatfix wrote them before version 3 of the journal, into another environment."""
+
+
+class OutsidePath(ValueError):
+    """A path that leads out of the environment, or into splatfix's own journal."""
+
+
+@dataclass(frozen=True)
+class JournalPaths:
+    """The folders that paths of one journal may name, and their names in it, the most particular last."""
+
+    anchors: tuple[tuple[str, Path], ...]
+    state: Path
+    """The environment's ``.splatfix``, which is splatfix's own and is never restored or removed."""
+
+    @classmethod
+    def of(cls, environment: Environment, checkout: str = "") -> JournalPaths:
+        """The folders pip installs into; with ``checkout`` that folder, which ``--in-place`` edited, and nothing else."""
+        if checkout:
+            return cls((("checkout", Path(checkout)),), environment.state_folder)
+        anchors = [("prefix", environment.prefix)]
+        for name in ("purelib", "platlib", "scripts", "data", "headers", "user_site"):
+            folder = getattr(environment, name)
+            # Debian's Python installs below /usr/local with the prefix /usr; in a venv all of these are in the prefix
+            if folder is not None and not folder.is_relative_to(environment.prefix):
+                anchors.append((name, folder))
+        return cls(tuple(anchors), environment.state_folder)
+
+    def to_text(self, path: str | Path) -> str:
+        """The path as the journal names it: ``<prefix>/lib/python3.11/site-packages/foo.py``.
+
+        Raises:
+            OutsidePath: it lies in none of the folders.
+        """
+        for name, folder in self.anchors:
+            if Path(path).is_relative_to(folder):
+                return f"<{name}>/{Path(path).relative_to(folder).as_posix()}"
+        raise OutsidePath(f"{path} lies outside of {self.anchors[0][1]}")
+
+    def to_path(self, text: str) -> Path:
+        """The path in this environment that the journal's ``text`` names; see :meth:`check`.
+
+        Raises:
+            OtherEnvironment, OutsidePath
+        """
+        anchored = _ANCHORED.fullmatch(text)
+        folder = dict(self.anchors).get(anchored[1]) if anchored else None
+        if anchored and folder is not None:
+            path = folder / PurePosixPath(anchored[2])
+        elif anchored or not Path(text).is_absolute():
+            raise OutsidePath(f"{text!r} names no folder of this environment")
+        else:
+            path = Path(text)
+            if not any(path.is_relative_to(folder) for _, folder in self.anchors):
+                raise OtherEnvironment(f"{text} lies outside of {self.anchors[0][1]}")
+        self.check(path)
+        return path
+
+    def check(self, path: Path) -> None:
+        """See that writing to ``path`` changes nothing outside of these folders, whatever links lie on the way.
+
+        Raises:
+            OutsidePath
+        """
+        if ".." in path.parts or "\0" in str(path):
+            raise OutsidePath(f"{path} leads elsewhere")
+        # the last part may be a link: links are replaced and removed, never followed
+        parent = Path(os.path.realpath(path.parent))
+        if parent.is_relative_to(os.path.realpath(self.state)) or path == self.state:
+            raise OutsidePath(f"{path} is splatfix's own")
+        if not any(parent.is_relative_to(os.path.realpath(folder)) for _, folder in self.anchors):
+            raise OutsidePath(f"{path} leads out of {self.anchors[0][1]} by a link")
+
+    def inside(self, path: Path) -> bool:
+        """The path lies in these folders, links followed."""
+        try:
+            self.to_text(path)
+            self.check(path)
+        except OutsidePath:
+            return False
+        return True
+
+    def check_links(self, links: Iterable[Path], paths: Iterable[Path]) -> None:
+        """See that no path leads through one of the links that will be made.
+
+        Raises:
+            OutsidePath
+        """
+        made = {_real(link) for link in links}
+        for path in paths:
+            if made & set(_real(path).parents):
+                raise OutsidePath(f"{path} leads through a link that the backup would make")
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path.parent)) / path.name

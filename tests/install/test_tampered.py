@@ -1,0 +1,224 @@
+"""A journal is data from a disk that others may write: what leads out of the environment is refused, and nothing is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.core.errors import SplatfixError
+from splatfix.install import revert
+from splatfix.install.environment import Environment, environment_lock
+
+from .environments import install, write_extension
+
+Tampering = Callable[[Environment, Path], None]
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A folder of somebody else's, with a file."""
+    folder = tmp_path / "victim"
+    folder.mkdir()
+    (folder / "file.txt").write_text("precious")
+    (folder / "blobs").mkdir()
+    (folder / "blobs" / "00000").write_text("precious")
+    (folder / "backup.json").write_text("precious")
+    return folder
+
+
+def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path): (path.lstat().st_mode, b"" if path.is_dir() or path.is_symlink() else path.read_bytes())
+        for path in folder.rglob("*")
+        if path.name not in ("lock", "pip.lock")
+    }
+
+
+def entry_file(target: Environment) -> Path:
+    return sorted((target.state_folder / "journal").glob("*.json"))[-1]
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def backup_file(target: Environment) -> Path:
+    (path,) = entry_file(target).with_suffix("").glob("backup-*/backup.json")
+    return path
+
+
+def deleted(target: Environment, victim: Path) -> None:
+    edit(backup_file(target), lambda it: it["will_write"].append(str(victim / "file.txt")))
+
+
+def deleted_by_dots(target: Environment, victim: Path) -> None:
+    up = os.path.relpath(victim / "file.txt", target.prefix)
+    edit(backup_file(target), lambda it: it["will_write"].append(f"<prefix>/{up}"))
+
+
+def emptied(target: Environment, victim: Path) -> None:
+    blob = backup_file(target).parent / "blobs" / "99999"
+    blob.write_bytes(b"")
+    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    saved = {
+        "path": str(victim / "file.txt"),
+        "blob": "99999",
+        "digest": digest,
+        "mode": 0o644,
+        "mtime_ns": 0,
+    }
+    edit(backup_file(target), lambda it: it["saved"].append(saved))
+
+
+def overwritten_by_a_step(target: Environment, victim: Path) -> None:
+    """As if ``--in-place`` had edited a checkout."""
+    shutil.copytree(backup_file(target).parent, entry_file(target).with_suffix("") / "edits-x")
+    step = {"kind": "edit-source", "subject": "x", "backup": "edits-x", "source": str(victim), "done": False}
+    edit(entry_file(target), lambda it: it["steps"].append(step))
+    backup = entry_file(target).with_suffix("") / "edits-x" / "backup.json"
+
+    def point(document: dict[str, Any]) -> None:
+        saved = next(item for item in document["saved"] if item["blob"])
+        document.update(saved=[{**saved, "path": "<checkout>/file.txt"}], will_write=[], written=[])
+        document.update(folders_before=[], stashes_before=[])
+
+    edit(backup, point)
+
+
+def linked(target: Environment, victim: Path) -> None:
+    """A link first, then a file through it."""
+    link = {
+        "path": "<prefix>/lib/x",
+        "blob": "",
+        "digest": "",
+        "mode": 0o777,
+        "mtime_ns": 0,
+        "link": str(victim),
+    }
+
+    def point(document: dict[str, Any]) -> None:
+        saved = next(item for item in document["saved"] if item["blob"])
+        document["saved"] += [link, {**saved, "path": "<prefix>/lib/x/file.txt"}]
+
+    edit(backup_file(target), point)
+
+
+def behind_a_link(target: Environment, victim: Path) -> None:
+    (target.prefix / "lib" / "x").symlink_to(victim)
+    edit(backup_file(target), lambda it: it["will_write"].append("<prefix>/lib/x/file.txt"))
+
+
+def setuid(target: Environment, victim: Path) -> None:
+    edit(backup_file(target), lambda it: it["saved"][0].update(mode=0o4755))
+
+
+def removed_by_id(target: Environment, victim: Path) -> None:
+    """An entry that is over has its backups removed: by an id, here, that leads elsewhere."""
+    document = json.loads(entry_file(target).read_text())
+    elsewhere = os.path.relpath(victim.parent, target.state_folder / "journal")
+    document.update(id=elsewhere, status="reverted")
+    document["steps"][-1].update(backup="victim")
+    (target.state_folder / "journal" / "0000-x.json").write_text(json.dumps(document))
+
+
+def removed_by_backup(target: Environment, victim: Path) -> None:
+    elsewhere = os.path.relpath(victim, entry_file(target).with_suffix(""))
+
+    def point(document: dict[str, Any]) -> None:
+        document.update(status="reverted")
+        for step in document["steps"]:
+            step["backup"] = elsewhere
+
+    other = target.state_folder / "journal" / "0000-x.json"
+    shutil.copy(entry_file(target), other)
+    edit(other, lambda it: (it.update(id="0000-x"), point(it))[-1])
+
+
+def entry_is_a_link(target: Environment, victim: Path) -> None:
+    folder = entry_file(target).with_suffix("")
+    shutil.move(folder, victim / "theirs")
+    folder.symlink_to(victim / "theirs")
+
+
+def copies_are_a_link(target: Environment, victim: Path) -> None:
+    blobs = backup_file(target).parent / "blobs"
+    shutil.rmtree(blobs)
+    blobs.symlink_to(victim / "blobs")
+
+
+def own_journal(target: Environment, victim: Path) -> None:
+    path = f"<prefix>/.splatfix/journal/{entry_file(target).name}"
+    edit(backup_file(target), lambda it: it["will_write"].append(path))
+
+
+TAMPERINGS: list[Tampering] = [
+    deleted,
+    deleted_by_dots,
+    emptied,
+    overwritten_by_a_step,
+    linked,
+    behind_a_link,
+    setuid,
+    removed_by_id,
+    removed_by_backup,
+    entry_is_a_link,
+    copies_are_a_link,
+    own_journal,
+]
+CODES = {"journal-tampered", "journal-of-another-environment"}
+
+
+@pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda it: it.__name__)
+def test_tampering_is_refused_and_nothing_is_touched(
+    environment: Environment, tmp_path: Path, victim: Path, tampering: Tampering
+) -> None:
+    install(environment, write_extension(tmp_path / "one"))
+    install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
+    tampering(environment, victim)
+    held = tree(tmp_path)
+    for dry_run in (True, False):
+        with pytest.raises(SplatfixError) as caught:
+            revert(environment.python, dry_run=dry_run)
+        assert caught.value.code in CODES and caught.value.todo
+        assert tree(tmp_path) == held
+    with pytest.raises(SplatfixError) as caught:
+        edit_status(environment)
+        install(environment, write_extension(tmp_path / "three", name="other_probe"))
+    assert caught.value.code in CODES
+
+
+def edit_status(target: Environment) -> None:
+    """As after a kill: the next installation would roll it back."""
+    edit(entry_file(target), lambda it: it.update(status="running"))
+
+
+@pytest.mark.parametrize("name", ["lock", "."])
+def test_a_lock_that_is_a_link_is_refused(environment: Environment, victim: Path, name: str) -> None:
+    state = environment.state_folder
+    if name == ".":
+        state.symlink_to(victim)
+    else:
+        state.mkdir()
+        (state / name).symlink_to(victim / "file.txt")
+    held = tree(victim)
+    with pytest.raises(SplatfixError) as caught, environment_lock(state):
+        pass
+    assert caught.value.code == "journal-tampered"
+    assert tree(victim) == held
+
+
+def test_a_setuid_file_comes_back_without_it(environment: Environment, tmp_path: Path) -> None:
+    install(environment, write_extension(tmp_path / "one"))
+    file = environment.purelib / "tiny_probe" / "__init__.py"
+    file.chmod(0o4755)
+    install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
+    revert(environment.python)
+    assert file.stat().st_mode & 0o7777 == 0o755
