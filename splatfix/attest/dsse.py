@@ -1,6 +1,10 @@
 """DSSE, the Dead Simple Signing Envelope, protocol v1: what is signed, and the envelope as a file.
 
 Format and protocol: envelope.md and protocol.md of the DSSE specification, version 1.0.2 (secure-systems-lab/dsse).
+
+securesystemslib carries the same envelope, and a test holds this one against it. It is not used here: its ``verify`` skips a
+signature whose key id, which nobody signed, was changed; it reads JSON that is spelled differently; and it asks for a newer
+cryptography. The checks around it would be all of this file but :func:`pae`.
 """
 
 from __future__ import annotations
@@ -73,20 +77,22 @@ def decode(content: bytes) -> Envelope:
         ValueError: it is no envelope with one signature, or is not spelled as splatfix spells it.
     """
     try:
-        found = from_json(_Document, parse_json(content.decode("ascii")))
+        document = from_json(_Document, parse_json(content.decode("ascii")))
     except CodecError as error:
         raise ValueError(f"it is no DSSE envelope ({error})") from error
     except ValueError as error:
         raise ValueError(f"it is no JSON ({error})") from error
-    if len(found.signatures) != 1:
-        raise ValueError(f"one signature is expected, it has {len(found.signatures)}")
-    (signature,) = found.signatures
+    # More than one would leave it open which of them holds; splatfix writes one.
+    if len(document.signatures) != 1:
+        raise ValueError(f"one signature is expected, it has {len(document.signatures)}")
+    (entry,) = document.signatures
     try:
-        payload = base64.b64decode(found.payload, validate=True)
-        signed = base64.b64decode(signature.sig, validate=True)
+        payload = base64.b64decode(document.payload, validate=True)
+        signature = base64.b64decode(entry.sig, validate=True)
     except ValueError as error:
         raise ValueError(f"its base64 cannot be decoded ({error})") from error
-    envelope = Envelope(payload, signed, signature.keyid, found.payloadType)
+    envelope = Envelope(payload, signature, entry.keyid, document.payloadType)
+    # Blanks, the order of keys and the last bits of base64 are free in JSON: only this leaves no byte free.
     if encode(envelope) != content:
         raise ValueError("it is not spelled as splatfix writes it")
     return envelope

@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,30 +86,57 @@ def load_private(path: Path, passphrase: Callable[[], str]) -> PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
 
-    content = _content(path, "a private key")
-    if b" PRIVATE KEY-----" not in content:
-        public = content.startswith(b"ssh-") or b"PUBLIC KEY-----" in content
-        if public:
-            half = say("Name the private half of that pair: the file that the public key was made from.")
-            raise _unusable(path, "it is a public key, which cannot sign", half)
-        raise _unusable(path, "it holds no private key", *MAKE_ONE)
-    load: Any = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in content else load_pem_private_key
+    content = _content(path, todo_if_missing=MAKE_ONE)
+    _refuse_other_than_private(path, content)
+    load: Any = load_pem_private_key
+    if b"BEGIN OPENSSH PRIVATE KEY" in content:
+        load = load_ssh_private_key
     try:
-        key = load(content, None)
-    except TypeError:  # what both raise for an encrypted key without a passphrase
-        word = passphrase().encode()
         try:
-            key = load(content, word)
-        except ValueError as error:
-            raise usage_error("wrong-passphrase", f"The passphrase does not open {path}.") from error
-        except Exception as error:
-            raise _unusable(path, str(error)) from error
+            key = load(content, None)
+        except TypeError:
+            # Both loaders say so where a key is encrypted and no passphrase was given.
+            key = _load_encrypted(load, path, content, passphrase)
+    except SplatfixError:
+        raise
     except Exception as error:
+        # What a damaged file makes the loaders raise is not documented, and differs between versions of cryptography.
         raise _unusable(path, "it is damaged, or of a kind that cannot sign here") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise _unusable(path, "it is no ed25519 key", *MAKE_ONE)
+    # Windows has no such modes: what stat says there is made up.
     shared = os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
     return PrivateKey(key, shared)
+
+
+def _refuse_other_than_private(path: Path, content: bytes) -> None:
+    """Stop at a file that is no private key in any of the forms.
+
+    Raises:
+        SplatfixError: ``unusable-key`` (exit code 2).
+    """
+    if b" PRIVATE KEY-----" in content:
+        return
+    if content.startswith(b"ssh-") or b"PUBLIC KEY-----" in content:
+        half = say("Name the private half of that pair: the file that the public key was made from.")
+        raise _unusable(path, "it is a public key, which cannot sign", half)
+    raise _unusable(path, "it holds no private key", *MAKE_ONE)
+
+
+def _load_encrypted(load: Any, path: Path, content: bytes, passphrase: Callable[[], str]) -> Any:
+    """A private key that is opened with a passphrase.
+
+    Raises:
+        SplatfixError: ``wrong-passphrase`` or ``unusable-key`` (exit code 2).
+    """
+    secret = passphrase().encode()
+    try:
+        return load(content, secret)
+    except ValueError as error:
+        raise usage_error("wrong-passphrase", f"The passphrase does not open {path}.") from error
+    except Exception as error:
+        # Such as the lack of bcrypt, which OpenSSH's own format needs; the message names it.
+        raise _unusable(path, str(error)) from error
 
 
 def load_public(path: Path) -> PublicKey:
@@ -122,12 +149,14 @@ def load_public(path: Path) -> PublicKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key, load_ssh_public_key
 
-    content = _content(path, "a public key")
+    content = _content(path)
     if b" PRIVATE KEY-----" in content:
         raise _unusable(
             path, "it is a private key", say("Name its public half, which is all that is needed.")
         )
-    load: Any = load_ssh_public_key if content.startswith(b"ssh-") else load_pem_public_key
+    load: Any = load_pem_public_key
+    if content.startswith(b"ssh-"):
+        load = load_ssh_public_key
     try:
         key = load(content)
     except Exception as error:
@@ -137,12 +166,13 @@ def load_public(path: Path) -> PublicKey:
     return PublicKey(key)
 
 
-def _content(path: Path, what: str) -> bytes:
+def _content(path: Path, *, todo_if_missing: Sequence[Step] = ()) -> bytes:
     content = read_bytes(path, _MOST)
-    if isinstance(content, bytes):
-        return content.lstrip()
-    reason = content.reason if content else "there is no such file"
-    raise _unusable(path, reason, *(MAKE_ONE if what == "a private key" and content is None else ()))
+    if content is None:
+        raise _unusable(path, "there is no such file", *todo_if_missing)
+    if not isinstance(content, bytes):
+        raise _unusable(path, content.reason)
+    return content.lstrip()
 
 
 def _unusable(path: Path, reason: str, *todo: Step) -> SplatfixError:

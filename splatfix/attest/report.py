@@ -28,6 +28,13 @@ MOST = 128 << 20
 """Bytes of an envelope: the names and digests of :data:`splatfix.attest.statement.MOST_FILES` files have some 20 MiB."""
 
 
+_PARTS = (
+    *(ENVELOPE, "certificate.json", "certificate.md", "certificate.html"),
+    *("appendix.md", "appendix.tex", "container.json", "container.log", "image-build.log"),
+)
+"""What certify writes into a report folder, beside a folder for each scene."""
+
+
 def sign_folder(folder: Path, certificate: Mapping[str, Any], key: PrivateKey) -> Path:
     """Write the signed statement about all of a report folder into it; an earlier one is set aside. Returns its path.
 
@@ -40,9 +47,9 @@ def sign_folder(folder: Path, certificate: Mapping[str, Any], key: PrivateKey) -
     try:
         payload = statement_of(folder, certificate)
     except OSError as error:
-        place = error.filename or folder
+        unreadable = error.filename or folder
         raise SplatfixError(
-            "cannot-sign", f"Cannot sign {folder}: {place}: {error.strerror or error}."
+            "cannot-sign", f"Cannot sign {folder}: {unreadable}: {error.strerror or error}."
         ) from error
     except ValueError as error:
         raise usage_error(
@@ -77,30 +84,39 @@ def require_room(folder: Path, scenes: tuple[str, ...]) -> None:
     Raises:
         SplatfixError: ``not-our-folder``, ``unsignable-scene`` or ``cannot-read`` (exit code 2).
     """
-    if unfit := [name for name in scenes if unfit_name(name)]:
-        raise usage_error(
-            "unsignable-scene",
-            f"A report with the scene {unfit[0]!a} cannot be signed: {unfit_name(unfit[0])}.",
-            say("Rename its folder, or leave out --sign."),
-        )
-    ours = {*scenes, ENVELOPE, *(f"certificate.{kind}" for kind in ("json", "md", "html"))}
-    ours |= {"appendix.md", "appendix.tex", "container.json", "container.log", "image-build.log"}
+    for scene in scenes:
+        reason = unfit_name(scene)
+        if reason:
+            raise usage_error(
+                "unsignable-scene",
+                f"A report with the scene {scene!a} cannot be signed: {reason}.",
+                say("Rename its folder, or leave out --sign."),
+            )
+    parts = {*_PARTS, *scenes}
     if (folder / CERTIFICATE).is_file():
-        ours |= {log.parent.name for log in folder.glob("*/trainer.log")}
+        # Scenes of the report that is there now, which is set aside before this one is written.
+        parts.update(log.parent.name for log in folder.glob("*/trainer.log"))
+    for name in _names_in(folder):
+        if name not in parts and not EARLIER.fullmatch(name):
+            raise usage_error(
+                "not-our-folder",
+                f"{folder} holds {name!a}, which is no part of a report and would be signed with it.",
+                say("Choose a folder of its own with --out."),
+            )
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Names of what lies in a folder, sorted; none where there is no folder yet.
+
+    Raises:
+        SplatfixError: ``cannot-read`` (exit code 2).
+    """
+    if not folder.is_dir():
+        return []
     try:
-        strange = sorted(
-            path.name
-            for path in (folder.iterdir() if folder.is_dir() else ())
-            if path.name not in ours and not EARLIER.fullmatch(path.name)
-        )
+        return sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise usage_error("cannot-read", f"Cannot read {folder}: {error.strerror or error}.") from error
-    if strange:
-        raise usage_error(
-            "not-our-folder",
-            f"{folder} holds {strange[0]!a}, which is no part of a report and would be signed with it.",
-            say("Choose a folder of its own with --out."),
-        )
 
 
 def verify_folder(folder: Path, key: PublicKey) -> Verification:
@@ -115,14 +131,41 @@ def verify_folder(folder: Path, key: PublicKey) -> Verification:
     if envelope is None:
         return Verification(key.id, (Mismatch(ENVELOPE, problem),))
     if not key.verifies(envelope.signature, pae(envelope.payload_type, envelope.payload)):
-        other = envelope.keyid != key.id
         problem = f"the signature does not hold for the key {key.id}"
-        problem += f"; the file names {envelope.keyid[:80]}" if other else ": it or the statement was changed"
+        if envelope.keyid == key.id:
+            problem += ": it or the statement was changed"
+        else:
+            problem += f"; the file names {envelope.keyid[:80]}"
         return Verification(key.id, (Mismatch(ENVELOPE, problem),))
+    statement = _statement_in(envelope, folder)
+    mismatches = []
+    if envelope.keyid != key.id:
+        # Nobody signs the id: the signature holds all the same, and the file is yet not the one that was written.
+        mismatches.append(Mismatch(ENVELOPE, "the id of the key was changed"))
+    try:
+        contents = look(folder)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise usage_error("cannot-read", f"Cannot look into {folder}: {reason}.") from error
+    mismatches += _compare(folder, statement, contents.files, contents.others)
+    if not mismatches:
+        certificate = read_json(folder / CERTIFICATE, "a certificate.json of splatfix certify")
+        if not isinstance(certificate, dict) or predicate_of(certificate) != statement.predicate:
+            mismatches = [Mismatch(CERTIFICATE, "says something else than the statement that was signed")]
+    names = tuple(subject.name for subject in statement.subject)
+    return Verification(key.id, tuple(mismatches), names, statement.predicate, contents.earlier)
+
+
+def _statement_in(envelope: Envelope, folder: Path) -> Statement:
+    """The statement of an envelope whose signature holds.
+
+    Raises:
+        SplatfixError: ``unknown-statement`` (exit code 3).
+    """
     try:
         if envelope.payload_type != PAYLOAD_TYPE:
             raise ValueError(f"its payload is {envelope.payload_type[:80]!a}")
-        statement = parse_statement(envelope.payload)
+        return parse_statement(envelope.payload)
     except ValueError as error:
         raise SplatfixError(
             "unknown-statement",
@@ -130,19 +173,6 @@ def verify_folder(folder: Path, key: PublicKey) -> Verification:
             todo=(say("Check it with the version of splatfix that made it, or a later one."),),
             exit_code=Exit.UNDETERMINED,
         ) from error
-    mismatches = [] if envelope.keyid == key.id else [Mismatch(ENVELOPE, "the id of the key was changed")]
-    try:
-        found = look(folder)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        raise usage_error("cannot-read", f"Cannot look into {folder}: {reason}.") from error
-    mismatches += _compare(folder, statement, found.files, found.others)
-    if not mismatches:
-        certificate = read_json(folder / CERTIFICATE, "a certificate.json of splatfix certify")
-        if not isinstance(certificate, dict) or predicate_of(certificate) != statement.predicate:
-            mismatches = [Mismatch(CERTIFICATE, "says something else than the statement that was signed")]
-    names = tuple(subject.name for subject in statement.subject)
-    return Verification(key.id, tuple(mismatches), names, statement.predicate, found.earlier)
 
 
 def _read(folder: Path) -> tuple[Envelope | None, str]:
@@ -151,8 +181,10 @@ def _read(folder: Path) -> tuple[Envelope | None, str]:
     if path.is_symlink():
         return None, "a link"
     content = read_bytes(path, MOST)
+    if content is None:
+        return None, "missing: the report is not signed"
     if not isinstance(content, bytes):
-        return None, content.reason if content else "missing: the report is not signed"
+        return None, content.reason
     try:
         return decode(content), ""
     except ValueError as error:
@@ -167,14 +199,16 @@ def _compare(
     problems = {name: f"{reason}, which is never signed" for name, reason in others.items()}
     problems |= {name: "not signed: it was added" for name in files if name not in signed}
     for name, digest in signed.items():
-        if name not in problems and name not in files:
+        if name in problems:
+            continue
+        if name not in files:
             problems[name] = "missing"
-        elif name not in problems:
-            try:
-                if sha256_of(folder / name) != digest:
-                    problems[name] = "changed since it was signed"
-            except OSError as error:
-                problems[name] = f"cannot be read: {error.strerror or error}"
+            continue
+        try:
+            if sha256_of(folder / name) != digest:
+                problems[name] = "changed since it was signed"
+        except OSError as error:
+            problems[name] = f"cannot be read: {error.strerror or error}"
     if CERTIFICATE not in signed:
         problems.setdefault(CERTIFICATE, "not signed")
     return [Mismatch(name, problem) for name, problem in sorted(problems.items())]
@@ -198,9 +232,12 @@ def _difference(file: str, digest: Any, site_packages: Sequence[Path]) -> str:
     if unfit_name(file):
         return "not compared: it was not in site-packages"
     try:
-        path = next((folder / file for folder in site_packages if (folder / file).is_file()), None)
-        if path is None:
-            return "not there"
-        return "" if sha256_of(path) == digest else "another file than the one that ran"
+        for folder in site_packages:
+            path = folder / file
+            if path.is_file():
+                if sha256_of(path) == digest:
+                    return ""
+                return "another file than the one that ran"
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
+    return "not there"

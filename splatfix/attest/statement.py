@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,8 +86,11 @@ def look(folder: Path) -> Folder:
             continue
         if EARLIER.fullmatch(name) and entry.is_dir(follow_symlinks=False):
             earlier.append(name)
-        elif entry.is_symlink() or not entry.is_file(follow_symlinks=False):
-            others[name] = "a link" if entry.is_symlink() else "not a regular file"
+        elif entry.is_symlink():
+            # The bytes at its end can be others a moment later.
+            others[name] = "a link"
+        elif not entry.is_file(follow_symlinks=False):
+            others[name] = "not a regular file"
         elif reason := unfit_name(name):
             others[name] = reason
         else:
@@ -113,6 +116,7 @@ def unfit_name(name: str) -> str:
     """Why a file's name cannot stand in a statement, because it means another file somewhere else; "" where it can."""
     if not name or name.startswith("/") or {"", ".", ".."} & set(name.split("/")):
         return "not a path below the folder"
+    # Windows takes a backslash for a slash, and a colon for a drive or a stream.
     if "\\" in name or ":" in name or not name.isprintable():
         return "its name has characters that other systems read otherwise"
     return ""
@@ -128,11 +132,10 @@ def statement_of(folder: Path, certificate: Mapping[str, Any]) -> bytes:
         ValueError: what lies there cannot be stated; the message says what and why.
         OSError: a file cannot be read.
     """
-    found = look(folder)
-    if found.others:
-        name, reason = next(iter(found.others.items()))
+    contents = look(folder)
+    for name, reason in contents.others.items():
         raise ValueError(f"{name}: {reason}")
-    subjects = tuple(Subject(name, Digest(sha256_of(folder / name))) for name in found.files)
+    subjects = tuple(Subject(name, Digest(sha256_of(folder / name))) for name in contents.files)
     statement = Statement(STATEMENT, subjects, PREDICATE, predicate_of(certificate))
     payload = dumps(to_json(statement)).encode("utf-8")
     parse_statement(payload)  # nobody could verify what this refuses
@@ -148,23 +151,30 @@ def parse_statement(payload: bytes) -> Statement:
     statement = from_json(Statement, parse_json(payload.decode("utf-8")))
     if (statement._type, statement.predicateType) != (STATEMENT, PREDICATE):
         raise ValueError(f"it states {statement.predicateType!a} as {statement._type!a}")
-    level: list[Any] = [statement.predicate]
-    for _ in range(_DEEPEST):
-        level = [child for item in level for child in _children(item)]
-    if level:
-        raise ValueError("it is nested too deeply")
+    _refuse_deep(statement.predicate)
     names = [subject.name for subject in statement.subject]
-    if unfit := [name for name in names if unfit_name(name)]:
-        raise ValueError(f"it names {unfit[0]!a}: {unfit_name(unfit[0])}")
+    for name in names:
+        reason = unfit_name(name)
+        if reason:
+            raise ValueError(f"it names {name!a}: {reason}")
     if len(set(names)) != len(names):
         raise ValueError("it names a file twice")
     return statement
 
 
-def _children(item: Any) -> Collection[Any]:
-    if isinstance(item, dict):
-        return item.values()
-    return item if isinstance(item, list) else ()
+def _refuse_deep(predicate: Mapping[str, Any]) -> None:
+    """Stop at a predicate that is nested too deeply, level by level: recursion is what it would exhaust."""
+    level: list[Any] = [predicate]
+    for _ in range(_DEEPEST):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+        level = below
+    if level:
+        raise ValueError("it is nested too deeply")
 
 
 def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,39 +186,44 @@ def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:
     called, with ``module``, ``file``, ``sha256`` and ``calls``; ``sources``: SHA-256 of each source file that the trainer
     was handed.
     """
-    plain = (
-        "verdict",
-        "summary",
-        "issued",
-        "suite",
-        "renderer",
-        "device",
-        "interrupted",
-        "unfinished",
-        "level",
-    )
-    environment, scenes = _mapping(certificate.get("environment")), certificate.get("scenes")
-    commit = re.search(r"\(commit (\w+)\)", str(environment.get("splatfix", "")))
+    environment = _mapping(certificate.get("environment"))
+    commit = None
+    written = re.search(r"\(commit (\w+)\)", str(environment.get("splatfix", "")))
+    if written:
+        commit = written[1]
     return {
-        **{name: certificate.get(name) for name in plain},
+        **{name: certificate.get(name) for name in _VERDICT},
         "levels": certificate.get("proof", []),
-        "splatfix": {
-            "version": certificate.get("splatfix_version"),
-            "commit": commit[1] if commit else None,
-        },
+        "splatfix": {"version": certificate.get("splatfix_version"), "commit": commit},
         "environment": environment,
-        "ran": [
-            {"scene": run.get("scene"), "part": part, **{name: engine.get(name) for name in _RAN}}
-            for run in map(_mapping, scenes if isinstance(scenes, list) else ())
-            for part, engine in _mapping(_mapping(run.get("result")).get("implementations")).items()
-            if isinstance(engine, Mapping)
-        ],
+        "ran": _implementations(certificate.get("scenes")),
         "sources": _mapping(certificate.get("sources")),
     }
 
 
+_VERDICT = (
+    *("verdict", "summary", "issued", "suite", "renderer", "device"),
+    *("interrupted", "unfinished", "level"),
+)
 _RAN = ("name", "version", "engine", "module", "file", "sha256", "calls")
 
 
+def _implementations(scenes: Any) -> list[dict[str, Any]]:
+    """What was called in each scene. The certificate may come from anywhere: what has another shape is passed over."""
+    if not isinstance(scenes, list):
+        return []
+    rows: list[dict[str, Any]] = []
+    for scene in map(_mapping, scenes):
+        parts = _mapping(_mapping(scene.get("result")).get("implementations"))
+        for part, engine in parts.items():
+            if isinstance(engine, Mapping):
+                row = {"scene": scene.get("scene"), "part": part}
+                rows.append({**row, **{name: engine.get(name) for name in _RAN}})
+    return rows
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    """The value where it is an object of JSON, else an empty one."""
+    if isinstance(value, Mapping):
+        return value
+    return {}
