@@ -21,11 +21,10 @@ from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import EnvironmentFacts
-from splatfix.facts.model.fact import unknown
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.source.includes import include_folders
 from splatfix.facts.system.live import CachingSystem, LiveSystem, System
-from splatfix.facts.system.parallel import Job, within
+from splatfix.facts.system.parallel import Job, fact_within
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 
 _PATIENCE = 120.0
@@ -76,11 +75,12 @@ def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern |
         folder: the checkout.
         patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
     """
-    found, why = within(
+    checkout = fact_within(
         _PATIENCE,
         lambda: read_checkout(folder, patterns, include_folders(facts.machine, facts.environment)),
+        str(folder),
     )
-    return dataclasses.replace(facts, checkout=unknown(why, str(folder)) if found is None else found)
+    return dataclasses.replace(facts, checkout=checkout)
 
 
 def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "") -> Facts:

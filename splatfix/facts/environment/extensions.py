@@ -23,46 +23,42 @@ _NOT_EXTENSIONS = frozenset(
 _NATIVE = (".so", ".pyd", ".dll")
 _IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
 _OF_ONE_PYTHON = re.compile(r"\.(cpython-|cp)\d+[\w-]*\.(so|pyd)$")
+_LINKS_TORCH = re.compile(r"(lib)?(torch|c10)")
 _MOST_FOLDERS = 20_000
 _DEEPEST = 20
-_NOT_SOURCE = frozenset({"build", "dist", "third_party", "node_modules", "output", "data"})
-
+_SOURCE_DEPTH = 3
+_NOT_SOURCE = frozenset({"build", "dist", "third_party", "node_modules", "output", "data", "__pycache__"})
 
 # Folder of one Python and CUDA, as torch/utils/cpp_extension.py (_get_build_directory) names it: py311_cu130, py312t_cpu.
 _TAG = re.compile(r"py\d+[a-z]*_(cpu|cu\d+|rocm?\w*)")
 _ARCH_FLAG = re.compile(r"-gencode[= ]\S+|-arch[= ]\S+")
-
-
-@dataclasses.dataclass(frozen=True)
-class NativeFiles:
-    """The extensions of an environment, and the copies of runtime libraries met beside them."""
-
-    extensions: tuple[Extension, ...]
-    copies: tuple[RuntimeCopy, ...]
+_TORCH_INCLUDE = re.compile(r"-(?:isystem|I)\s*(\S+?/torch)/include\b")
+_NVCC = re.compile(r"^nvcc\s*=\s*(\S+?)/bin/nvcc", re.MULTILINE)
 
 
 def read_extensions(
     loader: Loader, sites: Iterable[str], distributions: Iterable[Distribution]
-) -> NativeFiles:
-    """Every native file in site-packages, in eggs and in the sources of editable installs that links torch or has GPU code."""
+) -> tuple[tuple[Extension, ...], tuple[RuntimeCopy, ...]]:
+    """Every native file in site-packages, in eggs and in the sources of editable installs that links torch or has GPU code;
+    and the copies of runtime libraries met beside them."""
     system = loader.system
-    known = tuple(distributions)
-    owners = owners_of_native_files(system, known)
-    found: list[Extension] = []
+    installed = tuple(distributions)
+    owners = owners_of_native_files(system, installed)
+    extensions: list[Extension] = []
     copies: list[RuntimeCopy] = []
     binaries: dict[str, Binary] = {}
     for site in sites:
         files = tuple(_native_files(system, site))
         copies += runtime_copies(system, site, files)
-        found += _read(system, site, files, owners, binaries)
-    for folder, name in other_roots(known).items():
+        extensions += _read(system, site, files, owners, binaries)
+    for folder, name in other_roots(installed).items():
         files = tuple(path for path in _source_files(system, folder) if is_importable(path))
-        found += _read(system, folder, files, {(folder, path): name for path in files}, binaries)
+        extensions += _read(system, folder, files, {(folder, path): name for path in files}, binaries)
     linkage = read_linkage(loader, binaries)
-    extensions = tuple(
-        dataclasses.replace(item, linkage=linkage.get(f"{item.folder}/{item.path}")) for item in found
+    linked = (
+        dataclasses.replace(item, linkage=linkage.get(f"{item.folder}/{item.path}")) for item in extensions
     )
-    return NativeFiles(extensions, tuple(copies))
+    return tuple(linked), tuple(copies)
 
 
 def is_importable(path: str) -> bool:
@@ -72,7 +68,7 @@ def is_importable(path: str) -> bool:
 
 def links_torch(binary: Binary) -> bool:
     """One of torch's libraries is among those it needs."""
-    return any(re.match(r"(lib)?(torch|c10)", name) for name in binary.needed)
+    return any(_LINKS_TORCH.match(name) for name in binary.needed)
 
 
 def _read(
@@ -82,22 +78,26 @@ def _read(
     owners: Mapping[tuple[str, str], str],
     binaries: dict[str, Binary],
 ) -> Iterator[Extension]:
+    """The extensions among the files of one folder; those whose linkage is worth a look go to ``binaries``."""
     for path in files:
         owner = owners.get((folder, path))
         importable = is_importable(path)
         try:
             binary = system.read_binary(f"{folder}/{path}")
         except (BinaryError, OSError) as error:
+            # what nobody owns and Python cannot import may be anything
             if owner is not None or importable:
                 yield Extension(path, folder, owner, (), (), False, True, 0, error=str(error))
             continue
         links = links_torch(binary)
         code = group_fatbins(binary.fatbins)
-        versioned = _OF_ONE_PYTHON.search(path) is not None
         if not links and not code:
             continue
         if links or importable:
             binaries[f"{folder}/{path}"] = binary
+        python_module = None
+        if importable and (links or _OF_ONE_PYTHON.search(path)):
+            python_module = _has_init(system, folder, path)
         yield Extension(
             path,
             folder,
@@ -107,10 +107,8 @@ def _read(
             links,
             importable,
             binary.size,
-            python_module=(
-                module := _has_init(system, folder, path) if importable and (links or versioned) else None
-            ),
-            optional=links and module is False and _left_alone(system, folder, path),
+            python_module=python_module,
+            optional=links and python_module is False and _is_left_alone(system, folder, path),
         )
 
 
@@ -123,7 +121,7 @@ def _has_init(system: System, folder: str, path: str) -> bool | None:
         return None
 
 
-def _left_alone(system: System, folder: str, path: str) -> bool:
+def _is_left_alone(system: System, folder: str, path: str) -> bool:
     """Importing its package does not load it: the package's own ``__init__.py`` says nothing of torch."""
     text = system.read(f"{folder}/{path.split('/')[0]}/__init__.py")
     return text is not None and "torch" not in text
@@ -132,43 +130,61 @@ def _left_alone(system: System, folder: str, path: str) -> bool:
 def _native_files(system: System, site: str) -> Iterator[str]:
     """Native files below a site-packages folder. One that links lead to again is met once: they may lead in circles."""
     pending = [name for name in system.listdir(site) if name not in _NOT_EXTENSIONS]
-    met: dict[tuple[str, ...], set[str]] = {}
-    first: dict[tuple[str, ...], str] = {}
-    looked = 0
+    repeats = _Repeats(system)
+    count = 0
     while pending:
-        name = pending.pop()
-        last = name.rsplit("/", 1)[-1]
-        if last.endswith(_NATIVE) or ".so." in last:
-            yield name
-        elif ("." not in last or last.endswith(".libs")) and last != "__pycache__":
-            looked += 1
-            if looked > _MOST_FOLDERS:
-                system.leave_out(
-                    site, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
-                )
-                return
-            place = f"{site}/{name}"
-            if name.count("/") > _DEEPEST:
-                system.leave_out(place, f"it lies more than {_DEEPEST} folders deep")
-                continue
-            names = system.listdir(place)
-            # only folders that hold the same names can be the same, and few do
-            if first.setdefault(names, place) != place:
-                known = met.setdefault(names, {system.realpath(first[names])})
-                if (real := system.realpath(place)) in known:
-                    continue
-                known.add(real)
-            pending += [f"{name}/{child}" for child in names]
+        path = pending.pop()
+        name = path.rsplit("/", 1)[-1]
+        if name.endswith(_NATIVE) or ".so." in name:
+            yield path
+            continue
+        # by its name alone: a look at each of a hundred thousand files would take minutes
+        if name == "__pycache__" or ("." in name and not name.endswith(".libs")):
+            continue
+        count += 1
+        if count > _MOST_FOLDERS:
+            system.leave_out(
+                site, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
+            )
+            return
+        folder = f"{site}/{path}"
+        if path.count("/") > _DEEPEST:
+            system.leave_out(folder, f"it lies more than {_DEEPEST} folders deep")
+            continue
+        names = system.listdir(folder)
+        if not repeats.was_met(folder, names):
+            pending += [f"{path}/{child}" for child in names]
 
 
-def _source_files(system: System, folder: str, depth: int = 3) -> Iterator[str]:
+class _Repeats:
+    """Knows a folder again by its real path, asked only of those that hold the same names: few do, and asking is slow."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._first: dict[tuple[str, ...], str] = {}
+        self._real: dict[tuple[str, ...], set[str]] = {}
+
+    def was_met(self, folder: str, names: tuple[str, ...]) -> bool:
+        """The folder was asked about before, under this or another path."""
+        first = self._first.setdefault(names, folder)
+        if first == folder:
+            return False
+        met = self._real.setdefault(names, {self._system.realpath(first)})
+        real = self._system.realpath(folder)
+        if real in met:
+            return True
+        met.add(real)
+        return False
+
+
+def _source_files(system: System, folder: str) -> Iterator[str]:
     """Native files built in place in a source folder, not those of its build output."""
-    pending = [("", depth)]
-    looked = 0
+    pending = [("", _SOURCE_DEPTH)]
+    count = 0
     while pending:
-        inside, left = pending.pop()
-        looked += 1
-        if looked > _MOST_FOLDERS:
+        inside, depth = pending.pop()
+        count += 1
+        if count > _MOST_FOLDERS:
             system.leave_out(
                 folder, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
             )
@@ -176,25 +192,29 @@ def _source_files(system: System, folder: str, depth: int = 3) -> Iterator[str]:
         for name in system.listdir(f"{folder}/{inside}".rstrip("/")):
             if name.endswith(_NATIVE):
                 yield inside + name
-            elif left and "." not in name and name not in _NOT_SOURCE and name != "__pycache__":
-                pending.append((f"{inside}{name}/", left - 1))
+            elif depth and "." not in name and name not in _NOT_SOURCE:
+                pending.append((f"{inside}{name}/", depth - 1))
 
 
-def cache_roots(system: System) -> tuple[tuple[str, bool], ...]:
-    """Folders that may hold the cache, each with whether TORCH_EXTENSIONS_DIR names it.
+def cache_root(system: System) -> tuple[str, bool] | None:
+    """The folder that may hold the cache, and whether TORCH_EXTENSIONS_DIR names it; None where no variable tells.
 
     torch puts its own tag between the default folder and the extensions, and none where the variable is set.
     """
-    if named := system.env.get("TORCH_EXTENSIONS_DIR"):
-        return ((named.replace("\\", "/").rstrip("/"), True),)
     env = system.env
+    named = env.get("TORCH_EXTENSIONS_DIR")
+    if named:
+        return named.replace("\\", "/").rstrip("/"), True
     if system.name == "windows":
         base = env.get("LOCALAPPDATA", "").replace("\\", "/")
-        return ((f"{base}/torch_extensions/torch_extensions/Cache", False),) if base else ()
-    if system.name == "darwin":
-        return ((f"{env['HOME']}/Library/Caches/torch_extensions", False),) if env.get("HOME") else ()
-    base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
-    return ((f"{base}/torch_extensions", False),) if base else ()
+        folder = "torch_extensions/torch_extensions/Cache"
+    elif system.name == "darwin":
+        base = f"{env['HOME']}/Library/Caches" if env.get("HOME") else ""
+        folder = "torch_extensions"
+    else:
+        base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
+        folder = "torch_extensions"
+    return (f"{base}/{folder}", False) if base else None
 
 
 def own_tag(raw: Mapping[str, Any], torch: Torch | None) -> str:
@@ -208,23 +228,26 @@ def own_tag(raw: Mapping[str, Any], torch: Torch | None) -> str:
 
 def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
     """Every cached extension. Only those that the target environment would load are looked at for missing symbols."""
-    system = loader.system
-    found: list[JitCache] = []
+    root = cache_root(loader.system)
+    if root is None:
+        return ()
+    caches: list[JitCache] = []
     binaries: dict[str, Binary] = {}
-    for root, named in cache_roots(system):
-        for folder, folder_tag in _folders(system, root):
-            current = (named and not folder_tag) or (bool(tag) and folder_tag == tag)
-            item = _read_cache(system, folder, folder_tag, current, binaries)
-            if item is not None:
-                found.append(item)
+    for folder, folder_tag in _cache_folders(loader.system, root[0]):
+        is_named = root[1] and not folder_tag
+        is_current = is_named or (bool(tag) and folder_tag == tag)
+        cache = _read_cache(loader.system, folder, folder_tag, is_current, binaries)
+        if cache is not None:
+            caches.append(cache)
     linkage = read_linkage(loader, binaries) if binaries else {}
-    return tuple(
-        dataclasses.replace(item, linkage=linkage[item.library]) if item.library in linkage else item
-        for item in found
-    )
+    for index, cache in enumerate(caches):
+        if cache.library in linkage:
+            caches[index] = dataclasses.replace(cache, linkage=linkage[cache.library])
+    return tuple(caches)
 
 
-def _folders(system: System, root: str) -> Iterator[tuple[str, str]]:
+def _cache_folders(system: System, root: str) -> Iterator[tuple[str, str]]:
+    """(folder of an extension, its tag)."""
     for name in system.listdir(root):
         if _TAG.fullmatch(name):
             for child in system.listdir(f"{root}/{name}"):
@@ -234,14 +257,13 @@ def _folders(system: System, root: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_cache(
-    system: System, folder: str, tag: str, current: bool, binaries: dict[str, Binary]
+    system: System, folder: str, tag: str, is_current: bool, binaries: dict[str, Binary]
 ) -> JitCache | None:
     names = system.listdir(folder)
-    name = folder.rsplit("/", 1)[-1]
-    libraries = [f"{folder}/{item}" for item in names if item.endswith((".so", ".pyd"))]
+    libraries = [f"{folder}/{name}" for name in names if name.endswith((".so", ".pyd"))]
     # torch renumbers a library (name_v1.so) when it recompiles in one process; the newest is what it loads
     library = max(libraries, key=lambda path: system.modified(path) or 0.0, default=None)
-    if library is None and not {"build.ninja", "lock"} & set(names):
+    if library is None and "build.ninja" not in names and "lock" not in names:
         return None
     ninja = system.read(f"{folder}/build.ninja") or ""
     error = ""
@@ -250,19 +272,18 @@ def _read_cache(
         try:
             binary = system.read_binary(library)
             code = group_fatbins(binary.fatbins)
-            if current and links_torch(binary):
+            if is_current and links_torch(binary):
                 binaries[library] = binary
         except (BinaryError, OSError) as problem:
             error = str(problem)
-    torch = re.search(r"-(?:isystem|I)\s*(\S+?/torch)/include\b", ninja)
-    nvcc = re.search(r"^nvcc\s*=\s*(\S+?)/bin/nvcc", ninja, re.MULTILINE)
+    torch, nvcc = _TORCH_INCLUDE.search(ninja), _NVCC.search(ninja)
     return JitCache(
-        name=name,
+        name=folder.rsplit("/", 1)[-1],
         folder=folder,
         tag=tag,
-        current=current,
-        built=_when(system, library),
-        locked=_when(system, f"{folder}/lock") if "lock" in names else None,
+        current=is_current,
+        built=_written(system, library) if library else None,
+        locked=_written(system, f"{folder}/lock") if "lock" in names else None,
         library=library,
         code=code,
         torch_folder=torch.group(1) if torch else "",
@@ -272,8 +293,8 @@ def _read_cache(
     )
 
 
-def _when(system: System, path: str | None) -> str | None:
-    seconds = system.modified(path) if path else None
+def _written(system: System, path: str) -> str | None:
+    seconds = system.modified(path)
     if seconds is None:
         return None
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

@@ -10,6 +10,7 @@ from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.system.live import System, which_all
 
 _TIMEOUT = 20.0
+_LAST_PART = re.compile(r"[\\/][^\\/]*$")
 
 
 def find_installer(system: System, python: str, *, pip_inside: bool) -> Fact[Installer]:
@@ -21,30 +22,33 @@ def find_installer(system: System, python: str, *, pip_inside: bool) -> Fact[Ins
     if pip_inside:
         return Fact(Installer(), "pip in the environment")
     for program, via in _uv_programs(system, python):
-        said = re.match(r"uv (\d\S*)", system.run([program, "--version"], _TIMEOUT).stdout)
-        if said:
-            return Fact(Installer("uv", program, said.group(1)), via)
+        version = re.match(r"uv (\d\S*)", system.run([program, "--version"], _TIMEOUT).stdout)
+        if version:
+            return Fact(Installer("uv", program, version.group(1)), via)
     # pip asks the other Python whether it can work on it, so an answer means that it can
-    own = system.run([system.python, "-m", "pip", "--python", python, "--version"], _TIMEOUT)
-    if own.ok and (said := re.match(r"pip (\d\S*)", own.stdout)):
-        return Fact(Installer("pip", system.python, said.group(1)), "the Python of splatfix")
+    done = system.run([system.python, "-m", "pip", "--python", python, "--version"], _TIMEOUT)
+    version = re.match(r"pip (\d\S*)", done.stdout)
+    if done.ok and version:
+        return Fact(Installer("pip", system.python, version.group(1)), "the Python of splatfix")
     return unknown("no pip inside, no uv found, and splatfix's own Python has no pip 22.3 or newer", python)
 
 
 def _uv_programs(system: System, python: str) -> Iterator[tuple[str, str]]:
     """uv on PATH by its name; then where ``uv run`` says it is, beside both Pythons, and where its installer puts it."""
-    ending = ".exe" if system.name == "windows" else ""
     if which_all(system, "uv"):
         yield "uv", "PATH"
-    home = system.env.get("USERPROFILE" if ending else "HOME", "")
-    folders = {
-        "beside the target Python": re.split(r"[\\/][^\\/]*$", python)[0],
-        "beside splatfix's Python": re.split(r"[\\/][^\\/]*$", system.python)[0],
-        "uv's installer": f"{home}/.local/bin",
-        "cargo": f"{home}/.cargo/bin",
-    }
-    given = system.env.get("UV", "")
-    places = {"UV": given} if re.match(r"/|[A-Za-z]:[\\/]", given) else {}
-    for via, path in (places | {via: f"{folder}/uv{ending}" for via, folder in folders.items()}).items():
+    uv, home = "uv", system.env.get("HOME", "")
+    if system.name == "windows":
+        uv, home = "uv.exe", system.env.get("USERPROFILE", "")
+    candidates = [
+        (f"{_LAST_PART.split(python)[0]}/{uv}", "beside the target Python"),
+        (f"{_LAST_PART.split(system.python)[0]}/{uv}", "beside splatfix's Python"),
+        (f"{home}/.local/bin/{uv}", "uv's installer"),
+        (f"{home}/.cargo/bin/{uv}", "cargo"),
+    ]
+    named = system.env.get("UV", "")
+    if re.match(r"/|[A-Za-z]:[\\/]", named):
+        candidates.insert(0, (named, "UV"))
+    for path, via in candidates:
         if system.exists(path):
             yield path, via

@@ -21,20 +21,20 @@ def importable_names(
         path: the interpreter's ``sys.path``; the folders of Python's own library are passed over.
         distributions: those that are installed; what the disk does not show of them, their metadata does.
     """
-    known = tuple(distributions)
+    installed = tuple(distributions)
     folders = [folder for folder in path if not _is_library(system, folder)]
-    for root in other_roots(known):
+    for root in other_roots(installed):
         folders += [root, f"{root}/src"]
-    found = {
-        match.group(1)
-        for folder in dict.fromkeys(folders)
-        for name in system.listdir(folder)
-        if (match := _MODULE.fullmatch(name))
-    }
-    for item in known:
-        if item.editable:
-            found |= claimed_modules(system, item)
-    return tuple(sorted(name for name in found if name.isidentifier() and not name.startswith("__")))
+    names: set[str] = set()
+    for folder in dict.fromkeys(folders):
+        for entry in system.listdir(folder):
+            match = _MODULE.fullmatch(entry)
+            if match:
+                names.add(match.group(1))
+    for distribution in installed:
+        if distribution.editable:
+            names |= claimed_modules(system, distribution)
+    return tuple(sorted(name for name in names if name.isidentifier() and not name.startswith("__")))
 
 
 def _is_library(system: System, folder: str) -> bool:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
 from splatfix.core.codec import parse_json
 from splatfix.facts.model.environment import BuildRecord, Distribution, Extension, SplatPackage
-from splatfix.facts.model.fact import group_fatbins
+from splatfix.facts.model.fact import FatbinGroup, group_fatbins
 from splatfix.facts.model.source import PackageSource, Shadow
 from splatfix.facts.source.python_source import is_splat_module, read_package_source
 from splatfix.facts.source.reader import NotPython
 from splatfix.facts.system.live import System
 
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
-
-
 # Only these say something about each other's exact versions that a splatting environment must keep.
 _TORCH_FAMILY = re.compile(r"torch(vision|audio)?", re.IGNORECASE)
+# Whose RECORD is not worth reading for splatting modules: it is long, and there are none.
+_LONG_RECORDS = re.compile(r"(nvidia|torch|triton|numpy|scipy|pip|setuptools|sympy)")
 _PIN = re.compile(r"^Requires-Dist:\s*(torch|triton|numpy)\s*\(?==\s*([\w.+!*]+)", re.MULTILINE)
 _CUBIN_LINE = re.compile(r'^"?([^\n"]*\.(?:cubin|ptx))"?,', re.MULTILINE)
 _NATIVE_LINE = re.compile(r'^"?([^\n"]*\.(?:so|pyd|dll)(?:\.[\d.]+)?)"?,', re.MULTILINE)
+_IMPORTS_TORCH = re.compile(r"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
+_IMPORTS_OWN_FILES = re.compile(r"^[ \t]*from[ \t]+\.+(?!_C\b)(?![ \t]*import[ \t]+_C\b)", re.MULTILINE)
 
 
 def read_distributions(system: System, sites: Iterable[str]) -> Iterator[Distribution]:
@@ -40,37 +43,36 @@ def read_distributions(system: System, sites: Iterable[str]) -> Iterator[Distrib
                 yield Distribution(*name_and_version(name), site, origin=f"{site}/{name}")
 
 
-def editable_source(distribution: Distribution) -> str | None:
-    """The folder that an editable install runs from; None for any other."""
-    return origin_folder(distribution) if distribution.editable else None
-
-
 def origin_folder(distribution: Distribution) -> str | None:
     """The folder it was installed from; None where that was an address, or is not written down."""
     if not distribution.origin:
         return None
     try:
-        parts = urlsplit(distribution.origin)
+        address = urlsplit(distribution.origin)
     except ValueError:  # an address such as https://[x/
         return None
-    if parts.scheme != "file":
-        return distribution.origin if "://" not in distribution.origin else None
-    path = unquote(parts.path)
+    if address.scheme != "file":
+        return None if "://" in distribution.origin else distribution.origin
+    path = unquote(address.path)
     return path[1:] if re.match(r"/[A-Za-z]:", path) else path
 
 
 def other_roots(distributions: Iterable[Distribution]) -> dict[str, str]:
     """Eggs, and the source folders that editable installs run from -> name of the (first) distribution."""
-    found: dict[str, str] = {}
-    for item in distributions:
-        if (home := _home(item)) != item.location and not item.source_gone:
-            found.setdefault(home, item.name)
-    return found
+    roots: dict[str, str] = {}
+    for distribution in distributions:
+        home = _home(distribution)
+        if home != distribution.location and not distribution.source_gone:
+            roots.setdefault(home, distribution.name)
+    return roots
 
 
-def _home(item: Distribution) -> str:
+def _home(distribution: Distribution) -> str:
     """The folder that its modules are imported from."""
-    return item.origin if item.origin.endswith(".egg") else editable_source(item) or item.location
+    if distribution.origin.endswith(".egg"):
+        return distribution.origin
+    source = origin_folder(distribution) if distribution.editable else None
+    return source or distribution.location
 
 
 def metadata_folder(distribution: Distribution) -> str:
@@ -85,16 +87,20 @@ def owners_of_native_files(
     owners: dict[tuple[str, str], str] = {}
     for distribution in distributions:
         record = system.read(f"{metadata_folder(distribution)}/RECORD") or ""
-        # a RECORD has thousands of lines; a plain search for the few that matter is four times as fast as the pattern
-        lines = (line for line in record.splitlines() if ".so" in line or ".pyd" in line or ".dll" in line)
-        for match in filter(None, map(_NATIVE_LINE.match, lines)):
-            owners[(distribution.location, match.group(1))] = distribution.name
+        for line in record.splitlines():
+            # a RECORD has thousands of lines; a plain search for the few that matter is four times as fast as the pattern
+            if ".so" not in line and ".pyd" not in line and ".dll" not in line:
+                continue
+            match = _NATIVE_LINE.match(line)
+            if match:
+                owners[distribution.location, match.group(1)] = distribution.name
     return owners
 
 
 def claimed_modules(system: System, distribution: Distribution) -> frozenset[str]:
     """Top-level names that a distribution ships, by its RECORD or its ``top_level.txt``."""
-    if record := system.read(f"{metadata_folder(distribution)}/RECORD"):
+    record = system.read(f"{metadata_folder(distribution)}/RECORD")
+    if record:
         heads = {line.partition("/")[0].partition(",")[0] for line in record.splitlines()}
         return frozenset(head.partition(".")[0] for head in heads if not head.endswith((".dist-info", "..")))
     stem = f"{distribution.location}/{distribution.name}"
@@ -104,7 +110,8 @@ def claimed_modules(system: System, distribution: Distribution) -> frozenset[str
         f"{distribution.origin}/EGG-INFO",
         f"{distribution.origin}/{distribution.name}.egg-info",
     ):
-        if text := system.read(f"{folder}/top_level.txt"):
+        text = system.read(f"{folder}/top_level.txt")
+        if text:
             return frozenset(text.split())
     return frozenset()
 
@@ -137,41 +144,75 @@ def _from_egg_link(system: System, site: str, name: str) -> Distribution:
 
 def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     project, version = name_and_version(name)
-    origin, editable = "", False
-    if direct := system.read(f"{site}/{name}/direct_url.json"):
-        try:
-            document = parse_json(direct)
-            origin = str(document.get("url", ""))
-            editable = bool(document.get("dir_info", {}).get("editable", False))
-        except (ValueError, AttributeError):
-            origin = "(direct_url.json is damaged)"
-    mark, built, dropin = _manifest(system.read(f"{site}/{name}/splatfix.json"))
+    origin, editable = _direct_url(system.read(f"{site}/{name}/direct_url.json"))
     pins: tuple[str, ...] = ()
     if _TORCH_FAMILY.fullmatch(project):
         metadata = system.read(f"{site}/{name}/METADATA") or ""
-        pins = tuple(f"{other}=={exact}" for other, exact in _PIN.findall(metadata))
-    found = Distribution(
+        pins = tuple(f"{requirement}=={exact}" for requirement, exact in _PIN.findall(metadata))
+    distribution = Distribution(
         name=project,
         version=version,
         location=site,
         editable=editable,
         origin=origin,
-        made_by_splatfix=mark,
-        dropin=dropin,
-        built=built,
         pins=pins,
+        **_of_manifest(system.read(f"{site}/{name}/splatfix.json")),
     )
-    if dropin:
-        found = _with_code(system, found)
-    folder = origin_folder(found) or ""
-    if editable and folder and not system.exists(folder):
-        return dataclasses.replace(found, source_gone=True)
-    buildable = folder and any(system.exists(f"{folder}/{name}") for name in ("setup.py", "pyproject.toml"))
-    return dataclasses.replace(found, source=folder) if buildable else found
+    if distribution.dropin:
+        code, error = _kernel_code(system, distribution)
+        distribution = dataclasses.replace(distribution, code=code, code_error=error)
+    folder = origin_folder(distribution)
+    if not folder:
+        return distribution
+    if editable and not system.exists(folder):
+        return dataclasses.replace(distribution, source_gone=True)
+    if any(system.exists(f"{folder}/{file}") for file in ("setup.py", "pyproject.toml")):
+        return dataclasses.replace(distribution, source=folder)
+    return distribution
 
 
-def _with_code(system: System, dropin: Distribution) -> Distribution:
-    """The same with what its cubins and PTX hold, those of one kernel file for several GPUs together."""
+def _direct_url(text: str | None) -> tuple[str, bool]:
+    """The address that pip wrote down, and whether the install is editable."""
+    if not text:
+        return "", False
+    try:
+        document = parse_json(text)
+        origin = str(document.get("url", ""))
+        return origin, bool(document.get("dir_info", {}).get("editable", False))
+    except (ValueError, AttributeError):
+        return "(direct_url.json is damaged)", False
+
+
+def _of_manifest(text: str | None) -> dict[str, Any]:
+    """What the manifest in a wheel that splatfix made says, by field of Distribution; a damaged one still says that
+    splatfix made it."""
+    if not text:
+        return {}
+    try:
+        document = parse_json(text)
+        kind = str(document.get("kind", "built"))
+        if kind == "built":
+            return {"made_by_splatfix": kind, "built": _build_record(document)}
+        if kind == "drop-in":
+            names = (str(document.get(key) or "") for key in ("replaces", "variant"))
+            return {"made_by_splatfix": kind, "dropin": "@".join(filter(None, names))}
+        return {"made_by_splatfix": kind}
+    except (ValueError, AttributeError, TypeError):
+        return {"made_by_splatfix": "built"}
+
+
+def _build_record(document: Mapping[str, Any]) -> BuildRecord:
+    return BuildRecord(
+        targets=tuple(map(str, document.get("targets") or ())),
+        source=str(document.get("source") or ""),
+        cuda_mismatch=str(document.get("cuda_mismatch") or ""),
+        edits=tuple(map(str, document.get("edits") or ())),
+        built_with=tuple((str(key), str(value)) for key, value in (document.get("built_with") or {}).items()),
+    )
+
+
+def _kernel_code(system: System, dropin: Distribution) -> tuple[tuple[FatbinGroup, ...], str]:
+    """What its cubins and PTX hold, those of one kernel file for several GPUs together; or which file is damaged."""
     record = system.read(f"{metadata_folder(dropin)}/RECORD") or ""
     kernels: dict[str, list[FatbinEntry]] = {}
     for path in _CUBIN_LINE.findall(record):
@@ -179,39 +220,14 @@ def _with_code(system: System, dropin: Distribution) -> Distribution:
         try:
             fatbins = system.read_binary(f"{dropin.location}/{path}").fatbins
         except (BinaryError, OSError) as error:
-            return dataclasses.replace(dropin, code_error=f"{path}: {error}")
-        entries = [entry for fatbin in fatbins for entry in fatbin.entries]
-        told = name.replace("-compute_", "-sm_")
-        if wrong := [entry.arch for entry in entries if f"-{entry.arch}-" not in told]:
-            return dataclasses.replace(dropin, code_error=f"{path} holds code for {wrong[0]}")
-        kernels.setdefault(name.partition("-")[0], []).extend(entries)
-    code = group_fatbins(Fatbin(0, name, tuple(entries)) for name, entries in kernels.items())
-    return dataclasses.replace(dropin, code=code)
-
-
-def _manifest(text: str | None) -> tuple[str, BuildRecord | None, str]:
-    """The kind of a wheel that splatfix made, how it was built, and which drop-in it is; a damaged manifest still says
-    that splatfix made it."""
-    if not text:
-        return "", None, ""
-    try:
-        document = parse_json(text)
-        kind = str(document.get("kind", "built"))
-        record = BuildRecord(
-            targets=tuple(map(str, document.get("targets") or ())),
-            source=str(document.get("source") or ""),
-            cuda_mismatch=str(document.get("cuda_mismatch") or ""),
-            edits=tuple(map(str, document.get("edits") or ())),
-            built_with=tuple((str(k), str(v)) for k, v in (document.get("built_with") or {}).items()),
-        )
-        named = (str(document.get(key) or "") for key in ("replaces", "variant"))
-    except (ValueError, AttributeError, TypeError):
-        return "built", None, ""
-    return (
-        kind,
-        record if kind == "built" else None,
-        "@".join(filter(None, named)) if kind == "drop-in" else "",
-    )
+            return (), f"{path}: {error}"
+        for fatbin in fatbins:
+            for entry in fatbin.entries:
+                # the name says for which GPU it was compiled, and is what the loader of the drop-in goes by
+                if f"-{entry.arch}-" not in name.replace("-compute_", "-sm_"):
+                    return (), f"{path} holds code for {entry.arch}"
+                kernels.setdefault(name.partition("-")[0], []).append(entry)
+    return group_fatbins(Fatbin(0, name, tuple(entries)) for name, entries in kernels.items()), ""
 
 
 def read_packages(
@@ -221,23 +237,28 @@ def read_packages(
     extensions: Iterable[Extension],
 ) -> tuple[SplatPackage, ...]:
     """Every splatting package of the environment, also those inside another package, and each of several copies."""
-    known, native = tuple(distributions), tuple(extensions)
-    places: dict[tuple[str, str], None] = {}
-    for root in (*sites, *other_roots(known)):
+    installed, native = tuple(distributions), tuple(extensions)
+    locations: dict[tuple[str, str], None] = {}
+    for root in (*sites, *other_roots(installed)):
         for name in system.listdir(root):
             if is_splat_module(name) and _is_package(system, f"{root}/{name}"):
-                places[(root, name)] = None
-    for item in native:
-        module, _, last = item.module.rpartition(".")
-        if last == "_C" and item.links_torch and is_splat_module(module.rpartition(".")[2]):
-            places[(item.folder, module.replace(".", "/"))] = None
-    dropins = {item.name: item.dropin for item in known}
-    claims = {item: claimed_modules(system, item) for item in known if _may_ship_splats(item)}
-    found = (_read(system, root, path, native, tuple(_owners(root, path, claims))) for root, path in places)
-    return tuple(
-        dataclasses.replace(item, dropin=next(filter(None, map(dropins.get, item.distributions)), ""))
-        for item in found
-    )
+                locations[root, name] = None
+    for extension in native:
+        package, _, name = extension.module.rpartition(".")
+        if name == "_C" and extension.links_torch and is_splat_module(package.rpartition(".")[2]):
+            locations[extension.folder, package.replace(".", "/")] = None
+    claims = {
+        item: claimed_modules(system, item)
+        for item in installed
+        if not _LONG_RECORDS.match(item.name.lower())
+    }
+    dropins = {item.name: item.dropin for item in installed}
+    packages = []
+    for root, path in locations:
+        owners = tuple(_owners(root, path, claims))
+        dropin = next(filter(None, map(dropins.get, owners)), "")
+        packages.append(_read_package(system, root, path, native, owners, dropin))
+    return tuple(packages)
 
 
 def read_shadows(system: System, folder: str, installed: Iterable[SplatPackage]) -> tuple[Shadow, ...]:
@@ -248,41 +269,38 @@ def read_shadows(system: System, folder: str, installed: Iterable[SplatPackage])
     packages = tuple(installed)
     names = _ALWAYS_SHADOWABLE | {item.module for item in packages}
     homes = {system.realpath(item.folder) for item in packages}
-    found = []
+    shadows = []
     for entry in system.listdir(folder):
-        path = f"{folder}/{entry}"
-        module = entry.removesuffix(".py")
+        path, module = f"{folder}/{entry}", entry.removesuffix(".py")
         if module not in names or system.realpath(path) in homes:
             continue
         if entry == module and not system.exists(f"{path}/__init__.py"):
             continue
-        native = any(re.search(r"\.(so|pyd)$", name) for name in system.listdir(path))
-        found.append(Shadow(module, path, native))
-    return tuple(found)
+        is_native = any(name.endswith((".so", ".pyd")) for name in system.listdir(path))
+        shadows.append(Shadow(module, path, is_native))
+    return tuple(shadows)
 
 
 def _is_package(system: System, folder: str) -> bool:
     """A folder that Python would import: with ``__init__.py``, or with compiled modules in it."""
-    return any(
-        name == "__init__.py" or name.endswith((".so", ".pyd", ".py")) for name in system.listdir(folder)
-    )
+    return any(name.endswith((".py", ".so", ".pyd")) for name in system.listdir(folder))
 
 
-def _may_ship_splats(item: Distribution) -> bool:
-    """Whether its list of files is worth reading: torch's and NVIDIA's are long, and ship none of these modules."""
-    return re.match(r"(nvidia|torch|triton|numpy|scipy|pip|setuptools|sympy)", item.name.lower()) is None
-
-
-def _owners(root: str, path: str, claims: dict[Distribution, frozenset[str]]) -> Iterator[str]:
+def _owners(root: str, path: str, claims: Mapping[Distribution, frozenset[str]]) -> Iterator[str]:
     top = path.split("/")[0]
-    for item, modules in claims.items():
-        own_name = item.editable and item.name.replace("-", "_") == top
-        if _home(item) == root and (own_name or top in modules):
-            yield item.name
+    for distribution, modules in claims.items():
+        has_its_name = distribution.editable and distribution.name.replace("-", "_") == top
+        if _home(distribution) == root and (has_its_name or top in modules):
+            yield distribution.name
 
 
-def _read(
-    system: System, root: str, path: str, extensions: tuple[Extension, ...], owners: tuple[str, ...]
+def _read_package(
+    system: System,
+    root: str,
+    path: str,
+    extensions: tuple[Extension, ...],
+    owners: tuple[str, ...],
+    dropin: str,
 ) -> SplatPackage:
     folder, module = f"{root}/{path}", path.replace("/", ".")
     files = {item.module: f"{item.folder}/{item.path}" for item in extensions if item.importable}
@@ -293,26 +311,23 @@ def _read(
             source = read_package_source(module, text)
         except NotPython as problem:
             error = f"__init__.py is not Python this version can read: {problem}"
-
-    def written(name: str) -> bool:
-        return system.exists(f"{root}/{name.replace('.', '/')}.py")
-
-    own = tuple(name for name in files if name.startswith(f"{module}."))
-    native = tuple(dict.fromkeys((*(name for name in source.native if not written(name)), *own)))
+    # a module of a native name that is written in Python: a stub, or a fallback
+    native = [name for name in source.native if not system.exists(f"{root}/{name.replace('.', '/')}.py")]
+    inside = [name for name in files if name.startswith(f"{module}.")]
     exports_missing: tuple[str, ...] = ()
     compiled = [files[name] for name in source.native if name in files]
     if compiled and source.exports:
         try:
-            held = {text for file in compiled for text in system.contains(file, source.exports)}
-            exports_missing = tuple(text for text in source.exports if text not in held)
+            exported = {name for file in compiled for name in system.contains(file, source.exports)}
+            exports_missing = tuple(name for name in source.exports if name not in exported)
         except (BinaryError, OSError) as problem:
             error = str(problem)
     return SplatPackage(
         module=module,
         folder=folder,
         distributions=owners,
-        native=native,
-        native_missing=tuple(name for name in source.native if name not in files and not written(name)),
+        native=tuple(dict.fromkeys((*native, *inside))),
+        native_missing=tuple(name for name in native if name not in files),
         settings=source.settings,
         settings_defaults=source.settings_defaults,
         classes=source.classes,
@@ -321,6 +336,7 @@ def _read(
         returns=source.returns,
         exports=source.exports,
         exports_missing=exports_missing,
+        dropin=dropin,
         imports_torch=None if text is None else _imports_torch(text),
         error=error,
     )
@@ -328,7 +344,6 @@ def _read(
 
 def _imports_torch(text: str) -> bool | None:
     """Whether an ``__init__.py`` imports torch; None where it imports other files of its package, which may do so."""
-    if re.search(r"^[ \t]*(import|from)[ \t]+torch\b", text, re.MULTILINE):
+    if _IMPORTS_TORCH.search(text):
         return True
-    others = re.search(r"^[ \t]*from[ \t]+\.+(?!_C\b)(?![ \t]*import[ \t]+_C\b)", text, re.MULTILINE)
-    return None if others else False
+    return None if _IMPORTS_OWN_FILES.search(text) else False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import hashlib
 import re
@@ -21,17 +20,24 @@ from splatfix.facts.environment.modules import importable_names
 from splatfix.facts.environment.packages import read_distributions, read_packages, read_shadows
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
-from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Interpreter, Torch
+from splatfix.facts.model.environment import (
+    EnvironmentFacts,
+    ImportProbe,
+    Interpreter,
+    ToolkitChoice,
+    Torch,
+)
 from splatfix.facts.model.fact import Fact, FatbinGroup, absent, group_fatbins, unknown, version_or_none
 from splatfix.facts.source.reader import NotPython, parse_python
+from splatfix.facts.source.syntax import simple_assignments
 from splatfix.facts.system.live import System
-from splatfix.facts.system.parallel import within
+from splatfix.facts.system.parallel import fact_within, within
 
 _PROBE = Path(__file__).with_name("probe_env.py")
 _TIMEOUT = 20.0
-_PATIENCE = (
-    120.0  # seconds for one part of the facts: a cold disk is slow, a dead network drive never answers
-)
+# Seconds for one part of the facts: a cold disk is slow, a dead network drive never answers.
+_PATIENCE = 120.0
+_IMPORT_TIMEOUT = 120.0
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -49,9 +55,9 @@ print("splatfix-import-ok", flush=True)
 """
 
 
-def no_environment(why: str) -> EnvironmentFacts:
+def no_environment(reason: str) -> EnvironmentFacts:
     """No environment was meant: there is nothing to ask."""
-    none = absent(why, "the command line, the shell and the current folder")
+    none = absent(reason, "the command line, the shell and the current folder")
     return EnvironmentFacts(
         interpreter=none,
         distributions=none,
@@ -82,57 +88,41 @@ def probe(
     done = system.run([python, str(_PROBE)], timeout)
     raw = _answer(done)
     if raw is None:
-        why = done.why() or "its answer is not readable"
-        lost = unknown(f"the interpreter {python} did not describe itself: {why}", python)
-        return EnvironmentFacts(unknown(why, python), lost, lost, lost, lost, lost, lost), {}
+        reason = done.why() or "its answer is not readable"
+        lost = unknown(f"the interpreter {python} did not describe itself: {reason}", python)
+        return EnvironmentFacts(unknown(reason, python), lost, lost, lost, lost, lost, lost), {}
     sites = tuple(raw["site_packages"])
+    loader = _loader(system, raw, sites)
+    here = system.realpath(".")
+
     distributions = _part(
         lambda: tuple(read_distributions(system, sites)), "*.dist-info and *.egg-info in site-packages"
     )
-    known = distributions.value or ()
-    torch_folder = next(
-        (f"{path}/torch" for path in raw["path"] if system.exists(f"{path}/torch/version.py")), None
-    )
-    loader = Loader(
-        system,
-        system.realpath(raw["executable"]),
-        raw["base_prefix"],
-        sites,
-        torch_folder,
-        conda=bool(raw.get("conda")) or system.exists(f"{raw['base_prefix']}/conda-meta"),
-    )
-    torch = _torch(loader)
-    is_cuda = torch.value is not None and torch.value.cuda is not None
+    installed = distributions.value or ()
+    torch = fact_within(_PATIENCE, lambda: _read_torch(loader), loader.torch_folder or "")
     native = _part(
-        lambda: read_extensions(loader, sites, known), "native files in site-packages, read as bytes"
+        lambda: read_extensions(loader, sites, installed), "native files in site-packages, read as bytes"
     )
-    extensions = native.value.extensions if native.value else ()
+    extensions = _of(native, lambda pair: pair[0])
     packages = _part(
-        lambda: read_packages(system, sites, known, extensions),
+        lambda: read_packages(system, sites, installed, extensions.value or ()),
         "__init__.py of splatting packages, read as source text",
     )
-    here = system.realpath(".")
     facts = EnvironmentFacts(
         interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
         distributions=distributions,
         installer=find_installer(
-            system, raw["executable"], pip_inside=any(item.name == "pip" for item in known)
+            system, raw["executable"], pip_inside=any(item.name == "pip" for item in installed)
         ),
         torch=torch,
-        torch_installed=Fact(torch_folder is not None, "sys.path searched for the torch package"),
-        toolkit_choice=(
-            Fact(
-                toolkits.torch_choice(system, torch_is_cuda=is_cuda), "rules of torch/utils/cpp_extension.py"
-            )
-            if torch.known
-            else unknown("no torch to choose a toolkit")
-        ),
-        extensions=_of(native, lambda found: found.extensions),
+        torch_installed=Fact(loader.torch_folder is not None, "sys.path searched for the torch package"),
+        toolkit_choice=_toolkit_choice(system, torch),
+        extensions=extensions,
         packages=packages,
         runtime_libraries=_part(
             lambda: runtime_libraries(loader), "version definitions of the libraries the loader finds"
         ),
-        runtime_copies=_of(native, lambda found: found.copies, "names of native files in site-packages"),
+        runtime_copies=_of(native, lambda pair: pair[1], "names of native files in site-packages"),
         shadows=_part(
             lambda: () if here in sites else read_shadows(system, here, packages.value or ()),
             "names in the current folder",
@@ -142,34 +132,54 @@ def probe(
             "torch's cache of extensions compiled at first use",
         ),
         modules=_part(
-            lambda: importable_names(system, raw["path"], known),
+            lambda: importable_names(system, raw["path"], installed),
             "names in the folders of sys.path, and of editable installs",
         ),
     )
     return facts, raw
 
 
+def _loader(system: System, raw: Mapping[str, Any], sites: tuple[str, ...]) -> Loader:
+    torch_folders = [f"{path}/torch" for path in raw["path"]]
+    base_prefix = raw["base_prefix"]
+    return Loader(
+        system,
+        system.realpath(raw["executable"]),
+        base_prefix,
+        sites,
+        next((folder for folder in torch_folders if system.exists(f"{folder}/version.py")), None),
+        conda=bool(raw.get("conda")) or system.exists(f"{base_prefix}/conda-meta"),
+    )
+
+
 def _part(look: Callable[[], T], found_via: str) -> Fact[T]:
     """What one part of the environment shows. A part that breaks, or hangs on a dead drive, costs no other its fact."""
-    value, why = within(_PATIENCE, look)
-    return unknown(why, found_via) if value is None else Fact(value, found_via)
+    return within(_PATIENCE, look, found_via)
 
 
 def _of(fact: Fact[S], part: Callable[[S], T], found_via: str = "") -> Fact[T]:
-    return Fact(None if fact.value is None else part(fact.value), found_via or fact.found_via, fact.error)
+    value = None if fact.value is None else part(fact.value)
+    return Fact(value, found_via or fact.found_via, fact.error)
+
+
+def _toolkit_choice(system: System, torch: Fact[Torch]) -> Fact[ToolkitChoice]:
+    if torch.value is None:
+        return unknown("no torch to choose a toolkit")
+    choice = toolkits.torch_choice(system, torch_is_cuda=torch.value.cuda is not None)
+    return Fact(choice, "rules of torch/utils/cpp_extension.py")
 
 
 def packaged_toolkits(system: System, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Toolkit folders that pip put into the environment (``nvidia/cu13``), as (folder, how it came up)."""
-    found = []
+    folders = []
     for site in raw.get("site_packages", ()):
         for name in system.listdir(f"{site}/nvidia"):
             if re.fullmatch(r"cu\d+", name):
-                found.append((f"{site}/nvidia/{name}", f"pip packages in the environment (nvidia/{name})"))
-    return found
+                folders.append((f"{site}/nvidia/{name}", f"pip packages in the environment (nvidia/{name})"))
+    return folders
 
 
-def try_import(system: System, python: str, module: str, timeout: float = 120.0) -> ImportProbe:
+def try_import(system: System, python: str, module: str, timeout: float = _IMPORT_TIMEOUT) -> ImportProbe:
     """Import ``module`` (after torch) in a child of the target interpreter and say how that ended."""
     done = system.run([python, "-c", _IMPORT_SCRIPT, module], timeout)
     if "splatfix-import-ok" in done.stdout and done.returncode == 0:
@@ -178,16 +188,14 @@ def try_import(system: System, python: str, module: str, timeout: float = 120.0)
         return ImportProbe(module, False, "timeout", done.error, done.seconds)
     if done.returncode < 0:
         return ImportProbe(module, False, "signal", done.why(), done.seconds)
-    said = (
-        done.stderr.strip()
-        or done.stdout.strip()
-        or f"exit code {done.returncode} before the import was done"
-    )
-    last = said.splitlines()[-1]
-    missing = re.match(r"ModuleNotFoundError: No module named '([^']+)'", last)
-    if missing and missing.group(1) == module:
-        return ImportProbe(module, False, "not installed", last, done.seconds)
-    return ImportProbe(module, False, "exception", last, done.seconds)
+    output = done.stderr.strip() or done.stdout.strip()
+    if not output:
+        output = f"exit code {done.returncode} before the import was done"
+    last_line = output.splitlines()[-1]
+    missing = re.match(r"ModuleNotFoundError: No module named '([^']+)'", last_line)
+    # another module's absence is a failure of this one
+    is_absent = missing is not None and missing.group(1) == module
+    return ImportProbe(module, False, "not installed" if is_absent else "exception", last_line, done.seconds)
 
 
 def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
@@ -198,23 +206,13 @@ def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
     for distribution in facts.distributions.value or ():
         if distribution.name != "torch":
             continue
-        info = f"{distribution.location}/torch-{distribution.version}.dist-info"
-        line = re.search(
-            r"^torch/__init__\.py,sha256=([\w-]+)", system.read(f"{info}/RECORD") or "", re.MULTILINE
-        )
+        record = system.read(f"{distribution.location}/torch-{distribution.version}.dist-info/RECORD") or ""
+        recorded = re.search(r"^torch/__init__\.py,sha256=([\w-]+)", record, re.MULTILINE)
         text = system.read(f"{distribution.location}/torch/__init__.py")
-        if line and text is not None:
-            digest = (
-                base64.urlsafe_b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode().rstrip("=")
-            )
-            return digest == line.group(1)
+        if recorded and text is not None:
+            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode("utf-8")).digest())
+            return digest.decode().rstrip("=") == recorded.group(1)
     return False
-
-
-def _torch(loader: Loader) -> Fact[Torch]:
-    """The installed torch; unknown where there is none."""
-    found, why = within(_PATIENCE, lambda: _read_torch(loader))
-    return unknown(why, loader.torch_folder or "") if found is None else found
 
 
 def _read_torch(loader: Loader) -> Fact[Torch]:
@@ -226,10 +224,12 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
     if text is None:
         return unknown("torch/version.py cannot be read", folder)
     try:
-        values = _assignments(text)
+        assigned = dict(simple_assignments(parse_python(text).body))
     except NotPython as error:
         return unknown(f"torch/version.py is damaged: {error}", folder)
-    version, cuda, hip = (version_or_none(values.get(name)) for name in ("__version__", "cuda", "hip"))
+    version, cuda, hip = (
+        version_or_none(getattr(assigned.get(name), "value", None)) for name in ("__version__", "cuda", "hip")
+    )
     if version is None:
         return unknown("torch/version.py names no version", folder)
     code: tuple[FatbinGroup, ...] = ()
@@ -240,10 +240,10 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
             code = group_fatbins(system.read_binary(f"{folder}/{library}").fatbins)
         except (BinaryError, OSError) as error:
             code_error = f"{library}: {error}"
-    builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
     abi = torch_abi(loader)
     if abi is None and system.name == "linux" and release(version)[:2] >= (2, 7):
         abi = True  # every wheel from 2.7 on; compat.md section 4
+    builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
     return Fact(
         Torch(
             version=version,
@@ -275,17 +275,8 @@ def _answer(done: Completed) -> dict[str, Any] | None:
 
 def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
     prefix = raw["prefix"]
-    config = system.read(f"{prefix}/pyvenv.cfg")
-    if raw.get("conda"):
-        kind = "conda"
-    elif config is None:
-        kind = "system"
-    elif system.exists(f"{prefix}/pipx_metadata.json"):
-        kind = "pipx"
-    elif match := re.search(r"^(uv|virtualenv)\s*=", config, re.MULTILINE):
-        kind = match.group(1)
-    else:
-        kind = "venv"
+    project = re.split(r"[\\/][^\\/]*$", prefix)[0]
+    lock_files = [f"{project}/{name}" for name in ("uv.lock", "poetry.lock")]
     return Interpreter(
         executable=raw["executable"],
         version=raw["version"],
@@ -294,50 +285,41 @@ def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
         platform_tag=raw["platform"],
         prefix=prefix,
         base_prefix=raw["base_prefix"],
-        kind=kind,
+        kind=_kind(system, raw),
         site_packages=tuple(raw["site_packages"]),
         externally_managed=bool(raw.get("externally_managed")),
-        lock_file=next((path for path in _lock_files(prefix) if system.exists(path)), ""),
+        lock_file=next((path for path in lock_files if system.exists(path)), ""),
     )
 
 
-def _lock_files(prefix: str) -> tuple[str, ...]:
-    """Where the lock file of a project would be whose environment lies in it (``.venv``)."""
-    project = re.split(r"[\\/][^\\/]*$", prefix)[0]
-    return tuple(f"{project}/{name}" for name in ("uv.lock", "poetry.lock"))
-
-
-def _assignments(text: str) -> dict[str, Any]:
-    """Module-level constants of a small Python file, without running it."""
-    values: dict[str, Any] = {}
-    for node in parse_python(text).body:
-        if isinstance(node, ast.Assign):
-            targets, value = node.targets, node.value
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            targets, value = [node.target], node.value
-        else:
-            continue
-        if isinstance(value, ast.Constant):
-            values.update({target.id: value.value for target in targets if isinstance(target, ast.Name)})
-    return values
+def _kind(system: System, raw: Mapping[str, Any]) -> str:
+    """Who made the environment; see :class:`Interpreter`."""
+    config = system.read(f"{raw['prefix']}/pyvenv.cfg")
+    if raw.get("conda"):
+        return "conda"
+    if config is None:
+        return "system"
+    if system.exists(f"{raw['prefix']}/pipx_metadata.json"):
+        return "pipx"
+    maker = re.search(r"^(uv|virtualenv)\s*=", config, re.MULTILINE)
+    return maker.group(1) if maker else "venv"
 
 
 def _known_archs(source: str) -> tuple[str, ...]:
     """The ``supported_arches`` list of cpp_extension, as its source spells it."""
     match = re.search(r"supported_arches\s*=\s*\[([^\[\]]*)\]", source)
-    return tuple(re.findall(r"['\"]([0-9]{1,2}\.[0-9][af]?)['\"]", match.group(1))) if match else ()
+    if match is None:
+        return ()
+    return tuple(re.findall(r"['\"]([0-9]{1,2}\.[0-9][af]?)['\"]", match.group(1)))
 
 
 def _builder_imports(source: str) -> tuple[str, ...]:
     """What cpp_extension takes from setuptools' family, at whatever depth of the file."""
-    found = re.findall(
-        r"^[ \t]*(?:from|import)[ \t]+(pkg_resources|setuptools|distutils)\b(.*)$", source, re.MULTILINE
-    )
-    names = {name for name, _ in found}
-    # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
-    names |= {
-        f"{name}.packaging"
-        for name, rest in found
-        if name == "pkg_resources" and re.search(r"import\s+packaging", rest)
-    }
-    return tuple(sorted(names))
+    imports: set[str] = set()
+    pattern = r"^[ \t]*(?:from|import)[ \t]+(pkg_resources|setuptools|distutils)\b(.*)$"
+    for module, rest in re.findall(pattern, source, re.MULTILINE):
+        imports.add(module)
+        # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
+        if module == "pkg_resources" and re.search(r"import\s+packaging", rest):
+            imports.add("pkg_resources.packaging")
+    return tuple(sorted(imports))

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from splatfix.core.codec import parse_json
-from splatfix.core.runner import Completed
+from splatfix.facts.machine import mac
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Adapter, Gpu
 from splatfix.facts.system.live import System, which_all
@@ -16,9 +16,7 @@ from splatfix.facts.system.live import System, which_all
 _TABLE = Path(__file__).with_name("pci_gpus.json")
 _DATABASES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids")
 _DEVICES = "/sys/bus/pci/devices"
-VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
-_VENDOR_NAMES = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
-
+_VENDORS = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
 # Compute capability by the chip's code name, which the PCI database gives before its brackets (CUDA architecture table,
 # compat.md section 1: GA10x is 8.6 beside GA100's 8.0, GB20B is the GB10 of DGX Spark, GB10B is Thor).
 _CHIPS = (
@@ -40,7 +38,6 @@ _CHIPS = (
     (r"GR100", "10.7"),
 )
 _TIMEOUT = 8.0
-MAC_DISPLAYS = ("system_profiler", "SPDisplaysDataType")
 _MANIFESTS = ("/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
 _KINDS = {"DISCRETE_GPU": "discrete", "INTEGRATED_GPU": "integrated", "VIRTUAL_GPU": "virtual", "CPU": "cpu"}
 
@@ -50,24 +47,20 @@ def cards(system: System) -> tuple[Gpu, ...]:
 
     ``cc`` is filled where the card's chip says it; ``kernel_driver`` tells what drives the card, "" for nothing.
     """
-    found: list[Gpu] = []
+    gpus: list[Gpu] = []
     for bus in system.listdir(_DEVICES):
         vendor = _hex(system, f"{_DEVICES}/{bus}/vendor")
-        # class 03: display controller (00 VGA, 02 3D); 1200: processing accelerator, as AMD Instinct shows itself
-        kind = _hex(system, f"{_DEVICES}/{bus}/class")
-        if vendor not in VENDORS or not (
-            kind.startswith("03") or (kind.startswith("1200") and vendor == "1002")
-        ):
+        pci_class = _hex(system, f"{_DEVICES}/{bus}/class")
+        if vendor not in _VENDORS or not _is_gpu(vendor, pci_class):
             continue
         device = _hex(system, f"{_DEVICES}/{bus}/device")
-        text = _database_name(system, vendor, device)
-        chip = next((cc for pattern, cc in _CHIPS if re.match(pattern, text)), None)
-        found.append(
+        chip = _database_name(system, vendor, device)
+        gpus.append(
             Gpu(
-                index=len(found),
-                name=_marketing_name(vendor, device, text),
-                vendor=VENDORS[vendor],
-                cc=chip if vendor == "10de" else None,
+                index=len(gpus),
+                name=_marketing_name(_VENDORS[vendor], device, chip),
+                vendor=_VENDORS[vendor].lower(),
+                cc=_capability(chip) if vendor == "10de" else None,
                 memory_total=_vram(system, bus),
                 bus_id=bus,
                 pci_id=f"{vendor}:{device}",
@@ -75,17 +68,26 @@ def cards(system: System) -> tuple[Gpu, ...]:
                 shown_by="bus",
             )
         )
-    return tuple(found)
+    return tuple(gpus)
 
 
 def same_bus(first: str | None, second: str | None) -> bool:
     """NVML's ``00000000:01:00.0`` and the kernel's ``0000:01:00.0`` name one slot."""
-    return bool(first and second) and _slot(first or "") == _slot(second or "")
+    if not first or not second:
+        return False
+    return _slot(first) == _slot(second)
 
 
 def _slot(bus: str) -> tuple[int, ...]:
     numbers = re.split(r"[:.]", bus.lower())
-    return tuple(int(n, 16) for n in numbers) if all(re.fullmatch(r"[0-9a-f]+", n) for n in numbers) else ()
+    if not all(re.fullmatch(r"[0-9a-f]+", number) for number in numbers):
+        return ()
+    return tuple(int(number, 16) for number in numbers)
+
+
+def _is_gpu(vendor: str, pci_class: str) -> bool:
+    """Class 03: display controller (00 VGA, 02 3D); 1200: processing accelerator, as AMD Instinct shows itself."""
+    return pci_class.startswith("03") or (vendor == "1002" and pci_class.startswith("1200"))
 
 
 def _hex(system: System, path: str) -> str:
@@ -103,13 +105,18 @@ def _vram(system: System, bus: str) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
 
 
+def _capability(chip: str) -> str | None:
+    return next((cc for pattern, cc in _CHIPS if re.match(pattern, chip)), None)
+
+
 def _database_name(system: System, vendor: str, device: str) -> str:
     """What our table, else the machine's own PCI database, calls the device; "" when neither knows it."""
-    if known := _table().get(f"{vendor}:{device}"):
-        return known
-    for path in _DATABASES if device else ():
-        _, _, rest = (system.read(path) or "").partition(f"\n{vendor}  ")
-        for line in rest.splitlines()[1:]:
+    name = _table().get(f"{vendor}:{device}")
+    if name or not device:
+        return name or ""
+    for path in _DATABASES:
+        _, _, devices = (system.read(path) or "").partition(f"\n{vendor}  ")
+        for line in devices.splitlines()[1:]:
             if not line.startswith(("\t", "#")):
                 break  # the next vendor
             if line.startswith(f"\t{device}  "):
@@ -123,46 +130,45 @@ def _table() -> dict[str, str]:
     return devices
 
 
-def _marketing_name(vendor: str, device: str, text: str) -> str:
+def _marketing_name(brand: str, device: str, chip: str) -> str:
     """``GB203 [GeForce RTX 5080]`` -> ``NVIDIA GeForce RTX 5080``."""
-    brand = _VENDOR_NAMES[vendor]
-    inside = re.search(r"\[(.+)\]", text)
+    inside = re.search(r"\[(.+)\]", chip)
     if inside:
         return f"{brand} {inside.group(1)}"
-    return f"{brand} {text}" if text else f"{brand} PCI device {device}"
+    return f"{brand} {chip}" if chip else f"{brand} PCI device {device}"
 
 
 def probe(system: System) -> Fact[tuple[Adapter, ...]]:
     """The adapters by name; unknown, with the installed Vulkan drivers named, where nothing here can list them."""
     if system.name == "darwin":
         return _metal(system)
-    manifests = vulkan_drivers(system)
+    manifests = _vulkan_drivers(system)
     installed = f"Vulkan drivers: {', '.join(manifests) or 'none'}"
     if not which_all(system, "vulkaninfo"):
         if system.name == "linux" and not manifests:
             return Fact((), "no driver manifest in " + ", ".join(_MANIFESTS))
         return unknown("vulkaninfo is not installed", installed if system.name == "linux" else "")
     done = system.run(["vulkaninfo", "--summary"], _TIMEOUT)
-    found = _summary(done.stdout)
-    if not found and not done.ok:
+    adapters = _summary(done.stdout)
+    # it ends with an error on many a machine whose adapters it has listed
+    if not adapters and not done.ok:
         return unknown(f"vulkaninfo --summary: {done.why()}", installed)
-    return Fact(found, f"vulkaninfo --summary; {installed}")
+    return Fact(adapters, f"vulkaninfo --summary; {installed}")
 
 
-def vulkan_drivers(system: System) -> tuple[str, ...]:
+def _vulkan_drivers(system: System) -> tuple[str, ...]:
     """The installable client drivers as ``nvidia_icd.json (libGLX_nvidia.so.0)``, from their manifests."""
     named = system.env.get("VK_DRIVER_FILES") or system.env.get("VK_ICD_FILENAMES")
-    paths = (
-        named.split(":")
-        if named
-        else [f"{folder}/{n}" for folder in _MANIFESTS for n in system.listdir(folder)]
-    )
-    found = []
+    if named:
+        paths = named.split(":")
+    else:
+        paths = [f"{folder}/{name}" for folder in _MANIFESTS for name in system.listdir(folder)]
+    drivers = []
     for path in paths:
-        text = system.read(path) if path.endswith(".json") else None
-        if text is not None:
-            found.append(f"{path.rsplit('/', 1)[-1]} ({_library(text)})")
-    return tuple(found)
+        manifest = system.read(path) if path.endswith(".json") else None
+        if manifest is not None:
+            drivers.append(f"{path.rsplit('/', 1)[-1]} ({_library(manifest)})")
+    return tuple(drivers)
 
 
 def _library(manifest: str) -> str:
@@ -174,29 +180,25 @@ def _library(manifest: str) -> str:
 
 def _summary(text: str) -> tuple[Adapter, ...]:
     """The blocks ``GPU0:``, ``GPU1:``... of ``vulkaninfo --summary``."""
-    found = []
+    adapters = []
     for block in re.split(r"^GPU\d+:\s*$", text, flags=re.MULTILINE)[1:]:
         values = dict(re.findall(r"^\s+(\w+)\s*=\s*(.*?)\s*$", block, re.MULTILINE))
-        if name := values.get("deviceName"):
+        if values.get("deviceName"):
             kind = values.get("deviceType", "").removeprefix("PHYSICAL_DEVICE_TYPE_")
             driver = " ".join(filter(None, (values.get("driverName"), values.get("driverInfo"))))
-            found.append(Adapter(name, "vulkan", _KINDS.get(kind, "other"), driver))
-    return tuple(found)
+            adapters.append(Adapter(values["deviceName"], "vulkan", _KINDS.get(kind, "other"), driver))
+    return tuple(adapters)
 
 
 def _metal(system: System) -> Fact[tuple[Adapter, ...]]:
-    displays, done = mac_displays(system)
-    found = []
+    displays, done = mac.displays(system)
+    adapters = []
     for name, block in displays:
-        if metal := re.search(r"^\s+Metal(?: Support| Family)?:\s*(.+?)\s*$", block, re.MULTILINE):
+        metal = re.search(r"^\s+Metal(?: Support| Family)?:\s*(.+?)\s*$", block, re.MULTILINE)
+        if metal:
             built_in = re.search(r"^\s+Bus:\s*Built-In", block, re.MULTILINE)
-            found.append(Adapter(name, "metal", "integrated" if built_in else "discrete", metal.group(1)))
-    via = " ".join(MAC_DISPLAYS)
-    return Fact(tuple(found), via) if found or done.ok else unknown(f"{via}: {done.why()}")
-
-
-def mac_displays(system: System) -> tuple[list[tuple[str, str]], Completed]:
-    """Name and description of each GPU of a Mac, and the answer of system_profiler that they were read from."""
-    done = system.run(MAC_DISPLAYS, _TIMEOUT)
-    blocks = re.split(r"^\s+Chipset Model:", done.stdout, flags=re.MULTILINE)[1:]
-    return [(block.splitlines()[0].strip(), block) for block in blocks], done
+            adapters.append(Adapter(name, "metal", "integrated" if built_in else "discrete", metal.group(1)))
+    via = " ".join(mac.DISPLAYS)
+    if not adapters and not done.ok:
+        return unknown(f"{via}: {done.why()}")
+    return Fact(tuple(adapters), via)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from splatfix.core.codec import parse_json
 from splatfix.facts.model.fact import Fact
@@ -15,7 +15,13 @@ _TIMEOUT = 8.0
 _VERSIONED = re.compile(r"^(gcc|g\+\+|clang|clang\+\+)(-\d+(\.\d+)?)?$")
 _CONDA = re.compile(r"-conda-linux-gnu-(gcc|g\+\+|clang|clang\+\+)$")
 _VARIABLES = ("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN")
+_FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_CCBIN = re.compile(r"(?:-ccbin|--compiler-bindir)[= ](\S+)")
 _VSWHERE = "Microsoft Visual Studio/Installer/vswhere.exe"
+# cl prints its version among words that are translated, and to either stream.
+_CL_VERSION = re.compile(r"\b([0-9]{2}\.[0-9]{2})\.[0-9]{4,6}\b")
+_CL_TOOLSET = re.compile(r"[\\/]MSVC[\\/]14\.(\d{2})\d*\.")
+_GNU_VERSION = re.compile(r"(?:clang version |\) )([0-9]{1,6}(?:\.[0-9]{1,6})+)")
 
 _TOOLS: Mapping[str, tuple[list[str], str]] = {
     "ninja": (["--version"], r"^([\d.]+)"),
@@ -34,15 +40,19 @@ def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
     Args:
         environment: the target environment's folder; a conda environment may hold compilers of its own.
     """
-    found_via: dict[str, list[str]] = {}
-    candidates = [*_named(system), *_on_path(system), *_conda(system, environment), *_visual_studio(system)]
-    for path, via in candidates:
-        if via not in found_via.setdefault(path, []):
-            found_via[path].append(via)
-    found = each(lambda item: _describe(system, item[0], tuple(item[1])), found_via.items())
+    found_via: dict[str, dict[str, None]] = {}
+    for candidates in (
+        _named(system),
+        _on_path(system),
+        _of_conda(system, environment),
+        _of_visual_studio(system),
+    ):
+        for path, via in candidates:
+            found_via.setdefault(path, {})[via] = None
+    described = each(lambda item: _describe(system, item[0], tuple(item[1])), found_via.items())
     searched = f"PATH, {', '.join(_VARIABLES)}"
     searched += ", Visual Studio's own list" if system.name == "windows" else ", conda"
-    return Fact(tuple(item for item in found if item is not None), searched)
+    return Fact(tuple(compiler for compiler in described if compiler is not None), searched)
 
 
 def tools(system: System) -> dict[str, str]:
@@ -55,69 +65,68 @@ def tools(system: System) -> dict[str, str]:
         match = re.search(pattern, system.run([name, *arguments], _TIMEOUT).stdout)
         return (name, match.group(1)) if match else None
 
-    return dict(item for item in each(ask, _TOOLS) if item)
+    return dict(answer for answer in each(ask, _TOOLS) if answer)
 
 
-def _named(system: System) -> list[tuple[str, str]]:
+def _named(system: System) -> Iterator[tuple[str, str]]:
     """The compilers that environment variables name; ``nvcc -ccbin`` flags count as well."""
-    found: list[tuple[str, str]] = []
-    wanted = [(variable, system.env.get(variable, "").split()) for variable in _VARIABLES]
-    for variable in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
-        match = re.search(r"(?:-ccbin|--compiler-bindir)[= ](\S+)", system.env.get(variable, ""))
-        wanted.append((f"{variable} -ccbin", [match.group(1)] if match else []))
-    for variable, words in wanted:
-        if not words:
-            continue
-        # a compiler cache may stand in front: "ccache g++-13"
-        program = words[-1] if words[0].endswith(("ccache", "sccache")) else words[0]
-        given = "/" in program or "\\" in program
-        found.append((program if given else next(iter(which_all(system, program)), program), variable))
-    return found
+    for variable in _VARIABLES:
+        command = system.env.get(variable, "").split()
+        if command:
+            # a compiler cache may stand in front: "ccache g++-13"
+            is_cached = command[0].endswith(("ccache", "sccache"))
+            yield _located(system, command[-1] if is_cached else command[0]), variable
+    for variable in _FLAG_VARIABLES:
+        match = _CCBIN.search(system.env.get(variable, ""))
+        if match:
+            yield _located(system, match.group(1)), f"{variable} -ccbin"
 
 
-def _on_path(system: System) -> list[tuple[str, str]]:
+def _located(system: System, program: str) -> str:
+    """A program's path, as it stands where it is one; else the first of that name on PATH."""
+    if "/" in program or "\\" in program:
+        return program
+    return next(iter(which_all(system, program)), program)
+
+
+def _on_path(system: System) -> Iterator[tuple[str, str]]:
     if system.name == "windows":
-        return [(path, "PATH") for path in which_all(system, "cl")]
-    found: list[tuple[str, str]] = []
-    seen: set[str] = set()  # /bin is often a link to /usr/bin
+        for path in which_all(system, "cl"):
+            yield path, "PATH"
+        return
+    visited: set[str] = set()  # /bin is often a link to /usr/bin
     for folder in filter(None, system.env.get("PATH", "").split(":")):
         real = system.realpath(folder)
-        if real in seen:
+        if real in visited:
             continue
-        seen.add(real)
-        found += [
-            (f"{folder}/{name}", "PATH")
-            for name in system.listdir(folder)
-            if _VERSIONED.match(name) or _CONDA.search(name)
-        ]
-    return found
+        visited.add(real)
+        for name in system.listdir(folder):
+            if _VERSIONED.match(name) or _CONDA.search(name):
+                yield f"{folder}/{name}", "PATH"
 
 
-def _conda(system: System, environment: str) -> list[tuple[str, str]]:
+def _of_conda(system: System, environment: str) -> Iterator[tuple[str, str]]:
     """conda's compilers carry the target in their name and may be off PATH, in an environment not activated."""
     if system.name == "windows" or not environment or not system.exists(f"{environment}/conda-meta"):
-        return []
+        return
     folder = f"{environment}/bin"
     if folder in system.env.get("PATH", "").split(":"):
-        return []  # found there already
-    return [
-        (f"{folder}/{name}", "the conda environment")
-        for name in system.listdir(folder)
-        if _CONDA.search(name)
-    ]
+        return  # listed already
+    for name in system.listdir(folder):
+        if _CONDA.search(name):
+            yield f"{folder}/{name}", "the conda environment"
 
 
-def _visual_studio(system: System) -> list[tuple[str, str]]:
+def _of_visual_studio(system: System) -> Iterator[tuple[str, str]]:
     """cl of every Visual Studio with C++ tools, newest toolset of each; vswhere is the installer's own list."""
     if system.name != "windows":
-        return []
+        return
     programs = system.env.get("ProgramFiles(x86)") or "C:/Program Files (x86)"
     done = system.run([f"{programs}/{_VSWHERE}", "-products", "*", "-format", "json", "-utf8"], _TIMEOUT)
     try:
         instances = parse_json(done.stdout)
     except ValueError:
-        return []
-    found = []
+        return
     for item in instances if isinstance(instances, list) else ():
         root = item.get("installationPath") if isinstance(item, dict) else None
         if not isinstance(root, str):
@@ -125,33 +134,40 @@ def _visual_studio(system: System) -> list[tuple[str, str]]:
         base = f"{root}\\VC\\Tools\\MSVC"
         toolsets = sorted(system.listdir(base), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
         if toolsets:
-            catalog = item.get("catalog")
-            shown = catalog.get("productDisplayVersion", "") if isinstance(catalog, dict) else ""
-            name = f"{item.get('displayName', 'Visual Studio')} {shown}".strip()
-            found.append((f"{base}\\{toolsets[-1]}\\bin\\Hostx64\\x64\\cl.exe", f"vswhere: {name}"))
-    return found
+            path = f"{base}\\{toolsets[-1]}\\bin\\Hostx64\\x64\\cl.exe"
+            yield path, f"vswhere: {_product_name(item)}"
+
+
+def _product_name(instance: Mapping[str, object]) -> str:
+    """``Visual Studio Community 2022 17.9.2``."""
+    catalog = instance.get("catalog")
+    version = catalog.get("productDisplayVersion", "") if isinstance(catalog, dict) else ""
+    return f"{instance.get('displayName', 'Visual Studio')} {version}".strip()
 
 
 def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler | None:
     name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".exe")
     if name.lower() == "cl":
-        said = system.run([path], _TIMEOUT)
-        match = re.search(
-            r"\b([0-9]{2}\.[0-9]{2})\.[0-9]{4,6}\b", said.stderr + said.stdout
-        )  # the words around it are translated
-        toolset = re.search(r"[\\/]MSVC[\\/]14\.(\d{2})\d*\.", path)
-        if match:
-            return Compiler("cl", path, match.group(1), found_via)
-        # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
-        return Compiler("cl", path, f"19.{toolset.group(1)}" if toolset else None, found_via, said.why())
+        return _describe_cl(system, path, found_via)
     kind = re.sub(r"^.*conda-linux-gnu-|-[\d.]+$", "", name)
     if kind not in ("gcc", "g++", "clang", "clang++"):
         return None
-    said = system.run([path, "--version"], _TIMEOUT)
-    first = (said.stdout.splitlines() or [""])[0]
-    match = re.search(r"(?:clang version |\) )([0-9]{1,6}(?:\.[0-9]{1,6})+)", first)
-    if "clang" in first and kind in ("gcc", "g++"):
-        kind = {"gcc": "clang", "g++": "clang++"}[kind]  # macOS names clang gcc
-    return Compiler(
-        kind, path, match.group(1) if match else None, found_via, "" if match else said.why() or first
-    )
+    done = system.run([path, "--version"], _TIMEOUT)
+    first_line = (done.stdout.splitlines() or [""])[0]
+    if "clang" in first_line:
+        kind = {"gcc": "clang", "g++": "clang++"}.get(kind, kind)  # macOS names clang gcc
+    version = _GNU_VERSION.search(first_line)
+    if version is None:
+        return Compiler(kind, path, None, found_via, done.why() or first_line)
+    return Compiler(kind, path, version.group(1), found_via)
+
+
+def _describe_cl(system: System, path: str, found_via: tuple[str, ...]) -> Compiler:
+    done = system.run([path], _TIMEOUT)
+    version = _CL_VERSION.search(done.stderr + done.stdout)
+    if version:
+        return Compiler("cl", path, version.group(1), found_via)
+    # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
+    toolset = _CL_TOOLSET.search(path)
+    by_toolset = f"19.{toolset.group(1)}" if toolset else None
+    return Compiler("cl", path, by_toolset, found_via, done.why())

@@ -36,6 +36,9 @@ _CDI = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 # What torch's Windows wheels load from the Visual C++ redistributable of 2015 to 2022.
 _MSVC_RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
 _GRAPHICS = ("EGL/egl.h", "GL/gl.h", "GLES3/gl3.h")
+_ORIGIN = re.compile(r"[$]ORIGIN|[$][{]ORIGIN[}]")
+# Includes of ld.so.conf in each other; glibc's ldconfig follows them without end.
+_DEEPEST_INCLUDE = 3
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Loader:
     sites: tuple[str, ...]
     torch_folder: str | None
     conda: bool = False
-    _found: dict[tuple[str, str], str | None] = field(default_factory=dict, compare=False)
+    _known: dict[tuple[str, str], str | None] = field(default_factory=dict, compare=False)
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
@@ -59,8 +62,7 @@ class Loader:
             root = env.get("SYSTEMROOT", "C:\\Windows").replace("\\", "/")
             own = (f"{self.prefix}", f"{self.prefix}/DLLs", f"{self.prefix}/Library/bin", f"{root}/System32")
             return (*self.torch_folders, *own)
-        folders = [item for item in env.get("LD_LIBRARY_PATH", "").split(":") if item]
-        folders += self.torch_folders
+        folders = [*_split_path(env.get("LD_LIBRARY_PATH", "")), *self.torch_folders]
         if self.conda:  # its interpreter carries RPATH $ORIGIN/../lib, which holds for all it loads
             folders.append(f"{self.prefix}/lib")
         folders += self._configured("/etc/ld.so.conf")
@@ -71,61 +73,72 @@ class Loader:
     @cached_property
     def torch_folders(self) -> tuple[str, ...]:
         """Folders whose libraries are in the process once torch was imported (all of ``nvidia/*/lib`` is taken for it)."""
-        found = [f"{self.torch_folder}/lib"] if self.torch_folder else []
-        part = "bin" if self.system.name == "windows" else "lib"
+        folders = [f"{self.torch_folder}/lib"] if self.torch_folder else []
+        inside = "bin" if self.system.name == "windows" else "lib"
         for site in self.sites:
-            found += [f"{site}/nvidia/{name}/{part}" for name in self.system.listdir(f"{site}/nvidia")]
-        return tuple(found)
+            folders += [f"{site}/nvidia/{name}/{inside}" for name in self.system.listdir(f"{site}/nvidia")]
+        return tuple(folders)
 
     @cached_property
     def torch_libraries(self) -> tuple[str, ...]:
         """Paths of torch's own libraries."""
+        if not self.torch_folder:
+            return ()
         form = "{}.dll" if self.system.name == "windows" else "lib{}.so"
         paths = [f"{self.torch_folder}/lib/{form.format(name)}" for name in _TORCH_LIBRARIES]
-        return tuple(path for path in paths if self.torch_folder and self.system.exists(path))
+        return tuple(path for path in paths if self.system.exists(path))
 
     def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
         """The file that a needed library name leads to; None when there is none."""
         for folder in rpath:
-            path = f"{re.sub(r'[$]ORIGIN|[$][{]ORIGIN[}]', lambda _: origin, folder)}/{name}"
+            path = f"{_ORIGIN.sub(lambda _: origin, folder)}/{name}"
             if self.system.exists(path):
                 return path
+        # only on Windows the folder of who needs it counts by itself
         key = (name, origin if self.system.name == "windows" else "")
-        if key not in self._found:
-            self._found[key] = self._search(name, origin)
-        return self._found[key]
+        if key not in self._known:
+            self._known[key] = self._search(name, origin)
+        return self._known[key]
 
     def _search(self, name: str, origin: str) -> str | None:
         if "/" in name:
             return name if self.system.exists(name) else None
         if self.system.name == "windows":
-            for folder in (origin, *self.folders):
-                for entry in self.system.listdir(folder):
-                    if entry.lower() == name.lower():
-                        return f"{folder}/{entry}"
-            # forwarders that no folder holds; the system resolves them itself
-            return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
+            return self._search_windows(name, origin)
         for folder in self.folders:
             if self.system.exists(f"{folder}/{name}"):
                 return f"{folder}/{name}"
         return None
+
+    def _search_windows(self, name: str, origin: str) -> str | None:
+        for folder in (origin, *self.folders):
+            for entry in self.system.listdir(folder):
+                if entry.lower() == name.lower():
+                    return f"{folder}/{entry}"
+        # forwarders that no folder holds; the system resolves them itself
+        return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
 
     def _configured(self, file: str, depth: int = 0) -> list[str]:
         """Folders of ld.so.conf, from which ldconfig makes the loader's cache."""
         folders: list[str] = []
         for line in (self.system.read(file) or "").splitlines():
             text = line.partition("#")[0].strip()
-            if text.startswith("include ") and depth < 3:
-                pattern = text.split(None, 1)[1]
-                folder, _, name = pattern.rpartition("/")
-                folder = folder if folder.startswith("/") else f"/etc/{folder}".rstrip("/")
-                ending = name.partition("*")[2] if "*" in name else name
-                for entry in self.system.listdir(folder):
-                    if entry.endswith(ending):
-                        folders += self._configured(f"{folder}/{entry}", depth + 1)
-            elif text.startswith("/"):
+            if text.startswith("/"):
                 folders.append(text)
+            elif text.startswith("include ") and depth < _DEEPEST_INCLUDE:
+                for included in self._included(text.split(None, 1)[1]):
+                    folders += self._configured(included, depth + 1)
         return folders
+
+    def _included(self, pattern: str) -> Iterator[str]:
+        """The files of ``/etc/ld.so.conf.d/*.conf``."""
+        folder, _, name = pattern.rpartition("/")
+        if not folder.startswith("/"):
+            folder = f"/etc/{folder}".rstrip("/")
+        ending = name.partition("*")[2] if "*" in name else name
+        for entry in self.system.listdir(folder):
+            if entry.endswith(ending):
+                yield f"{folder}/{entry}"
 
 
 def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
@@ -135,8 +148,8 @@ def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:
     folders = Loader(system, "", "", (), None).folders
     if not any(system.exists(f"{folder}/libc.so.6") for folder in folders):
         return unknown("the loader's folders could not be looked at")
-    found = (f"{folder}/libcuda.so.1" for folder in folders)
-    real = dict.fromkeys(system.realpath(path) for path in found if system.exists(path))
+    paths = [f"{folder}/libcuda.so.1" for folder in folders]
+    real = dict.fromkeys(system.realpath(path) for path in paths if system.exists(path))
     return Fact(tuple(real), "LD_LIBRARY_PATH, ld.so.conf and the loader's own folders")
 
 
@@ -145,40 +158,58 @@ def linkable_libcuda(system: System) -> Fact[tuple[str, ...]]:
     if system.name != "linux":
         return unknown(f"{system.name} has no libcuda.so")
     triplet = f"{system.machine}-linux-gnu"
-    folders = [item for item in system.env.get("LIBRARY_PATH", "").split(":") if item]
-    folders += [
-        f"/lib/{triplet}",
-        f"/usr/lib/{triplet}",
-        "/usr/lib64",
-        "/lib64",
-        "/usr/lib",
-        "/lib",
-        "/usr/local/lib",
-    ]
-    found = tuple(path for folder in folders if system.exists(path := f"{folder}/libcuda.so"))
-    return Fact(found, "LIBRARY_PATH and the linker's own folders")
+    folders = _split_path(system.env.get("LIBRARY_PATH", ""))
+    folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
+    folders.append("/usr/local/lib")
+    paths = [f"{folder}/libcuda.so" for folder in folders]
+    return Fact(
+        tuple(path for path in paths if system.exists(path)), "LIBRARY_PATH and the linker's own folders"
+    )
 
 
 def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
     """Headers of OpenGL and EGL that nvdiffrast's GL rasterizer includes and that are not here."""
     if system.name != "linux":
         return unknown("looked at on Linux only")
-    folders = ["/usr/include", "/usr/local/include"]
     if not system.exists("/usr/include/stdlib.h"):
         return unknown("no C headers in /usr/include to judge by")
-    if prefix := system.env.get("CONDA_PREFIX"):
-        folders.append(f"{prefix}/include")
-    lost = (name for name in _GRAPHICS if not any(system.exists(f"{folder}/{name}") for folder in folders))
-    return Fact(tuple(lost), ", ".join(folders))
+    folders = ["/usr/include", "/usr/local/include"]
+    if system.env.get("CONDA_PREFIX"):
+        folders.append(f"{system.env['CONDA_PREFIX']}/include")
+    missing = []
+    for header in _GRAPHICS:
+        if not any(system.exists(f"{folder}/{header}") for folder in folders):
+            missing.append(header)
+    return Fact(tuple(missing), ", ".join(folders))
 
 
 def header_copies(system: System) -> Fact[tuple[HeaderCopy, ...]]:
     """CUB and Thrust in folders that compilers search before or beside the toolkit's own."""
     if system.name != "linux":
         return unknown("looked at on Linux only")
-    return Fact(
-        tuple(_header_copies(system)), "CPATH, CPLUS_INCLUDE_PATH, CUB_HOME and the usual include folders"
-    )
+    copies = []
+    visited: set[str] = set()
+    for folder, via in _searched_for_headers(system):
+        real = system.realpath(folder)
+        if real in visited:
+            continue
+        visited.add(real)
+        thrust = _version(system.read(f"{folder}/thrust/version.h"), "THRUST_VERSION")
+        cub = cub_version(system, folder)
+        if cub or thrust:
+            copies.append(HeaderCopy(folder, via, cub, thrust))
+    return Fact(tuple(copies), "CPATH, CPLUS_INCLUDE_PATH, CUB_HOME and the usual include folders")
+
+
+def _searched_for_headers(system: System) -> Iterator[tuple[str, str]]:
+    """(folder, why compilers search it), in their order."""
+    for variable in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
+        for folder in _split_path(system.env.get(variable, "")):
+            yield folder, variable
+    if system.env.get("CONDA_PREFIX"):
+        yield f"{system.env['CONDA_PREFIX']}/include", "CONDA_PREFIX"
+    for folder in ("/usr/local/include", "/usr/include"):
+        yield folder, "the compiler's own search"
 
 
 def cub_version(system: System, folder: str) -> str:
@@ -190,16 +221,20 @@ def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
     """What of NVIDIA's container toolkit is here, where docker is; unknown without docker."""
     if system.name != "linux" or not which_all(system, "docker"):
         return unknown("there is no docker on PATH")
-    found = [path for name in _CONTAINER_TOOLKIT for path in which_all(system, name)[:1]]
-    found += [path for path in _CDI if system.exists(path)]
-    return Fact(tuple(found), "PATH and /etc/cdi")
+    parts: list[str] = []
+    for name in _CONTAINER_TOOLKIT:
+        parts += which_all(system, name)[:1]
+    parts += [path for path in _CDI if system.exists(path)]
+    return Fact(tuple(parts), "PATH and /etc/cdi")
 
 
 def missing_msvc_runtime(system: System) -> Fact[tuple[str, ...]]:
     """DLLs of the Visual C++ redistributable that are not in System32."""
+    if system.name != "windows":
+        return unknown("not Windows")
     folder = f"{system.env.get('SYSTEMROOT') or 'C:/Windows'}/System32".replace("\\", "/")
-    if system.name != "windows" or not system.exists(f"{folder}/kernel32.dll"):
-        return unknown("System32 could not be looked at" if system.name == "windows" else "not Windows")
+    if not system.exists(f"{folder}/kernel32.dll"):
+        return unknown("System32 could not be looked at")
     return Fact(tuple(name for name in _MSVC_RUNTIME if not system.exists(f"{folder}/{name}")), folder)
 
 
@@ -207,36 +242,17 @@ def colmap(system: System) -> Fact[Colmap]:
     """Version of the COLMAP on PATH, and whether it says of itself that it was built with CUDA."""
     if not which_all(system, "colmap"):
         return absent("no colmap on PATH", "PATH")
-    said = system.run(["colmap", "help"], _TIMEOUT)
-    version = re.search(r"COLMAP (\d[\d.]*)", said.stdout)
+    done = system.run(["colmap", "help"], _TIMEOUT)
+    version = re.search(r"COLMAP (\d[\d.]*)", done.stdout)
     if version is None:
-        return unknown(f"colmap help: {said.why() or 'no version in its answer'}")
-    cuda = re.search(r"\b(with|without) CUDA\b", said.stdout)
-    return Fact(
-        Colmap(version.group(1).rstrip("."), cuda.group(1) == "with" if cuda else None), "colmap help"
-    )
+        return unknown(f"colmap help: {done.why() or 'no version in its answer'}")
+    cuda = re.search(r"\b(with|without) CUDA\b", done.stdout)
+    with_cuda = cuda.group(1) == "with" if cuda else None
+    return Fact(Colmap(version.group(1).rstrip("."), with_cuda), "colmap help")
 
 
-def _header_copies(system: System) -> Iterator[HeaderCopy]:
-    env = system.env
-    places: list[tuple[str, str]] = []
-    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
-        places += [(folder, name) for folder in env.get(name, "").split(":") if folder]
-    if prefix := env.get("CONDA_PREFIX"):
-        places.append((f"{prefix}/include", "CONDA_PREFIX"))
-    places += [
-        ("/usr/local/include", "the compiler's own search"),
-        ("/usr/include", "the compiler's own search"),
-    ]
-    seen: set[str] = set()
-    for folder, via in places:
-        real = system.realpath(folder)
-        if real in seen:
-            continue
-        seen.add(real)
-        thrust = _version(system.read(f"{folder}/thrust/version.h"), "THRUST_VERSION")
-        if (cub := cub_version(system, folder)) or thrust:
-            yield HeaderCopy(folder, via, cub, thrust)
+def _split_path(value: str) -> list[str]:
+    return [folder for folder in value.split(":") if folder]
 
 
 def _version(text: str | None, macro: str) -> str:

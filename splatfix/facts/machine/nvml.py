@@ -15,11 +15,8 @@ _TIMEOUT = 10.0
 _WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 _LIBRARY_NOT_FOUND = 12
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
-_COMPUTE_MODES = {
-    1: "exclusive",
-    2: "prohibited",
-    3: "exclusive",
-}  # nvmlComputeMode_t: by thread (old), none, by process
+# nvmlComputeMode_t: by thread (old), none, by process
+_COMPUTE_MODES = {1: "exclusive", 2: "prohibited", 3: "exclusive"}
 
 
 def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
@@ -36,8 +33,8 @@ def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
         ``mig_devices`` (names) and ``mig_uuids``; what a card does not answer is None. A card that NVML gives no handle for
         has its ``index`` and NVML's ``error_code``.
     """
-    answer, problem = within(timeout, _ask)
-    return answer if answer is not None else {"error": f"NVML: {problem}", "error_code": None}
+    answer = within(timeout, _ask)
+    return answer.value or {"error": f"NVML: {answer.error}", "error_code": None}
 
 
 def _library_is_there() -> bool:
@@ -104,7 +101,7 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
         "memory_total": int(memory.total) if memory else None,
         "bus_id": as_text(pci.busId) if pci else None,
         "uuid": as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
-        "max_clocks": clocks if None not in clocks else None,
+        "max_clocks": None if None in clocks else clocks,
         "power_limit": attempt(pynvml, pynvml.nvmlDeviceGetEnforcedPowerLimit, handle),
         "default_power_limit": attempt(pynvml, pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
         "compute_mode": mode,
@@ -117,19 +114,16 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
 
 def _mig_devices(pynvml: Any, handle: Any) -> list[tuple[str, str]]:
     """Name (``NVIDIA A100-SXM4-40GB MIG 1g.5gb``) and UUID of each instance that a card is cut into."""
-    places = range(attempt(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0)
-    instances = (
-        attempt(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place) for place in places
-    )
-    found = (
-        (
-            as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, item)),
-            as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, item)),
-        )
-        for item in instances
-        if item is not None
-    )
-    return [(name, uuid or "") for name, uuid in found if name]
+    instances = []
+    for index in range(attempt(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+        instance = attempt(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+        if instance is None:  # a number that is free
+            continue
+        name = as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, instance))
+        uuid = as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, instance))
+        if name:
+            instances.append((name, uuid or ""))
+    return instances
 
 
 def attempt(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -180,18 +174,18 @@ class NvmlMeter:
     def __init__(self, timeout: float = _TIMEOUT) -> None:
         self._timeout = timeout
         self._nvml: Any = None
-        started, problem = within(timeout, self._start)
-        self.problem = problem or (started or "")
+        started = within(timeout, self._start)
+        self.problem = started.error or started.value or ""
 
     def read(self) -> tuple[GpuUse, ...]:
         """See :class:`GpuMeter`. A driver that stops answering is not asked again."""
         if self.problem:
             return ()
-        gpus, problem = within(self._timeout, self._read)
-        if gpus is None:
-            self.problem = f"NVML: {problem}"
+        gpus = within(self._timeout, self._read)
+        if gpus.value is None:
+            self.problem = f"NVML: {gpus.error}"
             return ()
-        return gpus
+        return gpus.value
 
     def _start(self) -> str:
         import pynvml
@@ -232,5 +226,10 @@ def _gpu_use(nvml: Any, index: int) -> GpuUse:
 def _running(nvml: Any, handle: Any, kind: str) -> Sequence[Any]:
     """The processes on a GPU. The binding's call without a number wants a driver as new as itself; the second form came with
     R450, the third with R510."""
-    forms = (getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{form}") for form in ("v3", "v2"))
-    return next((items for form in forms if (items := attempt(nvml, form, handle)) is not None), ())
+    for form in ("v3", "v2"):
+        processes: Sequence[Any] | None = attempt(
+            nvml, getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{form}"), handle
+        )
+        if processes is not None:
+            return processes
+    return ()

@@ -7,10 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from splatfix.facts.machine import adapters, compilers, confinement, resources, toolkits
-from splatfix.facts.machine import gpu as gpus
-from splatfix.facts.machine import libraries as system_libraries
-from splatfix.facts.machine.gpu import SYSCTL_NAMES
+from splatfix.facts.machine import adapters, compilers, confinement, gpu, libraries, mac, resources, toolkits
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
 from splatfix.facts.source.build_variables import is_arch_variable, is_cuda_switch
@@ -30,6 +27,20 @@ _DECIDING = re.compile(
     r"|PYTORCH_(ALLOC_CONF|CUDA_ALLOC_CONF|NVCC)"
     r"|TORCH_(CUDA_ARCH_LIST|DONT_CHECK_COMPILER_ABI|EXTENSIONS_DIR)|CONDA_PREFIX|VIRTUAL_ENV"
     r"|VK_(DRIVER_FILES|ICD_FILENAMES)|DISTUTILS_USE_SDK|VSCMD_ARG_TGT_ARCH|WSL_DISTRO_NAME"
+)
+# What boards say that nobody gave a name.
+_NO_NAMES = ("System Product Name", "To Be Filled By O.E.M.", "Default string")
+_CONTAINER_FILES = (
+    ("/run/.containerenv", "podman"),
+    ("/.singularity.d", "apptainer"),
+    ("/.dockerenv", "docker"),
+)
+_CONTROL_GROUPS = (
+    ("kubepods", "kubernetes"),
+    ("/buildkit/", "buildkit"),
+    ("docker", "docker"),
+    ("libpod", "podman"),
+    ("/lxc/", "lxc"),
 )
 
 
@@ -54,10 +65,10 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         environment: the target environment's folder, whose compilers are looked at too.
         packaged: gives what that environment brings; it may wait until the environment was read.
     """
-    found = parallel(
+    answers = parallel(
         LIMIT,
         {
-            "gpus": lambda: gpus.probe(system),
+            "gpus": lambda: gpu.probe(system),
             "adapters": lambda: adapters.probe(system),
             "toolkits": lambda: _toolkits(system, packaged),
             "compilers": lambda: compilers.probe(system, environment),
@@ -65,37 +76,43 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
             "resources": lambda: resources.probe(system),
             "libc": lambda: _libc(system),
             "distribution": lambda: _distribution(system),
-            "system_libraries": lambda: _surroundings(system),
+            "system_libraries": lambda: _system_libraries(system),
         },
     )
-    why = unknown(found["gpus"][1])
-    seen: gpus.Found = found["gpus"][0] or gpus.Found(why, why, why)
+    lost = unknown(answers["gpus"].error)
+    gpus: gpu.GpuFacts = answers["gpus"].value or gpu.GpuFacts(lost, lost, lost)
     kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
-    libc = _fact(found["libc"])
+    libc: Fact[str] = _inner(answers["libc"])
+    is_glibc = libc.value is not None and libc.value.startswith("glibc ")
     container = _container(system)
     return MachineFacts(
         system=system.name,
         machine=system.machine,
         kernel=kernel,
-        distribution=found["distribution"][0] or "",
-        glibc=libc.value.removeprefix("glibc ") if libc.value and libc.value.startswith("glibc ") else None,
+        distribution=answers["distribution"].value or "",
+        glibc=(libc.value or "").removeprefix("glibc ") if is_glibc else None,
         libc=libc,
         model=_model(system),
         container=container,
         confinement=confinement.probe(system) if container else Fact(),
         wsl="microsoft" in kernel.lower(),
-        gpus=seen.gpus,
-        driver=seen.driver,
-        cuda=seen.cuda,
-        cuda_unfiltered=seen.cuda_unfiltered,
-        adapters=_fact(found["adapters"]),
-        toolkits=_fact(found["toolkits"]),
-        compilers=_fact(found["compilers"]),
-        tools=found["tools"][0] or {},
-        **(found["system_libraries"][0] or {}),
-        resources=found["resources"][0] or Resources(),
+        gpus=gpus.gpus,
+        driver=gpus.driver,
+        cuda=gpus.cuda,
+        cuda_unfiltered=gpus.cuda_unfiltered,
+        adapters=_inner(answers["adapters"]),
+        toolkits=_inner(answers["toolkits"]),
+        compilers=_inner(answers["compilers"]),
+        tools=answers["tools"].value or {},
+        **(answers["system_libraries"].value or {}),
+        resources=answers["resources"].value or Resources(),
         variables={name: system.env[name] for name in sorted(system.env) if _decides(name)},
     )
+
+
+def _inner(answer: Fact[Any]) -> Fact[Any]:
+    """The fact that a probe gave; unknown where the probe itself broke or hung."""
+    return unknown(answer.error) if answer.value is None else answer.value
 
 
 def _toolkits(system: System, packaged: Callable[[], Packaged]) -> Fact[tuple[Toolkit, ...]]:
@@ -108,23 +125,18 @@ def _toolkits(system: System, packaged: Callable[[], Packaged]) -> Fact[tuple[To
     return own
 
 
-def _surroundings(system: System) -> dict[str, Fact[Any]]:
+def _system_libraries(system: System) -> dict[str, Fact[Any]]:
     """Facts that take a few looks at files each, by the name of their field."""
     return {
-        "device_files": gpus.device_files(system),
-        "libcuda": system_libraries.loaded_libcuda(system),
-        "linkable_libcuda": system_libraries.linkable_libcuda(system),
-        "header_copies": system_libraries.header_copies(system),
-        "missing_graphics": system_libraries.missing_graphics(system),
-        "missing_msvc_runtime": system_libraries.missing_msvc_runtime(system),
-        "container_toolkit": system_libraries.container_toolkit(system),
-        "colmap": system_libraries.colmap(system),
+        "device_files": gpu.device_files(system),
+        "libcuda": libraries.loaded_libcuda(system),
+        "linkable_libcuda": libraries.linkable_libcuda(system),
+        "header_copies": libraries.header_copies(system),
+        "missing_graphics": libraries.missing_graphics(system),
+        "missing_msvc_runtime": libraries.missing_msvc_runtime(system),
+        "container_toolkit": libraries.container_toolkit(system),
+        "colmap": libraries.colmap(system),
     }
-
-
-def _fact(outcome: tuple[Any, str]) -> Fact[Any]:
-    value, problem = outcome
-    return value if value is not None else unknown(problem)
 
 
 def _distribution(system: System) -> str:
@@ -132,8 +144,9 @@ def _distribution(system: System) -> str:
         reply = resources.windows_system(system)
         return " ".join(str(reply[name]) for name in ("Caption", "Version") if name in reply)
     if system.name == "darwin":
-        said = dict(re.findall(r"^(\w+):\s*(.*)$", system.run(["sw_vers"], _TIMEOUT).stdout, re.MULTILINE))
-        return f"{said.get('ProductName', 'macOS')} {said.get('ProductVersion', '')}".strip()
+        text = system.run(["sw_vers"], _TIMEOUT).stdout
+        values = dict(re.findall(r"^(\w+):\s*(.*)$", text, re.MULTILINE))
+        return f"{values.get('ProductName', 'macOS')} {values.get('ProductVersion', '')}".strip()
     match = re.search(r'^PRETTY_NAME="?([^"\n]+)', system.read("/etc/os-release") or "", re.MULTILINE)
     return match.group(1) if match else ""
 
@@ -142,27 +155,27 @@ def _libc(system: System) -> Fact[str]:
     if system.name != "linux":
         return unknown(f"{system.name} has none of its own")
     done = system.run(["getconf", "GNU_LIBC_VERSION"], _TIMEOUT)
-    if match := re.search(r"glibc (\d+\.\d+)", done.stdout):
-        return Fact(f"glibc {match.group(1)}", "getconf GNU_LIBC_VERSION")
-    musl = system.run(["ldd", "--version"], _TIMEOUT)  # musl's says so on stderr and ends with 1
-    said = musl.stdout + musl.stderr
-    if "musl" in said:
-        version = re.search(r"Version (\d[\d.]*)", said)
-        return Fact(f"musl {version.group(1) if version else ''}".strip(), "ldd --version")
-    if match := re.search(r"(?:GLIBC|GNU libc)\D.*?(\d+\.\d+)\s*$", said, re.MULTILINE | re.IGNORECASE):
-        return Fact(f"glibc {match.group(1)}", "ldd --version")
+    glibc = re.search(r"glibc (\d+\.\d+)", done.stdout)
+    if glibc:
+        return Fact(f"glibc {glibc.group(1)}", "getconf GNU_LIBC_VERSION")
+    ldd = system.run(["ldd", "--version"], _TIMEOUT)
+    text = ldd.stdout + ldd.stderr  # musl's says so on stderr and ends with 1
+    if "musl" in text:
+        musl = re.search(r"Version (\d[\d.]*)", text)
+        return Fact(f"musl {musl.group(1) if musl else ''}".strip(), "ldd --version")
+    glibc = re.search(r"(?:GLIBC|GNU libc)\D.*?(\d+\.\d+)\s*$", text, re.MULTILINE | re.IGNORECASE)
+    if glibc:
+        return Fact(f"glibc {glibc.group(1)}", "ldd --version")
     return unknown(f"getconf GNU_LIBC_VERSION: {done.why() or 'no version in its answer'}")
 
 
 def _model(system: System) -> str:
     """The machine's name from its device tree (Jetson), its firmware, or its chip (Mac); "" when nothing says one."""
     if system.name == "darwin":
-        said = system.run(["sysctl", *SYSCTL_NAMES], _TIMEOUT).stdout
-        match = re.search(r"^machdep\.cpu\.brand_string: (.+)$", said, re.MULTILINE)
-        return match.group(1).strip() if match else ""
+        return mac.sysctl(system).get("machdep.cpu.brand_string", "").strip()
     for path in ("/proc/device-tree/model", "/sys/class/dmi/id/product_name"):
         name = (system.read(path) or "").replace("\0", "").strip()
-        if name and name not in ("System Product Name", "To Be Filled By O.E.M.", "Default string"):
+        if name and name not in _NO_NAMES:
             return name
     return ""
 
@@ -171,21 +184,12 @@ def _container(system: System) -> str | None:
     """Which kind of container this is, by the marks that each kind leaves; None outside one."""
     if "KUBERNETES_SERVICE_HOST" in system.env:
         return "kubernetes"
-    if system.exists("/run/.containerenv"):
-        return "podman"
-    if system.exists("/.singularity.d"):
-        return "apptainer"
-    if system.exists("/.dockerenv"):
-        return "docker"
+    for path, kind in _CONTAINER_FILES:
+        if system.exists(path):
+            return kind
     groups = system.read("/proc/1/cgroup") or ""
-    for mark, name in (
-        ("kubepods", "kubernetes"),
-        ("/buildkit/", "buildkit"),
-        ("docker", "docker"),
-        ("libpod", "podman"),
-        ("/lxc/", "lxc"),
-    ):
+    for mark, kind in _CONTROL_GROUPS:
         if mark in groups:
-            return name
+            return kind
     # systemd-nspawn and lxc set it; a RUN of BuildKit and containerd's own containers leave no mark but their mounts
     return (system.env.get("container") or "").strip() or confinement.kind_by_mounts(system)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from splatfix.core.codec import parse_json
-from splatfix.facts.machine.gpu import SYSCTL_NAMES
+from splatfix.facts.machine import mac
 from splatfix.facts.model.machine import Resources
 from splatfix.facts.system.live import System
 
@@ -29,18 +29,15 @@ _TICKS = 100 if os.name == "nt" else os.sysconf("SC_CLK_TCK")
 def probe(system: System) -> Resources:
     """The resources of this process, within its control group."""
     cores, total, available, swap = _of_the_system(system)
-    limit, used, quota = _control_group(system)
+    limit, used = _memory_of_control_group(system)
     if limit is not None and total is not None and limit < total:
         total = limit
-        available = min(available or total, max(0, total - used)) if used is not None else available
+        if used is not None:
+            available = min(available or total, max(0, total - used))
+    quota = _cores_of_control_group(system)
     if quota is not None and cores:
         cores = max(1, min(cores, round(quota)))
-    return Resources(
-        cores=cores,
-        memory_total=total,
-        memory_available=available,
-        swap_total=swap,
-    )
+    return Resources(cores, total, available, swap)
 
 
 def windows_system(system: System) -> dict[str, object]:
@@ -55,10 +52,8 @@ def windows_system(system: System) -> dict[str, object]:
 def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, int | None]:
     """Cores, memory, available memory and swap before any control group (bytes)."""
     if system.name == "darwin":
-        said = dict(
-            re.findall(r"^([\w.]+): (.*)$", system.run(["sysctl", *SYSCTL_NAMES], _TIMEOUT).stdout, re.M)
-        )
-        return _int(said.get("hw.logicalcpu")), _int(said.get("hw.memsize")), None, None
+        values = mac.sysctl(system)
+        return _int(values.get("hw.logicalcpu")), _int(values.get("hw.memsize")), None, None
     if system.name == "windows":
         reply = windows_system(system)
         total, free = reply.get("TotalVisibleMemorySize"), reply.get("FreePhysicalMemory")
@@ -70,9 +65,8 @@ def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, 
 
 def _meminfo(text: str) -> Mapping[str, int]:
     """Bytes by name from /proc/meminfo, whose unit is KiB."""
-    return {
-        name: int(size) * 1024 for name, size in re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", text, re.MULTILINE)
-    }
+    lines = re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", text, re.MULTILINE)
+    return {name: int(size) * 1024 for name, size in lines}
 
 
 def _cores(system: System) -> int | None:
@@ -82,37 +76,53 @@ def _cores(system: System) -> int | None:
     return (bin(int(digits, 16)).count("1") or None) if digits else None
 
 
-def _control_group(system: System) -> tuple[int | None, int | None, float | None]:
-    """(memory limit, memory used, cores allowed) of the tightest control group this process is in.
-
-    Inside a container the group's files are at the mount itself; outside they are in the folder that
-    /proc/self/cgroup names, and every folder above it limits too.
-    """
-    lines = [line.split(":", 2) for line in (system.read("/proc/self/cgroup") or "").splitlines()]
-    folders = {name: parts[2] for parts in lines if len(parts) == 3 for name in (parts[1].split(",") or [""])}
-    if system.exists(f"{_CGROUPS}/cgroup.controllers"):
-        memory = cpu = _upwards(_CGROUPS, folders.get("", "/"))
-        names = ("memory.max", "memory.current", "cpu.max")
+def _memory_of_control_group(system: System) -> tuple[int | None, int | None]:
+    """(limit, bytes used) of the tightest control group that this process is in."""
+    if _is_version_2(system):
+        controller, limit_file, usage_file = "", "memory.max", "memory.current"
     else:
-        memory = _upwards(f"{_CGROUPS}/memory", folders.get("memory", "/"))
-        cpu = _upwards(f"{_CGROUPS}/cpu", folders.get("cpu", "/"))
-        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "cpu.cfs_quota_us")
-    limit, used, quota = None, None, None
-    for folder in memory:
-        here = _int(system.read(f"{folder}/{names[0]}"))
-        if here is not None and (limit is None or here < limit):
-            limit, used = here, _int(system.read(f"{folder}/{names[1]}"))
-    for folder in cpu:
-        # version 2 writes both numbers into one file
-        pair = [system.read(f"{folder}/{name}") or "" for name in (names[2], "cpu.cfs_period_us")]
-        quota = _least(quota, _ratio(" ".join(pair).split()))
-    return limit, used, quota
+        controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+    limit, used = None, None
+    for folder in _control_groups(system, controller):
+        group_limit = _int(system.read(f"{folder}/{limit_file}"))
+        if group_limit is not None and (limit is None or group_limit < limit):
+            limit, used = group_limit, _int(system.read(f"{folder}/{usage_file}"))
+    return limit, used
 
 
-def _upwards(mount: str, path: str) -> list[str]:
-    """``/a/b`` below a mount: the folder itself, the one above, and the mount."""
+def _cores_of_control_group(system: System) -> float | None:
+    """Cores that the tightest control group of this process allows."""
+    version_2 = _is_version_2(system)
+    least: float | None = None
+    for folder in _control_groups(system, "" if version_2 else "cpu"):
+        if version_2:  # both numbers in one file
+            text = system.read(f"{folder}/cpu.max") or ""
+        else:
+            files = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            text = " ".join(system.read(f"{folder}/{name}") or "" for name in files)
+        cores = _ratio(text.split())
+        if cores is not None and (least is None or cores < least):
+            least = cores
+    return least
+
+
+def _is_version_2(system: System) -> bool:
+    return system.exists(f"{_CGROUPS}/cgroup.controllers")
+
+
+def _control_groups(system: System, controller: str) -> list[str]:
+    """The folder of this process's group, and every folder above it, which limits too.
+
+    Inside a container the group's files are at the mount itself; outside they are in the folder that /proc/self/cgroup names.
+    """
+    path = "/"
+    for line in (system.read("/proc/self/cgroup") or "").splitlines():
+        fields = line.split(":", 2)  # number, controllers ("" for version 2), folder
+        if len(fields) == 3 and controller in fields[1].split(","):
+            path = fields[2]
+    mount = f"{_CGROUPS}/{controller}".rstrip("/")
     parts = [part for part in path.split("/") if part and part != ".."]
-    return ["/".join([mount, *parts[:n]]) for n in range(len(parts), -1, -1)]
+    return ["/".join([mount, *parts[:count]]) for count in range(len(parts), -1, -1)]
 
 
 def _ratio(pair: list[str]) -> float | None:
@@ -120,10 +130,6 @@ def _ratio(pair: list[str]) -> float | None:
     if len(pair) == 2 and all(re.fullmatch("[0-9]{1,15}", text) for text in pair) and int(pair[1]) > 0:
         return int(pair[0]) / int(pair[1])
     return None
-
-
-def _least(first: float | None, second: float | None) -> float | None:
-    return min((value for value in (first, second) if value is not None), default=None)
 
 
 def _int(text: str | None) -> int | None:

@@ -46,7 +46,7 @@ class _Candidate:
     via: str
     nvcc: str | None = None
     """The nvcc on PATH that led to it."""
-    wrapper: bool = False
+    is_wrapper: bool = False
     """That nvcc is a wrapper script."""
 
 
@@ -61,29 +61,27 @@ def probe(
             which of them holds a header that a toolkit lacks.
     """
     by_root: dict[str, list[_Candidate]] = {}
-    for item in [*_candidates(system), *(_Candidate(*pair) for pair in packaged)]:
-        if _holds_toolkit(system, item.root):
-            by_root.setdefault(system.realpath(item.root), []).append(item)
-    found = each(lambda pair: _describe(system, *pair, includes), by_root.items())
-    return Fact(tuple(found), "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages")
+    for candidate in (*_candidates(system), *(_Candidate(*pair) for pair in packaged)):
+        if _holds_toolkit(system, candidate.root):
+            by_root.setdefault(system.realpath(candidate.root), []).append(candidate)
+    toolkits = each(lambda pair: _describe(system, *pair, includes), by_root.items())
+    return Fact(
+        tuple(toolkits), "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages"
+    )
 
 
 def packaged_includes(system: System, sites: Iterable[str]) -> tuple[str, ...]:
     """The include folders that pip's NVIDIA packages bring: ``nvidia/cu13/include``, ``nvidia/cublas/include``..."""
-    return tuple(
-        folder
-        for site in sites
-        for name in system.listdir(f"{site}/nvidia")
-        if system.exists(folder := f"{site}/nvidia/{name}/include")
-    )
+    folders = [f"{site}/nvidia/{name}/include" for site in sites for name in system.listdir(f"{site}/nvidia")]
+    return tuple(folder for folder in folders if system.exists(folder))
 
 
 def lending_folders(torch: Torch, version: str, headers: Iterable[str]) -> tuple[str, ...]:
     """Include folders of torch's own CUDA packages that hold one of these headers, for a toolkit of that version."""
     packages = Path(torch.folder).parent / "nvidia"
     # CUDA 13 packages share one folder, older ones have one each
-    places = [packages / f"cu{version.partition('.')[0]}", *sorted(packages.glob("cu[bs]*"))]
-    folders = [place / "include" for place in places]
+    candidates = [packages / f"cu{version.partition('.')[0]}", *sorted(packages.glob("cu[bs]*"))]
+    folders = [candidate / "include" for candidate in candidates]
     return tuple(str(folder) for folder in folders if any((folder / header).exists() for header in headers))
 
 
@@ -100,20 +98,19 @@ def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
     if not torch_is_cuda:
         return ToolkitChoice(None, "this torch is a build without CUDA, so it sets no CUDA_HOME at all")
     # `get("CUDA_HOME") or get("CUDA_PATH")`, taken when it is not None: an empty CUDA_PATH stops the search
-    home, path = system.env.get("CUDA_HOME"), system.env.get("CUDA_PATH")
-    if home:
-        return _choice(system, home, "the environment variable CUDA_HOME")
-    if path:
-        return _choice(system, path, "the environment variable CUDA_PATH")
-    if path is not None:
+    cuda_home, cuda_path = system.env.get("CUDA_HOME"), system.env.get("CUDA_PATH")
+    if cuda_home:
+        return _choice(system, cuda_home, "the environment variable CUDA_HOME")
+    if cuda_path:
+        return _choice(system, cuda_path, "the environment variable CUDA_PATH")
+    if cuda_path is not None:
         return ToolkitChoice(
             "", "the environment variable CUDA_PATH, which is set but empty", has_headers=False
         )
     on_path = which_all(system, "nvcc")
     if on_path:
-        nvcc = on_path[0]
-        root = posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
-        return _choice(system, root, f"the folder above the one of the first nvcc on PATH ({nvcc})", nvcc)
+        rule = f"the folder above the one of the first nvcc on PATH ({on_path[0]})"
+        return _choice(system, _two_above(on_path[0]), rule, on_path[0])
     if system.name == "windows":
         versions = [name for name in system.listdir(_WINDOWS) if re.fullmatch(r"v\d+\.\d+", name)]
         if versions:
@@ -125,78 +122,91 @@ def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
 
 
 def _choice(system: System, root: str, rule: str, nvcc: str | None = None) -> ToolkitChoice:
-    program = nvcc or _nvcc_in(system, root)
-    real = ask_root(system, program) if program else None
-    if real is not None and system.realpath(real) == system.realpath(root):
-        real = None
-    headers = system.exists(f"{root}/include/cuda_runtime.h") or system.exists(
-        f"{root}/include/cuda_runtime_api.h"
-    )
-    return ToolkitChoice(root, rule, program, real, headers, system.realpath(root))
+    nvcc = nvcc or _nvcc_in(system, root)
+    own_root = ask_root(system, nvcc) if nvcc else None
+    if own_root is not None and system.realpath(own_root) == system.realpath(root):
+        own_root = None
+    headers = ("cuda_runtime.h", "cuda_runtime_api.h")
+    has_headers = any(system.exists(f"{root}/include/{header}") for header in headers)
+    return ToolkitChoice(root, rule, nvcc, own_root, has_headers, system.realpath(root))
 
 
 def ask_root(system: System, nvcc: str) -> str | None:
     """The toolkit root that an nvcc names as its own (``TOP`` in its dry run), seen through links and scripts."""
     null = "NUL" if system.name == "windows" else "/dev/null"
     done = system.run([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null], _TIMEOUT)
-    said = done.stderr + done.stdout
-    top = re.search(r"^#\$ TOP=(.+)$", said, re.MULTILINE)
-    here = re.search(r"^#\$ _HERE_=(.+)$", said, re.MULTILINE)  # Debian's nvcc.profile sets no TOP
-    if top is None and here is None:
+    variables = dict(re.findall(r"^#\$ (TOP|_HERE_)=(.+)$", done.stderr + done.stdout, re.MULTILINE))
+    if "TOP" in variables:
+        root = system.realpath(variables["TOP"].strip())
+    elif "_HERE_" in variables:  # Debian's nvcc.profile sets no TOP
+        root = system.realpath(f"{variables['_HERE_'].strip()}/..")
+    else:
         return None
-    root = system.realpath(top.group(1).strip() if top else f"{here.group(1).strip()}/.." if here else "")
     return "/usr" if root == _DEBIAN else root
+
+
+def _two_above(nvcc: str) -> str:
+    """``/opt/cuda`` of ``/opt/cuda/bin/nvcc``."""
+    return posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
 
 
 def _candidates(system: System) -> Iterator[_Candidate]:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if value := system.env.get(variable):
-            yield _Candidate(value, variable)
+        if system.env.get(variable):
+            yield _Candidate(system.env[variable], variable)
     for nvcc in which_all(system, "nvcc"):
-        above = posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
-        root = ask_root(system, nvcc)
+        above, root = _two_above(nvcc), ask_root(system, nvcc)
         if root is None:
             yield _Candidate(above, f"PATH ({nvcc})", nvcc)
         elif system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
-            yield _Candidate(root, f"PATH, through the wrapper script {nvcc}", nvcc, wrapper=True)
+            yield _Candidate(root, f"PATH, through the wrapper script {nvcc}", nvcc, is_wrapper=True)
         elif system.realpath(above) != root:
             yield _Candidate(root, f"PATH, through the link {nvcc}", nvcc)
         else:
             yield _Candidate(root, f"PATH ({nvcc})", nvcc)
-    yield from _usual_folders(system)
-    yield from _conda(system)
+    if system.name == "windows":
+        yield from _usual_folders_of_windows(system)
+    else:
+        yield from _usual_folders(system)
+    yield from _of_conda(system)
+
+
+def _usual_folders_of_windows(system: System) -> Iterator[_Candidate]:
+    for name in system.listdir(_WINDOWS):
+        yield _Candidate(f"{_WINDOWS}/{name}", _WINDOWS)
+    # the installer sets one variable per version: CUDA_PATH_V12_4
+    for name in sorted(system.env):
+        if re.fullmatch(r"CUDA_PATH_V\d+_\d+", name.upper()):
+            yield _Candidate(system.env[name], name)
 
 
 def _usual_folders(system: System) -> Iterator[_Candidate]:
-    if system.name == "windows":
-        for name in system.listdir(_WINDOWS):
-            yield _Candidate(f"{_WINDOWS}/{name}", _WINDOWS)
-        # the installer sets one variable per version: CUDA_PATH_V12_4
-        for name in sorted(name for name in system.env if re.fullmatch(r"CUDA_PATH_V\d+_\d+", name.upper())):
-            yield _Candidate(system.env[name], name)
-        return
     for base in ("/usr/local", "/opt", "/usr/lib"):
         for name in system.listdir(base):
             if re.match(r"cuda(-|$)", name):
                 yield _Candidate(f"{base}/{name}", f"{base}/{name}")
     if system.exists(f"{_DEBIAN}/bin/nvcc"):
         yield _Candidate("/usr", f"{_DEBIAN} (the distribution's own package)")
-    for folder in (f"{_HPC}/{name}" for name in system.listdir(_HPC) if name.startswith("Linux_")):
-        for release in system.listdir(folder):
-            base = f"{folder}/{release}/cuda"
+    for platform in system.listdir(_HPC):
+        if not platform.startswith("Linux_"):
+            continue
+        for release in system.listdir(f"{_HPC}/{platform}"):
+            base = f"{_HPC}/{platform}/{release}/cuda"
             for name in system.listdir(base):
                 if re.fullmatch(r"\d+\.\d+", name):
                     yield _Candidate(f"{base}/{name}", _HPC)
 
 
-def _conda(system: System) -> Iterator[_Candidate]:
+def _of_conda(system: System) -> Iterator[_Candidate]:
     prefix = system.env.get("CONDA_PREFIX")
     if not prefix:
         return
-    inside = [prefix, f"{prefix}/Library"] if system.name == "windows" else [prefix]
+    folders = [prefix]
+    if system.name == "windows":
+        folders.append(f"{prefix}/Library")
     if not _nvcc_in(system, prefix):
-        inside += [f"{prefix}/targets/{target}" for target in _TARGETS]
-    for folder in inside:
+        folders += [f"{prefix}/targets/{target}" for target in _TARGETS]
+    for folder in folders:
         yield _Candidate(folder, "CONDA_PREFIX")
 
 
@@ -211,105 +221,97 @@ def _holds_toolkit(system: System, root: str) -> bool:
     if _nvcc_in(system, root):
         # /usr/local with a wrapper script in bin is not a toolkit root; a conda prefix or a real toolkit is
         return _include(system, root) is not None or system.exists(f"{root}/nvvm")
-    return system.exists(f"{root}/include/cuda_runtime.h") and system.exists(
-        f"{root}/include/crt/host_config.h"
-    )
+    headers = ("cuda_runtime.h", "crt/host_config.h")
+    return all(system.exists(f"{root}/include/{header}") for header in headers)
 
 
 def _include(system: System, root: str) -> str | None:
     for folder in ("include", *(f"targets/{target}/include" for target in _TARGETS)):
-        if system.exists(f"{root}/{folder}/cuda_runtime.h") or system.exists(
-            f"{root}/{folder}/crt/host_config.h"
-        ):
-            return f"{root}/{folder}"
+        for header in ("cuda_runtime.h", "crt/host_config.h"):
+            if system.exists(f"{root}/{folder}/{header}"):
+                return f"{root}/{folder}"
     return None
 
 
-def _describe(system: System, root: str, found: Sequence[_Candidate], includes: tuple[str, ...]) -> Toolkit:
-    nvcc = _nvcc_in(system, root)
-    include = _include(system, root)
-    limits = system.read(f"{include}/crt/host_config.h") if include else None
-    version, error = None, ""
-    archs: tuple[str, ...] = ()
-    if nvcc:
-        said = system.run([nvcc, "--version"], _TIMEOUT)
-        match = re.search(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", said.stdout)
-        version = match.group(1) if match else None
-        error = "" if match else f"nvcc --version: {said.why() or 'no version in its answer'}"
-        listed = system.run([nvcc, "--list-gpu-code"], _TIMEOUT)
-        archs = tuple(
-            line.strip()
-            for line in listed.stdout.splitlines()
-            if re.fullmatch(r"sm_[0-9]{2,3}[af]?", line.strip())
-        )
+def _describe(
+    system: System, root: str, candidates: Sequence[_Candidate], includes: tuple[str, ...]
+) -> Toolkit:
+    nvcc, include = _nvcc_in(system, root), _include(system, root)
+    version, archs, error = _ask_nvcc(system, nvcc) if nvcc else (None, (), "")
+    limits = system.read(f"{include}/crt/host_config.h") or "" if include else ""
+    cub = ""
+    for folder in (include, f"{include}/cccl") if include else ():
+        cub = cub or cub_version(system, folder)
     missing = _missing(system, root, include, nvcc)
+    lending = tuple(folder for folder in includes if _is_of_major(folder, version))
+    cudart = [path for path in _cudart_paths(system) if system.exists(f"{root}/{path}")]
     return Toolkit(
         root=root,
         version=version,
-        found_via=tuple(dict.fromkeys(item.via for item in found)),
+        found_via=tuple(dict.fromkeys(candidate.via for candidate in candidates)),
         nvcc=nvcc,
-        on_path=tuple(item.nvcc for item in found if item.nvcc),
-        wrapper=next((item.nvcc for item in found if item.wrapper), None),
+        on_path=tuple(candidate.nvcc for candidate in candidates if candidate.nvcc),
+        wrapper=next((candidate.nvcc for candidate in candidates if candidate.is_wrapper), None),
         archs=archs,
-        gcc_max=_limit(limits, r"__GNUC__ > ([0-9]{1,4})\b"),
-        clang_max=_below(limits, r"__clang_major__ >= ([0-9]{1,4})\b"),
-        msvc_max=_below(limits, r"_MSC_VER >= ([0-9]{1,5})\b"),
+        gcc_max=_highest_accepted(limits, r"__GNUC__ > ([0-9]{1,4})\b"),
+        clang_max=_highest_accepted(limits, r"__clang_major__ >= ([0-9]{1,4})\b", less=1),
+        msvc_max=_highest_accepted(limits, r"_MSC_VER >= ([0-9]{1,5})\b", less=1),
         missing=missing,
-        cudart_in=tuple(
-            place.rpartition("/")[0] for place in _cudart_places(system) if system.exists(f"{root}/{place}")
-        ),
+        cudart_in=tuple(path.rpartition("/")[0] for path in cudart),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
-        cub=next(
-            (cub for place in ("", "/cccl") if include and (cub := cub_version(system, include + place))), ""
-        ),
-        elsewhere=_elsewhere(system, missing, tuple(i for i in includes if _same_major(i, version))),
+        cub=cub,
+        elsewhere=_elsewhere(system, missing, lending),
         error=error,
     )
 
 
-def _limit(text: str | None, pattern: str) -> int | None:
-    match = re.search(pattern, text or "")
-    return int(match.group(1)) if match else None
+def _ask_nvcc(system: System, nvcc: str) -> tuple[str | None, tuple[str, ...], str]:
+    """Its version, the architectures that it compiles for, and why the version is not known."""
+    done = system.run([nvcc, "--version"], _TIMEOUT)
+    version = re.search(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", done.stdout)
+    lines = system.run([nvcc, "--list-gpu-code"], _TIMEOUT).stdout.splitlines()
+    archs = tuple(line.strip() for line in lines if re.fullmatch(r"sm_[0-9]{2,3}[af]?", line.strip()))
+    if version is None:
+        return None, archs, f"nvcc --version: {done.why() or 'no version in its answer'}"
+    return version.group(1), archs, ""
 
 
-def _below(text: str | None, pattern: str) -> int | None:
-    """The header refuses ``__clang_major__ >= N`` and ``_MSC_VER >= N``; the highest it accepts is N - 1."""
-    bound = _limit(text, pattern)
-    return bound - 1 if bound is not None else None
+def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
+    """The header refuses ``__GNUC__ > N``, but ``__clang_major__ >= N`` and ``_MSC_VER >= N``: there N - 1 is the highest."""
+    match = re.search(pattern, limits)
+    return int(match.group(1)) - less if match else None
 
 
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
     missing = [] if nvcc else ["bin/nvcc"]
-    if nvcc:
-        missing += [
-            part
-            for part, places in _compiler_parts(system).items()
-            if not any(system.exists(f"{root}/{place}") for place in places)
-        ]
+    for part, paths in _compiler_parts(system).items() if nvcc else ():
+        if not any(system.exists(f"{root}/{path}") for path in paths):
+            missing.append(part)
     for header in NEEDED_HEADERS:
         # CUDA 13 keeps cub and thrust under include/cccl
-        places = (f"{include}/{header}", f"{include}/cccl/{header}") if include else ()
-        if not any(system.exists(place) for place in places):
+        folders = (include, f"{include}/cccl") if include else ()
+        if not any(system.exists(f"{folder}/{header}") for folder in folders):
             missing.append(f"include/{header}")
-    if not any(system.exists(f"{root}/{place}") for place in _cudart_places(system)):
-        missing.append("lib64/libcudart.so" if system.name != "windows" else "lib/x64/cudart.lib")
+    if not any(system.exists(f"{root}/{path}") for path in _cudart_paths(system)):
+        missing.append("lib/x64/cudart.lib" if system.name == "windows" else "lib64/libcudart.so")
     return tuple(missing)
 
 
 def _compiler_parts(system: System) -> dict[str, tuple[str, ...]]:
-    """What nvcc starts or reads itself, each with the places it may be in (NVIDIA's, then Debian's layout)."""
+    """What nvcc starts or reads itself, each with the paths it may have (NVIDIA's, then Debian's layout)."""
     debian = _DEBIAN.removeprefix("/usr/")
-    programs: dict[str, tuple[str, ...]] = {
-        part: (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
-        for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc")
-    }
-    if system.name == "windows":
-        programs = {f"{part}.exe": (f"{part}.exe",) for part in programs}
+    parts: dict[str, tuple[str, ...]] = {}
+    for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc"):
+        if system.name == "windows":
+            parts[f"{part}.exe"] = (f"{part}.exe",)
+        else:
+            parts[part] = (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
     bitcode = "nvvm/libdevice/libdevice.10.bc"
-    return {**programs, bitcode: (bitcode, f"{debian}/libdevice/libdevice.10.bc")}
+    parts[bitcode] = (bitcode, f"{debian}/libdevice/libdevice.10.bc")
+    return parts
 
 
-def _cudart_places(system: System) -> tuple[str, ...]:
+def _cudart_paths(system: System) -> tuple[str, ...]:
     if system.name == "windows":
         return ("lib/x64/cudart.lib",)
     folders = ["lib64", "lib", *(f"targets/{target}/lib" for target in _TARGETS)]
@@ -317,7 +319,7 @@ def _cudart_places(system: System) -> tuple[str, ...]:
     return tuple(f"{folder}/libcudart.so" for folder in folders)
 
 
-def _same_major(include: str, version: str | None) -> bool:
+def _is_of_major(include: str, version: str | None) -> bool:
     """NVIDIA's packages for CUDA 13 and later are in ``nvidia/cu13``, those for 11 and 12 in ``nvidia/cublas``..."""
     named = re.search(r"/nvidia/cu(\d{2})/include$", include)
     major = (version or "").partition(".")[0]
@@ -326,13 +328,12 @@ def _same_major(include: str, version: str | None) -> bool:
 
 def _elsewhere(system: System, missing: tuple[str, ...], includes: tuple[str, ...]) -> dict[str, str]:
     """Of the missing headers those that some other include folder holds: ``cublas_v2.h`` -> that folder."""
-    found: dict[str, str] = {}
+    elsewhere: dict[str, str] = {}
+    folders = [folder for include in includes for folder in (include, f"{include}/cccl")]
     for part in missing:
-        header = part.removeprefix("include/")
-        if header == part:
-            continue
-        for folder in (place for base in includes for place in (base, f"{base}/cccl")):
-            if system.exists(f"{folder}/{header}"):
-                found[header] = folder
-                break
-    return found
+        if part.startswith("include/"):
+            header = part.removeprefix("include/")
+            for folder in folders:
+                if header not in elsewhere and system.exists(f"{folder}/{header}"):
+                    elsewhere[header] = folder
+    return elsewhere

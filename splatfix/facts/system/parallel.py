@@ -8,20 +8,31 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from splatfix.facts.model.fact import Fact, unknown
+
 S = TypeVar("S")
 T = TypeVar("T")
 
+# Children that probes start (nvcc, gcc) take a core each; more at once would only push each other past their timeouts.
+_AT_ONCE = 4
 
-def within(seconds: float, work: Callable[[], T]) -> tuple[T | None, str]:
-    """The result of ``work``, or None and the reason: it broke, or it was not done in time.
+
+def within(seconds: float, work: Callable[[], T], found_via: str = "") -> Fact[T]:
+    """The result of ``work``; unknown when it broke, or was not done in time.
 
     What hangs is left behind in a daemon thread (a driver call or a dead network drive cannot be interrupted), which
     does not keep the process alive.
     """
-    return Job(work).result(time.monotonic() + seconds, seconds)
+    return Job(work).result(time.monotonic() + seconds, seconds, found_via)
 
 
-def parallel(seconds: float, works: Mapping[str, Callable[[], Any]]) -> dict[str, tuple[Any, str]]:
+def fact_within(seconds: float, look: Callable[[], Fact[T]], found_via: str = "") -> Fact[T]:
+    """The same for work that gives a fact itself; ``found_via`` is for one that broke or was not done."""
+    fact = within(seconds, look, found_via)
+    return unknown(fact.error, found_via) if fact.value is None else fact.value
+
+
+def parallel(seconds: float, works: Mapping[str, Callable[[], Any]]) -> dict[str, Fact[Any]]:
     """All of them at once, each as :func:`within`; the limit counts from now for all."""
     jobs = {name: Job(work) for name, work in works.items()}
     deadline = time.monotonic() + seconds
@@ -30,13 +41,13 @@ def parallel(seconds: float, works: Mapping[str, Callable[[], Any]]) -> dict[str
 
 def each(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
     """``work`` done for every item, four at a time; the results are in the items' order."""
-    gate = threading.Semaphore(4)
+    gate = threading.Semaphore(_AT_ONCE)
 
-    def one(item: S) -> T:
+    def run_one(item: S) -> T:
         with gate:
             return work(item)
 
-    jobs = [Job(partial(one, item)) for item in items]
+    jobs = [Job(partial(run_one, item)) for item in items]
     return [job.value() for job in jobs]
 
 
@@ -63,16 +74,16 @@ class Job:
             raise self._error
         return self._value
 
-    def result(self, deadline: float, seconds: float) -> tuple[Any, str]:
-        """The value, or None and the reason; waits until ``deadline`` (:func:`time.monotonic`) at most."""
+    def result(self, deadline: float, seconds: float, found_via: str = "") -> Fact[Any]:
+        """The value; waits until ``deadline`` (:func:`time.monotonic`) at most."""
         self._wait(deadline)
         if self._thread.is_alive():
-            return None, f"no answer within {seconds:g} s"
+            return unknown(f"no answer within {seconds:g} s", found_via)
         if self._error:
-            return None, f"the probe itself broke: {type(self._error).__name__}: {self._error}"
-        return self._value, ""
+            return unknown(f"the probe itself broke: {type(self._error).__name__}: {self._error}", found_via)
+        return Fact(self._value, found_via)
 
     def _wait(self, deadline: float) -> None:
-        """Wait in slices: a signal that comes just before the main thread blocks is heard only when it wakes."""
+        # in slices: a signal that comes just before the main thread blocks is heard only when it wakes
         while self._thread.is_alive() and (left := deadline - time.monotonic()) > 0:
             self._thread.join(min(left, 0.1))

@@ -10,7 +10,7 @@ import pytest
 
 from splatfix.facts import JitCache, LiveSystem
 from splatfix.facts.environment import probe as environment
-from splatfix.facts.environment.extensions import _has_init, cache_roots, own_tag
+from splatfix.facts.environment.extensions import _has_init, cache_root, own_tag
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
 
@@ -55,7 +55,9 @@ def test_the_folder_is_torchs_own(tmp_path: Path) -> None:
     tag = own_tag(raw, found.torch.value)
     assert tag.endswith("_cpu" if torch.version.cuda is None else f"_cu{torch.version.cuda.replace('.', '')}")
     for env, folder in zip(grid, wanted, strict=True):
-        ((root, named),) = cache_roots(LiveSystem(env=env))
+        found = cache_root(LiveSystem(env=env))
+        assert found is not None
+        root, named = found
         ours = f"{root}/some_cuda" if named else f"{root}/{tag}/some_cuda"
         assert os.path.realpath(ours) == os.path.realpath(folder)
 
@@ -109,7 +111,7 @@ def test_odd_folders_are_no_caches(empty_venv: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_home_there_is_no_cache() -> None:
-    assert cache_roots(LiveSystem(env={})) == ()
+    assert cache_root(LiveSystem(env={})) is None
 
 
 def test_a_python_module_is_known_by_its_init_function() -> None:

@@ -21,7 +21,7 @@ from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import (
     _imports_torch,
     claimed_modules,
-    editable_source,
+    origin_folder,
     read_distributions,
     read_shadows,
 )
@@ -195,7 +195,7 @@ def test_an_editable_install_runs_from_its_source(
     found = probe(empty_venv)
     (item,) = found.distributions.value or ()
     assert item.editable and not item.source_gone
-    assert editable_source(item) == str(source)
+    assert item.editable and origin_folder(item) == str(source)
     (native,) = (one for one in found.extensions.value or () if one.links_torch)
     assert (native.folder, native.distribution) == (str(source), "diff_gaussian_rasterization")
     assert native.module == "diff_gaussian_rasterization._C"
