@@ -1,0 +1,1 @@
+"""The larger steps of ``test_visit``, one subject a file."""
