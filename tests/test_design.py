@@ -59,6 +59,7 @@ DATA_CLASSES = {
     "splatfix.checks.inspection",
     "splatfix.attest.model",
     "splatfix.certify.model",
+    "splatfix.certify.record",
     "splatfix.certify.progress",  # only words
     "splatfix.explain.model",
     "splatfix.plan.image",

@@ -44,8 +44,12 @@ __all__ = [
 _HERE = Path(__file__).resolve().parent / "cuda"
 _OPTIONS = ("--std=c++17", "--extra-device-vectorization", "-default-device")
 _PREFIX = b"splatfix kernels 1\n"
-# Invalid image, no kernel image, invalid PTX, unsupported PTX version.
-_CUDA_ERROR_NO_BINARY = (200, 209, 218, 222)
+_CUDA_ERROR_NO_BINARY = (
+    200,
+    209,
+    218,
+    222,
+)  # invalid image, no kernel image, invalid PTX, unsupported PTX version
 
 
 class NoKernels(RuntimeError):
@@ -67,9 +71,7 @@ def wanted(like: Tensor) -> bool:
     Raises:
         NoKernels: SPLATFIX_KERNELS names what is not here.
     """
-    chosen = os.environ.get("SPLATFIX_KERNELS") or BACKEND
-    if __name__.startswith("splatfix.") and not os.environ.get("SPLATFIX_KERNELS"):
-        chosen = "torch"
+    chosen = os.environ.get("SPLATFIX_KERNELS") or ("torch" if __name__.startswith("splatfix.") else BACKEND)
     if chosen not in ("torch", BACKEND):
         raise NoKernels(f"SPLATFIX_KERNELS={chosen}: these kernels are {BACKEND} or torch.")
     return bool(like.is_cuda) and like.dtype == torch.float32 and chosen == BACKEND
@@ -106,17 +108,17 @@ def by_kernels(
     """
     if not wanted(like):
         return None
-    reason = refusal()
+    found, reason = None, refusal()
     if not reason:
         try:
-            result = call()
+            found = call()
         except NoKernels as error:
             reason = str(error)
-        else:
-            ran[kernel] = BACKEND
-            return result
-    fall_back(kernel, reason)
-    return None
+    if found is None:
+        fall_back(kernel, reason)
+    else:
+        ran[kernel] = BACKEND
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -134,8 +136,9 @@ class Compiler:
 
     def __init__(self, path: str) -> None:
         folder = Path(path).parent
-        # NVRTC looks for its builtins by name only, and finds them where they are loaded already.
-        if folder.is_absolute():
+        if (
+            folder.is_absolute()
+        ):  # NVRTC looks for its builtins by name only, and finds them where they are loaded already
             name = "nvrtc-builtins64_*.dll" if sys.platform == "win32" else "libnvrtc-builtins.so*"
             for builtins in sorted(folder.glob(name)):
                 ctypes.CDLL(str(builtins))
@@ -176,18 +179,18 @@ class Compiler:
             log = self._read(program, "nvrtcGetProgramLog").rstrip(b"\0").decode(errors="replace").strip()
             if code:
                 raise NoKernels(
-                    f"NVRTC {'.'.join(map(str, self.version))} does not compile {name}: {log or self._message(code)}"
+                    f"NVRTC {'.'.join(map(str, self.version))} does not compile {name}: {log or self._words(code)}"
                 )
-            form = "CUBIN" if cubin else "PTX"
-            return self._read(program, f"nvrtcGet{form}"), log
+            what = "CUBIN" if cubin else "PTX"
+            return self._read(program, f"nvrtcGet{what}"), log
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
-    def _read(self, program: ctypes.c_void_p, function: str) -> bytes:
+    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
         size = ctypes.c_size_t()
-        self._call(f"{function}Size", program, ctypes.byref(size))
+        self._call(f"{what}Size", program, ctypes.byref(size))
         content = ctypes.create_string_buffer(size.value)
-        self._call(function, program, content)
+        self._call(what, program, content)
         return content.raw
 
     def _call(self, function: str, *arguments: Any) -> None:
@@ -198,13 +201,13 @@ class Compiler:
                 f"{self.path} is too old: it has no {function} (CUDA 11.2 or newer does)."
             ) from None
         if code:
-            raise NoKernels(f"{function}: {self._message(code)}")
+            raise NoKernels(f"{function}: {self._words(code)}")
 
-    def _message(self, code: int) -> str:
-        error_string = self._library.nvrtcGetErrorString
-        error_string.restype = ctypes.c_char_p
-        message: bytes = error_string(code)
-        return message.decode()
+    def _words(self, code: int) -> str:
+        words = self._library.nvrtcGetErrorString
+        words.restype = ctypes.c_char_p
+        said: bytes = words(code)
+        return said.decode()
 
 
 def _libraries() -> Iterator[str]:
@@ -225,9 +228,9 @@ def _libraries() -> Iterator[str]:
         folders = [*site.glob("nvidia/*/lib"), site / "torch" / "lib", Path(sys.prefix, "lib")]
     for folder in folders:
         for pattern in patterns:
-            for library in sorted(folder.glob(pattern)):
-                if "builtins" not in library.name and ".alt." not in library.name:
-                    yield str(library)
+            for found in sorted(folder.glob(pattern)):
+                if "builtins" not in found.name and ".alt." not in found.name:
+                    yield str(found)
     if major and sys.platform != "win32":
         yield f"libnvrtc.so.{major}"
 
@@ -241,7 +244,7 @@ def find_compiler() -> Compiler:
     Raises:
         NoKernels: there is none, or none that loads.
     """
-    errors: List[str] = []
+    said: List[str] = []
     for path in _libraries():
         if path in _compilers:
             return _compilers[path]
@@ -249,18 +252,16 @@ def find_compiler() -> Compiler:
             _compilers[path] = Compiler(path)
             return _compilers[path]
         except (OSError, NoKernels) as error:
-            errors.append(str(error))
+            said.append(str(error))
     cuda = getattr(torch.version, "cuda", None)
-    if cuda is None and not errors:
+    if cuda is None and not said:
         raise NoKernels(
             f"torch {torch.__version__} is no CUDA build, so no NVRTC came with it: install a CUDA build of torch."
         )
     major = int((cuda or "13").split(".")[0])
-    package = "nvidia-cuda-nvrtc"
-    if major <= 12:
-        package += f"-cu{major}"
+    package = "nvidia-cuda-nvrtc" if major > 12 else f"nvidia-cuda-nvrtc-cu{major}"
     raise NoKernels(
-        f"No NVRTC of CUDA {cuda} was found ({'; '.join(errors) or 'no such library'}): pip install {package}"
+        f"No NVRTC of CUDA {cuda} was found ({'; '.join(said) or 'no such library'}): pip install {package}"
     )
 
 
@@ -300,11 +301,10 @@ def compile_kernels(
         NoKernels: no NVRTC, or it cannot compile them.
     """
     source, *headers = _texts(name).items()
-    if compiler is None:
-        brought = _brought(name, defines, architecture)
-        if brought is not None:
-            return brought
-        compiler = find_compiler()
+    brought = None if compiler else _brought(name, defines, architecture)
+    if brought is not None:
+        return brought
+    compiler = compiler or find_compiler()
     target, cubin = _target(architecture, compiler)
     options = [
         *_OPTIONS,
@@ -313,13 +313,12 @@ def compile_kernels(
         *extra,
     ]
     release = ".".join(map(str, compiler.version))
-    kept = _cache() / release / _file_name(name, defines, target)
-    if not extra:  # the name of a kept file does not tell them apart
-        kept_code = _read_kept(kept)
-        if kept_code is not None:
-            return Compiled(kept_code, target, "", True)
+    kept = None if extra else _cache() / release / _file_name(name, defines, target)
+    code = None if kept is None else _read_kept(kept)
+    if code is not None:
+        return Compiled(code, target, "", True)
     code, log = compiler.compile(source[1], name, dict(headers), options, cubin)
-    if not extra:
+    if kept is not None:
         _keep(kept, code)
     return Compiled(code, target, log, False)
 
@@ -349,8 +348,7 @@ def _file_name(name: str, defines: Mapping[str, object], target: str) -> str:
     """Of compiled code: what it was compiled from is in it."""
     origin = (sorted(_texts(name).items()), _OPTIONS, sorted(defines.items()))
     digest = hashlib.sha256(repr(origin).encode()).hexdigest()[:24]
-    suffix = "cubin" if target.startswith("sm_") else "ptx"
-    return f"{Path(name).stem}-{target}-{digest}.{suffix}"
+    return f"{Path(name).stem}-{target}-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"
 
 
 def _cache() -> Path:
@@ -369,9 +367,7 @@ def _read_kept(path: Path) -> Optional[bytes]:
     except OSError:
         return None
     head, code = content[: len(_PREFIX) + 32], content[len(_PREFIX) + 32 :]
-    if head != _PREFIX + hashlib.sha256(code).digest():
-        return None
-    return code
+    return code if head == _PREFIX + hashlib.sha256(code).digest() else None
 
 
 def _keep(path: Path, code: bytes) -> None:
@@ -406,12 +402,11 @@ class _Driver:
     def call(self, function: str, *arguments: Any) -> None:
         code = getattr(self._library, function)(*arguments)
         if code:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorString(code, ctypes.byref(text))
-            message = f"{function}: {(text.value or b'unknown error').decode()} (CUDA driver error {code})"
-            if code in _CUDA_ERROR_NO_BINARY:
-                raise NoKernels(message)
-            raise RuntimeError(message)
+            said = ctypes.c_char_p()
+            self._library.cuGetErrorString(code, ctypes.byref(said))
+            words = (said.value or b"unknown error").decode()
+            error = NoKernels if code in _CUDA_ERROR_NO_BINARY else RuntimeError
+            raise error(f"{function}: {words} (CUDA driver error {code})")
 
     def context_of(self, device: int) -> ctypes.c_void_p:
         """The context in which torch works on a device."""
@@ -487,9 +482,9 @@ def module(name: str, defines: Mapping[str, object], like: Tensor) -> Module:
     global _driver
     device = like.get_device()
     key = (name, tuple(sorted(defines.items())), device)
-    loaded = _modules.get(key)
-    if loaded is not None:
-        return loaded
+    found = _modules.get(key)
+    if found is not None:
+        return found
     with _lock:
         if device in _refused:
             raise NoKernels(_refused[device])

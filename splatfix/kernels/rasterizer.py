@@ -213,11 +213,9 @@ def _pull_through_projection(
     """Gradients of the inputs, by running the projection of the visible Gaussians again under autograd."""
     settings = plan.settings
     leaves = [take_rows(tensor, plan.order) for tensor in inputs]
-    differentiated = [
-        k for k, need in enumerate(needed) if need and k != 1
-    ]  # 1: means2D, which takes no part
+    wanted = [k for k, need in enumerate(needed) if need and k != 1]  # 1 is means2D, which takes no part
     with torch.enable_grad():
-        for k in differentiated:
+        for k in wanted:
             leaf = leaves[k]
             assert leaf is not None
             leaf.requires_grad_(True)
@@ -249,9 +247,8 @@ def _pull_through_projection(
     gradients: list[Optional[Tensor]] = [None] * len(leaves)
     if flow:
         targets = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
-        outputs, upstream = [o for o, _ in flow], [g for _, g in flow]
-        pulled_back = torch.autograd.grad(outputs, targets, upstream, allow_unused=True)
-        for k, gradient in zip(differentiated, pulled_back):
+        found = torch.autograd.grad([o for o, _ in flow], targets, [g for _, g in flow], allow_unused=True)
+        for k, gradient in zip(wanted, found):
             source = inputs[k]
             if gradient is not None and source is not None:
                 gradients[k] = torch.zeros_like(source).index_copy_(0, plan.order, gradient)
@@ -282,8 +279,8 @@ def _screen_gradient(plan: _Plan, pulled: PairGradients, means2D: Tensor) -> Ten
 
 def _apply(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     apply: Any = _Rasterize.apply
-    images: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = apply(*arguments)
-    return images
+    found: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = apply(*arguments)
+    return found
 
 
 _apply_untraced: Any = getattr(torch, "_disable_dynamo", lambda function: function)(_apply)
@@ -328,7 +325,7 @@ def check_inputs(
         )
     points = means3D.shape[0]
     channels = settings.bg.numel()
-    needed_sh = (min(int(settings.sh_degree), 3) + 1) ** 2
+    wanted_sh = (min(int(settings.sh_degree), 3) + 1) ** 2
     shapes = (
         ("means2D", means2D, (points, None)),
         ("opacities", opacities[:, None] if opacities.dim() == 1 else opacities, (points, 1)),
@@ -349,9 +346,9 @@ def check_inputs(
                 f"`{name}` is {tensor.dtype} on {tensor.device}, `means3D` is {means3D.dtype} on {means3D.device}: "
                 "all inputs need one dtype and one device."
             )
-    if shs is not None and (shs.shape[1] < needed_sh or channels != 3):
+    if shs is not None and (shs.shape[1] < wanted_sh or channels != 3):
         raise ValueError(
-            f"SH degree {settings.sh_degree} needs {needed_sh} coefficients and a background of 3 numbers."
+            f"SH degree {settings.sh_degree} needs {wanted_sh} coefficients and a background of 3 numbers."
         )
     offset = settings.subpixel_offset
     size = (int(settings.image_height), int(settings.image_width), 2)
@@ -403,9 +400,9 @@ def rasterize(
     if means2D is None:
         means2D = means3D.new_zeros(means3D.shape)
     inputs = (means3D, means2D, *inputs[2:])
-    on_gpu = _by_cuda_kernels(settings, inputs)
-    if on_gpu is not None:
-        return on_gpu
+    found = _by_cuda_kernels(settings, inputs)
+    if found is not None:
+        return found
     # Chunks depend on the data and cannot be traced. The compiler is imported only where it runs.
     apply = _apply_untraced if "torch._dynamo" in sys.modules else _apply
     return Rendered(*apply(settings, budget_bytes, *inputs))
@@ -424,12 +421,10 @@ def _by_cuda_kernels(
         from splatfix.kernels.rasterizer_cuda import refusal
     except ImportError:  # a copy without them
         return None
-    drawn = by_kernels(
+    found = by_kernels(
         "rasterizer", means3D, lambda: draw(settings, *inputs), lambda: refusal(settings, means2D)
     )
-    if drawn is None:
-        return None
-    return Rendered(*drawn)
+    return None if found is None else Rendered(*found)
 
 
 class GaussianRasterizer(nn.Module):

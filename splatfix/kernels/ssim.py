@@ -81,16 +81,15 @@ def fused_ssim(
         ValueError: wrong shapes or padding; the message says what to change.
         TypeError: wrong dtypes.
     """
-    is_blurred = isinstance(img2, BlurredTarget)
-    target, mean, mean_square = img2 if isinstance(img2, BlurredTarget) else (img2, None, None)
+    target = img2.image if isinstance(img2, BlurredTarget) else img2
     _check(img1, target, padding, dims=2)
+    cached = (img2.mean, img2.mean_square) if isinstance(img2, BlurredTarget) else (None, None)
     if not (train and torch.is_grad_enabled()):
         img1 = img1.detach()
-    if not is_blurred:
-        on_gpu = _by_cuda_kernels(img1, target, padding)
-        if on_gpu is not None:
-            return on_gpu
-    return _MeanSSIM.apply(img1, target.detach(), mean, mean_square, padding)  # type: ignore[no-any-return, no-untyped-call]
+    found = None if isinstance(img2, BlurredTarget) else _by_cuda_kernels(img1, target, padding)
+    if found is not None:
+        return found
+    return _MeanSSIM.apply(img1, target.detach(), cached[0], cached[1], padding)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def fused_ssim3d(img1: Tensor, img2: Tensor, padding: str = "same", train: bool = True) -> Tensor:
@@ -122,8 +121,8 @@ def _by_cuda_kernels(img1: Tensor, img2: Tensor, padding: str) -> Optional[Tenso
         from splatfix.kernels.ssim_cuda import mean_ssim
     except ImportError:  # a copy of this file alone
         return None
-    similarity: Optional[Tensor] = by_kernels("ssim", img1, lambda: mean_ssim(img1, img2, padding))
-    return similarity
+    found: Optional[Tensor] = by_kernels("ssim", img1, lambda: mean_ssim(img1, img2, padding))
+    return found
 
 
 class _MeanSSIM(torch.autograd.Function):

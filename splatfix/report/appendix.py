@@ -6,297 +6,249 @@ Appendix", ctuning.org/ae). What a certificate does not know stays a marked blan
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from splatfix.certify.model import NOT_REACHED, Certificate, Outcome, SceneRun
-from splatfix.core.visible import visible
+from splatfix.certify.model import Certificate, SceneRun
+from splatfix.certify.record import TrainingRecord
 from splatfix.core.words import counted
-from splatfix.report.certificate import title_of
+from splatfix.report import latex as tex
+from splatfix.report import markdown as md
 from splatfix.report.console import shorten_home
-from splatfix.report.field_report import cell
+from splatfix.report.tree import Block, Code, Items, Paragraph, Section, Strong, Table, Text, items_if
+from splatfix.report.view import CertificateView, count_met
 
 BLANK = "TODO: to be filled in by the authors"
-
-
-@dataclass(frozen=True)
-class _List:
-    """Items with their label."""
-
-    items: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A header and rows of as many cells."""
-
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class _Code:
-    """A line for a shell."""
-
-    line: str
-
-
-_Block = str | _List | _Table | _Code
-_Sections = tuple[tuple[str, tuple[_Block, ...]], ...]
+_BUNDLED = ("quick", "standard")
+"""The suites of scenes that come with splatfix."""
+_HARDWARE = ("GPU", "other GPUs", "CPU", "memory")
+"""What the names of hardware in a certificate's environment begin with (``GPU power limit``)."""
 
 
 def markdown(certificate: Certificate) -> str:
     """The appendix as Markdown."""
-    lines = ["# Artifact Appendix", ""]
-    for title, blocks in _sections(certificate):
-        lines += [f"## {title}", ""]
-        for block in blocks:
-            if isinstance(block, _List):
-                lines += [f"- **{_md(_label(label))}** {_md(text)}" for label, text in block.items]
-            elif isinstance(block, _Table):
-                header, *rows = (f"| {' | '.join(map(_md, row))} |" for row in block.rows)
-                lines += [header, "|---" * len(block.rows[0]) + "|", *rows]
-            else:
-                lines.append(f"    {visible(block.line)}" if isinstance(block, _Code) else _md(block))
-            lines.append("")
-    return "\n".join(lines)
+    return md.render(_appendix(certificate))
 
 
 def latex(certificate: Certificate) -> str:
-    """The appendix as LaTeX, to be read with ``\\input`` into an article; it needs no package."""
-    lines = [r"\appendix", r"\section{Artifact Appendix}", ""]
-    for title, blocks in _sections(certificate):
-        lines += [rf"\subsection{{{_tex(title)}}}", ""]
-        for block in blocks:
-            if isinstance(block, _List):
-                items = [
-                    rf"  \item \textbf{{{_tex(_label(label))}}} {_tex(text)}" for label, text in block.items
-                ]
-                lines += [r"\begin{itemize}", *items, r"\end{itemize}"]
-            elif isinstance(block, _Table):
-                rows = [" & ".join(map(_tex, row)) + r" \\" for row in block.rows]
-                lines += [rf"\begin{{tabular}}{{{'l' * len(block.rows[0])}}}", rows[0], r"\hline", *rows[1:]]
-                lines.append(r"\end{tabular}")
-            elif isinstance(block, _Code):
-                lines.append(rf"\begin{{flushleft}}\ttfamily {_tex(block.line)}\end{{flushleft}}")
-            else:
-                lines.append(_tex(block))
-            lines.append("")
-    return "\n".join(lines)
+    """The appendix as LaTeX."""
+    return tex.render(_appendix(certificate))
 
 
-def _label(text: str) -> str:
-    return text if text.endswith("?") else f"{text}:"
-
-
-def _md(text: str) -> str:
-    return cell(shorten_home(text))
-
-
-_TEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    # in braces none of them joins its neighbour, or is an argument of the command before
-    **{sign: f"{{{sign}}}" for sign in "`'\"[]"},
-    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
-}
-
-
-def _tex(text: str) -> str:
-    """Text that LaTeX shows as it is; nothing in it is a command, whatever it holds."""
-    return re.sub("-(?=-)", "-{}", "".join(_TEX.get(sign, sign) for sign in visible(shorten_home(text))))
-
-
-def _sections(certificate: Certificate) -> _Sections:
+def _appendix(certificate: Certificate) -> Section:
     """What the form asks for, in its order."""
-    command = shorten_home(certificate.repeat.shell(windows=False))
-    splatfix = certificate.environment.get("splatfix", BLANK)
-    trained = [run for run in certificate.scenes if "heldout" in run.result]
+    return Section("Artifact Appendix", _Form(certificate).sections())
+
+
+def _paragraphs(*texts: str) -> Sequence[Block]:
+    return [Paragraph(shorten_home(text)) for text in texts]
+
+
+def _labelled(rows: Iterable[tuple[str, str]]) -> Sequence[Text]:
+    """Entries of a list; a question needs no colon."""
+    entries = []
+    for label, text in rows:
+        end = "" if label.endswith("?") else ":"
+        entries.append((Strong(shorten_home(label) + end), f" {shorten_home(text)}"))
+    return entries
+
+
+class _Form:
+    """The form's sections, filled in with what a certificate knows."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        self.certificate = certificate
+        self.view = CertificateView(certificate)
+        self.command = shorten_home(certificate.repeat.shell(windows=False))
+        self.splatfix = certificate.environment.get("splatfix", BLANK)
+        self.trained = [run for run in certificate.scenes if run.record.has("heldout")]
+        # an interrupted run may have trained no scene to its end, and yet known its settings and its code
+        self.begun = [run.record for run in self.trained] or self._under_way()
+
+    def _under_way(self) -> list[TrainingRecord]:
+        record = self.certificate.under_way.get("run")
+        return [TrainingRecord.of(record)] if record else []
+
+    def sections(self) -> Sequence[Section]:
+        certificate = self.certificate
+        return (
+            Section("Abstract", _paragraphs(f"{self.view.headline.text}. {certificate.summary}", BLANK)),
+            Section("Artifact check-list (meta-information)", (Items(_labelled(self._check_list())),)),
+            Section("How to access", _paragraphs(BLANK)),
+            Section("Hardware dependencies", _paragraphs(self._hardware(), BLANK)),
+            Section("Software dependencies", (*items_if(_labelled(self._software())), *_paragraphs(BLANK))),
+            Section("Data sets", self._data_sets()),
+            Section(
+                "Installation",
+                _paragraphs(
+                    f"splatfix {self.splatfix}, and the environment under Software dependencies.", BLANK
+                ),
+            ),
+            Section(
+                "Experiment workflow",
+                (*_paragraphs("One command does all of it and writes the report:"), Code(self.command)),
+            ),
+            Section("Evaluation and expected results", self._results()),
+            Section(
+                "Experiment customization",
+                _paragraphs(
+                    "--data trains other scenes, --iterations, --resolution and --seed change the training, --renderer and "
+                    "--device choose what it runs on; splatfix certify --help lists them all.",
+                    BLANK,
+                ),
+            ),
+            Section("Notes", self._notes()),
+        )
+
+    def _check_list(self) -> Iterable[tuple[str, str]]:
+        """The form's questions, each with its answer."""
+        certificate = self.certificate
+        planned = [*(run.scene for run in certificate.scenes), *self.view.not_reached]
+        software = "; ".join(f"{name} {version}" for name, version in self._software())
+        yield "Algorithm", self._algorithm()
+        yield "Program", self._program(planned)
+        yield "Compilation", BLANK
+        yield "Binary", self._binaries() or BLANK
+        yield "Model", BLANK
+        yield "Data set", f"suite {certificate.suite}: {', '.join(planned)}" if planned else BLANK
+        yield "Run-time environment", software or BLANK
+        yield "Hardware", self._hardware()
+        yield "Run-time state", BLANK
+        yield "Execution", self._execution(planned)
+        metrics = "PSNR, SSIM and LPIPS of held-out views; iterations per second; memory; Gaussians"
+        yield "Metrics", metrics if planned else BLANK
+        output = "certificate.json, .md and .html"
+        if self.trained:
+            output += "; for each scene a log, measurements and a model"
+        yield "Output", output
+        yield "Experiments", self.command
+        yield "How much disk space required (approximately)?", BLANK
+        yield "How much time is needed to prepare workflow (approximately)?", BLANK
+        yield "How much time is needed to complete experiments (approximately)?", self._duration()
+        yield "Publicly available?", BLANK
+        yield "Code licenses (if publicly available)?", f"splatfix: Apache-2.0; all else {BLANK}"
+        yield "Data licenses (if publicly available)?", self._data_licences()
+        yield "Workflow automation framework used?", "splatfix certify"
+        yield "Archived (provide DOI)?", BLANK
+
+    def _algorithm(self) -> str:
+        if not self.begun:
+            return BLANK
+        strategies = self._each(lambda record: record.config.strategy)
+        text = f"3D Gaussian Splatting, densification strategy {strategies}"
+        if self.trained:
+            text += f", spherical harmonics of degree {self._each(lambda record: record.sh_degree)}"
+        return text
+
+    def _program(self, planned: Sequence[str]) -> str:
+        text = f"splatfix {self.splatfix}"
+        if planned:
+            text += f", its smoke trainer with the renderer {self.certificate.renderer}"
+        return text
+
+    def _binaries(self) -> str:
+        """Every file that implements a part, once, with its SHA-256."""
+        files: dict[str, None] = {}
+        for record in self.begun:
+            for item in record.implementations.values():
+                if item.file and item.sha256:
+                    files[f"{item.file} (SHA-256 {item.sha256})"] = None
+        return "; ".join(files)
+
+    def _execution(self, planned: Sequence[str]) -> str:
+        if not planned:
+            return BLANK
+        text = f"{counted(len(planned), 'scene')} one after the other on {self.certificate.device}"
+        if self.begun:
+            iterations = self._each(lambda record: record.iterations or record.config.iterations)
+            text += f", iterations {iterations}, seed {self._each(lambda record: record.config.seed)}"
+        if not self.view.ended:
+            text += f"; {len(self.trained)} trained to the end"
+        return text
+
+    def _duration(self) -> str:
+        took = f"{self.certificate.seconds:.0f} s on the hardware above"
+        if self.view.ended:
+            return took
+        return f"not known: the run did not come to its end, and was {took}"
+
+    def _data_licences(self) -> str:
+        # a stack's own trainer is given scenes of the user's, whatever the suite is called
+        if self.certificate.suite in _BUNDLED and self.certificate.stack is None:
+            return f"splatfix's sample scenes: Apache-2.0, as splatfix; all else {BLANK}"
+        return BLANK
+
+    def _hardware(self) -> str:
+        parts = []
+        for name, text in self.certificate.environment.items():
+            if name.startswith(_HARDWARE):
+                parts.append(f"{name}: {text}")
+        return f"Run on {self.certificate.device}; {'; '.join(parts) or BLANK}"
+
+    def _software(self) -> list[tuple[str, str]]:
+        environment = self.certificate.environment.items()
+        return [(name, text) for name, text in environment if not name.startswith(_HARDWARE)]
+
+    def _data_sets(self) -> Sequence[Block]:
+        rows = []
+        for run in self.trained:
+            record = run.record
+            row = (
+                run.scene,
+                record.layout or BLANK,
+                " x ".join(map(str, record.resolution)) or BLANK,
+                f"{len(record.split.train)} and {len(record.split.test)}",
+                record.scene_sha256 or BLANK,
+            )
+            rows.append(tuple(map(shorten_home, row)))
+        if not rows:
+            return _paragraphs(BLANK)
+        headers = ("scene", "layout", "resolution", "training and held-out views", "SHA-256")
+        return (Table(headers, rows),)
+
+    def _results(self) -> Sequence[Block]:
+        levels = []
+        for level in self.view.levels:
+            levels.append((f"Level {level.name}", f"{level.badge.text}: {level.evidence}"))
+        blocks = [*items_if(_labelled(levels))]
+        if not self.trained:
+            return (*blocks, *_paragraphs(BLANK))
+        headers = ("scene", "criteria met", "PSNR", "SSIM", "LPIPS", "Gaussians", "it/s", "seconds")
+        again = "Another run is held against these figures with splatfix certify --baseline certificate.json."
+        return (*blocks, Table(headers, list(map(_figures, self.trained))), *_paragraphs(again))
+
+    def _notes(self) -> Sequence[Block]:
+        certificate = self.certificate
+        rows = [("Not certified", reason) for reason in certificate.reasons]
+        rows += [(f"Reservation, {item.scene}", item.reason) for item in certificate.notes]
+        rows += [(f"Unreadable, {item.scene}", item.reason) for item in certificate.unreadable]
+        rows += [(f"Skipped, {item.scene}", item.reason) for item in certificate.skipped]
+        if not self.view.ended:
+            rows.append(("Not finished", "not every scene of the suite was trained"))
+        issued = _paragraphs(f"Certificate issued {certificate.issued}.", BLANK)
+        return (*items_if(_labelled(rows)), *issued)
+
+    def _each(self, value: Callable[[TrainingRecord], object]) -> str:
+        """The values of all scenes, each once."""
+        values: dict[str, None] = {}
+        for record in self.begun:
+            known = value(record)
+            values[BLANK if known is None else str(known)] = None
+        return ", ".join(values)
+
+
+def _figures(run: SceneRun) -> Sequence[str]:
+    record = run.record
     return (
-        ("Abstract", (f"{title_of(certificate.verdict, certificate.level)}. {certificate.summary}", BLANK)),
-        ("Artifact check-list (meta-information)", (_check_list(certificate, trained, command, splatfix),)),
-        ("How to access", (BLANK,)),
-        ("Hardware dependencies", (_hardware(certificate), BLANK)),
-        ("Software dependencies", (*_listed(_software(certificate)), BLANK)),
-        ("Data sets", (_data_sets(trained) or BLANK,)),
-        ("Installation", (f"splatfix {splatfix}, and the environment under Software dependencies.", BLANK)),
-        ("Experiment workflow", ("One command does all of it and writes the report:", _Code(command))),
-        ("Evaluation and expected results", _expected(certificate, trained)),
-        (
-            "Experiment customization",
-            (
-                "--data trains other scenes, --iterations, --resolution and --seed change the training, --renderer and "
-                "--device choose what it runs on; splatfix certify --help lists them all.",
-                BLANK,
-            ),
-        ),
-        ("Notes", _notes(certificate)),
+        shorten_home(run.scene),
+        count_met(run.criteria),
+        _figure(record.heldout.psnr, 2),
+        _figure(record.heldout.ssim, 4),
+        _figure(record.heldout.lpips, 4),
+        _figure(record.gaussians.final, 0),
+        _figure(record.iterations_per_second, 2),
+        _figure(run.seconds, 0),
     )
 
 
-def _check_list(certificate: Certificate, trained: Sequence[SceneRun], command: str, splatfix: str) -> _List:
-    begun = trained or _under_way(certificate)
-    seeds = _each(begun, lambda run: _at(run, "config", "seed"))
-    strategies = _each(begun, lambda run: _at(run, "config", "strategy"))
-    degrees = _each(trained, lambda run: _at(run, "sh_degree"))
-    algorithm = f"3D Gaussian Splatting, densification strategy {strategies}"
-    algorithm += f", spherical harmonics of degree {degrees}" if trained else ""
-    planned = [run.scene for run in certificate.scenes] + _not_reached(certificate)
-    names = ", ".join(planned)
-    ended = certificate.interrupted or certificate.unfinished
-    took = f"{certificate.seconds:.0f} s on the hardware above"
-    bundled = certificate.suite in _BUNDLED and certificate.stack is None
-    data_licence = (
-        f"splatfix's sample scenes: Apache-2.0, as splatfix; all else {BLANK}" if bundled else BLANK
-    )
-    software = _software(certificate)
-    trainer = f", its smoke trainer with the renderer {certificate.renderer}"
-    metrics = "PSNR, SSIM and LPIPS of held-out views; iterations per second; memory; Gaussians"
-    output = "certificate.json, .md and .html"
-    output += "; for each scene a log, measurements and a model" if trained else ""
-    lengths = _each(begun, lambda run: _at(run, "iterations") or _at(run, "config", "iterations"))
-    execution = f"{counted(len(planned), 'scene')} one after the other on {certificate.device}"
-    execution += f", iterations {lengths}, seed {seeds}" if begun else ""
-    execution += f"; {len(trained)} trained to the end" if ended else ""
-    return _List(
-        (
-            ("Algorithm", algorithm if begun else BLANK),
-            ("Program", f"splatfix {splatfix}{trainer if planned else ''}"),
-            ("Compilation", BLANK),
-            ("Binary", _binaries(begun) or BLANK),
-            ("Model", BLANK),
-            ("Data set", f"suite {certificate.suite}: {names}" if names else BLANK),
-            ("Run-time environment", "; ".join(f"{name} {text}" for name, text in software) or BLANK),
-            ("Hardware", _hardware(certificate)),
-            ("Run-time state", BLANK),
-            ("Execution", execution if planned else BLANK),
-            ("Metrics", metrics if planned else BLANK),
-            ("Output", output),
-            ("Experiments", command),
-            ("How much disk space required (approximately)?", BLANK),
-            ("How much time is needed to prepare workflow (approximately)?", BLANK),
-            (
-                "How much time is needed to complete experiments (approximately)?",
-                f"not known: the run did not come to its end, and was {took}" if ended else took,
-            ),
-            ("Publicly available?", BLANK),
-            ("Code licenses (if publicly available)?", f"splatfix: Apache-2.0; all else {BLANK}"),
-            ("Data licenses (if publicly available)?", data_licence),
-            ("Workflow automation framework used?", "splatfix certify"),
-            ("Archived (provide DOI)?", BLANK),
-        )
-    )
-
-
-_BUNDLED = ("quick", "standard")
-"""The suites of scenes that come with splatfix."""
-
-
-def _not_reached(certificate: Certificate) -> list[str]:
-    return [item.scene for item in certificate.skipped if item.reason == NOT_REACHED]
-
-
-def _under_way(certificate: Certificate) -> list[SceneRun]:
-    """The scene that was under way, with what it had told by then; nothing where there is none."""
-    told = certificate.under_way.get("run")
-    where = str(certificate.under_way.get("where", ""))
-    return [SceneRun(where, (), 0.0, told)] if isinstance(told, Mapping) else []
-
-
-_HARDWARE = ("GPU", "other GPUs", "CPU", "memory")
-
-
-def _is_hardware(name: str) -> bool:
-    return any(name.startswith(word) for word in _HARDWARE)
-
-
-def _hardware(certificate: Certificate) -> str:
-    found = [f"{name}: {text}" for name, text in certificate.environment.items() if _is_hardware(name)]
-    return f"Run on {certificate.device}; {'; '.join(found) or BLANK}"
-
-
-def _software(certificate: Certificate) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in certificate.environment.items() if not _is_hardware(name)]
-
-
-def _binaries(trained: Sequence[SceneRun]) -> str:
-    """Every file that implements a part, once, with its SHA-256."""
-    parts = [_at(run, "implementations") for run in trained]
-    engines = [engine for part in parts if isinstance(part, Mapping) for engine in part.values()]
-    named = [(engine.get("file"), engine.get("sha256")) for engine in engines if isinstance(engine, Mapping)]
-    return "; ".join(dict.fromkeys(f"{file} (SHA-256 {digest})" for file, digest in named if file and digest))
-
-
-def _data_sets(trained: Sequence[SceneRun]) -> _Table | None:
-    rows = [
-        (
-            run.scene,
-            str(_at(run, "layout") or BLANK),
-            " x ".join(map(str, _at(run, "resolution") or ())) or BLANK,
-            f"{len(_at(run, 'split', 'train') or ())} and {len(_at(run, 'split', 'test') or ())}",
-            str(_at(run, "scene_sha256") or BLANK),
-        )
-        for run in trained
-    ]
-    header = ("scene", "layout", "resolution", "training and held-out views", "SHA-256")
-    return _Table((header, *rows)) if rows else None
-
-
-def _expected(certificate: Certificate, trained: Sequence[SceneRun]) -> tuple[_Block, ...]:
-    levels = _listed(
-        [(f"Level {rung.name.value}", f"{rung.words}: {rung.shown_by}") for rung in certificate.proof]
-    )
-    header = ("scene", "criteria met", "PSNR", "SSIM", "LPIPS", "Gaussians", "it/s", "seconds")
-    rows = [
-        (
-            run.scene,
-            f"{sum(item.outcome is Outcome.MET for item in run.criteria)} of {len(run.criteria)}",
-            _figure(_at(run, "heldout", "psnr"), 2),
-            _figure(_at(run, "heldout", "ssim"), 4),
-            _figure(_at(run, "heldout", "lpips"), 4),
-            _figure(_at(run, "gaussians", "final"), 0),
-            _figure(_at(run, "iterations_per_second"), 2),
-            _figure(run.seconds, 0),
-        )
-        for run in trained
-    ]
-    again = "Another run is held against these figures with splatfix certify --baseline certificate.json."
-    return (*levels, *((_Table((header, *rows)), again) if rows else (BLANK,)))
-
-
-def _listed(items: Sequence[tuple[str, str]]) -> tuple[_Block, ...]:
-    """A list, which LaTeX wants to have items, or nothing."""
-    return (_List(tuple(items)),) if items else ()
-
-
-def _notes(certificate: Certificate) -> tuple[_Block, ...]:
-    items = [("Not certified", reason) for reason in certificate.reasons]
-    items += [(f"Reservation, {item.scene}", item.reason) for item in certificate.notes]
-    items += [(f"Unreadable, {item.scene}", item.reason) for item in certificate.unreadable]
-    items += [(f"Skipped, {item.scene}", item.reason) for item in certificate.skipped]
-    if certificate.interrupted or certificate.unfinished:
-        items.append(("Not finished", "not every scene of the suite was trained"))
-    return (*_listed(items), f"Certificate issued {certificate.issued}.", BLANK)
-
-
-def _at(run: SceneRun, *path: str) -> Any:
-    value: Any = run.result
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def _each(trained: Sequence[SceneRun], value: Callable[[SceneRun], Any]) -> str:
-    """The values of all scenes, each once."""
-    found = dict.fromkeys(BLANK if value(run) is None else str(value(run)) for run in trained)
-    return ", ".join(found)
-
-
-def _figure(value: Any, digits: int) -> str:
-    measured = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return f"{value:.{digits}f}" if measured else "not measured"
+def _figure(value: float | None, digits: int) -> str:
+    return "not measured" if value is None else f"{value:.{digits}f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison
+from splatfix.report.tree import ABSENT
 
 HEADERS = ("scene", "speed", "change", "train memory", "eval memory", "PSNR", "SSIM", "LPIPS", "verdict")
 TITLE = "Beside the baseline"
@@ -25,48 +26,59 @@ def caption(comparison: Comparison) -> str:
 
 def rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """A row for each scene, a cell for each of HEADERS: ``3.02 (2.90)`` is this run and the baseline; – was not measured."""
-    return [_row(item) for item in comparison.scenes]
+    return [_row(scene) for scene in comparison.scenes]
 
 
 def remarks(comparison: Comparison) -> list[str]:
     """Why each scene is worse or not comparable, and what of it was not judged: one line for each reason."""
-    found: dict[str, list[str]] = {}
-    for item in comparison.scenes:
-        if item.why:
-            found.setdefault(f"{VERDICTS.get(item.outcome, '')}: {item.why}", []).append(item.scene)
-        open_: dict[str, list[str]] = {}
-        for measure in item.measures:
-            if measure.outcome is Outcome.NOT_MEASURED and measure.why not in ("", item.why):
-                open_.setdefault(measure.why, []).append(_NAMES.get(measure.name, measure.name))
-        for why, names in open_.items():
-            found.setdefault(f"{', '.join(names)} not judged: {why}", []).append(item.scene)
-    every = [item.scene for item in comparison.scenes]
-    return [
-        f"{'all scenes' if names == every and len(names) > 1 else ', '.join(names)}: {why}"
-        for why, names in found.items()
-    ]
+    scenes_by_reason: dict[str, list[str]] = {}
+    for scene in comparison.scenes:
+        reasons = []
+        if scene.why:
+            reasons.append(f"{VERDICTS.get(scene.outcome, '')}: {scene.why}")
+        for reason, names in _not_judged(scene).items():
+            reasons.append(f"{', '.join(names)} not judged: {reason}")
+        for reason in reasons:
+            scenes_by_reason.setdefault(reason, []).append(scene.scene)
+    every = [scene.scene for scene in comparison.scenes]
+    lines = []
+    for reason, scenes in scenes_by_reason.items():
+        subject = "all scenes" if scenes == every and len(scenes) > 1 else ", ".join(scenes)
+        lines.append(f"{subject}: {reason}")
+    return lines
 
 
-def _row(item: SceneComparison) -> tuple[str, ...]:
-    by_name = {measure.name: measure for measure in item.measures}
-    speed = by_name.get("speed")
-    change = "–" if speed is None or speed.change is None else f"{speed.change:+.0%}"
-    cells = [
-        _cell(by_name.get(name)) for name in ("speed", "train-memory", "eval-memory", "psnr", "ssim", "lpips")
-    ]
-    return (item.scene, cells[0], change, *cells[1:], VERDICTS.get(item.outcome, item.outcome.value))
+def _not_judged(scene: SceneComparison) -> dict[str, list[str]]:
+    """The measures that were not judged, by reason; not those that share the reason of the whole scene."""
+    names: dict[str, list[str]] = {}
+    for measure in scene.measures:
+        if measure.outcome is Outcome.NOT_MEASURED and measure.why not in ("", scene.why):
+            names.setdefault(measure.why, []).append(_NAMES.get(measure.name, measure.name))
+    return names
+
+
+def _row(scene: SceneComparison) -> tuple[str, ...]:
+    measures = {measure.name: measure for measure in scene.measures}
+    speed = measures.get("speed")
+    change = ABSENT
+    if speed is not None and speed.change is not None:
+        change = f"{speed.change:+.0%}"
+    others = (_cell(measures.get(name)) for name in (*_MEMORY, "psnr", "ssim", "lpips"))
+    return (scene.scene, _cell(speed), change, *others, VERDICTS.get(scene.outcome, scene.outcome.value))
 
 
 def _cell(measure: Compared | None) -> str:
     if measure is None or (measure.now is None and measure.baseline is None):
-        return "–"
-    worse = " ✗" if measure.outcome is Outcome.FAILED else ""
-    return f"{_number(measure, measure.now)} ({_number(measure, measure.baseline)}){worse}"
+        return ABSENT
+    text = f"{_number(measure, measure.now)} ({_number(measure, measure.baseline)})"
+    return f"{text} ✗" if measure.outcome is Outcome.FAILED else text
 
 
 def _number(measure: Compared, value: float | None) -> str:
     if value is None:
-        return "–"
+        return ABSENT
     if measure.name in _MEMORY:
         return f"{value / 2**20:,.0f} MiB"
-    return f"{value:.4f}" if measure.name in ("ssim", "lpips") else f"{value:.2f} {measure.unit}"
+    if measure.name in ("ssim", "lpips"):
+        return f"{value:.4f}"
+    return f"{value:.2f} {measure.unit}"

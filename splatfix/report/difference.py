@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
 from splatfix.certify.model import Outcome, Verdict
+from splatfix.certify.record import TrainingRecord
 from splatfix.core.words import counted, few
-from splatfix.report.console import escape, paragraph, prose
+from splatfix.report.console import escape, marked, paragraph, prose, section
 from splatfix.report.console import table as show_table
-from splatfix.report.field_report import cell
-from splatfix.report.recorded import PARTS, listed, mapping, parts_of, runs_of, scenes_of, text, verdict_of
+from splatfix.report.markdown import render
+from splatfix.report.marks import Mark
+from splatfix.report.recorded import PARTS, StoredCertificate, short
+from splatfix.report.tree import ABSENT, Block, Items, Paragraph, Section, Strong, Table
 
-_MEASURES: tuple[tuple[str, str, tuple[str, ...], float], ...] = (
-    ("PSNR", "dB", ("heldout", "psnr"), 1),
-    ("SSIM", "", ("heldout", "ssim"), 1),
-    ("LPIPS", "", ("heldout", "lpips"), 1),
-    ("speed", "it/s", ("iterations_per_second",), 1),
-    ("peak GPU memory", "MiB", ("memory", "cuda", "train", "allocated"), 2**20),
-    ("peak memory", "MiB", ("memory", "rss"), 2**20),
-)
-"""Name, unit, where it is in the trainer's result, and what one unit is in that."""
 _RANK = {Verdict.CERTIFIED: 0, Verdict.REHEARSED: 1, Verdict.UNDETERMINED: 2, Verdict.NOT_CERTIFIED: 3}
 _GOOD = {Outcome.MET.value, "verified"}
 _BAD = {Outcome.FAILED.value}
@@ -116,187 +109,224 @@ def compare(
     Raises:
         ValueError: a certificate without a verdict.
     """
-    scenes_a, scenes_b = scenes_of(document_a), scenes_of(document_b)
+    a, b = StoredCertificate.of(document_a), StoredCertificate.of(document_b)
+    scenes_a, scenes_b = a.by_scene, b.by_scene
     shared = [name for name in scenes_a if name in scenes_b]
-    both = (document_a, document_b)
-    begun = [name for name in runs_of(document_a) if name in runs_of(document_b)]
-    a, b = (parts_of(document, begun or None) for document in both)
-    causes = tuple(
-        Cause(part, label, a[part], b[part], _files_that_differ(*both) if part == "sources" else "")
-        for part, label in PARTS.items()
-        if part in a and part in b and a[part] != b[part]
-    )
-    changes = tuple(_changes(document_a, document_b, shared))
-    sides = (_side(file_a, document_a), _side(file_b, document_b))
-    lower = _RANK[sides[1].verdict] > _RANK[sides[0].verdict]
-    worse = lower or any(item.worse for item in changes)
+    # what both had begun; two that share no scene are still compared by all that they ran
+    begun = [name for name in a.results if name in b.results] or None
+    parts_a, parts_b = a.parts(begun), b.parts(begun)
+    causes, not_recorded = [], []
+    for part, label in PARTS.items():
+        if part in parts_a and part in parts_b:
+            if parts_a[part] != parts_b[part]:
+                detail = _files_that_differ(a, b) if part == "sources" else ""
+                causes.append(Cause(part, label, parts_a[part], parts_b[part], detail))
+        elif part in parts_a or part in parts_b:
+            not_recorded.append(label)
+    changes = tuple(_changes(a, b, shared))
+    side_a, side_b = _side(file_a, a), _side(file_b, b)
+    worse = _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
+    measures: list[Measure] = []
+    for name in shared:
+        records = (TrainingRecord.of(scenes[name].result) for scenes in (scenes_a, scenes_b))
+        measures.extend(_measures(name, *records))
     return Difference(
-        *sides,
+        side_a,
+        side_b,
         worse=worse,
-        comparable=worse or bool(shared) or not (_trains(document_a) or _trains(document_b)),
+        comparable=worse or bool(shared) or not (_trained(a) or _trained(b)),
         first_cause=causes[0] if causes else None,
-        causes=causes,
-        not_recorded=tuple(label for part, label in PARTS.items() if (part in a) != (part in b)),
+        causes=tuple(causes),
+        not_recorded=tuple(not_recorded),
         changes=changes,
-        measures=tuple(
-            measure
-            for scene in shared
-            for measure in _measures(
-                scene, *(mapping(one[scene].get("result")) for one in (scenes_a, scenes_b))
-            )
-        ),
+        measures=tuple(measures),
         only_in_a=tuple(name for name in scenes_a if name not in scenes_b),
         only_in_b=tuple(name for name in scenes_b if name not in scenes_a),
     )
 
 
-def _trains(document: Mapping[str, Any]) -> bool:
+def _trained(certificate: StoredCertificate) -> bool:
     """It trained a scene, or ended before it had."""
-    ended = document.get("interrupted") is True or document.get("unfinished") is True
-    return ended or bool(scenes_of(document))
+    return bool(certificate.by_scene) or not certificate.ended
 
 
-def _side(file: str, document: Mapping[str, Any]) -> Side:
-    by = text(document.get("splatfix_version"))
-    return Side(file, verdict_of(document), text(document.get("issued")), by)
+def _side(file: str, certificate: StoredCertificate) -> Side:
+    by = short(certificate.splatfix_version)
+    return Side(file, Verdict(certificate.verdict), short(certificate.issued), by)
 
 
-def _files_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    one, other = mapping(a.get("sources")), mapping(b.get("sources"))
-    return few(sorted(text(name) for name in {*one, *other} if one.get(name) != other.get(name)))
+def _files_that_differ(a: StoredCertificate, b: StoredCertificate) -> str:
+    names = {*a.sources, *b.sources}
+    return few(sorted(short(name) for name in names if a.sources.get(name) != b.sources.get(name)))
 
 
-def _changes(a: Mapping[str, Any], b: Mapping[str, Any], shared: list[str]) -> Iterator[Change]:
-    before, after = (dict(_outcomes(document, shared)) for document in (a, b))
-    for key in dict.fromkeys((*before, *after)):
-        (outcome_a, measured_a), (outcome_b, measured_b) = before.get(key, ("", "")), after.get(key, ("", ""))
-        if outcome_a != outcome_b:
-            yield Change(*key, outcome_a, outcome_b, measured_a, measured_b)
+@dataclass(frozen=True)
+class _Result:
+    """Outcome and measurement of a level, a kernel or a criterion; both "" where a certificate does not have it."""
+
+    outcome: str = ""
+    measured: str = ""
 
 
-def _outcomes(
-    document: Mapping[str, Any], shared: list[str]
-) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Outcome and measurement of every level, check, kernel and criterion."""
-    words = {True: "verified", False: "failed", None: "not verified"}
-    for item in map(mapping, listed(document.get("proof"))):
-        reached = item.get("reached")
-        known = reached if isinstance(reached, bool) else None
-        yield ("level", text(item.get("name"))), (words[known], text(item.get("shown_by")))
-    for item in map(mapping, listed(document.get("kernels"))):
-        name = " ".join(filter(None, (text(item.get("name")), text(item.get("implementation")))))
-        yield ("kernel", name), (text(item.get("outcome")), text(item.get("detail")))
-    scenes = scenes_of(document)
-    judged = {"diagnosis": document.get("diagnosis")} | {
-        name: scenes[name].get("criteria") for name in shared
-    }
-    for name, criteria in judged.items():
-        for item in map(mapping, listed(criteria)):
-            yield (name, text(item.get("code"))), (text(item.get("outcome")), text(item.get("measured")))
+def _changes(a: StoredCertificate, b: StoredCertificate, shared: Sequence[str]) -> Iterator[Change]:
+    before, after = dict(_results(a, shared)), dict(_results(b, shared))
+    for where, code in dict.fromkeys((*before, *after)):
+        old = before.get((where, code), _Result())
+        new = after.get((where, code), _Result())
+        if old.outcome != new.outcome:
+            yield Change(where, code, old.outcome, new.outcome, old.measured, new.measured)
 
 
-def _measures(scene: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Measure]:
-    for name, unit, path, one in _MEASURES:
-        before, after = (_number(result, path, one) for result in (a, b))
-        if before is not None or after is not None:
-            known = before is not None and after is not None and before != 0
-            yield Measure(scene, name, unit, before, after, after / before - 1 if known else None)  # type: ignore[operator]
+def _results(
+    certificate: StoredCertificate, shared: Sequence[str]
+) -> Iterator[tuple[tuple[str, str], _Result]]:
+    """Every level, check, kernel and criterion, by where it is and its code."""
+    reached = {True: "verified", False: "failed", None: "not verified"}
+    for level in certificate.proof:
+        yield ("level", short(level.name)), _Result(reached[level.reached], short(level.shown_by))
+    for kernel in certificate.kernels:
+        name = " ".join(filter(None, (short(kernel.name), short(kernel.implementation))))
+        yield ("kernel", name), _Result(short(kernel.outcome), short(kernel.detail))
+    criteria = {"diagnosis": certificate.diagnosis}
+    criteria |= {name: certificate.by_scene[name].criteria for name in shared}
+    for where, items in criteria.items():
+        for item in items:
+            yield (where, short(item.code)), _Result(short(item.outcome), short(item.measured))
 
 
-def _number(result: object, path: tuple[str, ...], one: float) -> float | None:
-    for key in path:
-        result = mapping(result).get(key)
-    if isinstance(result, bool) or not isinstance(result, (int, float)) or not math.isfinite(result):
-        return None
-    return result / one
+def _measures(scene: str, a: TrainingRecord, b: TrainingRecord) -> Iterator[Measure]:
+    for (name, unit, before), (_, _, after) in zip(_measured(a), _measured(b), strict=True):
+        if before is None and after is None:
+            continue
+        change = None
+        if before and after is not None:
+            change = after / before - 1
+        yield Measure(scene, name, unit, before, after, change)
 
 
-def heading(found: Difference) -> str:
+def _measured(record: TrainingRecord) -> Iterator[tuple[str, str, float | None]]:
+    """Name, unit and value of what is compared."""
+    yield "PSNR", "dB", record.heldout.psnr
+    yield "SSIM", "", record.heldout.ssim
+    yield "LPIPS", "", record.heldout.lpips
+    yield "speed", "it/s", record.iterations_per_second
+    yield "peak GPU memory", "MiB", _mib(record.memory.cuda.train.allocated if record.memory.cuda else None)
+    yield "peak memory", "MiB", _mib(record.memory.rss)
+
+
+def _mib(size: int | None) -> float | None:
+    return None if size is None else size / 2**20
+
+
+def heading(difference: Difference) -> str:
     """The outcome in a sentence."""
-    a, b = found.a.verdict.value.replace("-", " "), found.b.verdict.value.replace("-", " ")
-    if found.worse:
-        failed = sum(item.worse for item in found.changes)
-        return f"B is worse: {a} in A, {b} in B" + (
-            f"; {counted(failed, 'outcome')} failed that did not" if failed else ""
-        )
-    if not found.comparable:
+    a, b = (side.verdict.value.replace("-", " ") for side in (difference.a, difference.b))
+    if difference.worse:
+        text = f"B is worse: {a} in A, {b} in B"
+        failed = sum(change.worse for change in difference.changes)
+        if failed:
+            text += f"; {counted(failed, 'outcome')} failed that did not"
+        return text
+    if not difference.comparable:
         return f"A and B cannot be compared: no scene was trained to its end in both ({a} in A, {b} in B)"
     return f"B is not worse: {a} in A, {b} in B"
 
 
-def cause_words(found: Difference) -> str:
+def first_cause(difference: Difference) -> str:
     """The first cause that differs, in a sentence that claims no more."""
-    cause = found.first_cause
+    cause = difference.first_cause
     if cause is None:
         return "Nothing differs that was recorded."
     return f"First cause that differs: {cause.label}: {cause.a} in A, {cause.b} in B"
 
 
-def show(console: Console, found: Difference) -> None:
+def show(console: Console, difference: Difference) -> None:
     """The outcome, the first cause, the other causes, then outcomes and measures that changed."""
-    mark = "[bold red]✗[/]" if found.worse else "[green]✓[/]" if found.comparable else "[magenta]?[/]"
-    paragraph(console, f"{mark} [bold]{escape(heading(found))}[/]", first=0, then=2)
-    for name, side in (("A", found.a), ("B", found.b)):
+    paragraph(console, f"{_mark(difference).markup} [bold]{escape(heading(difference))}[/]", first=0, then=2)
+    for name, side in (("A", difference.a), ("B", difference.b)):
         prose(console, f"  {name}: ", f"{escape(side.file)} [dim]({escape(side.issued)})[/]")
-    paragraph(console, f"[bold]{escape(cause_words(found))}[/]", first=2, then=4)
-    if found.causes:
+    paragraph(console, f"[bold]{escape(first_cause(difference))}[/]", first=2, then=4)
+    if difference.causes:
         prose(console, "  ", "[dim]It differs; whether it is the reason, a comparison cannot say.[/]")
-    for cause in found.causes[1:]:
-        told = f"{cause.label}: {cause.a} in A, {cause.b} in B" + (
-            f" ({cause.detail})" if cause.detail else ""
-        )
-        prose(console, "  also differs: ", escape(told))
-    if found.not_recorded:
-        prose(console, "  recorded in one only: ", escape(", ".join(found.not_recorded)))
-    for name, scenes in (("A", found.only_in_a), ("B", found.only_in_b)):
+    for cause in difference.causes[1:]:
+        text = f"{cause.label}: {cause.a} in A, {cause.b} in B{_detail(cause)}"
+        prose(console, "  also differs: ", escape(text))
+    if difference.not_recorded:
+        prose(console, "  recorded in one only: ", escape(", ".join(difference.not_recorded)))
+    for name, scenes in (("A", difference.only_in_a), ("B", difference.only_in_b)):
         if scenes:
             prose(console, f"  scenes only in {name}: ", escape(few(scenes)))
-    if found.changes:
-        console.print("\n[bold]Outcomes that differ[/]")
-    for change in found.changes:
-        sign = "[bold red]✗[/]" if change.worse else "[green]✓[/]" if change.b in _GOOD else "[dim]–[/]"
-        told = f"{change.where}: {change.code}: {change.a or 'absent'} in A, {change.b or 'absent'} in B"
-        measured = f" [dim]({escape(change.measured_a or '–')} → {escape(change.measured_b or '–')})[/]"
-        prose(console, f"  {sign} ", escape(told) + measured)
-    if found.measures:
-        console.print("\n[bold]Measures[/]")
-        show_table(console, ("scene", "measure", "A", "B", "change"), map(_row, found.measures))
+    if difference.changes:
+        section(console, "Outcomes that differ")
+    for change in difference.changes:
+        _show_change(console, change)
+    if difference.measures:
+        section(console, "Measures")
+        show_table(console, _MEASURE_HEADERS, map(_row, difference.measures))
 
 
-def markdown(found: Difference) -> str:
+def _mark(difference: Difference) -> Mark:
+    if difference.worse:
+        return Mark.BAD
+    return Mark.GOOD if difference.comparable else Mark.UNKNOWN
+
+
+def _show_change(console: Console, change: Change) -> None:
+    mark = Mark.NONE
+    if change.worse:
+        mark = Mark.BAD
+    elif change.b in _GOOD:
+        mark = Mark.GOOD
+    text = f"{change.where}: {change.code}: {change.a or 'absent'} in A, {change.b or 'absent'} in B"
+    measured = f"{escape(change.measured_a or ABSENT)} → {escape(change.measured_b or ABSENT)}"
+    marked(console, mark, f"{escape(text)} [dim]({measured})[/]")
+
+
+def _detail(cause: Cause) -> str:
+    return f" ({cause.detail})" if cause.detail else ""
+
+
+def markdown(difference: Difference) -> str:
     """The same as Markdown."""
-    lines = [f"# {heading(found)}", ""]
-    lines += [
-        f"- {name}: {cell(side.file)} ({cell(side.issued)})"
-        for name, side in (("A", found.a), ("B", found.b))
+    sides = (("A", difference.a), ("B", difference.b))
+    blocks: list[Block | Section] = [
+        Items([f"{name}: {side.file} ({side.issued})" for name, side in sides]),
+        Paragraph(Strong(first_cause(difference))),
     ]
-    lines += ["", f"**{cell(cause_words(found))}**", ""]
-    if found.causes:
-        lines += ["| differs, in the order of causation | A | B |", "|---|---|---|"]
-        for cause in found.causes:
-            detail = f" ({cause.detail})" if cause.detail else ""
-            lines.append(f"| {cell(cause.label + detail)} | {cell(cause.a)} | {cell(cause.b)} |")
-        lines += ["", "These differ; whether one of them is the reason, a comparison cannot say.", ""]
-    if found.not_recorded:
-        lines += [f"Recorded in one only: {cell(', '.join(found.not_recorded))}.", ""]
-    for name, scenes in (("A", found.only_in_a), ("B", found.only_in_b)):
-        lines += [f"Scenes only in {name}: {cell(few(scenes))}.", ""] if scenes else []
-    if found.changes:
-        lines += ["## Outcomes that differ", "", "| where | what | A | B |", "|---|---|---|---|"]
-        for item in found.changes:
-            sides = ((item.a, item.measured_a), (item.b, item.measured_b))
-            told = [
-                cell(": ".join(filter(None, (outcome or "absent", measured)))) for outcome, measured in sides
-            ]
-            lines.append(f"| {cell(item.where)} | {cell(item.code)} | {told[0]} | {told[1]} |")
-        lines += [""]
-    if found.measures:
-        lines += ["## Measures", "", "| scene | measure | A | B | change |", "|---|---|---|---|---|"]
-        lines += ["| " + " | ".join(map(cell, _row(item))) + " |" for item in found.measures] + [""]
-    return "\n".join(lines)
+    if difference.causes:
+        rows = [(cause.label + _detail(cause), cause.a, cause.b) for cause in difference.causes]
+        blocks.append(Table(("differs, in the order of causation", "A", "B"), rows))
+        remark = "These differ; whether one of them is the reason, a comparison cannot say."
+        blocks.append(Paragraph(remark))
+    if difference.not_recorded:
+        blocks.append(Paragraph(f"Recorded in one only: {', '.join(difference.not_recorded)}."))
+    for name, scenes in (("A", difference.only_in_a), ("B", difference.only_in_b)):
+        if scenes:
+            blocks.append(Paragraph(f"Scenes only in {name}: {few(scenes)}."))
+    if difference.changes:
+        table = Table(("where", "what", "A", "B"), list(map(_change_row, difference.changes)))
+        blocks.append(Section("Outcomes that differ", (table,)))
+    if difference.measures:
+        table = Table(_MEASURE_HEADERS, list(map(_row, difference.measures)))
+        blocks.append(Section("Measures", (table,)))
+    return render(Section(heading(difference), blocks))
 
 
-def _row(item: Measure) -> tuple[str, ...]:
-    values = ("–" if value is None else f"{value:.4g} {item.unit}".rstrip() for value in (item.a, item.b))
-    change = "–" if item.change is None else "equal" if item.a == item.b else f"{item.change:+.1%}"
-    return item.scene, item.name, *values, change
+def _change_row(change: Change) -> tuple[str, ...]:
+    cells = []
+    for outcome, measured in ((change.a, change.measured_a), (change.b, change.measured_b)):
+        cells.append(": ".join(filter(None, (outcome or "absent", measured))))
+    return (change.where, change.code, *cells)
+
+
+_MEASURE_HEADERS = ("scene", "measure", "A", "B", "change")
+
+
+def _row(measure: Measure) -> tuple[str, ...]:
+    values = []
+    for value in (measure.a, measure.b):
+        values.append(ABSENT if value is None else f"{value:.4g} {measure.unit}".rstrip())
+    change = ABSENT
+    if measure.change is not None:
+        change = "equal" if measure.a == measure.b else f"{measure.change:+.1%}"
+    return (measure.scene, measure.name, *values, change)

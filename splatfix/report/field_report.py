@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import quote
+from collections.abc import Iterator, Sequence
 
-from splatfix.certify.model import Certificate, Outcome, SceneRun
-from splatfix.core.visible import visible
+from splatfix.certify.model import Certificate, Criterion, SceneRun
 from splatfix.core.words import counted
 from splatfix.plan.option import Options
-from splatfix.report import comparison as baseline
-from splatfix.report.certificate import asked_of, kernel_error, own_difference, skipped_by_reason, title_of
+from splatfix.report import comparison
 from splatfix.report.console import page
+from splatfix.report.markdown import link_target, render
 from splatfix.report.options import show_suggestion
-from splatfix.report.results import HEADERS, legend, part, row
-from splatfix.report.troubleshooting import troubles
+from splatfix.report.tree import (
+    Block,
+    Code,
+    Inline,
+    Items,
+    Link,
+    Paragraph,
+    Pictures,
+    Screen,
+    Section,
+    Strong,
+    Table,
+    Text,
+    section_if,
+)
+from splatfix.report.view import OUTCOMES, CertificateView, Trouble, count_met
 
-_WORDS = {
-    Outcome.MET: "met",
-    Outcome.FAILED: "FAILED",
-    Outcome.NOT_MEASURED: "not measured",
-    Outcome.UNDETERMINED: "undetermined",
-}
-# A criterion without a verdict may well have a measurement beside it.
-_PASSED = {True: "passed", False: "FAILED", None: "undetermined"}
-_VERDICTS = {**_WORDS, Outcome.NOT_MEASURED: "not judged"}
+_Blocks = Sequence[Block | Section]
 
 
 def markdown(certificate: Certificate, options: Options | None = None) -> str:
@@ -35,236 +38,152 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
     Args:
         options: where a diagnosis of the same facts explains a failed certification: what to do about it.
     """
-    parts = (
-        _summary(certificate),
-        _configuration(certificate),
-        _results(certificate),
-        _validation(certificate),
-        _troubleshooting(certificate, options),
-        _reproduce(certificate),
+    view = CertificateView(certificate)
+    sections = (
+        Section("Summary", _summary(view)),
+        Section("Configuration", _configuration(view)),
+        *section_if("Results by scene", _results(view)),
+        Section("Technical validation", list(_validation(view))),
+        Section("Troubleshooting", list(_troubleshooting(view, options))),
+        Section("How to reproduce", _reproduce(certificate)),
     )
-    return "\n".join(line for part in parts for line in part) + "\n"
+    return render(Section(f"splatfix certificate: {view.headline.text}", sections))
 
 
-def _table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    return [
-        f"| {' | '.join(headers)} |",
-        f"|{'---|' * len(headers)}",
-        *(f"| {' | '.join(cell(str(item)) for item in row)} |" for row in rows),
-        "",
-    ]
-
-
-def _list(title: str, lines: Iterable[str]) -> list[str]:
-    """A section of a list; nothing without lines."""
-    found = [f"- {cell(line)}" for line in lines]
-    return [f"### {title}", "", *found, ""] if found else []
-
-
-def _summary(certificate: Certificate) -> list[str]:
-    where = "the CPU" if certificate.device == "cpu" else certificate.device
-    judged = [item.outcome for run in certificate.scenes for item in run.criteria]
-    renderer = f", renderer {certificate.renderer}" if certificate.scenes else ""
-    said = (
-        f"{asked_of(certificate)}{renderer}, on {where}. "
-        f"Issued {certificate.issued}, after {certificate.seconds:.0f} s."
-    )
-    if judged:
-        said += f" {judged.count(Outcome.MET)} of {len(judged)} criteria met."
-    return [
-        f"# splatfix certificate: {title_of(certificate.verdict, certificate.level)}",
-        "",
-        "## Summary",
-        "",
-        cell(certificate.summary),
-        "",
-        cell(said),
-        "",
+def _summary(view: CertificateView) -> _Blocks:
+    certificate = view.certificate
+    text = f"{view.scope} Issued {certificate.issued}, after {certificate.seconds:.0f} s."
+    criteria = [criterion for run in certificate.scenes for criterion in run.criteria]
+    if criteria:
+        text += f" {count_met(criteria)} criteria met."
+    skipped = [f"{', '.join(names)}: {reason}" for reason, names in view.skipped.items()]
+    return (
+        Paragraph(certificate.summary),
+        Paragraph(text),
         *_list("Why it is not certified", certificate.reasons),
-        *_list("Reservations", (f"{item.scene}: {item.reason}" for item in certificate.notes)),
-        *_list(
-            "Scenes that cannot be read", (f"{item.scene}: {item.reason}" for item in certificate.unreadable)
-        ),
-        *_list(
-            "Skipped scenes",
-            (f"{', '.join(names)}: {reason}" for reason, names in skipped_by_reason(certificate).items()),
-        ),
-    ]
-
-
-def _configuration(certificate: Certificate) -> list[str]:
-    lines = ["## Configuration", "", *_table(("part", "version"), certificate.environment.items())]
-    runs = [run for run in certificate.scenes if part(run.result, "config")]
-    names = list(dict.fromkeys(name for run in runs for name in part(run.result, "config")))
-    values = {name: [(run.scene, part(run.result, "config").get(name)) for run in runs] for name in names}
-    settings = [
-        (name, _by_scene(found))
-        for name, found in values.items()
-        if any(value is not None for _, value in found)
-    ]
-    if settings:
-        lines += ["### Settings", "", *_table(("setting", "value"), settings)]
-    if code := _code_that_ran(certificate.scenes):
-        lines += ["### Code that ran, recorded from inside the run", ""]
-        lines += _table(("part", "name", "version", "engine", "file", "SHA-256", "scenes"), code)
-    if certificate.sources:
-        lines += [
-            f"The trainer and its kernels are {counted(len(certificate.sources), 'source file')}, whose digests are in "
-            "certificate.json.",
-            "",
-        ]
-    return lines
-
-
-def _by_scene(values: Sequence[tuple[str, object]]) -> str:
-    """One value where it is the same in every scene, otherwise each scene's."""
-    words = {scene: "–" if value is None else str(value) for scene, value in values}
-    if len(set(words.values())) == 1:
-        return next(iter(words.values()))
-    return ", ".join(f"{scene} {value}" for scene, value in words.items())
-
-
-def _code_that_ran(runs: Sequence[SceneRun]) -> list[tuple[str, ...]]:
-    """A row for each part and file: which scenes it ran in."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for run in runs:
-        for name, engine in part(run.result, "implementations").items():
-            if isinstance(engine, Mapping):
-                keys = ("name", "version", "engine", "file", "sha256")
-                key = (name, *(str(engine.get(item) or "–") for item in keys))
-                found.setdefault(key, []).append(run.scene)
-    every = [run.scene for run in runs if part(run.result, "implementations")]
-    return [(*key, "all" if names == every else ", ".join(names)) for key, names in found.items()]
-
-
-def _results(certificate: Certificate) -> list[str]:
-    runs = certificate.scenes
-    if not runs:
-        return []
-    rows = [(run.scene, "not readable" if run.unreadable else _PASSED[run.passed], *row(run)) for run in runs]
-    return [
-        "## Results by scene",
-        "",
-        *_table(("scene", "result", *HEADERS), rows),
-        cell(legend(runs)),
-        "",
-        *_compared(certificate),
-        *(line for run in runs for line in _pictures(run)),
-    ]
-
-
-def _pictures(run: SceneRun) -> list[str]:
-    log = [f"{cell(run.scene)}: [log]({_target(run.log)})"] if run.log else []
-    if not run.images:
-        return [*log, ""] if log else []
-    return [
-        "; ".join(
-            [*(log or [cell(run.scene)]), "held-out views, rendering on the left, ground truth on the right:"]
-        ),
-        "",
-        *(f"![{cell(run.scene)}]({_target(path)})" for path in run.images),
-        "",
-    ]
-
-
-def _validation(certificate: Certificate) -> list[str]:
-    lines = ["## Technical validation", "", "### Levels of proof", ""]
-    lines += _table(
-        ("level", "outcome", "evidence"),
-        ((rung.name.value, rung.words, rung.shown_by) for rung in certificate.proof),
+        *_list("Reservations", view.reservations),
+        *_list("Scenes that cannot be read", view.unreadable),
+        *_list("Skipped scenes", skipped),
     )
+
+
+def _list(title: str, lines: Sequence[str]) -> Sequence[Section]:
+    return section_if(title, (Items(lines),) if lines else ())
+
+
+def _configuration(view: CertificateView) -> _Blocks:
+    certificate = view.certificate
+    blocks: list[Block | Section] = [Table(("part", "version"), list(certificate.environment.items()))]
+    if view.settings:
+        blocks.append(Section("Settings", (view.settings,)))
+    if view.code_that_ran:
+        blocks.append(Section("Code that ran, recorded from inside the run", (view.code_that_ran,)))
+    if certificate.sources:
+        files = counted(len(certificate.sources), "source file")
+        text = f"The trainer and its kernels are {files}, whose digests are in certificate.json."
+        blocks.append(Paragraph(text))
+    return blocks
+
+
+def _results(view: CertificateView) -> _Blocks:
+    if view.results is None:
+        return ()
+    blocks: list[Block | Section] = [view.results, Paragraph(view.legend)]
+    baseline = view.baseline
+    if baseline:
+        parts: list[Block] = [Paragraph(baseline.caption), baseline.table]
+        parts.append(Items(baseline.remarks))
+        blocks.append(Section(comparison.TITLE, parts))
+    for run in view.certificate.scenes:
+        blocks.extend(_pictures(run))
+    return blocks
+
+
+def _pictures(run: SceneRun) -> Iterator[Block]:
+    """A line that leads to the log, and the held-out views."""
+    text: list[Inline] = [run.scene]
+    if run.log:
+        text += [": ", Link("log", link_target(run.log))]
+    if run.images:
+        text.append("; held-out views, rendering on the left, ground truth on the right:")
+    if run.log or run.images:
+        yield Paragraph(text)
+    if run.images:
+        yield Pictures(run.scene, [link_target(path) for path in run.images])
+
+
+def _validation(view: CertificateView) -> Iterator[Section]:
+    certificate = view.certificate
+    levels = [(level.name, level.badge.text, level.evidence) for level in view.levels]
+    yield Section("Levels of proof", (Table(("level", "outcome", "evidence"), levels),))
     if certificate.diagnosis:
-        lines += ["### Diagnosis", ""]
-        lines += _table(
-            ("check", "asks for", "outcome", "found"),
-            (
-                (item.code, item.required, _VERDICTS[item.outcome], item.measured)
-                for item in certificate.diagnosis
-            ),
-        )
+        rows: list[Sequence[Text]] = []
+        for check in certificate.diagnosis:
+            rows.append((check.code, check.required, OUTCOMES[check.outcome], check.measured))
+        yield Section("Diagnosis", (Table(("check", "asks for", "outcome", "found"), rows),))
     if certificate.kernels:
-        compared = any(item.own_difference is not None for item in certificate.kernels)
-        own = ("from splatfix's own",) if compared else ()
-        lines += ["### Kernels against float64 references", ""]
-        lines += _table(
-            ("kernel", "implementation", "value error", "gradient error", *own, "outcome"),
-            (
-                (
-                    item.name,
-                    item.implementation,
-                    kernel_error(item.value_error, item.value_allowed),
-                    kernel_error(item.gradient_error, item.gradient_allowed),
-                    *((own_difference(item),) if compared else ()),
-                    _WORDS[item.outcome] + (f": {item.detail}" if item.detail else ""),
-                )
-                for item in certificate.kernels
-            ),
-        )
+        yield Section("Kernels against float64 references", (_kernels(view),))
     for run in certificate.scenes:
-        lines += [f"### Criteria: {cell(run.scene)}", ""]
-        lines += _table(
-            ("criterion", "outcome", "measured", "required"),
-            ((item.code, _VERDICTS[item.outcome], item.measured, item.required) for item in run.criteria),
-        )
-    sources = {item.code: item.source for run in certificate.scenes for item in run.criteria if item.source}
+        yield Section(f"Criteria: {run.scene}", (_criteria(run.criteria),))
+    sources: dict[str, str] = {}
+    for run in certificate.scenes:
+        sources |= {criterion.code: criterion.source for criterion in run.criteria if criterion.source}
     if sources:
-        lines += ["### Where the thresholds come from", "", *_table(("criterion", "source"), sources.items())]
-    return lines
+        table = Table(("criterion", "source"), list(sources.items()))
+        yield Section("Where the thresholds come from", (table,))
 
 
-def _troubleshooting(certificate: Certificate, options: Options | None) -> list[str]:
+def _criteria(criteria: Sequence[Criterion]) -> Table:
+    rows: list[Sequence[Text]] = []
+    for criterion in criteria:
+        badge = OUTCOMES[criterion.outcome]
+        rows.append((criterion.code, badge, criterion.measured, criterion.required))
+    return Table(("criterion", "outcome", "measured", "required"), rows)
+
+
+def _kernels(view: CertificateView) -> Table:
+    own_header = ("from splatfix's own",) if view.compared_with_own else ()
+    headers = ("kernel", "implementation", "value error", "gradient error", *own_header, "outcome")
+    rows = []
+    for kernel in view.kernels:
+        cells = [kernel.name, kernel.implementation, kernel.value_error, kernel.gradient_error]
+        if view.compared_with_own:
+            cells.append(kernel.own_difference)
+        outcome = kernel.badge.plain or kernel.badge.text
+        if kernel.detail:
+            outcome += f": {kernel.detail}"
+        rows.append((*cells, outcome))
+    return Table(headers, rows)
+
+
+def _troubleshooting(view: CertificateView, options: Options | None) -> Iterator[Block]:
     """Each thing that went wrong or stayed open: what it means, and what to do."""
-    found = troubles(certificate)
-    lines = ["## Troubleshooting", ""]
-    if certificate.interrupted or certificate.unfinished:
-        lines += ["The run did not come to its end: start it again with the command below.", ""]
-    elif not found and options is None:
-        lines += ["Nothing went wrong.", ""]
-    for todo, items in found.items():
-        lines += [
-            f"- **{cell(f'{item.where}: {item.code}')}** {_VERDICTS[item.outcome].lower()}: {cell(item.means)}"
-            for item in items
-        ]
-        lines += ["", f"  What to do: {cell(todo)}", ""] if todo else [""]
+    if not view.ended:
+        yield Paragraph("The run did not come to its end: start it again with the command below.")
+    elif not view.troubles and options is None:
+        yield Paragraph("Nothing went wrong.")
+    for todo, troubles in view.troubles.items():
+        yield Items([_trouble(trouble) for trouble in troubles])
+        if todo:
+            yield Paragraph(f"  What to do: {todo}")
     if options is not None:
+        # steps and commands as the terminal lays them out: each command is runnable as it stands
         text = io.StringIO()
         show_suggestion(page(text, width=80), options, None)
-        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text.getvalue())), default=0))
-        lines += [f"{fence}text", text.getvalue().rstrip(), fence, ""]
-    return lines
+        yield Screen(text.getvalue().rstrip())
 
 
-def _reproduce(certificate: Certificate) -> list[str]:
-    digests = [
-        (run.scene, run.result["scene_sha256"]) for run in certificate.scenes if "scene_sha256" in run.result
-    ]
-    lines = ["## How to reproduce", "", f"    {certificate.repeat.shell(windows=False)}", ""]
-    return [*lines, *(_table(("scene", "SHA-256 of its files"), digests) if digests else ())][:-1]
+def _trouble(trouble: Trouble) -> Text:
+    outcome = OUTCOMES[trouble.outcome].text
+    return (Strong(f"{trouble.where}: {trouble.code}"), f" {outcome}: {trouble.means}")
 
 
-def _compared(certificate: Certificate) -> list[str]:
-    """The table of the baseline, and why what is not judged is not; nothing without one."""
-    found = certificate.comparison
-    if found is None or not found.scenes:
-        return []
-    return [
-        f"### {baseline.TITLE}",
-        "",
-        cell(baseline.caption(found)),
-        "",
-        *_table(baseline.HEADERS, baseline.rows(found)),
-        *(f"- {cell(remark)}" for remark in baseline.remarks(found)),
-        "",
-    ]
-
-
-def _target(path: str) -> str:
-    """A relative path as the target of a Markdown link: nothing in it ends the link or is a scheme."""
-    return quote(path, errors="surrogateescape")
-
-
-def cell(text: str) -> str:
-    """Text for a line or a table's cell of Markdown: it shows as it is, whatever it holds."""
-    return re.sub(
-        r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|]", r"\\\g<0>", visible(str(text), keep="\n").replace("\n", " ")
-    )
+def _reproduce(certificate: Certificate) -> _Blocks:
+    blocks: list[Block] = [Code(certificate.repeat.shell(windows=False))]
+    digests = []
+    for run in certificate.scenes:
+        if run.record.scene_sha256:
+            digests.append((run.scene, run.record.scene_sha256))
+    if digests:
+        blocks.append(Table(("scene", "SHA-256 of its files"), digests))
+    return blocks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,79 +9,126 @@ from rich.console import Console
 
 from splatfix.certify.model import Verdict
 from splatfix.core.words import counted, few
-from splatfix.report.console import escape, paragraph, prose, show_step
-from splatfix.report.field_report import cell as markdown_cell
+from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
+from splatfix.report.markdown import render
+from splatfix.report.marks import Mark
 from splatfix.report.merging import Cell, Group, Listed, Merged
 from splatfix.report.recorded import natural
+from splatfix.report.tree import (
+    ABSENT,
+    Badge,
+    Block,
+    Inline,
+    Items,
+    Link,
+    Numbered,
+    Section,
+    Table,
+    Text,
+    section_if,
+)
 
-KINDS: Mapping[Verdict, tuple[str, str]] = {
-    Verdict.NOT_CERTIFIED: ("bad", "not certified"),
-    Verdict.UNDETERMINED: ("unsure", "undetermined"),
-    Verdict.REHEARSED: ("good", "rehearsed"),
-    Verdict.CERTIFIED: ("good", "certified"),
+VERDICTS: Mapping[Verdict, Badge] = {
+    Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "not certified"),
+    Verdict.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
+    Verdict.REHEARSED: Badge(Mark.GOOD, "rehearsed"),
+    Verdict.CERTIFIED: Badge(Mark.GOOD, "certified"),
 }
 """How each verdict is shown, the one that matters most first."""
-_MARKS = {"bad": "[bold red]✗[/]", "unsure": "[bold yellow]?[/]", "good": "[green]✓[/]"}
-_SIGNS = {"bad": "✗", "unsure": "?", "good": "✓"}
+NO_CERTIFICATE = "Lanes without a certificate"
 _MOST_LINKS = 5
 _MOST_LINES = 20
 
 
 @dataclass(frozen=True)
-class Table:
+class StackTable:
     """The cells of one stack."""
 
+    name: str
     torches: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[Cell | None, ...]], ...]
     """GPU, driver, and for each torch its cell."""
 
 
-def tables(found: Merged) -> Iterator[tuple[str, Table]]:
-    """The matrix as a table for each stack."""
-    stacks: dict[str, list[Cell]] = {}
-    for cell in found.cells:
-        stacks.setdefault(cell.stack, []).append(cell)
-    for stack, cells in stacks.items():
-        torches = tuple(sorted({cell.torch for cell in cells}, key=natural))
-        places = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
-        lines = dict.fromkeys((cell.gpu, cell.driver) for cell in cells)
-        rows = tuple((*line, tuple(places.get((*line, torch)) for torch in torches)) for line in lines)
-        yield (
-            stack or "stack not recorded",
-            Table(tuple(name or "torch not recorded" for name in torches), rows),
-        )
+@dataclass(frozen=True)
+class MergedView:
+    """Merged certificates as every form shows them."""
+
+    merged: Merged
+
+    @property
+    def title(self) -> str:
+        """How many there are."""
+        return counted(sum(self.merged.verdicts.values()), "certificate")
+
+    @property
+    def verdicts(self) -> Sequence[Badge]:
+        """How many there are of each verdict that occurs: ``3 not certified``."""
+        badges = []
+        for verdict, badge in VERDICTS.items():
+            number = self.merged.verdicts[verdict.value]
+            if number:
+                badges.append(Badge(badge.mark, f"{number} {badge.text}"))
+        return badges
+
+    @property
+    def tables(self) -> Iterator[StackTable]:
+        """The matrix as a table for each stack."""
+        stacks: dict[str, list[Cell]] = {}
+        for cell in self.merged.cells:
+            stacks.setdefault(cell.stack, []).append(cell)
+        for stack, cells in stacks.items():
+            torches = tuple(sorted({cell.torch for cell in cells}, key=natural))
+            by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
+            rows = []
+            for gpu, driver in dict.fromkeys((cell.gpu, cell.driver) for cell in cells):
+                rows.append((gpu, driver, tuple(by_place.get((gpu, driver, torch)) for torch in torches)))
+            named = tuple(torch or "torch not recorded" for torch in torches)
+            yield StackTable(stack or "stack not recorded", named, tuple(rows))
 
 
-def problem_words(group: Group) -> str:
-    """``criterion loss-falls``."""
-    return f"{group.kind} {group.code}"
+@dataclass(frozen=True)
+class GroupView:
+    """A group of failures as every form shows it."""
 
+    group: Group
 
-def cause_words(group: Group) -> str:
-    """The first cause that differs, in words that claim no more."""
-    if group.part:
-        return f"first differs from certified ones: {group.label} {group.value}"
-    return "differs from no certified one in what was recorded before"
+    @property
+    def verdict(self) -> Verdict:
+        """Undetermined only where all of them are."""
+        if all(entry.verdict is Verdict.UNDETERMINED for entry in self.group.certificates):
+            return Verdict.UNDETERMINED
+        return Verdict.NOT_CERTIFIED
 
+    @property
+    def problem(self) -> str:
+        """``criterion loss-falls``."""
+        return f"{self.group.kind} {self.group.code}"
 
-def name_of(entry: Listed) -> str:
-    """A certificate by its report folder, or by its file where that has another name."""
-    return re.sub(r"[/\\]certificate\.json\Z", "", entry.file)
+    @property
+    def cause(self) -> str:
+        """The first cause that differs, in words that claim no more."""
+        if self.group.part:
+            return f"first differs from certified ones: {self.group.label} {self.group.value}"
+        return "differs from no certified one in what was recorded before"
 
+    @property
+    def certified_with(self) -> str:
+        """What the certified ones have there."""
+        return few([value for value in self.group.certified_with if value])
 
-def fix_words(group: Group) -> str:
-    """The fix, and how many of the certificates advise it."""
-    if not group.advised:
-        return f"{group.fix.title} (none of these certificates has advice)"
-    return f"{group.fix.title} (advised by {group.advised} of {len(group.certificates)})"
-
-
-NO_CERTIFICATE = "Lanes without a certificate"
+    @property
+    def fix(self) -> str:
+        """The fix, and how many of the certificates advise it."""
+        group = self.group
+        if not group.advised:
+            return f"{group.fix.title} (none of these certificates has advice)"
+        return f"{group.fix.title} (advised by {group.advised} of {len(group.certificates)})"
 
 
 def show(
     console: Console,
-    found: Merged,
+    merged: Merged,
     unreadable: Sequence[tuple[str, str]],
     page: str,
     refused: Sequence[tuple[str, str]] = (),
@@ -93,98 +139,107 @@ def show(
         refused: lanes without a certificate, and why.
         page: where the HTML page is; "" where nothing was merged.
     """
-    total = sum(found.verdicts.values())
-    counts = ", ".join(
-        f"{found.verdicts[verdict.value]} {words}"
-        for verdict, (_, words) in KINDS.items()
-        if found.verdicts[verdict.value]
-    )
-    paragraph(
-        console, f"[bold]{counted(total, 'certificate')}[/]{': ' if counts else ''}{counts}", first=0, then=2
-    )
+    view = MergedView(merged)
+    headline = f"[bold]{view.title}[/]"
+    if view.verdicts:
+        headline += f": {', '.join(badge.text for badge in view.verdicts)}"
+    paragraph(console, headline, first=0, then=2)
     if page:
         prose(console, "  Matrix: ", escape(page))
-    for group in found.groups[:_MOST_LINES]:
-        kind = (
-            "bad" if any(item.verdict is Verdict.NOT_CERTIFIED for item in group.certificates) else "unsure"
-        )
-        said = f"[bold]{escape(problem_words(group))}[/] in {counted(len(group.certificates), 'certificate')}"
-        console.print()
-        prose(console, f"{_MARKS[kind]} ", f"{said}: {escape(cause_words(group))}")
-        if certified := few([name for name in group.certified_with if name]):
-            prose(console, "    certified with: ", escape(certified))
-        if group.in_common:
-            prose(console, "    all of them: ", escape("; ".join(group.in_common)))
-        prose(console, "    fix: ", escape(fix_words(group)))
-        for step in group.fix.steps:
-            show_step(console, step, indent=4)
-        prose(console, "    ", f"[dim]{escape(few([name_of(item) for item in group.certificates], 3))}[/]")
-    if len(found.groups) > _MOST_LINES:
-        console.print(f"\n{counted(len(found.groups) - _MOST_LINES, 'group')} more in the page.")
+    for group in merged.groups[:_MOST_LINES]:
+        _show_group(console, GroupView(group))
+    if len(merged.groups) > _MOST_LINES:
+        console.print(f"\n{counted(len(merged.groups) - _MOST_LINES, 'group')} more in the page.")
     if refused:
-        console.print(f"\n[bold]{NO_CERTIFICATE}[/]")
+        section(console, NO_CERTIFICATE)
     for lane, reason in refused:
-        prose(console, "  [bold yellow]?[/] ", f"{escape(lane)}: {escape(reason)}")
+        marked(console, Mark.UNSURE, f"{escape(lane)}: {escape(reason)}")
     if unreadable:
         console.print(f"\n[bold]Not read[/] ({counted(len(unreadable), 'file')})")
     for path, reason in unreadable[:_MOST_LINES]:
-        prose(console, "  [bold yellow]?[/] ", f"{escape(path)}: {escape(reason)}")
+        marked(console, Mark.UNSURE, f"{escape(path)}: {escape(reason)}")
     if len(unreadable) > _MOST_LINES:
         console.print(f"  and {len(unreadable) - _MOST_LINES} more")
 
 
+def _show_group(console: Console, view: GroupView) -> None:
+    group = view.group
+    headline = f"[bold]{escape(view.problem)}[/] in {counted(len(group.certificates), 'certificate')}"
+    console.print()
+    marked(console, VERDICTS[view.verdict].mark, f"{headline}: {escape(view.cause)}", indent=0)
+    if view.certified_with:
+        prose(console, "    certified with: ", escape(view.certified_with))
+    if group.in_common:
+        prose(console, "    all of them: ", escape("; ".join(group.in_common)))
+    prose(console, "    fix: ", escape(view.fix))
+    for step in group.fix.steps:
+        show_step(console, step, indent=4)
+    names = few([entry.name for entry in group.certificates], 3)
+    prose(console, "    ", f"[dim]{escape(names)}[/]")
+
+
 def markdown(
-    found: Merged, unreadable: Sequence[tuple[str, str]], refused: Sequence[tuple[str, str]] = ()
+    merged: Merged, unreadable: Sequence[tuple[str, str]], refused: Sequence[tuple[str, str]] = ()
 ) -> str:
     """The same as Markdown, with the tables; links are relative to the folder of the merged report."""
-    lines = [f"# {counted(sum(found.verdicts.values()), 'certificate')}", ""]
-    lines += [
-        f"- {_SIGNS[kind]} {found.verdicts[verdict.value]} {words}"
-        for verdict, (kind, words) in KINDS.items()
-    ]
-    lines += ["", "## What failed, by cause", ""] if found.groups else [""]
-    for group in found.groups:
-        certified = [name for name in group.certified_with if name]
-        lines += [
-            f"### {markdown_cell(problem_words(group))}: {counted(len(group.certificates), 'certificate')}",
-            "",
-            f"- {markdown_cell(cause_words(group))}"
-            + (f" (certified with: {markdown_cell(few(certified))})" if certified else ""),
-            *([f"- What it means: {markdown_cell(group.means)}"] if group.means else []),
-            *([f"- Measured: {markdown_cell(group.measured)}"] if group.measured else []),
-            *([f"- Failed too: {markdown_cell(', '.join(group.also))}"] if group.also else []),
-            *([f"- All of them: {markdown_cell('; '.join(group.in_common))}"] if group.in_common else []),
-            f"- Fix: {markdown_cell(fix_words(group))}",
-            *(f"    1. {markdown_cell(step.line(windows=False))}" for step in group.fix.steps),
-            f"- Certificates: {_links([(item.link, name_of(item)) for item in group.certificates])}",
-            "",
-        ]
-    for stack, made in tables(found):
-        lines += [f"## {markdown_cell(stack)}", ""]
-        heads = ("GPU", "driver", *made.torches)
-        lines += [f"| {' | '.join(map(markdown_cell, heads))} |", "|" + "---|" * len(heads)]
-        for gpu, driver, cells in made.rows:
-            told = " | ".join(_in_cell(cell) if cell else "–" for cell in cells)
-            lines.append(f"| {markdown_cell(gpu)} | {markdown_cell(driver)} | {told} |")
-        lines += [""]
-    for head, rows in ((NO_CERTIFICATE, refused), ("Not read", unreadable)):
-        if rows:
-            listed = (f"- {markdown_cell(name)}: {markdown_cell(why)}" for name, why in rows)
-            lines += [f"## {head}", "", *listed, ""]
-    return "\n".join(lines)
+    view = MergedView(merged)
+    counts = []
+    for verdict, badge in VERDICTS.items():
+        counts.append(f"{badge.mark.sign} {merged.verdicts[verdict.value]} {badge.text}")
+    sections = [_group_section(GroupView(group)) for group in merged.groups]
+    blocks: list[Block | Section] = [Items(counts), *section_if("What failed, by cause", sections)]
+    for stack in view.tables:
+        rows: list[Sequence[Text]] = []
+        for gpu, driver, cells in stack.rows:
+            rows.append((gpu, driver, *map(_cell, cells)))
+        blocks.append(Section(stack.name, (Table(("GPU", "driver", *stack.torches), rows),)))
+    for title, missing in ((NO_CERTIFICATE, refused), ("Not read", unreadable)):
+        if missing:
+            blocks.append(Section(title, (Items([f"{name}: {reason}" for name, reason in missing]),)))
+    return render(Section(view.title, blocks))
 
 
-def _in_cell(cell: Cell) -> str:
-    told = []
-    for verdict, (kind, _) in KINDS.items():
-        entries = [item for item in cell.certificates if item.verdict is verdict]
+def _group_section(view: GroupView) -> Section:
+    group = view.group
+    cause = view.cause
+    if view.certified_with:
+        cause += f" (certified with: {view.certified_with})"
+    entries: list[Text | Numbered] = [cause]
+    for label, text in (
+        ("What it means", group.means),
+        ("Measured", group.measured),
+        ("Failed too", ", ".join(group.also)),
+        ("All of them", "; ".join(group.in_common)),
+        ("Fix", view.fix),
+    ):
+        if text:
+            entries.append(f"{label}: {text}")
+    entries.append(Numbered([step.line(windows=False) for step in group.fix.steps]))
+    names = [entry.name for entry in group.certificates]
+    entries.append(("Certificates: ", *_links(group.certificates, names)))
+    title = f"{view.problem}: {counted(len(group.certificates), 'certificate')}"
+    return Section(title, (Items(entries),))
+
+
+def _cell(cell: Cell | None) -> Text:
+    """``✗ 1, 2; ✓ 1``, each number a link."""
+    if cell is None:
+        return ABSENT
+    pieces: list[Inline] = []
+    for verdict, badge in VERDICTS.items():
+        entries = [entry for entry in cell.certificates if entry.verdict is verdict]
         if entries:
-            links = _links([(item.link, str(number)) for number, item in enumerate(entries, 1)])
-            told.append(f"{_SIGNS[kind]} {links}")
-    return "; ".join(told)
+            separator = "; " if pieces else ""
+            numbers = [str(number) for number in range(1, len(entries) + 1)]
+            pieces += [f"{separator}{badge.mark.sign} ", *_links(entries, numbers)]
+    return pieces
 
 
-def _links(targets: Sequence[tuple[str, str]]) -> str:
-    shown = [f"[{markdown_cell(name)}]({link})" for link, name in targets[:_MOST_LINKS]]
-    more = len(targets) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+def _links(entries: Sequence[Listed], names: Sequence[str]) -> Iterator[Inline]:
+    links = [Link(name, entry.link) for entry, name in zip(entries, names, strict=True)]
+    for number, link in enumerate(links[:_MOST_LINKS]):
+        if number:
+            yield ", "
+        yield link
+    if len(links) > _MOST_LINKS:
+        yield f" and {len(links) - _MOST_LINKS} more"

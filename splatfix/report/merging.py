@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from splatfix.certify.model import Verdict
 from splatfix.core.step import run
@@ -13,17 +14,14 @@ from splatfix.report.recorded import (
     PARTS,
     Fix,
     Problem,
+    StoredCertificate,
     fix_of,
-    gpu_of,
-    mapping,
     natural,
-    parts_of,
     problems_of,
-    stack_of,
-    text,
-    trains,
-    verdict_of,
+    short,
 )
+
+T = TypeVar("T", bound=Hashable)
 
 MOST_VALUES = 5
 """Values of certified certificates that a group names."""
@@ -42,6 +40,11 @@ class Listed:
     suite: str
     problem: str
     """Kind and code of what failed first: ``criterion loss-falls``; "" for a certified one."""
+
+    @property
+    def name(self) -> str:
+        """Its report folder, or its file where that has another name."""
+        return re.sub(r"[/\\]certificate\.json\Z", "", self.file)
 
 
 @dataclass(frozen=True)
@@ -102,32 +105,36 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _Summary:
     """What merging needs of one certificate until all are read."""
 
     entry: Listed
     trains: bool
     """It was to train scenes."""
     place: tuple[str, str, str, str]
+    """GPU, driver, torch and stack."""
     parts: tuple[str, ...]
     """In the order of PARTS; "" for what was not recorded."""
     first: Problem | None
     others: tuple[str, ...]
     fix: Fix | None
 
+    @property
+    def succeeded(self) -> bool:
+        """It certifies something."""
+        return self.entry.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED)
 
-_LOOK = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),))
 
-Node = dict[str, Any]
-"""A tree of the parts of certified certificates: by the first part, then by the second, and so on."""
+_DIAGNOSE = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),))
+"""Where no certificate of a group has any advice."""
 
 
 class Merger:
     """Takes certificates one by one, and keeps little of each."""
 
     def __init__(self) -> None:
-        self._read: list[_Read] = []
-        self._same: dict[Any, Any] = {}
+        self._summaries: list[_Summary] = []
+        self._values: dict[Any, Any] = {}
 
     def add(self, file: str, link: str, document: Mapping[str, Any]) -> None:
         """Add a certificate.
@@ -135,128 +142,156 @@ class Merger:
         Raises:
             ValueError: it has no verdict.
         """
-        problems = list(problems_of(document))
+        certificate = StoredCertificate.of(document)
+        problems = list(problems_of(certificate))
         first = problems[0] if problems else None
         problem = f"{first.kind} {first.code}" if first else ""
-        issued, suite = text(document.get("issued")), text(document.get("suite"))
-        entry = Listed(file, link, verdict_of(document), issued, self._one(suite), self._one(problem))
-        environment, gpu = mapping(document.get("environment")), gpu_of(document)
-        driver = "not used" if gpu == "CPU" else text(environment.get("driver"))
-        place = (gpu, driver, text(environment.get("torch")), stack_of(document))
-        known = parts_of(document)
-        parts = tuple(self._one(known.get(part, "")) for part in PARTS)
-        others = tuple(dict.fromkeys(item.code for item in problems if item.code != problems[0].code))
-        kept = (
-            self._one(item)
-            for item in (place, parts, first, others, fix_of(document, first) if first else None)
+        verdict, suite = Verdict(certificate.verdict), short(certificate.suite)
+        entry = Listed(
+            file, link, verdict, short(certificate.issued), self._shared(suite), self._shared(problem)
         )
-        self._read.append(_Read(entry, trains(document), *kept))
+        torch = certificate.environment_of("torch")
+        recorded = certificate.parts()
+        others = dict.fromkeys(item.code for item in problems if first and item.code != first.code)
+        summary = _Summary(
+            entry,
+            certificate.trains,
+            self._shared((certificate.gpu, certificate.driver, torch, certificate.stack)),
+            self._shared(tuple(self._shared(recorded.get(part, "")) for part in PARTS)),
+            self._shared(first),
+            self._shared(tuple(others)),
+            self._shared(fix_of(certificate, first) if first else None),
+        )
+        self._summaries.append(summary)
 
-    def _one(self, value: Any) -> Any:
+    def _shared(self, value: T) -> T:
         """The same object for equal values: thousands of certificates hold few different ones."""
-        return self._same.setdefault(value, value)
+        shared: T = self._values.setdefault(value, value)
+        return shared
 
     def __len__(self) -> int:
-        return len(self._read)
+        return len(self._summaries)
 
     def merged(self) -> Merged:
         """The matrix and the groups of all that were added."""
-        verdicts = Counter(item.entry.verdict.value for item in self._read)
-        return Merged(
-            {item.value: verdicts[item.value] for item in Verdict},
-            tuple(_cells(self._read)),
-            tuple(sorted(_groups(self._read), key=lambda one: (-len(one.certificates), one.kind, one.code))),
+        number = Counter(item.entry.verdict for item in self._summaries)
+        groups = sorted(
+            _groups(self._summaries), key=lambda group: (-len(group.certificates), group.kind, group.code)
         )
+        verdicts = {verdict.value: number[verdict] for verdict in Verdict}
+        return Merged(verdicts, tuple(_cells(self._summaries)), tuple(groups))
 
 
 def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
     return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
 
 
-def _cells(every: Sequence[_Read]) -> Iterable[Cell]:
-    places: dict[tuple[str, str, str, str], list[Listed]] = {}
-    for item in every:
-        places.setdefault(item.place, []).append(item.entry)
-    for place in sorted(places, key=lambda names: tuple(map(natural, (names[3], *names[:3])))):
-        yield Cell(*place, _newest(places[place]))
+def _cells(summaries: Sequence[_Summary]) -> Iterator[Cell]:
+    entries: dict[tuple[str, str, str, str], list[Listed]] = {}
+    for item in summaries:
+        entries.setdefault(item.place, []).append(item.entry)
+
+    def by_stack(place: tuple[str, str, str, str]) -> tuple[Any, ...]:
+        gpu, driver, torch, stack = place
+        return tuple(map(natural, (stack, gpu, driver, torch)))
+
+    for place in sorted(entries, key=by_stack):
+        yield Cell(*place, _newest(entries[place]))
 
 
-def _groups(every: Sequence[_Read]) -> Iterable[Group]:
+_Node = dict[str, Any]
+"""A tree of the parts of certified certificates: by the first part, then by the second, and so on."""
+
+
+class _Certified:
+    """The certified certificates that failures are held against."""
+
+    def __init__(self, summaries: Sequence[_Summary]) -> None:
+        # in the order they came, each once: the same certificates give the same report
+        self._parts = list(dict.fromkeys(item.parts for item in summaries))
+        self._tree: _Node = {}
+        for parts in self._parts:
+            node = self._tree
+            for value in parts:
+                node = node.setdefault(value, {})
+        self._causes: dict[tuple[str, ...], tuple[int, tuple[str, ...]]] = {}
+
+    def first_difference(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        """The place of the first part in which this differs from every certified certificate that is equal before it, and
+        what those have there; -1 where there is none. What one of the two did not record does not differ."""
+        if parts not in self._causes:
+            self._causes[parts] = self._first_difference(parts)
+        return self._causes[parts]
+
+    def _first_difference(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        nodes = [self._tree] if self._tree else []
+        for at, value in enumerate(parts):
+            if not nodes:
+                break
+            matching = []
+            for node in nodes:
+                matching += [child for name, child in node.items() if not value or name in (value, "")]
+            if not matching:
+                values = dict.fromkeys(name for node in nodes for name in node)
+                return at, tuple(values)[:MOST_VALUES]
+            nodes = matching
+        return -1, ()
+
+    def in_common(self, items: Sequence[_Summary]) -> Iterator[str]:
+        """The parts in which these agree, and in which a certified certificate has another value."""
+        values = zip(*(item.parts for item in items), strict=True)
+        certified = zip(*self._parts, strict=True)
+        for label, ours, theirs in zip(PARTS.values(), values, certified, strict=False):
+            if len(set(ours)) == 1 and ours[0] and set(theirs) - {"", ours[0]}:
+                yield f"{label} {ours[0]}"
+
+
+def _groups(summaries: Sequence[_Summary]) -> Iterator[Group]:
+    succeeded = [item for item in summaries if item.succeeded]
     # a diagnosis that passed shows nothing about a training that failed
-    good = {
-        kind: {item.parts for item in every if _good(item) and item.trains >= kind} for kind in (False, True)
+    certified = {
+        True: _Certified([item for item in succeeded if item.trains]),
+        False: _Certified(succeeded),
     }
-    trees = {kind: _tree(parts) for kind, parts in good.items()}
-    certified_values = {
-        kind: [set(values) for values in zip(*parts, strict=True)] for kind, parts in good.items()
-    }
-    causes: dict[tuple[bool, tuple[str, ...]], tuple[int, tuple[str, ...]]] = {}
-    found: dict[tuple[str, str, int, str], list[_Read]] = {}
-    for item in every:
-        if _good(item):
+    groups: dict[tuple[str, str, int, str], list[_Summary]] = {}
+    for item in summaries:
+        if item.succeeded:
             continue
-        if (item.trains, item.parts) not in causes:
-            causes[item.trains, item.parts] = _first_difference(item.parts, trees[item.trains])
-        at, _ = causes[item.trains, item.parts]
+        at, _ = certified[item.trains].first_difference(item.parts)
+        value = item.parts[at] if at >= 0 else ""
         problem = (item.first.kind, item.first.code) if item.first else ("run", "no-reason-recorded")
-        found.setdefault((*problem, at, item.parts[at] if at >= 0 else ""), []).append(item)
-    labels = list(PARTS.items())
-    for (kind, code, at, value), items in found.items():
-        part, label = labels[at] if at >= 0 else ("", "")
-        others = Counter(name for item in items for name in item.others)
-        certified = Counter(name for item in items for name in causes[item.trains, item.parts][1])
-        advice = Counter(item.fix for item in items if item.fix is not None)
-        (fix, advised) = advice.most_common(1)[0] if advice else (_LOOK, 0)
-        first = items[0].first
-        yield Group(
-            kind,
-            code,
-            first.why if first else "",
-            first.measured if first else "",
-            tuple(name for name, _ in others.most_common()),
-            part,
-            label,
-            value,
-            tuple(name for name, _ in certified.most_common(MOST_VALUES)),
-            tuple(_in_common(items, certified_values[any(item.trains for item in items)]))
-            if len(items) > 1
-            else (),
-            fix,
-            advised,
-            _newest(item.entry for item in items),
-        )
+        groups.setdefault((*problem, at, value), []).append(item)
+    for (kind, code, at, value), items in groups.items():
+        yield _group(kind, code, at, value, items, certified)
 
 
-def _tree(certified: Iterable[tuple[str, ...]]) -> Node:
-    tree: Node = {}
-    for parts in certified:
-        node = tree
-        for value in parts:
-            node = node.setdefault(value, {})
-    return tree
-
-
-def _good(item: _Read) -> bool:
-    return item.entry.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED)
-
-
-def _in_common(items: Sequence[_Read], certified: Sequence[set[str]]) -> Iterable[str]:
-    """The parts in which these agree, and in which a certified certificate has another value."""
-    found = zip(PARTS.values(), zip(*(item.parts for item in items), strict=True), certified, strict=False)
-    for label, values, others in found:
-        if len(set(values)) == 1 and values[0] and others - {"", values[0]}:
-            yield f"{label} {values[0]}"
-
-
-def _first_difference(parts: Sequence[str], tree: Node) -> tuple[int, tuple[str, ...]]:
-    """The place of the first part in which this differs from every certified certificate that is equal before it, and
-    what those have there; -1 where there is none. What one of the two did not record does not differ."""
-    nodes = [tree] if tree else []
-    for at, value in enumerate(parts):
-        if not nodes:
-            break
-        deeper = [child for node in nodes for name, child in node.items() if not value or name in (value, "")]
-        if not deeper:
-            return at, tuple(dict.fromkeys(name for node in nodes for name in node))[:MOST_VALUES]
-        nodes = deeper
-    return -1, ()
+def _group(
+    kind: str, code: str, at: int, value: str, items: Sequence[_Summary], certified: Mapping[bool, _Certified]
+) -> Group:
+    part, label = list(PARTS.items())[at] if at >= 0 else ("", "")
+    others = Counter(name for item in items for name in item.others)
+    certified_with: Counter[str] = Counter()
+    for item in items:
+        _, values = certified[item.trains].first_difference(item.parts)
+        certified_with.update(values)
+    advice = Counter(item.fix for item in items if item.fix is not None)
+    fix, advised = advice.most_common(1)[0] if advice else (_DIAGNOSE, 0)
+    in_common: tuple[str, ...] = ()
+    if len(items) > 1:  # what one has in common with itself says nothing
+        in_common = tuple(certified[any(item.trains for item in items)].in_common(items))
+    first = items[0].first or Problem(kind, code, "", "")
+    return Group(
+        kind,
+        code,
+        first.why,
+        first.measured,
+        tuple(name for name, _ in others.most_common()),
+        part,
+        label,
+        value,
+        tuple(name for name, _ in certified_with.most_common(MOST_VALUES)),
+        in_common,
+        fix,
+        advised,
+        _newest(item.entry for item in items),
+    )

@@ -1,4 +1,4 @@
-"""What a stored certificate recorded, out of its JSON document: what it ran on, what failed, and what it advises.
+"""What a stored certificate recorded: what it ran on, what failed, and what it advises.
 
 A document may come from a stranger. What has another type than it should is as if it had not been recorded.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from splatfix.certify.model import Outcome, Verdict
+from splatfix.certify.record import Config, Implementation, decode
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.step import Step
 from splatfix.core.words import beginning
@@ -49,9 +50,211 @@ PARTS: Mapping[str, str] = {
 round. The hardware, the driver that runs it, the system, then Python, torch and what is built on it, splatfix, and what was
 asked for. Last what should not matter: the CPU that feeds a GPU, and which card of one model it was."""
 
-_RAN = ("renderer", "ssim", "knn", "optimizer")
+_IMPLEMENTED = ("renderer", "ssim", "knn", "optimizer")
 _MOST_TEXT = 400
 _MOST_SCENES = 1000
+
+
+@dataclass(frozen=True)
+class StoredCriterion:
+    """A criterion, or a finding of the diagnosis."""
+
+    code: str = ""
+    outcome: str = ""
+    measured: str = ""
+    why: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class StoredKernel:
+    """A kernel that was checked."""
+
+    name: str = ""
+    implementation: str = ""
+    outcome: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class StoredLevel:
+    """A level of proof."""
+
+    name: str = ""
+    reached: bool | None = None
+    shown_by: str = ""
+
+
+@dataclass(frozen=True)
+class StoredScene:
+    """A scene that ran."""
+
+    scene: str = ""
+    criteria: tuple[StoredCriterion, ...] = ()
+    unreadable: str = ""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """The trainer's document: of thousands of certificates only a few parts of it are decoded."""
+
+
+@dataclass(frozen=True)
+class _UnderWay:
+    where: str = ""
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Command:
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Machine:
+    kernel: str = ""
+
+
+@dataclass(frozen=True)
+class _Facts:
+    machine: _Machine = field(default_factory=_Machine)
+
+
+@dataclass(frozen=True)
+class _Suggestion:
+    """An option, or what is needed besides."""
+
+    title: str = ""
+    text: str = ""
+    steps: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Advice:
+    option: _Suggestion | None = None
+    also_needed: tuple[_Suggestion, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Options:
+    advice: _Advice = field(default_factory=_Advice)
+
+
+@dataclass(frozen=True)
+class StoredCertificate:
+    """A certificate's document as far as it is compared with others."""
+
+    verdict: str = ""
+    summary: str = ""
+    device: str = ""
+    renderer: str = ""
+    suite: str = ""
+    issued: str = ""
+    level: int | None = None
+    splatfix_version: str = ""
+    interrupted: bool = False
+    unfinished: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    proof: tuple[StoredLevel, ...] = ()
+    kernels: tuple[StoredKernel, ...] = ()
+    diagnosis: tuple[StoredCriterion, ...] = ()
+    scenes: tuple[StoredScene, ...] = ()
+    under_way: _UnderWay = field(default_factory=_UnderWay)
+    repeat: _Command = field(default_factory=_Command)
+    options: _Options = field(default_factory=_Options)
+    facts: _Facts = field(default_factory=_Facts)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> StoredCertificate:
+        """The certificate in a document.
+
+        Raises:
+            ValueError: there is no verdict in it.
+        """
+        certificate = decode(cls, document)
+        Verdict(certificate.verdict)
+        return certificate
+
+    @property
+    def ended(self) -> bool:
+        """The run came to its end."""
+        return not (self.interrupted or self.unfinished)
+
+    @property
+    def trains(self) -> bool:
+        """It was to train scenes: run levels 1 and 2 train none."""
+        return self.level not in (1, 2)
+
+    @property
+    def by_scene(self) -> dict[str, StoredScene]:
+        """The scenes that ran, by name."""
+        return {short(scene.scene): scene for scene in self.scenes[:_MOST_SCENES] if scene.scene}
+
+    @property
+    def results(self) -> dict[str, Mapping[str, Any]]:
+        """The trainer's document of each scene, by name; of the scene that was under way what it had told by then."""
+        results = {name: scene.result for name, scene in self.by_scene.items()}
+        if self.under_way.run:
+            # certify calls the second training of a scene, which shows that it repeats, by this name
+            name = short(self.under_way.where).removesuffix(", again")
+            results.setdefault(name, self.under_way.run)
+        return results
+
+    def environment_of(self, name: str) -> str:
+        """A line of the environment; "" where it was not recorded."""
+        return short(self.environment.get(name, ""))
+
+    @property
+    def gpu(self) -> str:
+        """The name of the GPU that ran, ``CPU`` for a run on the CPU; "" where it is not known."""
+        if self.device == "cpu":
+            return "CPU"
+        return self.environment_of("GPU").removesuffix(f" ({self.device})")
+
+    @property
+    def driver(self) -> str:
+        """The driver; "not used" for a run on the CPU."""
+        return "not used" if self.device == "cpu" else self.environment_of("driver")
+
+    @property
+    def stack(self) -> str:
+        """The renderer that was asked for, and the implementation that ran."""
+        ran = self.environment_of("renderer")
+        return f"{short(self.renderer)}: {ran}" if ran else short(self.renderer)
+
+    def parts(self, scenes: Collection[str] | None = None) -> dict[str, str]:
+        """Those of :data:`PARTS` that it recorded.
+
+        Args:
+            scenes: settings and code of these only, such as those that two certificates share; None: of all.
+        """
+        results = {name: run for name, run in self.results.items() if scenes is None or name in scenes}
+        version, _, commit = self.environment_of("splatfix").partition(" (commit ")
+        limits = (self.environment_of("GPU clocks"), self.environment_of("GPU power limit"))
+        parts = {
+            "device": short(self.device),
+            "gpu-limits": ", ".join(filter(None, limits)),
+            "system": self.environment_of("system"),
+            "kernel": short(self.facts.machine.kernel),
+            "python": self.environment_of("python"),
+            "torch": self.environment_of("torch"),
+            "asked-renderer": short(self.renderer),
+            "splatfix": version,
+            "commit": commit.strip(" ()"),
+            "sources": _digest(self.sources),
+            "run-level": _number(self.level),
+            "suite": short(self.suite),
+            "card": self.environment_of("GPU id"),
+            **_in_common({name: _parts_of_run(run) for name, run in results.items()}),
+        }
+        if self.device == "cpu":
+            parts["processor"] = self.environment_of("CPU")
+        else:
+            parts["processor"] = self.gpu
+            parts["driver"] = self.driver
+            parts["host"] = self.environment_of("CPU")
+        argv = self.repeat.argv
+        if not results and "--seed" in argv[:-1]:  # it ended before the trainer told its settings
+            parts["seed"] = short(argv[argv.index("--seed") + 1])
+        return {name: value for name, value in parts.items() if value}
 
 
 @dataclass(frozen=True)
@@ -65,7 +268,7 @@ class Problem:
     where: str
     """The scene; the implementation of a kernel."""
     measured: str
-    why: str
+    why: str = ""
     """What it means in practice; "" where the certificate does not say."""
     advice: str = ""
     """What to do about it; "" where the certificate does not say."""
@@ -83,206 +286,131 @@ class Fix:
     steps: tuple[Step, ...]
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """The value, or an empty mapping where it is none."""
-    return value if isinstance(value, dict) else {}
+def short(text: str) -> str:
+    """A text, shortened to what people read: a stranger's may have megabytes."""
+    return text if len(text) <= _MOST_TEXT else beginning(text, _MOST_TEXT)
 
 
-def listed(value: object) -> list[Any]:
-    """The value, or an empty list where it is none."""
-    return value if isinstance(value, list) else []
-
-
-def text(value: object) -> str:
-    """The value, shortened to what people read; "" where it is no text."""
-    if not isinstance(value, str):
-        return ""
-    return value if len(value) <= _MOST_TEXT else beginning(value, _MOST_TEXT)
-
-
-def verdict_of(document: Mapping[str, Any]) -> Verdict:
-    """The verdict.
-
-    Raises:
-        ValueError: there is none.
-    """
-    return Verdict(document.get("verdict"))
-
-
-def scenes_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The scenes that ran, by name."""
-    found = (mapping(item) for item in listed(document.get("scenes"))[:_MOST_SCENES])
-    return {text(item.get("scene")): item for item in found if text(item.get("scene"))}
-
-
-def runs_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The trainer's result of each scene, by name; of the scene that was under way what it had told by then."""
-    found = {name: mapping(item.get("result")) for name, item in scenes_of(document).items()}
-    under_way = mapping(document.get("under_way"))
-    if told := mapping(under_way.get("run")):
-        found.setdefault(text(under_way.get("where")).removesuffix(", again"), told)
-    return found
-
-
-def parts_of(document: Mapping[str, Any], scenes: Collection[str] | None = None) -> dict[str, str]:
-    """Those of :data:`PARTS` that the certificate recorded.
-
-    Args:
-        scenes: settings and code of these only, such as those that two certificates share; None: of all.
-    """
-    environment, device = mapping(document.get("environment")), text(document.get("device"))
-    runs = {name: run for name, run in runs_of(document).items() if scenes is None or name in scenes}
-    cpu = device == "cpu"
-    version, _, commit = text(environment.get("splatfix")).partition(" (commit ")
-    limits = (text(environment.get(name)) for name in ("GPU clocks", "GPU power limit"))
-    found = {
-        "device": device,
-        "processor": text(environment.get("CPU")) if cpu else gpu_of(document),
-        "gpu-limits": ", ".join(filter(None, limits)),
-        "driver": "" if cpu else text(environment.get("driver")),
-        "system": text(environment.get("system")),
-        "kernel": text(mapping(mapping(document.get("facts")).get("machine")).get("kernel")),
-        "python": text(environment.get("python")),
-        "torch": text(environment.get("torch")),
-        "asked-renderer": text(document.get("renderer")),
-        "splatfix": version,
-        "commit": commit.strip(" ()"),
-        "sources": _digest(document.get("sources")),
-        "run-level": str(level) if isinstance(level := document.get("level"), int) else "",
-        "suite": text(document.get("suite")),
-        "host": "" if cpu else text(environment.get("CPU")),
-        "card": text(environment.get("GPU id")),
-        **_in_common({name: _of_run(run) for name, run in runs.items()}),
-    }
-    words = listed(mapping(document.get("repeat")).get("argv"))
-    if not runs and "--seed" in words[:-1]:  # it ended before the trainer told its settings
-        found["seed"] = text(words[words.index("--seed") + 1])
-    return {name: value for name, value in found.items() if value}
-
-
-def trains(document: Mapping[str, Any]) -> bool:
-    """It was to train scenes: run levels 1 and 2 train none."""
-    return document.get("level") not in (1, 2)
-
-
-def gpu_of(document: Mapping[str, Any]) -> str:
-    """The name of the GPU that ran, ``CPU`` for a run on the CPU; "" where it is not known."""
-    device = text(document.get("device"))
-    named = text(mapping(document.get("environment")).get("GPU"))
-    return "CPU" if device == "cpu" else named.removesuffix(f" ({device})")
-
-
-def stack_of(document: Mapping[str, Any]) -> str:
-    """The renderer that was asked for, and the implementation that ran."""
-    ran, asked = text(mapping(document.get("environment")).get("renderer")), text(document.get("renderer"))
-    return f"{asked}: {ran}" if ran else asked
-
-
-def problems_of(document: Mapping[str, Any]) -> Iterator[Problem]:
+def problems_of(certificate: StoredCertificate) -> Iterator[Problem]:
     """Why it is not certified, or undetermined: failed kernels, failed criteria, failed levels, that it did not come to
     its end, then what could not be judged. Nothing for a certificate of success."""
-    verdict = document.get("verdict")
-    if verdict in (Verdict.CERTIFIED.value, Verdict.REHEARSED.value):
+    if certificate.verdict in (Verdict.CERTIFIED.value, Verdict.REHEARSED.value):
         return
-    failed, open_ = Outcome.FAILED.value, Outcome.UNDETERMINED.value
-    for wanted in (failed, open_):
-        yield from _criteria("diagnosis", "", document.get("diagnosis"), wanted)
-        for item in map(mapping, listed(document.get("kernels"))):
-            if item.get("outcome") == wanted:
-                words = text(item.get("detail")) or "differs from its float64 reference"
-                yield Problem("kernel", text(item.get("name")), text(item.get("implementation")), words, "")
-        for name, run in scenes_of(document).items():
-            yield from _criteria("criterion", name, run.get("criteria"), wanted)
-            if wanted == open_ and text(run.get("unreadable")):
-                yield Problem("scene", "scene-readable", name, text(run.get("unreadable")), "")
-        if wanted == open_:
-            continue
-        for item in map(mapping, listed(document.get("proof"))):
-            if item.get("reached") is False:
-                yield Problem("level", text(item.get("name")), "", text(item.get("shown_by")), "")
-        for code in ("interrupted", "unfinished"):
-            if document.get(code) is True:
-                yield Problem("run", code, "", text(document.get("summary")), "", AGAIN)
+    yield from _judged(certificate, Outcome.FAILED)
+    for level in certificate.proof:
+        if level.reached is False:
+            yield Problem("level", short(level.name), "", short(level.shown_by))
+    for code, true in (("interrupted", certificate.interrupted), ("unfinished", certificate.unfinished)):
+        if true:
+            yield Problem("run", code, "", short(certificate.summary), advice=AGAIN)
+    yield from _judged(certificate, Outcome.UNDETERMINED)
 
 
-def _criteria(kind: str, where: str, criteria: object, wanted: str) -> Iterator[Problem]:
-    for item in map(mapping, listed(criteria)):
-        if item.get("outcome") == wanted:
-            words = (text(item.get(name)) for name in ("measured", "why", "advice"))
-            yield Problem(kind, text(item.get("code")), where, *words)
+def _judged(certificate: StoredCertificate, outcome: Outcome) -> Iterator[Problem]:
+    """What has this outcome."""
+    yield from _criteria("diagnosis", "", certificate.diagnosis, outcome)
+    for kernel in certificate.kernels:
+        if kernel.outcome == outcome.value:
+            detail = short(kernel.detail) or "differs from its float64 reference"
+            yield Problem("kernel", short(kernel.name), short(kernel.implementation), detail)
+    for name, scene in certificate.by_scene.items():
+        yield from _criteria("criterion", name, scene.criteria, outcome)
+        if outcome is Outcome.UNDETERMINED and scene.unreadable:
+            yield Problem("scene", "scene-readable", name, short(scene.unreadable))
 
 
-def fix_of(document: Mapping[str, Any], first: Problem | None) -> Fix | None:
+def _criteria(
+    kind: str, where: str, criteria: tuple[StoredCriterion, ...], outcome: Outcome
+) -> Iterator[Problem]:
+    for item in criteria:
+        if item.outcome == outcome.value:
+            texts = map(short, (item.measured, item.why, item.advice))
+            yield Problem(kind, short(item.code), where, *texts)
+
+
+def fix_of(certificate: StoredCertificate, first: Problem | None) -> Fix | None:
     """What the certificate advises: where a diagnosis explained its failure its option, else what to do about the first
     problem."""
-    advice = mapping(mapping(document.get("options")).get("advice"))
-    option, also = mapping(advice.get("option")), listed(advice.get("also_needed"))
-    found = option or (mapping(also[0]) if also else {})
-    title = text(found.get("title")) or text(found.get("text"))
-    try:
-        steps = from_json(tuple[Step, ...], listed(found.get("steps")))
-    except CodecError:
-        title = ""  # no advice of splatfix's: what the criterion says stands
-    if title:
-        return Fix(title, steps)
+    advice = certificate.options.advice
+    suggestion = advice.option
+    if suggestion is None and advice.also_needed:
+        suggestion = advice.also_needed[0]
+    if suggestion is not None:
+        title = short(suggestion.title) or short(suggestion.text)
+        try:
+            steps = from_json(tuple[Step, ...], list(suggestion.steps))
+        except CodecError:
+            title = ""  # no advice of splatfix's: what the criterion says stands
+        if title:
+            return Fix(title, steps)
     return Fix(first.advice, ()) if first and first.advice else None
 
 
-def _of_run(result: Mapping[str, Any]) -> dict[str, str]:
+def _parts_of_run(result: Mapping[str, Any]) -> dict[str, str]:
     """The parts that the trainer recorded in its result."""
-    config, ran = mapping(result.get("config")), mapping(result.get("implementations"))
-    size = listed(result.get("resolution"))
-    return {
-        "torch-cuda": text(mapping(result.get("versions")).get("cuda")),
-        **{part: _ran(mapping(ran.get(part))) for part in _RAN},
-        "iterations": _number(config.get("iterations")),
-        "resolution": "x".join(map(_number, size)) if len(size) == 2 else "",
-        "strategy": text(config.get("strategy")),
-        "seed": _number(config.get("seed")),
-        "scenes": text(result.get("scene_sha256"))[:16],
-    }
+    run = decode(_Run, result)
+    parts = {"torch-cuda": short(run.versions.get("cuda") or "")}
+    for part in _IMPLEMENTED:
+        item = run.implementations.get(part, Implementation())
+        texts = (short(text or "") for text in (item.name, item.version, item.engine, item.file, item.sha256))
+        parts[part] = _implementation(*texts)
+    parts["iterations"] = _number(run.config.iterations)
+    if len(run.resolution) == 2:
+        parts["resolution"] = "x".join(map(_number, run.resolution))
+    parts["strategy"] = short(run.config.strategy or "")
+    parts["seed"] = _number(run.config.seed)
+    parts["scenes"] = short(run.scene_sha256)[:16]
+    return parts
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The parts of a TrainingRecord that certificates are compared by: merging decodes thousands."""
+
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    implementations: Mapping[str, Implementation] = field(default_factory=dict)
+    config: Config = field(default_factory=Config)
+    resolution: tuple[int, ...] = ()
+    scene_sha256: str = ""
 
 
 def _in_common(runs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """What all runs have in each part, or what each has where they differ."""
-    every = list(runs.values())
-    made: dict[str, str] = {}
-    for part in every[0] if every else ():
-        values = {run[part] for run in every} - {""}
-        if len(values) < 2:
-            made[part] = values.pop() if values else ""
+    parts: dict[str, str] = {}
+    for part in dict.fromkeys(part for run in runs.values() for part in run):
+        values = {name: run[part] for name, run in sorted(runs.items()) if run.get(part)}
+        if len(set(values.values())) == 1:
+            parts[part] = next(iter(values.values()))
         else:
-            made[part] = "; ".join(f"{name}: {run[part]}" for name, run in sorted(runs.items()) if run[part])
-    return made
+            parts[part] = "; ".join(f"{name}: {value}" for name, value in values.items())
+    return parts
 
 
 def _number(value: object) -> str:
     return str(value) if isinstance(value, (int, float)) else ""
 
 
-def _ran(engine: Mapping[str, Any]) -> str:
-    return _ran_words(*(text(engine.get(name)) for name in ("name", "version", "engine", "file", "sha256")))
-
-
 @lru_cache(maxsize=4096)
-def _ran_words(name: str, version: str, engine: str, file: str, digest: str) -> str:
+def _implementation(name: str, version: str, engine: str, file: str, digest: str) -> str:
     """An implementation with its file and the SHA-256 of that; every scene of a thousand certificates has the same few."""
-    words = " ".join(filter(None, (name, version, engine)))
-    return f"{words}, {file} sha256:{digest[:16]}" if digest else words
+    text = " ".join(filter(None, (name, version, engine)))
+    return f"{text}, {file} sha256:{digest[:16]}" if digest else text
 
 
-def _digest(sources: object) -> str:
-    files = mapping(sources)
-    if not files:
+def _digest(sources: Mapping[str, str]) -> str:
+    if not sources:
         return ""
-    whole = hashlib.sha256(repr(sorted(files.items())).encode("utf-8", "surrogatepass")).hexdigest()
-    return f"sha256:{whole[:16]}"
+    content = repr(sorted(sources.items())).encode("utf-8", "surrogatepass")
+    return f"sha256:{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-NATURAL = re.compile(r"(\d+)")
-"""Splits a version or a name, so that numbers in it sort as numbers."""
+_DIGITS = re.compile(r"(\d+)")
 
 
 def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts ``2.9`` before ``2.13``."""
-    return [(int(piece[:18]), "") if piece.isdecimal() else (-1, piece) for piece in NATURAL.split(name)]
+    key = []
+    for piece in _DIGITS.split(name):
+        # 18 digits: int() refuses thousands of them, and no version has as many
+        key.append((int(piece[:18]), "") if piece.isdecimal() else (-1, piece))
+    return key

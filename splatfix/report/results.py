@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from splatfix.certify.model import SceneRun
+from splatfix.certify.record import TrainingRecord
+from splatfix.report.tree import ABSENT
 
 HEADERS = (
     "iterations",
@@ -31,89 +32,77 @@ SHORTEST_PUBLISHED = 7_000
 
 def row(run: SceneRun) -> tuple[str, ...]:
     """A scene's results, a cell for each of HEADERS: ``2,600 → 6,045`` is from the start to the end."""
-    result = run.result
-    ply = finite(part(result, "ply").get("bytes"))
+    record = run.record
+    heldout = record.heldout
     return (
-        shown(result.get("iterations"), "{:,.0f}"),
-        resolution(result) or "–",
-        _views(result),
-        _from_to(part(result, "gaussians"), ("initial", "final"), "{:,.0f}"),
-        "–" if ply is None else f"{ply / 1e6:.2f} MB" if ply >= 1e5 else f"{ply / 1e3:.0f} kB",
+        number(record.iterations, "{:,.0f}"),
+        resolution(record) or ABSENT,
+        number(len(record.split.train) or None, "{}"),
+        _from_to(record.gaussians.initial, record.gaussians.final, "{:,.0f}"),
+        _file_size(record.ply.bytes),
         f"{run.seconds:.0f} s",
-        shown(result.get("iterations_per_second"), "{:.2f}"),
-        _from_to(part(result, "train_loss"), ("first", "last"), "{:.4f}"),
-        shown(part(result, "training_views").get("psnr"), "{:.2f} dB"),
-        shown(part(result, "heldout").get("psnr"), "{:.2f} dB"),
-        shown(part(result, "heldout").get("ssim"), "{:.4f}"),
-        shown(part(result, "heldout").get("lpips"), "{:.4f}"),
-        _peaks(result),
+        number(record.iterations_per_second, "{:.2f}"),
+        _from_to(record.train_loss.first, record.train_loss.last, "{:.4f}"),
+        number(record.training_views.psnr, "{:.2f} dB"),
+        number(heldout.psnr, "{:.2f} dB"),
+        number(heldout.ssim, "{:.4f}"),
+        number(heldout.lpips, "{:.4f}"),
+        _peaks(record),
     )
 
 
 def legend(runs: Sequence[SceneRun]) -> str:
     """What the columns mean, for these scenes."""
-    cuda = any(isinstance(part(run.result, "memory").get("cuda"), Mapping) for run in runs)
-    memory = "allocated on the GPU" if cuda else "resident, Python and torch included"
-    lpips = {str(part(run.result, "heldout").get("lpips_note") or "") for run in runs} - {""}
-    lengths = [finite(run.result.get("iterations")) for run in runs]
-    short = any(length is not None and length < SHORTEST_PUBLISHED for length in lengths)
-    return (
-        (
-            "Short run: figures are not comparable with published ones (7,000 or 30,000 iterations). "
-            if short
-            else ""
-        )
-        + "PSNR, SSIM and LPIPS are means over views: SSIM, LPIPS and held-out PSNR over views that were not trained on, "
+    records = [run.record for run in runs]
+    memory = "resident, Python and torch included"
+    if any(record.memory.cuda for record in records):
+        memory = "allocated on the GPU"
+    text = (
+        "PSNR, SSIM and LPIPS are means over views: SSIM, LPIPS and held-out PSNR over views that were not trained on, "
         "training PSNR over as many that were. Higher is better, of LPIPS and loss lower. Loss is the mean of the first and "
         "of the last ten iterations. Time includes loading and evaluation, it/s (iterations per second) does not. Peak memory "
         f"is that of training / evaluation, {memory}."
-        + (f" LPIPS: {', '.join(sorted(lpips))}." if lpips else "")
     )
+    lengths = [record.iterations for record in records if record.iterations is not None]
+    if lengths and min(lengths) < SHORTEST_PUBLISHED:
+        text = (
+            f"Short run: figures are not comparable with published ones (7,000 or 30,000 iterations). {text}"
+        )
+    lpips = {record.heldout.lpips_note for record in records} - {""}
+    if lpips:
+        text += f" LPIPS: {', '.join(sorted(lpips))}."
+    return text
 
 
-def resolution(result: Mapping[str, Any]) -> str:
+def resolution(record: TrainingRecord) -> str:
     """``1600x1064``; "" where it is not known."""
-    size = result.get("resolution")
-    return "x".join(map(str, size)) if isinstance(size, (list, tuple)) and len(size) == 2 else ""
+    if len(record.resolution) != 2:
+        return ""
+    return "x".join(map(str, record.resolution))
 
 
-def part(result: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A part of a trainer's result; empty where it has none."""
-    found = result.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def finite(value: object) -> float | None:
-    """A number that can be drawn (float32 ends at 3.4e38), or None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if abs(value) < 1e60 else None
-
-
-def shown(value: object, form: str) -> str:
+def number(value: float | None, form: str) -> str:
     """A number in this form; – where it is none."""
-    known = finite(value)
-    return "–" if known is None else form.format(known)
+    return ABSENT if value is None else form.format(value)
 
 
-def _views(result: Mapping[str, Any]) -> str:
-    names = part(result, "split").get("train")
-    return str(len(names)) if isinstance(names, (list, tuple)) else "–"
+def _from_to(first: float | None, last: float | None, form: str) -> str:
+    if first is None and last is None:
+        return ABSENT
+    return f"{number(first, form)} → {number(last, form)}"
 
 
-def _from_to(values: Mapping[str, Any], names: tuple[str, str], form: str) -> str:
-    first, last = (shown(values.get(name), form) for name in names)
-    return first if first == last == "–" else f"{first} → {last}"
+def _file_size(size: int | None) -> str:
+    if size is None:
+        return ABSENT
+    return f"{size / 1e6:.2f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
-def _peaks(result: Mapping[str, Any]) -> str:
-    memory = part(result, "memory")
-    cuda = memory.get("cuda")
-    if isinstance(cuda, Mapping):
-        peaks = [part(cuda, phase).get("allocated") for phase in ("train", "eval")]
-    else:
-        peaks = [part(memory, "host").get(phase) for phase in ("train", "eval")]
-    known = [finite(value) for value in peaks]
-    if known == [None, None]:
-        return "–"
-    return " / ".join("–" if value is None else f"{value / 2**20:,.0f}" for value in known) + " MiB"
+def _peaks(record: TrainingRecord) -> str:
+    # On a GPU what tensors hold decides whether a scene fits; on a CPU it is all that is resident.
+    cuda, host = record.memory.cuda, record.memory.host
+    train, evaluation = (cuda.train.allocated, cuda.eval.allocated) if cuda else (host.train, host.eval)
+    if train is None and evaluation is None:
+        return ABSENT
+    peaks = (number(None if value is None else value / 2**20, "{:,.0f}") for value in (train, evaluation))
+    return " / ".join(peaks) + " MiB"

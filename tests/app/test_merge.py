@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pytest
+
 from splatfix.certify import Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import run
 from splatfix.report.html.matrix import matrix_page
-from splatfix.report.merged import markdown, tables
+from splatfix.report.merged import MergedView, markdown
 from splatfix.report.merging import Group, Merged, Merger
 from tests.app.test_report import places
 from tests.certify.conftest import RESULT
@@ -63,10 +65,10 @@ def test_every_certificate_is_in_one_cell() -> None:
     assert found.verdicts == {
         verdict.value: sum(item["verdict"] == verdict.value for item in lab) for verdict in Verdict
     }
-    (gsplat, made), (inria, _) = tables(found)
-    assert gsplat.startswith("gsplat: ") and inria.startswith("inria: ")
-    assert made.torches == TORCHES, "2.9 comes before 2.11"
-    gpu, driver, cells = made.rows[0]
+    gsplat, inria = MergedView(found).tables
+    assert gsplat.name.startswith("gsplat: ") and inria.name.startswith("inria: ")
+    assert gsplat.torches == TORCHES, "2.9 comes before 2.11"
+    gpu, driver, cells = gsplat.rows[0]
     assert gpu in GPUS and driver == DRIVERS[0] and [cell and cell.torch for cell in cells] == list(TORCHES)
 
 
@@ -279,6 +281,7 @@ def test_words_of_strangers_stay_words() -> None:
     assert "<script" not in text.replace("\\<script", "")
 
 
+@pytest.mark.slow
 def test_merging_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
     """Every place of a failed certificate with every other type in it."""
     whole = changed(

@@ -29,7 +29,7 @@ from splatfix.core.runner import Completed
 from splatfix.facts import Facts
 from splatfix.report import appendix
 from splatfix.report.difference import compare
-from splatfix.report.recorded import parts_of
+from splatfix.report.recorded import StoredCertificate
 from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, sabotage
 
 STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0.25, "rss_gb": 0.5}
@@ -134,12 +134,12 @@ def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: F
     assert (found.scenes, found.environment) == ((), whole.environment)
     assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
     a, b = ({**to_json(item), "issued": ""} for item in (found, whole))
-    parts = parts_of(a)
+    parts = StoredCertificate.of(a).parts()
     assert parts["seed"] == str(RESULT["config"]["seed"]) and parts["iterations"] == "200"
     early = incomplete(
         dataclasses.replace(found, under_way={}, skipped=()), SUITES["quick"].scenes, {}, interrupted=True
     )
-    assert parts_of(to_json(early))["seed"] == "0", "by the command line"
+    assert StoredCertificate.of(to_json(early)).parts()["seed"] == "0", "by the command line"
     assert "scenes one after the other on cpu; 0 trained" in appendix.markdown(early)
     difference = compare("a", a, "b", b)
     assert difference.causes == () and not {"CPU", "seed", "iterations"} & set(difference.not_recorded)

@@ -13,6 +13,8 @@ from splatfix.cli import app
 from splatfix.cli.process import naming_python
 from splatfix.core.step import Step, run, say
 
+TYPED = ["splatfix", "install", "x", "--python", "my env"]
+
 
 @pytest.mark.parametrize(
     ("advice", "added"),
@@ -27,14 +29,16 @@ from splatfix.core.step import Step, run, say
     ],
 )
 def test_advice_names_the_environment(advice: Step, added: bool) -> None:
-    named = naming_python(advice, "my env")
+    named = naming_python(advice, TYPED)
     assert named.text == advice.text
     if not added:
         assert named == advice
         return
     assert named.command and advice.command
     assert named.command.argv == (*advice.command.argv, "--python", "my env")
-    assert naming_python(advice, "") == advice
+    again = naming_python(advice, ["splatfix", "install", "x", "--python=/env"])
+    assert again.command and again.command.argv[-2:] == ("--python", "/env")
+    assert naming_python(advice, ["splatfix", "install", "x"]) == advice
 
 
 def commands_of(group: Any, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+from splatfix.certify.record import LARGEST
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.words import counted
-from splatfix.report.results import finite
 
 MOST = 128 << 20
 """Bytes of metrics.jsonl. 30,000 iterations have 17 MB."""
@@ -47,8 +48,8 @@ class Metrics:
 class Bucket:
     """Neighbouring iterations as one point."""
 
-    place: float
-    """Their mean iteration."""
+    iteration: float
+    """Their mean."""
     low: float
     mean: float
     high: float
@@ -57,44 +58,56 @@ class Bucket:
 def read_metrics(path: Path) -> Metrics:
     """Read a metrics.jsonl; lines that are no measurement are counted and left out."""
     content = read_text(path, MOST)
-    if not isinstance(content, str):
-        return Metrics(
-            unread=f"{path.name} cannot be read: {content.reason if isinstance(content, Unread) else 'there is none'}"
-        )
-    rows = [_row(line) for line in content.splitlines() if line.strip()]
-    good = [row for row in rows if row is not None]
-    timed: dict[str, None] = {}
-    for row in good:
-        timed.update(dict.fromkeys(_phases(row)))
-    damaged = len(rows) - len(good)
+    if content is None:
+        return Metrics(unread=f"{path.name} cannot be read: there is none")
+    if isinstance(content, Unread):
+        return Metrics(unread=f"{path.name} cannot be read: {content.reason}")
+    lines = [line for line in content.splitlines() if line.strip()]
+    rows = list(filter(None, map(_row, lines)))
+    phases: dict[str, None] = {}
+    for row in rows:
+        phases.update(dict.fromkeys(row["ms"]))
+    unread = ""
+    if len(rows) < len(lines):
+        unread = f"{path.name}: {len(lines) - len(rows)} of {counted(len(lines), 'line')} cannot be read"
     return Metrics(
-        tuple(int(row["iteration"]) for row in good),  # type: ignore[call-overload]
-        {name: [finite(row.get(name)) for row in good] for name in _COLUMNS},
-        {name: [finite(_phases(row).get(name)) for row in good] for name in timed},
-        tuple(int(row["iteration"]) for row in good if row.get("opacity_reset") is True),  # type: ignore[call-overload]
-        f"{path.name}: {damaged} of {counted(len(rows), 'line')} cannot be read" if damaged else "",
+        tuple(int(row["iteration"]) for row in rows),
+        {name: [_finite(row.get(name)) for row in rows] for name in _COLUMNS},
+        {name: [_finite(row["ms"].get(name)) for row in rows] for name in phases},
+        tuple(int(row["iteration"]) for row in rows if row.get("opacity_reset") is True),
+        unread,
     )
 
 
 def reduced(iterations: Sequence[int], values: Values, most: int = POINTS) -> list[Bucket | None]:
     """At most ``most`` points with lowest, mean and highest value of each; None where no value is finite."""
     size = max(1, math.ceil(len(values) / most))
-    found: list[Bucket | None] = []
+    buckets: list[Bucket | None] = []
     for start in range(0, len(values), size):
-        part = [value for value in values[start : start + size] if value is not None]
-        place = fmean(iterations[start : start + size])
-        found.append(Bucket(place, min(part), fmean(part), max(part)) if part else None)
-    return found
+        known = [value for value in values[start : start + size] if value is not None]
+        if known:
+            mean_iteration = fmean(iterations[start : start + size])
+            buckets.append(Bucket(mean_iteration, min(known), fmean(known), max(known)))
+        else:
+            buckets.append(None)
+    return buckets
 
 
-def _row(line: str) -> dict[str, object] | None:
+def _row(line: str) -> dict[str, Any] | None:
+    """A line; None for one that was cut off when the trainer was killed, and for what else is no measurement."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) and finite(row.get("iteration")) is not None else None
+    if not isinstance(row, dict) or _finite(row.get("iteration")) is None:
+        return None
+    if not isinstance(row.get("ms"), dict):
+        row["ms"] = {}
+    return row
 
 
-def _phases(row: dict[str, object]) -> dict[str, object]:
-    phases = row.get("ms")
-    return phases if isinstance(phases, dict) else {}
+def _finite(value: object) -> float | None:
+    # no dataclass is decoded here: a run has 30,000 lines, and a certificate thirteen runs
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if abs(value) < LARGEST else None

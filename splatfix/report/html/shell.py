@@ -12,18 +12,19 @@ import splatfix
 from splatfix.report.html.markup import Html, element, items
 
 
-def whole_page(title: str, header: Html, sections: Sequence[tuple[str, str, Html]], told: str) -> str:
+def whole_page(title: str, header: Html, sections: Sequence[tuple[str, str, Html]], remark: str) -> str:
     """A whole HTML file that needs nothing else.
 
     Args:
         header: above the sections.
         sections: key, name and content of each; those without content are left out.
-        told: a sentence for the last line.
+        remark: a sentence for the last line.
     """
-    body = [
-        element("section", element("h2", name), content, id=key) for key, name, content in sections if content
-    ]
-    footer = element("footer", f"splatfix {splatfix.__version__}. {told}")
+    body = []
+    for key, name, content in sections:
+        if content:
+            body.append(element("section", element("h2", name), content, id=key))
+    footer = element("footer", f"splatfix {splatfix.__version__}. {remark}")
     return "<!DOCTYPE html>\n" + element(
         "html",
         element("head", *_head(title)),
@@ -39,6 +40,7 @@ def contents(sections: Sequence[tuple[str, str, Html]]) -> Html:
 
 
 def _head(title: str) -> list[Html]:
+    # The digest allows our script and no other: a certificate may come from a stranger.
     script = base64.b64encode(hashlib.sha256(_own("viewer.js").encode()).digest()).decode()
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "

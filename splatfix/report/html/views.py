@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -55,16 +56,18 @@ def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_BYTES) -
     left_out: list[list[str]] = [[] for _ in runs]
     room = most
     for number in range(MOST_VIEWS):
-        for place, run in enumerate(runs):
+        for scene, run in enumerate(runs):
             if number >= len(run.images):
                 continue
-            found = _read(folder, run.images[number], room)
-            if isinstance(found, View):
-                shown[place].append(found)
-                room -= len(found.data)
+            name = run.images[number]
+            try:
+                view = _read(folder, name, room)
+            except _Unshowable as obstacle:
+                left_out[scene].append(f"{name}: {obstacle}")
             else:
-                left_out[place].append(f"{run.images[number]}: {found}")
-    return [Views(tuple(views), tuple(why)) for views, why in zip(shown, left_out, strict=True)]
+                shown[scene].append(view)
+                room -= len(view.data)
+    return [Views(tuple(views), tuple(missing)) for views, missing in zip(shown, left_out, strict=True)]
 
 
 def show_views(views: Views, scene: int, resolution: str) -> Html:
@@ -74,15 +77,10 @@ def show_views(views: Views, scene: int, resolution: str) -> Html:
         scene: its number, for the ids.
         resolution: that of the training, such as ``1600x1064``.
     """
-    shown = [_show(view, f"view-{scene}-{number}", resolution) for number, view in enumerate(views.shown)]
-    return join(
-        (
-            *shown,
-            items("ul", (f"Not shown: {why}." for why in views.left_out), class_="note")
-            if views.left_out
-            else "",
-        )
-    )
+    parts = [_show(view, f"view-{scene}-{number}", resolution) for number, view in enumerate(views.shown)]
+    if views.left_out:
+        parts.append(items("ul", (f"Not shown: {missing}." for missing in views.left_out), class_="note"))
+    return join(*parts)
 
 
 def _show(view: View, key: str, resolution: str) -> Html:
@@ -97,69 +95,79 @@ def _show(view: View, key: str, resolution: str) -> Html:
         href=f"data:image/png;base64,{data}",
         class_="pixels" if width <= SMALL else None,
     )
+    # One picture holds both halves: each panel shows it through a window of one half's size.
     rendering = element("use", href=f"#{key}")
-    truth = element("use", href=f"#{key}", x=-width)
+    gt = element("use", href=f"#{key}", x=-width)
     difference = element("use", href=f"#{key}", x=-width, class_="difference")
-    box = f"0 0 {width} {height}"
-    size = f"{width}x{height}"
-    reduced = f" (reduced from {resolution})" if resolution not in ("", size) else ""
 
-    def panel(words: str, *layers: Html, class_: str) -> Html:
-        return element(
-            "svg", *layers, viewBox=box, role="img", aria_label=f"{words}, view {stem}", class_=class_
-        )
+    def panel(label: str, *layers: Html, class_: str) -> Html:
+        box = f"0 0 {width} {height}"
+        label = f"{label}, view {stem}"
+        return element("svg", *layers, viewBox=box, role="img", aria_label=label, class_=class_)
 
+    def half(label: str, layer: Html, class_: str) -> Html:
+        drawing = panel(label, layer, class_=class_)
+        return element("div", drawing, element("p", label.lower()), class_="half")
+
+    boundary = element(
+        "input",
+        type="range",
+        min=0,
+        max=100,
+        value=50,
+        class_="cut",
+        aria_label=f"Boundary between rendering (left) and ground truth (right), view {stem}",
+    )
     compared = element(
         "div",
-        element(
-            "div", panel("Rendering", image, class_="rendering"), element("p", "rendering"), class_="half"
-        ),
-        element(
-            "div", panel("Ground truth", truth, class_="truth"), element("p", "ground truth"), class_="half"
-        ),
-        element(
-            "input",
-            type="range",
-            min=0,
-            max=100,
-            value=50,
-            class_="cut",
-            aria_label=f"Boundary between rendering (left) and ground truth (right), view {stem}",
-        ),
+        half("Rendering", image, "rendering"),
+        half("Ground truth", gt, "truth"),
+        boundary,
         class_="compare",
     )
+    error_layers = element("g", rendering, difference, class_="error")
     error = element(
         "div",
-        panel(
-            f"Error, {AMPLIFIED} times amplified",
-            element("g", rendering, difference, class_="error"),
-            class_="plain",
-        ),
+        panel(f"Error, {AMPLIFIED} times amplified", error_layers, class_="plain"),
         element("p", f"error, amplified {AMPLIFIED} times"),
         class_="panel",
     )
+    caption = f"View {stem}, {width}x{height} px"
+    if resolution not in ("", f"{width}x{height}"):
+        caption += f" (reduced from {resolution})"
     return element(
         "figure",
         element("div", compared, error, class_="panels"),
-        element("figcaption", f"View {stem}, {size} px{reduced}"),
+        element("figcaption", caption),
         class_="view",
     )
 
 
-def _read(folder: Path, name: str, room: int) -> View | str:
-    """A view, or why it cannot be shown."""
+class _Unshowable(Exception):
+    """Why a picture is not in the page."""
+
+
+def _read(folder: Path, name: str, room: int) -> View:
+    """A view.
+
+    Raises:
+        _Unshowable: there is none, or it is no such picture.
+    """
     path = PurePosixPath(name)
     smaller = folder.joinpath(*path.parts[:-2], "thumbnails", path.name)
     content = read_bytes(smaller, MOST_BYTES)
     if content is None:
         content = read_bytes(folder / path, MOST_BYTES)
+    if content is None:
+        raise _Unshowable("there is no such file")
     if not isinstance(content, bytes):
-        return content.reason if content else "there is no such file"
+        raise _Unshowable(content.reason)
     if len(content) > room:
-        return "the pictures before it take the room that this file has for them"
+        raise _Unshowable("the pictures before it take the room that this file has for them")
+    # A PNG begins with its signature and the chunk IHDR, whose first two numbers are width and height.
     if content[:8] != _SIGNATURE or content[12:16] != b"IHDR" or len(content) < 33:
-        return "it is no PNG"
-    width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
+        raise _Unshowable("it is no PNG")
+    width, height = struct.unpack(">II", content[16:24])
     if width < 2 or width % 2 or not height:
-        return f"it does not hold two pictures side by side: {counted(width, 'pixel')} wide"
+        raise _Unshowable(f"it does not hold two pictures side by side: {counted(width, 'pixel')} wide")
     return View(name, width // 2, height, content)

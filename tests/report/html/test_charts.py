@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.certify.record import TrainingRecord
 from splatfix.report.html.charts import lines, nice_ticks, stack
 from splatfix.report.html.metrics import Bucket, Metrics, Values, read_metrics, reduced
 from splatfix.report.html.scenes import charts
@@ -111,7 +112,9 @@ def test_gpu_memory_has_its_own_limit() -> None:
     }
     known |= {"vram_allocated_gb": [10.0, 12.0], "vram_reserved_gb": [11.0, 14.0]}
     result = {"machine": {"gpu_memory": 16 << 30}, "memory": {"limit": 64 << 30}}
-    shown = "".join(charts(Metrics((1, 2), known), result))
+    shown = "".join(charts(Metrics((1, 2), known), TrainingRecord.of(result)))
     assert "GPU memory" in shown and ">97% of 16 GiB</text>" in shown and "enlarged" not in shown
     assert "Peak 14 of 16 GiB, 87.5%." in shown and "allocated on the GPU" in shown
-    assert "How much memory there is, is not known." in "".join(charts(Metrics((1, 2), known), {}))
+    assert "How much memory there is, is not known." in "".join(
+        charts(Metrics((1, 2), known), TrainingRecord())
+    )

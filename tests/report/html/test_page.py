@@ -16,6 +16,7 @@ import pytest
 from splatfix.certify import criteria
 from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
+from splatfix.certify.record import TrainingRecord
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
@@ -26,7 +27,7 @@ from splatfix.report.html import page
 from splatfix.report.html.markup import element, text
 from splatfix.report.html.scenes import clock
 from splatfix.report.html.views import MOST_BYTES, read_views
-from splatfix.report.html.words import MEANS, TITLES
+from splatfix.report.wording import MEANS, TITLES
 from tests.certify.conftest import RESULT
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.html.conftest import Render, png
@@ -102,8 +103,8 @@ def test_words_for_what_was_not_needed_and_not_compared(render: Render) -> None:
 
 
 def test_a_chart_of_time_names_its_clock() -> None:
-    assert "wall time" in clock({}) and "processor time of this process" in clock({})
-    assert "CUDA events" in clock({"memory": {"cuda": {}}})
+    assert "wall time" in clock(TrainingRecord())
+    assert "CUDA events" in clock(TrainingRecord.of({"memory": {"cuda": {}}}))
 
 
 def test_memory_far_below_its_limit_is_drawn_by_itself(scene: SceneRun, render: Render) -> None:

@@ -36,7 +36,7 @@ TITLES = {
 """A criterion's code as a statement, which is then met or failed."""
 
 
-def title_of(code: str) -> str:
+def statement(code: str) -> str:
     """A criterion's statement; its code as words where it has none."""
     return TITLES.get(code) or code.replace("-", " ").capitalize()
 
@@ -53,6 +53,19 @@ MEANS_WITHOUT_TRAINING = {
     2: "The checks passed, and the kernels agree with their references. Nothing was trained.",
 }
 """What a passed run level below the training ones means."""
+
+LEVEL_MEANS = {
+    "resolved": "A consistent set of versions exists for this GPU, driver, toolkit and torch.",
+    "built": "The binaries carry code that this GPU can run.",
+    "loads": "Trainer and kernels import in the environment.",
+    "rehearsed": "Without a GPU: the stack's own trainer ran on the CPU, drop-ins in place of its CUDA extensions.",
+    "computes": "The kernels ran, and forward and gradient agree with float64 references.",
+    "trains": "Every scene trained, and every criterion was met.",
+    "reproduces": "Speed, memory and quality hold against a stored baseline.",
+}
+LEVEL_MEANS_ON_THE_CPU = {
+    "resolved": "Python runs and torch is installed: all that a training on the CPU asks for."
+}
 
 HELD_OUT = (
     "Photos that training never saw, and what the trained Gaussians show from the same place. In the error picture black is "

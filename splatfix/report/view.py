@@ -1,0 +1,344 @@
+"""One view of a certificate, which every form of it shows: the terminal, Markdown, HTML, LaTeX, JUnit and the rest.
+
+What a result is called, how a number is written and which rows a table has is decided here; a form only arranges it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from splatfix.certify.model import (
+    NOT_REACHED,
+    Certificate,
+    Comparison,
+    Criterion,
+    KernelCheck,
+    Outcome,
+    SceneRun,
+    Verdict,
+)
+from splatfix.certify.record import Implementation
+from splatfix.report import comparison
+from splatfix.report.marks import Mark
+from splatfix.report.results import HEADERS, legend, row
+from splatfix.report.tree import ABSENT, Badge, Table, Text
+from splatfix.report.wording import LEVEL_MEANS, LEVEL_MEANS_ON_THE_CPU, MEANS, MEANS_WITHOUT_TRAINING
+
+OUTCOMES = {
+    Outcome.FAILED: Badge(Mark.BAD, "failed", plain="FAILED"),
+    Outcome.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
+    Outcome.NOT_MEASURED: Badge(Mark.NONE, "not judged"),
+    Outcome.MET: Badge(Mark.GOOD, "met"),
+}
+"""How each outcome of a criterion is shown, the ones that matter most first. A criterion without a verdict may well have a
+measurement beside it."""
+VERDICTS = {
+    Verdict.CERTIFIED: Badge(Mark.GOOD, "CERTIFIED"),
+    Verdict.REHEARSED: Badge(Mark.GOOD, "REHEARSED"),
+    Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "NOT CERTIFIED"),
+    Verdict.UNDETERMINED: Badge(Mark.UNSURE, "UNDETERMINED"),
+}
+_WITHOUT_TRAINING = {1: "Diagnosis passed (run level 1)", 2: "Kernels verified (run level 2)"}
+"""CERTIFIED is only said of what was trained."""
+_PASSED = {
+    True: Badge(Mark.GOOD, "passed"),
+    False: Badge(Mark.BAD, "failed", plain="FAILED"),
+    None: Badge(Mark.UNSURE, "undetermined"),
+}
+_NOT_READABLE = Badge(Mark.NONE, "not readable")
+_REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
+_COMPARED = {Outcome.MET: Mark.GOOD, Outcome.FAILED: Mark.BAD, Outcome.NOT_MEASURED: Mark.NONE}
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of proof."""
+
+    name: str
+    badge: Badge
+    evidence: str
+    means: str
+    """What it is, for a reader who never saw one."""
+    reached: bool | None
+    needed: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel beside its float64 reference."""
+
+    name: str
+    implementation: str
+    kind: str
+    badge: Badge
+    outcome: Outcome
+    value_error: str
+    gradient_error: str
+    own_difference: str
+    """From splatfix's own kernel."""
+    detail: str
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One thing that went wrong, or could not be judged."""
+
+    where: str
+    """The scene; ``diagnosis``, ``kernel`` or ``level`` for what is no scene's."""
+    code: str
+    """Of the criterion or finding; the name of the kernel or level."""
+    outcome: Outcome
+    means: str
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Each scene beside the baseline's."""
+
+    caption: str
+    table: Table
+    remarks: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CertificateView:
+    """A certificate as it is shown. Each part is made when a form asks for it."""
+
+    certificate: Certificate
+
+    @property
+    def headline(self) -> Badge:
+        """The verdict, by what the run level includes."""
+        return headline(self.certificate.verdict, self.certificate.level)
+
+    @property
+    def means(self) -> str:
+        """What the verdict means, in a sentence."""
+        verdict, level = self.certificate.verdict, self.certificate.level
+        if verdict is Verdict.CERTIFIED and level in MEANS_WITHOUT_TRAINING:
+            return MEANS_WITHOUT_TRAINING[level]
+        return MEANS[verdict]
+
+    @property
+    def scope(self) -> str:
+        """What was run, and where: ``Run level 4, suite data, renderer torch, on the CPU.``"""
+        certificate = self.certificate
+        parts = []
+        if certificate.level is not None:
+            parts.append(f"run level {certificate.level}")
+        if certificate.suite:
+            parts.append(f"suite {certificate.suite}")
+        text = ", ".join(parts)
+        text = text[:1].upper() + text[1:]
+        if certificate.scenes:
+            text += f", renderer {certificate.renderer}"
+        return f"{text}, on {device_name(certificate.device)}."
+
+    @property
+    def ended(self) -> bool:
+        """The run came to its end."""
+        return not (self.certificate.interrupted or self.certificate.unfinished)
+
+    @property
+    def reservations(self) -> Sequence[str]:
+        """What a success does not cover."""
+        return [f"{item.scene}: {item.reason}" for item in self.certificate.notes]
+
+    @property
+    def unreadable(self) -> Sequence[str]:
+        """Scenes that cannot be read, and why."""
+        return [f"{item.scene}: {item.reason}" for item in self.certificate.unreadable]
+
+    @property
+    def skipped(self) -> dict[str, list[str]]:
+        """The skipped scenes by reason: mostly one reason holds for all of them."""
+        scenes: dict[str, list[str]] = {}
+        for item in self.certificate.skipped:
+            scenes.setdefault(item.reason, []).append(item.scene)
+        return scenes
+
+    @property
+    def not_reached(self) -> Sequence[str]:
+        """The scenes that a run which did not come to its end left untrained."""
+        return [item.scene for item in self.certificate.skipped if item.reason == NOT_REACHED]
+
+    @property
+    def levels(self) -> Sequence[Level]:
+        """The levels of proof, lowest first."""
+        means = dict(LEVEL_MEANS)
+        if self.certificate.device == "cpu":
+            means |= LEVEL_MEANS_ON_THE_CPU
+        levels = []
+        for rung in self.certificate.proof:
+            name, badge = rung.name.value, Badge(_REACHED[rung.reached], rung.words)
+            levels.append(Level(name, badge, rung.shown_by, means[name], rung.reached, rung.needed))
+        return levels
+
+    @property
+    def kernels(self) -> Sequence[Kernel]:
+        """The kernels."""
+        return [kernel_view(check) for check in self.certificate.kernels]
+
+    @property
+    def compared_with_own(self) -> bool:
+        """Some kernel was held against splatfix's own: a table then has a column for it."""
+        return any(check.own_difference is not None for check in self.certificate.kernels)
+
+    @property
+    def results(self) -> Table | None:
+        """The results by scene; None where no scene ran."""
+        if not self.certificate.scenes:
+            return None
+        rows: list[Sequence[Text]] = []
+        for run in self.certificate.scenes:
+            rows.append((run.scene, scene_badge(run), *row(run)))
+        return Table(("scene", "result", *HEADERS), rows)
+
+    @property
+    def legend(self) -> str:
+        """What the columns of the results mean."""
+        return legend(self.certificate.scenes)
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """Each scene beside the baseline's; None without one."""
+        found: Comparison | None = self.certificate.comparison
+        if found is None or not found.scenes:
+            return None
+        rows: list[Sequence[Text]] = []
+        for scene, cells in zip(found.scenes, comparison.rows(found), strict=True):
+            rows.append((*cells[:-1], Badge(_COMPARED[scene.outcome], cells[-1])))
+        table = Table(comparison.HEADERS, rows)
+        return Baseline(comparison.caption(found), table, comparison.remarks(found))
+
+    @property
+    def settings(self) -> Table | None:
+        """The settings: one value where it is the same in every scene, otherwise each scene's."""
+        runs = [run for run in self.certificate.scenes if run.record.settings]
+        names = dict.fromkeys(name for run in runs for name in run.record.settings)
+        rows = []
+        for name in names:
+            values = {run.scene: run.record.settings.get(name) for run in runs}
+            if any(value is not None for value in values.values()):
+                rows.append((name, _by_scene(values)))
+        return Table(("setting", "value"), rows) if rows else None
+
+    @property
+    def code_that_ran(self) -> Table | None:
+        """A row for each part and file: which scenes it ran in."""
+        runs = [run for run in self.certificate.scenes if run.record.implementations]
+        scenes: dict[tuple[str, ...], list[str]] = {}
+        for run in runs:
+            for part, implementation in run.record.implementations.items():
+                scenes.setdefault((part, *implementation_cells(implementation)), []).append(run.scene)
+        every = [run.scene for run in runs]
+        rows = []
+        for cells, names in scenes.items():
+            rows.append((*cells, "all" if names == every else ", ".join(names)))
+        return Table(("part", *IMPLEMENTATION, "scenes"), rows) if rows else None
+
+    @property
+    def troubles(self) -> dict[str, list[Trouble]]:
+        """Everything that failed or stayed open, by what to do about it ("" where only a diagnosis can tell), in the order of
+        the certificate. A level that failed is told where nothing below it did."""
+        troubles: dict[str, list[Trouble]] = {}
+        for kernel in self.certificate.kernels:
+            if kernel.outcome is Outcome.FAILED:
+                means = kernel.detail or "its error is above what is allowed"
+                trouble = Trouble("kernel", kernel.implementation or kernel.name, kernel.outcome, means)
+                troubles.setdefault("", []).append(trouble)
+        for run in self.certificate.scenes:
+            _add_troubles(troubles, run.scene, run.criteria)
+        _add_troubles(troubles, "diagnosis", self.certificate.diagnosis)
+        if troubles:
+            return troubles
+        for rung in self.certificate.proof:
+            if rung.reached is False:
+                trouble = Trouble("level", rung.name.value, Outcome.FAILED, rung.shown_by)
+                troubles.setdefault("", []).append(trouble)
+        return troubles
+
+
+def headline(verdict: Verdict, level: int | None) -> Badge:
+    """The headline of a certificate."""
+    if verdict is Verdict.CERTIFIED and level in _WITHOUT_TRAINING:
+        return Badge(Mark.GOOD, _WITHOUT_TRAINING[level])
+    return VERDICTS[verdict]
+
+
+def device_name(device: str) -> str:
+    """The device in a sentence."""
+    return "the CPU" if device == "cpu" else device
+
+
+def scene_badge(run: SceneRun) -> Badge:
+    """The result of a scene."""
+    return _NOT_READABLE if run.unreadable else _PASSED[run.passed]
+
+
+def count_met(criteria: Iterable[Criterion]) -> str:
+    """``3 of 5``."""
+    outcomes = [criterion.outcome for criterion in criteria]
+    return f"{outcomes.count(Outcome.MET)} of {len(outcomes)}"
+
+
+def kernel_view(check: KernelCheck) -> Kernel:
+    """A kernel's row."""
+    differences = []
+    for difference in (check.own_difference, check.own_gradient_difference):
+        if difference is not None:
+            differences.append(f"{difference:.1e}")
+    return Kernel(
+        check.name,
+        check.implementation,
+        check.kind,
+        _kernel_badge(check),
+        check.outcome,
+        _error(check.value_error, check.value_allowed),
+        _error(check.gradient_error, check.gradient_allowed),
+        ", ".join(differences) or ABSENT,
+        check.detail,
+    )
+
+
+def _kernel_badge(check: KernelCheck) -> Badge:
+    badge = OUTCOMES[check.outcome]
+    if check.outcome is Outcome.MET:
+        return Badge(badge.mark, "agrees", plain="met")
+    if check.outcome is Outcome.NOT_MEASURED:
+        return Badge(badge.mark, badge.text if check.kind else "not installed", plain="not measured")
+    return badge
+
+
+def _error(error: float | None, allowed: float | None) -> str:
+    """An error and the one that is allowed, both relative; – where none is allowed, because it was not compared."""
+    if not allowed:
+        return ABSENT
+    measured = "none" if error is None else f"{error:.1e}"
+    return f"{measured} (allowed {allowed:.0e})"
+
+
+IMPLEMENTATION = ("name", "version", "engine", "file", "SHA-256")
+"""Of :func:`implementation_cells`."""
+
+
+def implementation_cells(item: Implementation) -> tuple[str, ...]:
+    """Which code ran."""
+    parts = (item.name, item.version, item.engine, item.file, item.sha256)
+    return tuple(part or ABSENT for part in parts)
+
+
+def _by_scene(values: dict[str, object]) -> str:
+    texts = {scene: ABSENT if value is None else str(value) for scene, value in values.items()}
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return ", ".join(f"{scene} {text}" for scene, text in texts.items())
+
+
+def _add_troubles(troubles: dict[str, list[Trouble]], where: str, criteria: Sequence[Criterion]) -> None:
+    for criterion in criteria:
+        if criterion.advice or criterion.outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
+            means = f"{criterion.measured.rstrip('.')}. {criterion.why}".strip()
+            trouble = Trouble(where, criterion.code, criterion.outcome, means)
+            troubles.setdefault(criterion.advice, []).append(trouble)
