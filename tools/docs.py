@@ -22,7 +22,8 @@ import typer
 
 from splatfix.checks import Check, all_checks
 from splatfix.cli import app
-from splatfix.knowledge.breakages import When, breakages, failure_classes
+from splatfix.knowledge.breakages import When, breakages
+from splatfix.knowledge.failures import failure_classes
 from tools.machines import raw_machines
 
 ROOT = Path(__file__).resolve().parent.parent

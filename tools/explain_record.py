@@ -3,10 +3,9 @@
 ``python -m tools.explain_record`` writes ``tests/records/explain.json`` and ``docs/assets/explain-calibration.svg``.
 
 Three things are held out in turn: cases (``held_out`` holds batches that were labelled by their threads before anything was
-said of them, and keeps what was said of each case the first time; the signatures were mended after each batch), wordings (in
-five folds by source, an anchor that no case outside the fold bears out is left out, and the words of its logs are not counted;
-hints stay), and classes (a class's whole signature is left out, with its hints and words: what is then said of its cases should
-not be loud).
+said of them, and keeps what was said of each case the first time; the wordings were mended after each batch), wordings (in
+five folds by source, a wording that no case outside the fold bears out is left out; hints stay), and classes (all that is
+known of a class is left out: what is then said of its cases should not be loud).
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.explain import explain_text
-from splatfix.explain.engine import signs_in
 from splatfix.explain.model import SURE
 from splatfix.explain.reading import kept_lines
-from splatfix.knowledge.log_words import LogWords, log_words
-from splatfix.knowledge.signatures import Anchor, hints, signatures
-from tools.explain_words import counted
+from splatfix.explain.signs import Log, find_signs
+from splatfix.knowledge.failures import Wording, failures
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests" / "explain" / "cases"
@@ -44,9 +41,9 @@ def read(name: str) -> list[Case]:
     return [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
 
-def said_of(case: Case, without: Collection[Anchor] = frozenset(), words: LogWords | None = None) -> Said:
+def said_of(case: Case, without: Collection[Wording] = frozenset()) -> Said:
     """What is said of a case."""
-    causes = explain_text(case["log"], without=without, words=words).causes
+    causes = explain_text(case["log"], without=without).causes
     return (causes[0].confidence, causes[0].name in case["accept"]) if causes else (0.0, False)
 
 
@@ -72,36 +69,39 @@ def first_look(cases: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def by_wording(cases: Sequence[Case], others: Sequence[Case]) -> list[Said]:
-    """Each fold of sources explained without the anchors that only its own cases bear out, and without its words."""
-    matched = [
-        {sign.anchor for signs in signs_in(kept_lines(case["log"])).values() for sign in signs if sign.anchor}
-        for case in cases
-    ]
+def by_wording(cases: Sequence[Case]) -> list[Said]:
+    """Each fold of sources explained without the wordings that only its own cases bear out."""
+    matched = [_wordings_of(case) for case in cases]
     folds = [zlib.crc32(case["source"].partition("#")[0].encode()) % FOLDS for case in cases]
-    words = [
-        counted([*others, *(case for n, case in enumerate(cases) if folds[n] != fold)], wordings=False)
-        for fold in range(FOLDS)
+    elsewhere: dict[int, set[Wording]] = {fold: set() for fold in range(FOLDS)}
+    for fold, wordings in zip(folds, matched, strict=True):
+        for other in elsewhere.keys() - {fold}:
+            elsewhere[other] |= wordings
+    return [
+        said_of(case, frozenset(wordings - elsewhere[fold]))
+        for case, wordings, fold in zip(cases, matched, folds, strict=True)
     ]
-    said = []
-    for at, case in enumerate(cases):
-        elsewhere = set().union(*(found for n, found in enumerate(matched) if folds[n] != folds[at]))
-        said.append(said_of(case, frozenset(matched[at] - elsewhere), words[folds[at]]))
-    return said
+
+
+def _wordings_of(case: Case) -> set[Wording]:
+    """Wordings that a case bears out."""
+    signs = find_signs(Log(kept_lines(case["log"])), None)
+    return {sign.wording for found in signs.values() for sign in found if sign.wording}
 
 
 def by_class(cases: Sequence[Case]) -> list[Said]:
-    """Each case explained without the signatures of the classes that are right for it."""
-    return [
-        said_of(
-            case,
-            frozenset(
-                anchor for name in case["accept"] for anchor in (*signatures()[name].anchors, hints()[name])
-            ),
-            log_words().without(case["accept"]),
-        )
-        for case in cases
-    ]
+    """Each case explained without what is known of the classes that are right for it."""
+    return [said_of(case, _known_of(case["accept"])) for case in cases]
+
+
+def _known_of(names: Sequence[str]) -> frozenset[Wording]:
+    known: list[Wording] = []
+    for name in names:
+        failure = failures()[name]
+        known += failure.wordings
+        if failure.hint:
+            known.append(failure.hint)
+    return frozenset(known)
 
 
 def calibration(said: Sequence[Said]) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def calibration(said: Sequence[Said]) -> list[dict[str, Any]]:
 def record() -> dict[str, Any]:
     """Everything that is measured."""
     given, held, made = read("given"), read("held_out"), read("made_here")
-    wording = by_wording([*given, *held], [*made, *read("wordings")])
+    wording = by_wording([*given, *held])
     all_said = [said_of(case) for case in (*given, *held, *made)]
     return {
         "given": summary([said_of(case) for case in given]),
@@ -145,8 +145,8 @@ def record() -> dict[str, Any]:
         "classes_held_out": summary(by_class([*given, *held])),
         "calibration": calibration(all_said),
         "calibration_wordings_held_out": calibration(wording),
-        "classes": len(signatures()),
-        "anchors": sum(len(row.anchors) for row in signatures().values()),
+        "classes": sum(bool(failure.wordings) for failure in failures().values()),
+        "wordings": sum(len(failure.wordings) for failure in failures().values()),
     }
 
 

@@ -11,20 +11,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
+from rich.console import Console
+
+from splatfix.app.answers import Answers
 from splatfix.app.result import Result
+from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from splatfix.checks import Finding
-    from splatfix.context import Context
-    from splatfix.explain import Explanation, FailureCause, KnownClass, Machine
-    from splatfix.facts import Facts
-    from splatfix.plan.for_failure import Answers
+from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
+from splatfix.explain import explain as read_log
+from splatfix.facts import Facts, choose_python, gather, load
+from splatfix.knowledge.failures import Failure, failure_class, failure_classes
+from splatfix.knowledge.tables import pair
+from splatfix.report import console as consoles
+from splatfix.report import explanation as report
 
 _COPY_IN_MEMORY = 8 << 20
 """Bytes of a command's output that are kept in memory; more of it goes to a temporary file."""
@@ -54,39 +58,35 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
     Raises:
         SplatfixError: no such file, no facts, nothing to read (exit code 2).
     """
-    from splatfix.explain import explain as read
-
-    facts, told = _facts(request)
-    where = _examined(facts)
-    code: int | None = None
+    facts, facts_from = _facts(request)
+    command_exit_code: int | None = None
+    explanation: Explanation | None = None
     if request.command:
         with tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY) as copy:
-            code = _run(request.command, copy, quiet=as_json)
-            copy.seek(0)
-            if code and facts is None:
-                facts, told = _facts_of_command(request.command)
-                where = _examined(facts)
-            found = read(copy, where.machine) if code else None  # type: ignore[arg-type]
+            command_exit_code = run_and_copy(request.command, copy, quiet=as_json)
+            if command_exit_code:
+                if facts is None:
+                    facts, facts_from = _facts_of_command(request.command)
+                copy.seek(0)
+                explanation = _Machine.of(facts).explain(copy)
     else:
         with _opened(request.log) as stream:
-            found = read(stream, where.machine)
-    if found is not None:
-        found = replace(found, causes=tuple(where.fitted(cause, found.dropins) for cause in found.causes))
-    collect = what_to_collect(request) if found and not found.recognised else ()
+            explanation = _Machine.of(facts).explain(stream)
+    recognised = explanation is None or explanation.recognised
+    collect = () if recognised else what_to_collect(request)
 
     def data() -> dict[str, Any]:
-        from splatfix.report import explanation
-
-        return explanation.document(found, collect=collect, facts=told, command_exit_code=code)
+        return report.document(
+            explanation, collect=collect, facts=facts_from, command_exit_code=command_exit_code
+        )
 
     def text(console: Console) -> None:
-        from splatfix.report import console as consoles
-        from splatfix.report import explanation
+        if explanation is not None:  # beside a command's own output, on standard error
+            report.show(consoles.err() if request.command else console, explanation, collect)
 
-        if found is not None:  # beside a command's own output, on standard error
-            explanation.show(consoles.err() if request.command else console, found, collect)
-
-    return Result("explain", data, text, _exit_code(found) if code is None else code)
+    if command_exit_code is not None:
+        return Result("explain", data, text, command_exit_code)
+    return Result("explain", data, text, Exit.OK if recognised else Exit.UNDETERMINED)
 
 
 def explain_many(request: ExplainRequest) -> Result:
@@ -98,41 +98,42 @@ def explain_many(request: ExplainRequest) -> Result:
         SplatfixError: no such file, no facts (exit code 2).
     """
     facts, _ = _facts(request)
-    lines = _explained_lines(request.log, _examined(facts))
+    lines = _explained_lines(request.log, _Machine.of(facts))
     return Result("explain", dict, lambda _: None, Exit.OK, forms={"jsonl": lambda: lines})
 
 
-def _explained_lines(source: Path | None, where: _Examined) -> Iterator[str]:
-    from splatfix.explain import explain as read
-    from splatfix.report.explanation import causes_json
-
+def _explained_lines(source: Path | None, machine: _Machine) -> Iterator[str]:
     with _opened(source) as stream:
         for number in itertools.count(1):
             line = stream.readline(_LONGEST_OBJECT)
             if not line:
                 return
-            if not line.strip():
-                continue
-            row: dict[str, Any] = {"id": None, "causes": []}
-            try:
-                if len(line) == _LONGEST_OBJECT and not line.endswith(b"\n"):
-                    while (rest := stream.readline(_LONGEST_OBJECT)) and not rest.endswith(b"\n"):
-                        pass
-                    raise ValueError("longer than 256 MiB")
-                entry = json.loads(line)
-                row["id"] = entry["id"]
-                log = entry["log"]
-                if not isinstance(log, str):
-                    raise TypeError("log is no text")
-                found = read(io.BytesIO(log.encode("utf-8", "replace")), where.machine)
-                fitted = (where.fitted(cause, found.dropins) for cause in found.causes)
-                row["causes"] = causes_json(replace(found, causes=tuple(fitted)))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                message = (
-                    f"Line {number} is no JSON object with id and log ({type(error).__name__}: {error})."
-                )
-                row["error"] = {"code": "not-jsonl", "message": message[:300], "line": number}
-            yield json.dumps(row, ensure_ascii=True) + "\n"
+            if line.strip():
+                yield json.dumps(_explained_line(line, number, stream, machine), ensure_ascii=True) + "\n"
+
+
+def _explained_line(line: bytes, number: int, stream: BinaryIO, machine: _Machine) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": None, "causes": []}
+    try:
+        if len(line) == _LONGEST_OBJECT and not line.endswith(b"\n"):
+            _skip_line(stream)
+            raise ValueError("longer than 256 MiB")
+        entry = json.loads(line)
+        row["id"] = entry["id"]
+        log = entry["log"]
+        if not isinstance(log, str):
+            raise TypeError("log is no text")
+        explanation = machine.explain(io.BytesIO(log.encode("utf-8", "replace")))
+        row["causes"] = report.causes_json(explanation)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        message = f"Line {number} is no JSON object with id and log ({type(error).__name__}: {error})."
+        row["error"] = {"code": "not-jsonl", "message": message[:300], "line": number}
+    return row
+
+
+def _skip_line(stream: BinaryIO) -> None:
+    while (rest := stream.readline(_LONGEST_OBJECT)) and not rest.endswith(b"\n"):
+        pass
 
 
 def list_classes(name: str = "") -> Result:
@@ -141,8 +142,6 @@ def list_classes(name: str = "") -> Result:
     Raises:
         SplatfixError: ``unknown-class`` (exit code 2).
     """
-    from splatfix.explain import known_classes
-
     classes = known_classes()
     if name:
         classes = tuple(item for item in classes if item.name == name)
@@ -151,14 +150,12 @@ def list_classes(name: str = "") -> Result:
             raise usage_error("unknown-class", f"There is no failure class {name!r}.", todo)
 
     def text(console: Console) -> None:
-        from splatfix.report import explanation
-
         if name:
-            explanation.show_class(console, classes[0])
+            report.show_class(console, classes[0])
         else:
-            explanation.show_list(console, classes)
+            report.show_list(console, classes)
 
-    return Result("explain", lambda: _classes_json(classes), text)
+    return Result("explain", lambda: report.document(None, classes=classes), text)
 
 
 def what_to_collect(request: ExplainRequest) -> tuple[Step, ...]:
@@ -172,22 +169,6 @@ def what_to_collect(request: ExplainRequest) -> tuple[Step, ...]:
         )
     steps.append(say("For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."))
     return tuple(steps)
-
-
-def _classes_json(classes: Sequence[KnownClass]) -> dict[str, Any]:
-    from splatfix.report import explanation
-
-    return explanation.document(None, classes=classes)
-
-
-def _exit_code(found: Explanation | None) -> Exit:
-    return Exit.OK if found is None or found.recognised else Exit.UNDETERMINED
-
-
-def _run(command: Sequence[str], copy: Any, *, quiet: bool) -> int:
-    from splatfix.core.passthrough import run_and_copy
-
-    return run_and_copy(command, copy, quiet=quiet)
 
 
 @contextmanager
@@ -217,100 +198,101 @@ def _opened(path: Path | None) -> Iterator[BinaryIO]:
 def _facts(request: ExplainRequest) -> tuple[Facts | None, str]:
     """Facts of the machine where it failed, and where they are from."""
     if request.facts_file is not None:
-        from splatfix.facts import load
-
         return load(request.facts_file), str(request.facts_file)
     if request.python is not None:
-        from splatfix.facts import choose_python, gather
-
-        choice = choose_python(request.python)
-        return gather(choice.python, chosen=choice.why), f"this machine, {choice.python}"
+        return _facts_here(request.python)
     return None, ""
+
+
+def _facts_here(python: str | None) -> tuple[Facts, str]:
+    choice = choose_python(python)
+    return gather(choice.python, chosen=choice.why), f"this machine, {choice.python}"
 
 
 def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
     """Facts of this machine and of the environment that a command ran in; none where it ran elsewhere."""
-    from splatfix.facts import choose_python, gather
-
     program = Path(command[0])
     if program.name in _ELSEWHERE:
         return None, ""
-    beside = (program.with_name(name) for name in ("python", "python.exe") if program.parent.name)
-    named = next((str(path) for path in beside if path.exists()), None)
+    python = None
+    if program.parent.name:  # a program of an environment stands beside its interpreter
+        beside = [program.with_name(name) for name in ("python", "python.exe")]
+        python = next((str(path) for path in beside if path.exists()), None)
     try:
-        choice = choose_python(named)
-        return gather(choice.python, chosen=choice.why), f"this machine, {choice.python}"
+        return _facts_here(python)
     except SplatfixError:
         return None, ""
 
 
 @dataclass(frozen=True)
-class _Examined:
+class _Machine:
     """The machine where it failed: what the checks find on it, and what answers a class there."""
 
-    machine: Machine
+    evidence: MachineEvidence
     answers: Answers
     findings: tuple[Finding, ...] = ()
     known: bool = False
     """Its facts are known."""
+
+    @classmethod
+    def of(cls, facts: Facts | None) -> _Machine:
+        if facts is None:
+            return cls(MachineEvidence(), Answers())
+        context = make_context(facts, Goal())
+        findings = tuple(run_checks(context, select((), ())))
+        return cls(_evidence(context, findings), Answers(context), findings, known=True)
+
+    def explain(self, log: IO[bytes]) -> Explanation:
+        """What a log shows, with fixes that fit the machine."""
+        explanation = read_log(log, self.evidence)
+        causes = [self.fitted(cause, explanation.dropins) for cause in explanation.causes]
+        return replace(explanation, causes=tuple(causes))
 
     def fitted(self, cause: FailureCause, dropins: Sequence[str] = ()) -> FailureCause:
         """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
 
         What helps everywhere comes after them; where to look is no question any more once the facts are known.
         """
-        from splatfix.checks import Status
-        from splatfix.knowledge.breakages import failure_class
-
-        known = failure_class(cause.name)
-        if known is None:
+        failure = failure_class(cause.name)
+        if failure is None:
             return cause
-        answer = self.answers.to(cause.name)
-        free = self.answers.without_compiler(cause.name, dropins)
+        answer = self.answers.to(failure)
+        without_compiler = self.answers.without_compiler(failure, dropins)
         if not self.known:
-            return replace(cause, fix=(*cause.fix[:1], *answer, *free, *cause.fix[1:]))
-        found = [item for item in self.findings if item.status in (Status.FAIL, Status.WARN)]
-        steps = [step for item in found if item.code in known.checks for step in item.remedy]
+            return replace(cause, fix=(*cause.fix[:1], *answer, *without_compiler, *cause.fix[1:]))
+        steps = self._remedies(failure)
         if not any(step.command for step in steps):
             steps += answer
         if not any(step.command and "nvrtc" in step.command.argv for step in steps):
-            steps += free
-        return replace(cause, fix=tuple(dict.fromkeys([*steps, *cause.fix[: 1 if steps else None]])))
+            steps += without_compiler
+        general = cause.fix[:1] if steps else cause.fix
+        return replace(cause, fix=tuple(dict.fromkeys([*steps, *general])))
+
+    def _remedies(self, failure: Failure) -> list[Step]:
+        """What the checks that predict a class and found something ask for."""
+        steps: list[Step] = []
+        for finding in self.findings:
+            if finding.code in failure.checks and finding.status in (Status.FAIL, Status.WARN):
+                steps.extend(finding.remedy)
+        return steps
 
 
-def _examined(facts: Facts | None) -> _Examined:
-    from splatfix.explain import Machine
-    from splatfix.plan.for_failure import Answers
-
-    if facts is None:
-        return _Examined(Machine(), Answers())
-    from splatfix.checks import run_checks, select
-    from splatfix.context import Goal, make_context
-
-    context = make_context(facts, Goal())
-    findings = tuple(run_checks(context, select((), ())))
-    return _Examined(_machine(context, findings), Answers(context), findings, known=True)
-
-
-def _machine(context: Context, findings: Sequence[Finding]) -> Machine:
+def _evidence(context: Context, findings: Sequence[Finding]) -> MachineEvidence:
     """Which classes the checks predict on that machine, and of which they see all and found nothing."""
-    from splatfix.checks import Status
-    from splatfix.explain import Machine
-    from splatfix.knowledge.breakages import failure_classes
-    from splatfix.knowledge.tables import pair
-
+    codes: dict[Status, set[str]] = {status: set() for status in Status}
+    for finding in findings:
+        codes[finding.status].add(finding.code)
     # a warning is what may fail; here something has failed
-    failed = {item.code for item in findings if item.status in (Status.FAIL, Status.CRASH, Status.WARN)}
-    passed = {item.code for item in findings if item.status is Status.PASS} - failed
+    failed = codes[Status.FAIL] | codes[Status.CRASH] | codes[Status.WARN]
     # what was not looked at says nothing
-    passed -= {item.code for item in findings if item.status is Status.UNKNOWN}
+    passed = codes[Status.PASS] - failed - codes[Status.UNKNOWN]
     toolkit = context.build_toolkit
-    return Machine(
-        predicted=frozenset(row.name for row in failure_classes() if failed & set(row.checks)),
+    return MachineEvidence(
+        predicted=frozenset(row.name for row in failure_classes() if failed.intersection(row.checks)),
         ruled_out=frozenset(
             row.name
             for row in failure_classes()
-            if row.checks and not row.limit and passed >= set(row.checks)
+            if row.checks and not row.limit and passed.issuperset(row.checks)
         ),
         toolkit=pair(toolkit.version) if toolkit and toolkit.version else None,
     )

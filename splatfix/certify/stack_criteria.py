@@ -13,7 +13,7 @@ from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.certify.stack_training import judge_training
 from splatfix.core.runner import Completed
 from splatfix.core.words import counted, few
-from splatfix.knowledge.breakages import explain_message
+from splatfix.knowledge.failures import explain_message
 
 _OF_RENDERINGS = ("held-out-views", "held-out-psnr-rises", "held-out-not-above-training")
 _NO_RENDER = "it has no render.py"

@@ -15,7 +15,7 @@ from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.context import Context
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, say
-from splatfix.knowledge.breakages import FailureClass, foreseen_by
+from splatfix.knowledge.failures import Failure, foreseen_by
 
 
 @dataclass(frozen=True)
@@ -144,14 +144,14 @@ class Check:
 
     @property
     def predicts(self) -> tuple[str, ...]:
-        """Names of the failure classes (:mod:`splatfix.knowledge.breakages`) that it tells before they happen."""
+        """Names of the failure classes (:mod:`splatfix.knowledge.failures`) that it tells before they happen."""
         return tuple(row.name for row in foreseen_by(self.code))
 
 
 CheckFunction = Callable[[Context, Check], Iterable[Finding]]
 
 
-def _with_reports(row: FailureClass) -> str:
+def _with_reports(row: Failure) -> str:
     """``ninja_missing (nerfstudio-project/gsplat#1, ...)``: a failure class with two reports of it."""
     return f"{row.name} ({', '.join(row.examples[:2])})" if row.examples else row.name
 

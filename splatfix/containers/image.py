@@ -1,4 +1,4 @@
-"""Builds a lane's image from packages and splatfix's own files, once per content, and finds why a build failed."""
+"""Builds a lane's image from packages and splatfix's own files, once per content."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from splatfix.containers.packages import constraints, own_metadata, requirements
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
-from splatfix.core.step import Step, run, say
-from splatfix.explain import cause_of
+from splatfix.core.step import run, say
+from splatfix.explain import BuildFailure, explain_image_build
 
 LANE_LABEL = "org.splatfix.lane"
 """On every image and container of splatfix, to find and remove them by."""
@@ -170,54 +170,8 @@ PACKAGES, BUILT = f"{OWN}/packages.txt", f"{OWN}/built.json"
 """What pip installed, and what ``splatfix install`` built."""
 
 
-def root_cause(lines: Iterable[str]) -> tuple[str, Step | None]:
-    """(what went wrong, what to do) from a failed build's output: the first line that is a cause, not a consequence.
-
-    What the image itself lacks is known here; a build of an extension in it fails as anywhere, and `splatfix explain` knows it.
-    """
-    kept = [line.strip() for line in lines if line.strip() and not _ECHO.match(line.strip())]
-    for signs, todo in _CAUSES:
-        for line in kept:
-            if any(sign in line for sign in signs):
-                return line, todo
-    cause = cause_of("\n".join(kept))
-    if cause is not None:
-        return f"{cause.lines[0].strip()} [{cause.name}]", next(iter(cause.fix), None)
-    kept = [line for line in kept if line.startswith(("E: ", "ERROR: "))][:1] or kept
-    return (kept[-1] if kept else "no reason given"), None
-
-
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 """The classic builder prints stderr in red."""
-_ECHO = re.compile(
-    r"Step \d+/\d+ : |The command '|--->|Removing intermediate container|\[Warning\]"
-    r"|(\[\d+/\d+\] )?STEP \d+/\d+: |building at STEP |--> |: exit status \d+$"
-)
-"""The builder's own lines, Docker's and Podman's: they repeat the Dockerfile, with every message in it."""
-
-_NETWORK = say(
-    "Use a base image that has python3 with venv, or give the engine's machine access to its Debian mirror."
-)
-_CAUSES: tuple[tuple[tuple[str, ...], Step | None], ...] = (
-    (("No space left on device", "no space left on device"), run("docker", "system", "df")),
-    (("splatfix: python-mismatch:",), say("Choose a base image with that Python, or another lane.")),
-    (
-        ("certificate verify failed", "Certificate verification failed"),
-        say("Hand the certificate authority in with --ca-certificates FILE."),
-    ),
-    (("Temporary failure resolving", "Could not connect to", "Connection timed out"), _NETWORK),
-    (
-        ("Unable to locate package", "has no installation candidate"),
-        say("Choose a base image that offers that package."),
-    ),
-    (("apt-get: not found",), say("Choose a Debian-like base image, or one that has python3 with venv.")),
-    (
-        ("cgroups in hybrid mode not supported",),  # crun 1.8, Podman's default
-        say('Have Podman use runc: runtime = "runc" below [engine] in its containers.conf.'),
-    ),
-    (("No matching distribution found", "is not a supported wheel on this platform"), None),
-)
-"""Root causes first: a full disk also makes apt and pip fail."""
 
 
 def follow_build(
@@ -251,15 +205,21 @@ def follow_build(
             if "error" not in answer:
                 continue
             hear([pending, str(answer["error"])])
-            cause, todo = root_cause(lines)
+            failure = explain_image_build(lines)
             raise SplatfixError(
                 "docker-build-failed",
-                f"The image of lane {lane.name} was not built: {cause}",
+                f"The image of lane {lane.name} was not built: {_line_of(failure)}",
                 meaning=f"The build output is in {log}.",
-                todo=(todo,) if todo else (),
+                todo=failure.todo[:1],
                 details={"log": str(log), "engine": str(answer["error"])},
             )
         hear([pending])
+
+
+def _line_of(failure: BuildFailure) -> str:
+    """The line that says it, with the class where one is recognised."""
+    line = failure.lines[0] if failure.lines else "no reason given"
+    return f"{line} [{failure.failure_class}]" if failure.failure_class else line
 
 
 def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:

@@ -1,15 +1,19 @@
-"""A log in, ranked causes out, by the breakage records and facts."""
+"""A log in, ranked causes out: one engine for all who read failures, and one data file for each failure."""
 
-from splatfix.explain.engine import Machine, cause_of, explain, explain_text, known_classes
+from splatfix.explain.build_output import BuildFailure, explain_build, explain_image_build
+from splatfix.explain.engine import MachineEvidence, cause_of, explain, explain_text, known_classes
 from splatfix.explain.model import Explanation, FailureCause, KnownClass
 
 __all__ = [
+    "BuildFailure",
     "Explanation",
     "FailureCause",
     "KnownClass",
-    "Machine",
+    "MachineEvidence",
     "cause_of",
     "explain",
+    "explain_build",
+    "explain_image_build",
     "explain_text",
     "known_classes",
 ]

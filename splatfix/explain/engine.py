@@ -1,4 +1,4 @@
-"""Ranks the classes of failure that a log shows: signs are weighed, consequences are set below their causes."""
+"""Ranks the failures that a log shows: signs are weighed, consequences are set below their causes."""
 
 from __future__ import annotations
 
@@ -6,44 +6,48 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import BinaryIO
+from typing import IO
 
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
-from splatfix.explain.judges import LAST_LINE, Surroundings, judge, toolkit_in
-from splatfix.explain.literals import required
+from splatfix.explain.judges import LAST_LINE
 from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass, Line
-from splatfix.explain.reading import kept_lines, plain, read_log, unwrapped
-from splatfix.knowledge.breakages import failure_class, failure_classes
+from splatfix.explain.reading import kept_lines, read_log, unwrapped
+from splatfix.explain.signs import Log, Sign, find_guesses, find_signs
+from splatfix.explain.words import count_words, shipped_counts
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.log_words import LogWords, log_words, words_in
-from splatfix.knowledge.signatures import Anchor, Signature, hints, observations, signatures
-from splatfix.knowledge.tables import cached
+from splatfix.knowledge.failures import Wording, failure_class, failure_classes, failures
 
-_SHOWN = 6
+_LINES_SHOWN = 6
 """Lines of a cause."""
 _ENDS = 1500
 """Lines of each end of a long log that are read again where nothing is recognised."""
-_GUESSES = (0.3, 0.2, 0.12)
-"""Weights of the classes that hints and words point to most, where nothing is recognised."""
-_HINTED = 16.0
-"""What a hint counts beside the words of a log, as a logarithm of odds."""
-_TELLING = 6.0
-"""Least logarithm of odds of words that point to a class without a hint."""
-_CUT_WITHIN = 8
-"""Lines at the end among which the last one is looked for that says something."""
-_LAST = 80
-"""Lines at the end of a log whose words count."""
-_LEAST = 0.1
-"""Confidence below which a class is not named at all."""
-_CONSEQUENCE = 0.35
-"""What is left of a class's confidence where another explains its signs."""
+
+# The weights of the ranking. What each is for is its reason; its value was tried on the labelled cases of tests/explain, and
+# what another value would do there is said with it. Most decide nothing there but how loud a cause is.
+_LEAST_CONFIDENCE = 0.1
+"""Confidence below which a failure is not named at all: it would be one of many, and wrong nine times of ten."""
+_UNSURE = SURE - 0.01
+"""Most confidence of what only hints and words point to: it may be considered, and is never named as the cause."""
 _AS_SURE = 0.7
-"""Least share of a class's confidence that another has which explains it."""
-_NOT_PREDICTED = 0.3
-"""What is left of the doubt about a class that the checks of the machine predict."""
+"""Least share of a failure's confidence that another must have to explain it away.
+
+A strong sign is no consequence of a weak one. At 0.5 one more held-out case is wrong; at 1.0 one of the given cases."""
+_CONSEQUENCE = 0.35
+"""What is left of a failure's confidence where another explains its signs: less than :data:`SURE`, so never named first."""
+_BELOW_CAUSE = 0.9
+"""Most confidence of a consequence as a share of its cause's: it stands below it however unsure both are."""
+_RIVALRY = 0.4
+"""What a rival as sure as can be takes from a cause's confidence: of two that fit entirely, one is wrong.
+
+Its square counts, so that a weak rival takes nothing; without it one unclear case of 572 is named instead of left open."""
+_DOUBT_PREDICTED = 0.3
+"""What is left of the doubt about a failure that a failing check predicts: the machine has what it takes to fail so."""
 _RULED_OUT = 0.7
-"""What is left of the confidence in a class that the checks of the machine see all of, and found nothing of."""
+"""What is left of the confidence in a failure of which the checks see all and found nothing.
+
+More than half: the facts can be those of another environment than the one that failed, the log's line cannot."""
+
 _FIRST_ERROR = re.compile(
     r"\b(?:fatal )?error\b ?[A-Z]{0,3}\d{0,5} ?:|\bERROR\b|^[\w.]{1,200}(?:Error|Exception)\b"
     r"|\bfatal\s{0,4}:|\bFAILED\b|^Traceback"
@@ -51,7 +55,7 @@ _FIRST_ERROR = re.compile(
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineEvidence:
     """What facts say of the machine where the command failed."""
 
     predicted: frozenset[str] = frozenset()
@@ -62,35 +66,10 @@ class Machine:
     """Version of the nvcc that builds use."""
 
 
-UNKNOWN = Machine()
+UNKNOWN = MachineEvidence()
 
 
-@dataclass(frozen=True)
-class _Needle:
-    """A pattern with the literals without which it cannot match."""
-
-    pattern: re.Pattern[str]
-    literals: tuple[str, ...]
-
-    def search(self, line: str, low: str) -> re.Match[str] | None:
-        """The first match in a line; ``low`` is the line in lower case."""
-        if self.literals and not any(text in low for text in self.literals):
-            return None
-        return self.pattern.search(line)
-
-
-@dataclass(frozen=True)
-class Sign:
-    """An anchor of a class found in the log."""
-
-    anchor: Anchor | None
-    """None where only hints or words point to the class."""
-    weight: float
-    """After its numbers were tested."""
-    line: Line
-
-
-def explain(stream: BinaryIO, machine: Machine = UNKNOWN) -> Explanation:
+def explain(stream: IO[bytes], machine: MachineEvidence = UNKNOWN) -> Explanation:
     """Why a command failed, by its log.
 
     Args:
@@ -98,126 +77,35 @@ def explain(stream: BinaryIO, machine: Machine = UNKNOWN) -> Explanation:
         machine: what facts say of the machine where it failed.
     """
     lines, count, size = read_log(stream)
-    return _best_of(lines, machine, count, size)
+    return _explanation(lines, machine, count, size)
 
 
 def explain_text(
-    text: str,
-    machine: Machine = UNKNOWN,
-    *,
-    without: Collection[Anchor] = frozenset(),
-    words: LogWords | None = None,
+    text: str, machine: MachineEvidence = UNKNOWN, *, without: Collection[Wording] = frozenset()
 ) -> Explanation:
     """The same for a short log that is at hand as text.
 
     Args:
-        without: anchors that are not looked for, to measure what depends on them.
-        words: other words than those that splatfix ships, for the same end.
+        without: wordings and hints that are not looked for, to measure what depends on them.
     """
-    return _best_of(kept_lines(text), machine, text.count("\n") + 1, len(text), without, words)
+    return _explanation(kept_lines(text), machine, text.count("\n") + 1, len(text), without)
 
 
 def cause_of(text: str) -> FailureCause | None:
     """The cause that what a program printed shows, with its lines, why, and what to do; None where none is recognised."""
-    found = explain_text(text)
-    return found.causes[0] if found.recognised else None
-
-
-def _best_of(
-    lines: Sequence[Line],
-    machine: Machine,
-    count: int,
-    size: int,
-    without: Collection[Anchor] = frozenset(),
-    words: LogWords | None = None,
-) -> Explanation:
-    """What the lines say; where that is nothing, what they say with the wraps of a terminal undone, hints and words."""
-    found = _explanation(lines, signs_in(lines, machine, without), machine, count, size)
-    if found.recognised:
-        return found
-    ends = lines if len(lines) <= 2 * _ENDS else [*lines[:_ENDS], *lines[-_ENDS:]]
-    whole = unwrapped(ends)
-    signs = signs_in(whole, machine, without)
-    again = _explanation(lines, signs, machine, count, size)
-    if again.recognised:
-        return again
-    for name, sign in _guesses(whole, without, words or log_words()).items():
-        signs.setdefault(name, []).append(sign)
-    return _explanation(lines, signs, machine, count, size, most=SURE - 0.01)
-
-
-def _guesses(lines: Sequence[Line], without: Collection[Anchor], words: LogWords) -> dict[str, Sign]:
-    """The few classes that hints and the words of the last lines point to most."""
-    hinted = _hints_in(lines, without)
-    last = lines[-_LAST:]
-    prior, odds = words.points_to(""), words.points_to("\n".join(plain(line.text) for line in last))
-    told = {name for name in odds if name in hinted or odds[name] - prior[name] >= _TELLING}
-    ranked = sorted(told, key=lambda name: (-odds[name] - _HINTED * (name in hinted), name))
-    return {
-        name: Sign(None, weight, hinted[name].line if name in hinted else _telling_line(last, name, words))
-        for name, weight in zip(ranked, _GUESSES, strict=False)
-    }
-
-
-def _telling_line(lines: Sequence[Line], name: str, words: LogWords) -> Line:
-    return max(lines, key=lambda line: sum(name in words.words.get(word, ()) for word in words_in(line.text)))
-
-
-def _hints_in(lines: Sequence[Line], without: Collection[Anchor]) -> dict[str, Sign]:
-    """The last line that hints at each class: what is cut off of a log is its end."""
-    found = {}
-    for name, (anchor, needle) in _hints().items():
-        for line in lines if anchor not in without else ():
-            if needle.search(text := plain(line.text), text.lower()):
-                found[name] = Sign(anchor, anchor.weight, line)
-    return found
-
-
-def signs_in(
-    lines: Sequence[Line], machine: Machine = UNKNOWN, without: Collection[Anchor] = frozenset()
-) -> dict[str, list[Sign]]:
-    """What speaks for each class, by its name; classes that nothing speaks for are left out."""
-    texts = [plain(line.text) for line in lines]
-    lows = [text.lower() for text in texts]
-    everything = "\n".join(lows)
-    seen = {name for name, needle in _observed().items() if _anywhere(needle, texts, lows, everything)}
-    around = Surroundings(machine.toolkit or toolkit_in(texts), "rasterizer-call" in seen, _last_words(texts))
-    found: dict[str, list[Sign]] = {}
-    for name, anchors in _anchors().items():
-        signs = [
-            sign
-            for anchor, needle in anchors
-            if anchor not in without
-            and (sign := _sign(anchor, needle, lines, texts, lows, everything, seen, around))
-        ]
-        if signs:
-            found[name] = signs
-    return found
-
-
-def _last_words(texts: Sequence[str]) -> tuple[str, ...]:
-    """The last line that says something, with the one before it where it only names the next frame of a traceback."""
-    said = [text for text in texts[-_CUT_WITHIN:] if text.strip(" ^~")]
-    return tuple(said[-2:] if said and said[-1].lstrip().startswith('File "') else said[-1:])
+    explanation = explain_text(text)
+    return explanation.causes[0] if explanation.recognised else None
 
 
 def _explanation(
     lines: Sequence[Line],
-    signs: Mapping[str, Sequence[Sign]],
-    machine: Machine,
+    machine: MachineEvidence,
     count: int,
     size: int,
-    *,
-    most: float = 1.0,
+    without: Collection[Wording] = frozenset(),
 ) -> Explanation:
-    scores: dict[str, float] = {}
-    for name, found in signs.items():
-        score = min(_together(found), most)
-        if name in machine.predicted:
-            score = 1 - (1 - score) * _NOT_PREDICTED
-        scores[name] = score * _RULED_OUT if name in machine.ruled_out else score
     return Explanation(
-        _ranked(scores, signs),
+        _causes(lines, machine, without),
         _first_error(lines),
         lines_read=count,
         bytes_read=size,
@@ -225,143 +113,147 @@ def _explanation(
     )
 
 
+def _causes(
+    lines: Sequence[Line], machine: MachineEvidence, without: Collection[Wording]
+) -> tuple[FailureCause, ...]:
+    """The causes by the lines; where none is sure, with the wraps of a terminal undone, then by hints and words."""
+    causes = _ranked(find_signs(Log(lines), machine.toolkit, without), machine)
+    if _sure(causes):
+        return causes
+    ends = lines if len(lines) <= 2 * _ENDS else [*lines[:_ENDS], *lines[-_ENDS:]]
+    log = Log(unwrapped(ends))
+    signs = find_signs(log, machine.toolkit, without)
+    causes = _ranked(signs, machine)
+    if _sure(causes):
+        return causes
+    counts = count_words(without) if without else shipped_counts()
+    for name, sign in find_guesses(log, counts, without).items():
+        signs.setdefault(name, []).append(sign)
+    return _ranked(signs, machine, most=_UNSURE)
+
+
+def _sure(causes: Sequence[FailureCause]) -> bool:
+    return bool(causes) and causes[0].confidence >= SURE
+
+
+def _ranked(
+    signs: Mapping[str, Sequence[Sign]], machine: MachineEvidence, *, most: float = 1.0
+) -> tuple[FailureCause, ...]:
+    """Causes by confidence. What another cause explains comes after it; rivals take from each other's confidence.
+
+    Args:
+        most: the most that signs come to before the machine is asked.
+    """
+    scores = {}
+    for name, of_failure in signs.items():
+        scores[name] = _on_machine(name, min(_together(of_failure), most), machine)
+    explained_by = {name: _cause_among(scores, name) for name in scores}
+    confidences = dict(scores)
+    for name, cause in explained_by.items():
+        if cause:
+            confidences[name] = min(scores[name] * _CONSEQUENCE, scores[cause] * _BELOW_CAUSE)
+
+    def order(name: str) -> tuple[float, int, float, str]:
+        # of causes that fit about as well, the one that the log speaks of first
+        first_line = min(sign.line.number for sign in signs[name])
+        return (-round(confidences[name], 1), first_line, -confidences[name], name)
+
+    causes = []
+    for name in sorted(scores, key=order):
+        confidence = confidences[name]
+        if not explained_by[name]:
+            rivals = [confidences[other] for other in scores if other != name and not explained_by[other]]
+            rival = max(rivals, default=0.0)
+            confidence *= 1 - _RIVALRY * rival * rival
+        if confidence >= _LEAST_CONFIDENCE:
+            causes.append(_cause(name, confidence, signs[name], explained_by[name]))
+    return tuple(causes)
+
+
 def _together(signs: Sequence[Sign]) -> float:
     """Signs add up; where a log was cut is one of its own, as it says no more than the words around it do."""
-    cut = [sign for sign in signs if sign.anchor and sign.anchor.test == LAST_LINE]
-    said = 1 - prod(1 - sign.weight for sign in signs if sign not in cut)
-    return max([said, *(sign.weight for sign in cut)])
+    at_cut = [sign for sign in signs if sign.wording and sign.wording.test == LAST_LINE]
+    doubt = prod(1 - sign.weight for sign in signs if sign not in at_cut)
+    return max([1 - doubt, *(sign.weight for sign in at_cut)])
 
 
-def _dropins_in(lines: Sequence[Line]) -> tuple[str, ...]:
-    modules = dict.fromkeys(item.module for item in DROPINS if item.cuda)
-    everything = "\n".join(line.text for line in lines).replace("-", "_")
-    return tuple(module for module in modules if module in everything)
+def _on_machine(name: str, score: float, machine: MachineEvidence) -> float:
+    if name in machine.predicted:
+        score = 1 - (1 - score) * _DOUBT_PREDICTED
+    if name in machine.ruled_out:
+        score *= _RULED_OUT
+    return score
 
 
-@cached
-def _anchors() -> Mapping[str, tuple[tuple[Anchor, _Needle], ...]]:
-    return {
-        name: tuple((anchor, _Needle(anchor.pattern, required(anchor.pattern))) for anchor in row.anchors)
-        for name, row in signatures().items()
-    }
+def _cause_among(scores: Mapping[str, float], name: str) -> str:
+    """The failure of which this one is a consequence, the surest where several are; "" where none is."""
+    # what is no class of the vocabulary gives way to any class that is likely at all
+    least = max(SURE, _AS_SURE * scores[name]) if failure_class(name) else _LEAST_CONFIDENCE
+    causes = [other for other in scores if scores[other] >= least and _explains(other, name)]
+    return max(causes, key=lambda other: scores[other], default="")
 
 
-@cached
-def _hints() -> Mapping[str, tuple[Anchor, _Needle]]:
-    return {
-        name: (anchor, _Needle(anchor.pattern, required(anchor.pattern))) for name, anchor in hints().items()
-    }
-
-
-@cached
-def _observed() -> Mapping[str, _Needle]:
-    return {name: _Needle(pattern, required(pattern)) for name, pattern in observations().items()}
-
-
-def _anywhere(needle: _Needle, texts: Sequence[str], lows: Sequence[str], everything: str) -> bool:
-    if needle.literals and not any(text in everything for text in needle.literals):
+def _explains(cause: str, name: str) -> bool:
+    if cause == name:
         return False
-    return any(needle.search(text, low) for text, low in zip(texts, lows, strict=True))
+    if name in failures()[cause].explains:
+        return True
+    return failure_class(cause) is not None and failure_class(name) is None
 
 
-def _sign(
-    anchor: Anchor,
-    needle: _Needle,
-    lines: Sequence[Line],
-    texts: Sequence[str],
-    lows: Sequence[str],
-    everything: str,
-    seen: Collection[str],
-    around: Surroundings,
-) -> Sign | None:
-    """The first line that bears an anchor out; None where there is none, or something rules it out."""
-    if not set(anchor.all) <= set(seen) or any(name in seen for name in anchor.none):
-        return None
-    if needle.literals and not any(text in everything for text in needle.literals):
-        return None
-    best: Sign | None = None
-    for at, text in enumerate(texts):
-        match = needle.search(text, lows[at])
-        if match is None:
-            continue
-        weight = anchor.weight * (judge(anchor.test, text, match, around) if anchor.test else 1.0)
-        if weight > (best.weight if best else 0.0):
-            best = Sign(anchor, weight, lines[at])
-        if not anchor.test:
-            break
-    return best
-
-
-def _ranked(scores: Mapping[str, float], signs: Mapping[str, Sequence[Sign]]) -> tuple[FailureCause, ...]:
-    """Causes by confidence. What another cause explains comes after it, and rivals take from each other's confidence."""
-    table = signatures()
-    causes: list[tuple[float, float, int, str, str]] = []
-    for name, score in scores.items():
-        # what is known of no class of failures gives way to any class that is likely at all
-        least = max(SURE, _AS_SURE * score) if failure_class(name) else _LEAST
-        cause = max(
-            (other for other in scores if scores[other] >= least and _explains(table[other], name)),
-            key=lambda other: scores[other],
-            default="",
-        )
-        confidence = min(score * _CONSEQUENCE, scores[cause] * 0.9) if cause else score
-        first = min(sign.line.number for sign in signs[name])
-        causes.append((confidence, score, first, name, cause))
-    # of causes that fit about as well, the one that the log speaks of first
-    causes.sort(key=lambda item: (-round(item[0], 1), item[2], -item[0], item[3]))
-    found = []
-    for confidence, _, _, name, cause in causes:
-        rival = max((other[0] for other in causes if other[3] != name and not other[4]), default=0.0)
-        certain = confidence if cause else confidence * (1 - 0.4 * rival * rival)
-        if certain >= _LEAST:
-            found.append(_cause(name, certain, signs[name], cause))
-    return tuple(found)
-
-
-def _explains(one: Signature, name: str) -> bool:
-    """A message that belongs to no class of failures gives way to any class."""
-    known = failure_class(one.name) is not None
-    return one.name != name and (name in one.explains or (known and failure_class(name) is None))
-
-
-def _cause(name: str, confidence: float, signs: Sequence[Sign], cause: str) -> FailureCause:
-    by_number = {sign.line.number: sign.line for sign in signs}
+def _cause(name: str, confidence: float, signs: Sequence[Sign], explained_by: str) -> FailureCause:
+    lines = {sign.line.number: sign.line.text for sign in signs}
+    numbers = tuple(sorted(lines)[:_LINES_SHOWN])
     return FailureCause(
         name=name,
         confidence=round(confidence, 3),
-        lines=tuple(without_credentials(by_number[number].text) for number in sorted(by_number)[:_SHOWN]),
-        line_numbers=tuple(sorted(by_number)[:_SHOWN]),
-        why=signatures()[name].why,
+        lines=tuple(without_credentials(lines[number]) for number in numbers),
+        line_numbers=numbers,
+        why=failures()[name].why,
         fix=fix_of(name),
-        consequence_of=cause,
+        consequence_of=explained_by,
     )
 
 
 def fix_of(name: str) -> tuple[Step, ...]:
     """What to do about a class, whatever the machine is."""
-    known = failure_class(name)
-    if known is None:
+    failure = failure_class(name)
+    if failure is None:
         return ()
-    text = "On the machine where it failed, look for what leads there"
-    look = [run("splatfix", "diagnose", "--only", code, text=text) for code in known.checks[:1]]
-    return (say(known.fix), *look)
+    steps = [say(failure.fix)]
+    if failure.checks:
+        text = "On the machine where it failed, look for what leads there"
+        steps.append(run("splatfix", "diagnose", "--only", failure.checks[0], text=text))
+    return tuple(steps)
 
 
 def known_classes() -> tuple[KnownClass, ...]:
     """Every class that can be recognised, the commonest first."""
-    found = []
-    for row in failure_classes():
-        sign = signatures()[row.name]
-        found.append(
-            KnownClass(
-                row.name, row.definition, sign.why, row.fix, row.checks, len(sign.anchors), sign.sources
-            )
+    return tuple(
+        KnownClass(
+            name=failure.name,
+            definition=failure.definition,
+            why=failure.why,
+            fix=failure.fix,
+            checks=failure.checks,
+            wordings=len(failure.wordings),
+            sources=failure.sources,
         )
-    return tuple(found)
+        for failure in failure_classes()
+    )
+
+
+def _dropins_in(lines: Sequence[Line]) -> tuple[str, ...]:
+    """Modules with a drop-in with CUDA code that the log names."""
+    everything = "\n".join(line.text for line in lines).replace("-", "_")
+    modules = dict.fromkeys(item.module for item in DROPINS if item.cuda)
+    return tuple(module for module in modules if module in everything)
 
 
 def _first_error(lines: Sequence[Line]) -> tuple[str, ...]:
-    at = next((at for at, line in enumerate(lines) if _FIRST_ERROR.search(line.text)), None)
-    if at is None:
-        return ()
-    return tuple(without_credentials(line.text) for line in lines[at : at + 3] if line.text.strip())
+    """The first line that reports an error, with the two below it."""
+    for index, line in enumerate(lines):
+        if _FIRST_ERROR.search(line.text):
+            texts = [below.text for below in lines[index : index + 3]]
+            return tuple(without_credentials(text) for text in texts if text.strip())
+    return ()

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
-from typing import BinaryIO
+from typing import IO
 
 from splatfix.explain.model import Line
 
@@ -95,7 +95,7 @@ _VARYING = b"0123456789abcdef"
 """Signs of counts, times, addresses and hashes: lines that differ in them only are alike."""
 
 
-def read_log(stream: BinaryIO) -> tuple[list[Line], int, int]:
+def read_log(stream: IO[bytes]) -> tuple[list[Line], int, int]:
     """The lines of a log that can matter, the number of all lines, and of all bytes.
 
     Args:
@@ -141,7 +141,7 @@ def plain(line: str) -> str:
     return line if line.isascii() and "`" not in line else line.translate(_QUOTES)
 
 
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
     """The log as UTF-8 (or as it is), in blocks that end with a line, every line end a newline."""
     first = stream.read(_CHUNK)
     decoder = _utf16(first)

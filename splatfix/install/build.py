@@ -16,7 +16,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
-from splatfix.explain.root_cause import RootCause, find_root_cause
+from splatfix.explain import BuildFailure, explain_build
 from splatfix.facts import read_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
@@ -140,7 +140,7 @@ def _run_pip(
     doing: Tell,
     stop: threading.Event | None,
     more: Mapping[str, str],
-) -> RootCause | None:
+) -> BuildFailure | None:
     variables = {
         **action.variables,
         "TMPDIR": str(scratch.temporary),
@@ -175,12 +175,12 @@ def _run_pip(
     if stop is not None and stop.is_set():
         raise SplatfixError("build-stopped", f"The build of {action.subject} was stopped.")
     if done.error:
-        return RootCause("unknown", (done.error,))
+        return BuildFailure("unknown", (done.error,))
     said = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
-    return _of_the_source(_with_left_out(find_root_cause(said), scratch), action, scratch)
+    return _of_the_source(_with_left_out(explain_build(said), scratch), action, scratch)
 
 
-def _with_left_out(cause: RootCause, scratch: Scratch) -> RootCause:
+def _with_left_out(cause: BuildFailure, scratch: Scratch) -> BuildFailure:
     """The cause, with what was not copied where its lines speak of that."""
     for item in scratch.left_out:
         if any(item.path in line for line in cause.lines):
@@ -200,7 +200,7 @@ def _linking(
     return {"LIBRARY_PATH": os.pathsep.join([str(folder), *([theirs] if theirs else [])])}
 
 
-def _of_the_source(cause: RootCause, action: BuildWheel, scratch: Scratch) -> RootCause:
+def _of_the_source(cause: BuildFailure, action: BuildWheel, scratch: Scratch) -> BuildFailure:
     """The cause with paths of the source itself: the scratch copy is removed before anybody reads it."""
 
     def as_there(match: re.Match[str]) -> str:
@@ -254,7 +254,7 @@ def _take_wheel(
     return path
 
 
-def _failed(action: BuildWheel, cause: RootCause, log: Path) -> SplatfixError:
+def _failed(action: BuildWheel, cause: BuildFailure, log: Path) -> SplatfixError:
     return SplatfixError(
         "disk-full" if cause.kind == "disk-full" else "build-failed",
         f"The build of {action.subject} failed: {cause.lines[0] if cause.lines else 'it printed nothing'}",

@@ -1,7 +1,6 @@
 """Known breakages: one record (``patches/*.toml``) for each, read by check, edit rule, build log and coverage table alike.
 
-Beside them the classes of failures that installs show (``data/failures.json``), and the messages of build logs that are
-no breakage of a source (``data/build_logs.json``). ``patches/README.md`` describes a record.
+``patches/README.md`` describes a record.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from splatfix.core.source_pattern import NamePattern, SourcePattern
-from splatfix.core.step import Command, Step
+from splatfix.knowledge.messages import Message, message_of
 from splatfix.knowledge.tables import cached, table
 
 VERSIONED = (
@@ -81,44 +80,6 @@ class CheckText:
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """What a message of a build log means."""
-
-    key: str
-    meaning: str
-    steps: tuple[Step, ...]
-    failure_class: str
-
-
-@dataclass(frozen=True)
-class LogCause:
-    """A message of a build log, and what it means. ``{1}`` and ``{name}`` in texts stand for groups of the match."""
-
-    key: str
-    pattern: re.Pattern[str]
-    meaning: str
-    steps: tuple[Mapping[str, Any], ...]
-    kind: str = ""
-    """Only in messages of this kind (see ``explain/root_cause.py``)."""
-    failure_class: str = ""
-
-    def explain(self, text: str) -> Explanation | None:
-        """The explanation, if the message stands in the text."""
-        match = self.pattern.search(text)
-        if match is None:
-            return None
-
-        def filled(part: str) -> str:
-            return part.format(match.group(), *match.groups(), **match.groupdict())
-
-        def step(row: Mapping[str, Any]) -> Step:
-            argv, env = tuple(filled(word) for word in row.get("argv", ())), tuple(row.get("env", {}).items())
-            return Step(filled(row.get("text", "")), Command(argv, env) if argv or env else None)
-
-        return Explanation(self.key, filled(self.meaning), tuple(map(step, self.steps)), self.failure_class)
-
-
-@dataclass(frozen=True)
 class Breakage:
     """A change of a toolkit, compiler or library that stops known sources from building or running."""
 
@@ -142,23 +103,8 @@ class Breakage:
     """What the check asks facts about: ``find``, narrowed by what else brings the missing declaration."""
     uses: NamePattern | None
     """What the check asks facts about instead, for Python: names that the code uses."""
-    log: LogCause | None
+    log: Message | None
     failure_class: str
-
-
-@dataclass(frozen=True)
-class FailureClass:
-    """One way in which installs fail. The names are the vocabulary of checks, explanations and reports."""
-
-    name: str
-    definition: str
-    fix: str
-    examples: tuple[str, ...]
-    """Issues that show it (``owner/repository#number``)."""
-    checks: tuple[str, ...]
-    """Codes of the checks that predict it."""
-    limit: str
-    """What of it no check can predict, and why; "" when the checks see all of it."""
 
 
 @cached
@@ -182,67 +128,6 @@ def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:
     return tuple(item for item in found if item)
 
 
-@cached
-def log_causes() -> tuple[LogCause, ...]:
-    """Every known message of a build log, breakages of sources first."""
-    rows = table("build_logs")["messages"].items()
-    return (
-        *(row.log for row in breakages() if row.log),
-        *(_log_cause(key, row, row.get("class", "")) for key, row in rows),
-    )
-
-
-def log_cause(key: str) -> LogCause:
-    """The message of this key; KeyError for one that does not exist."""
-    return {cause.key: cause for cause in log_causes()}[key]
-
-
-def explain_message(text: str, kind: str = "") -> Explanation | None:
-    """What a message of a build log means; None for one that is not known.
-
-    Args:
-        text: the message; only the line that says it, as code quoted below may mention anything.
-        kind: the kind of message, for causes that are known of one kind only.
-    """
-    for cause in log_causes():
-        if cause.kind in ("", kind) and (found := cause.explain(text)):
-            return found
-    return None
-
-
-@cached
-def _classes() -> Mapping[str, FailureClass]:
-    found = {}
-    for name, row in table("failures")["classes"].items():
-        records = [one for one in breakages() if one.failure_class == name]
-        record = records[0] if records else None
-        own = [one.check.code for one in records if one.check]
-        found[name] = FailureClass(
-            name=name,
-            definition=row.get("definition", record.symptom if record else ""),
-            fix=row.get("fix", record.cure if record else ""),
-            examples=tuple(row.get("examples", ())),
-            checks=(*own, *row.get("checks", ())),
-            limit=row.get("limit", ""),
-        )
-    return found
-
-
-def failure_classes() -> tuple[FailureClass, ...]:
-    """All classes, the commonest first."""
-    return tuple(_classes().values())
-
-
-def failure_class(name: str) -> FailureClass | None:
-    """The class of this name, or None."""
-    return _classes().get(name)
-
-
-def foreseen_by(code: str) -> tuple[FailureClass, ...]:
-    """The failure classes that the check of this code predicts, the commonest first."""
-    return tuple(row for row in failure_classes() if code in row.checks)
-
-
 def _breakage(key: str, row: Mapping[str, Any]) -> Breakage:
     find, check = row.get("find"), row.get("check")
     return Breakage(
@@ -260,7 +145,7 @@ def _breakage(key: str, row: Mapping[str, Any]) -> Breakage:
         check=_check_text(check, python="uses" in row) if check else None,
         look_for=_pattern(key, find, check) if find and check and "uses" not in row else None,
         uses=NamePattern(key, frozenset(row["uses"]["names"])) if "uses" in row else None,
-        log=_log_cause(key, row["log"], row.get("class", "")) if "log" in row else None,
+        log=message_of(key, row["log"], row.get("class", "")) if "log" in row else None,
         failure_class=row.get("class", ""),
     )
 
@@ -308,15 +193,4 @@ def _edit(row: Mapping[str, Any]) -> Edit:
         by=row.get("by", ""),
         repeat=row.get("repeat", False),
         prepend=row.get("prepend", ""),
-    )
-
-
-def _log_cause(key: str, row: Mapping[str, Any], failure_class: str) -> LogCause:
-    return LogCause(
-        key=key,
-        pattern=re.compile(row["pattern"]),
-        meaning=row.get("meaning", ""),
-        steps=tuple(row.get("steps", ())),
-        kind=row.get("kind", ""),
-        failure_class=failure_class,
     )

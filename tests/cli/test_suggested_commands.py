@@ -14,15 +14,15 @@ import pytest
 import typer
 from typer.exceptions import TyperException
 
+from splatfix.app.answers import Answers
 from splatfix.checks import Status, run_checks
 from splatfix.cli import app
 from splatfix.context import make_context
 from splatfix.core.step import BLANKS, Command, Step
 from splatfix.explain.engine import fix_of
 from splatfix.facts import Facts
-from splatfix.knowledge.breakages import failure_classes
+from splatfix.knowledge.failures import failure_classes
 from splatfix.plan import Options, advised_options, find_options
-from splatfix.plan.for_failure import Answers
 from splatfix.report import diagnosis
 from splatfix.report.console import page
 from tests.archs import goal
@@ -51,7 +51,7 @@ def all_steps(facts: Facts) -> Iterator[tuple[Step, Sequence[Step]]]:
             yield from with_before(needed.steps)
         answers = Answers(context)
         for failure in failure_classes():
-            yield from with_before(answers.to(failure.name))
+            yield from with_before(answers.to(failure))
 
 
 def with_before(steps: Sequence[Step]) -> Iterable[tuple[Step, Sequence[Step]]]:
@@ -133,7 +133,7 @@ def test_and_where_python_refuses_installations(name: str) -> None:
 def test_suggested_for_a_failure_of_any_machine() -> None:
     facts = facts_of("rtx-5080")
     for failure in failure_classes():
-        for step, before in with_before((*Answers().to(failure.name), *fix_of(failure.name))):
+        for step, before in with_before((*Answers().to(failure), *fix_of(failure.name))):
             if step.command is not None and step.command.argv[:1] != ("python",):
                 check_command(step.command, facts, before)
 

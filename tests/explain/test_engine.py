@@ -6,16 +6,13 @@ import json
 
 import pytest
 
-from splatfix.explain import Machine, explain_text, known_classes
-from splatfix.knowledge.breakages import failure_classes
-from splatfix.knowledge.log_words import log_words
-from splatfix.knowledge.signatures import hints, observations, signatures
+from splatfix.explain import MachineEvidence, explain_text, known_classes
+from splatfix.explain.judges import TESTS
+from splatfix.knowledge.failures import failure_classes, failures, observations
 from tests.explain.conftest import cases
 from tools.explain_record import PLOT, RECORD, plot, record
-from tools.explain_words import FILE, all_cases, counted, text_of
 
 GIVEN = cases("given")
-NAMES = {row.name for row in failure_classes()}
 
 
 def verdict(log: str) -> tuple[str, float]:
@@ -44,29 +41,28 @@ def test_the_record_is_what_the_tool_measures() -> None:
     assert PLOT.read_text() == plot(found) + "\n"
 
 
-def test_without_its_anchors_a_class_is_not_named() -> None:
+def test_without_its_wordings_a_class_is_not_named() -> None:
     log = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
-    anchors = frozenset(signatures()["toolkit_too_old_for_arch"].anchors)
-    assert explain_text(log).causes[0].name == "toolkit_too_old_for_arch"
-    assert "toolkit_too_old_for_arch" not in [c.name for c in explain_text(log, without=anchors).causes]
+    failure = failures()["toolkit_too_old_for_arch"]
+    without = {*failure.wordings, failure.hint}
+    assert explain_text(log).causes[0].name == failure.name
+    assert failure.name not in [cause.name for cause in explain_text(log, without=without).causes]
 
 
-def test_every_class_has_a_signature_and_every_signature_a_class() -> None:
-    assert set(signatures()) >= NAMES
-    for name, row in signatures().items():
-        assert set(row.explains) <= NAMES and name not in row.explains
-        assert row.sources and row.why
-        for anchor in row.anchors:
-            assert 0 < anchor.weight < 1
-            assert {*anchor.all, *anchor.none} <= set(observations()), anchor
-    assert [item.name for item in known_classes()] == [row.name for row in failure_classes()]
+def test_every_class_can_be_recognised() -> None:
+    for failure in failure_classes():
+        assert failure.wordings and failure.hint and failure.why and failure.sources, failure.name
+    assert [item.name for item in known_classes()] == [failure.name for failure in failure_classes()]
 
 
-def test_every_observation_is_asked_for() -> None:
-    asked = {name for row in signatures().values() for one in row.anchors for name in (*one.all, *one.none)}
-    asked.add("rasterizer-call")  # by the engine, for the judges
+def test_what_the_records_name_exists() -> None:
+    asked = {"rasterizer-call"}  # by the engine, for the judges
+    for failure in failures().values():
+        assert set(failure.explains) <= failures().keys() - {failure.name}
+        for wording in failure.wordings:
+            assert not wording.test or wording.test in TESTS
+            asked.update(wording.all, wording.none)
     assert asked == set(observations())
-    assert set(hints()) == NAMES
 
 
 @pytest.mark.parametrize(
@@ -92,15 +88,10 @@ def test_what_is_only_hinted_at_is_never_sure() -> None:
 
 
 def test_words_alone_point_to_a_class_and_are_never_sure() -> None:
-    log = "spec of prefix repodata packages channels linux platform"
-    found = explain_text(log)
-    assert found.causes[0].name == "conda_solve_fail" and not found.recognised
-    other = explain_text(log, words=log_words().without(["conda_solve_fail"]))
-    assert "conda_solve_fail" not in [cause.name for cause in other.causes]
-
-
-def test_the_words_are_those_of_the_cases() -> None:
-    assert FILE.read_text(encoding="utf-8") == text_of(counted(all_cases()))
+    explanation = explain_text(
+        "building the submodules recursively, of which the folder has nothing from zip"
+    )
+    assert explanation.causes[0].name == "submodules_missing" and not explanation.recognised
 
 
 def test_a_strong_sign_is_no_consequence_of_a_weak_one() -> None:
@@ -163,15 +154,15 @@ def test_an_architecture_that_nvcc_refuses_is_too_new_or_too_old(arch: str, rele
 
 def test_facts_say_which_nvcc_spoke() -> None:
     log = NVCC.format(70)
-    assert explain_text(log, Machine(toolkit=(8, 0))).causes[0].name == "toolkit_too_old_for_arch"
-    assert explain_text(log, Machine(toolkit=(13, 0))).causes[0].name == "toolkit_dropped_arch"
+    assert explain_text(log, MachineEvidence(toolkit=(8, 0))).causes[0].name == "toolkit_too_old_for_arch"
+    assert explain_text(log, MachineEvidence(toolkit=(13, 0))).causes[0].name == "toolkit_dropped_arch"
 
 
 def test_facts_settle_what_the_words_leave_open() -> None:
     log = "TypeError: expected string or bytes-like object\nerror: command 'setup.py' failed\n"
     before = explain_text(log).causes[0].confidence
-    after = explain_text(log, Machine(predicted=frozenset({"cpu_only_torch"}))).causes[0]
-    out = explain_text(log, Machine(ruled_out=frozenset({"cpu_only_torch"}))).causes[0]
+    after = explain_text(log, MachineEvidence(predicted=frozenset({"cpu_only_torch"}))).causes[0]
+    out = explain_text(log, MachineEvidence(ruled_out=frozenset({"cpu_only_torch"}))).causes[0]
     assert after.name == "cpu_only_torch" and after.confidence > before > out.confidence
 
 
@@ -223,7 +214,7 @@ def test_credentials_in_a_line_are_not_repeated() -> None:
 
 
 def test_a_line_that_proves_a_class_outweighs_facts_of_another_environment() -> None:
-    machine = Machine(ruled_out=frozenset({"torch_not_installed"}))
+    machine = MachineEvidence(ruled_out=frozenset({"torch_not_installed"}))
     found = explain_text("ModuleNotFoundError: No module named 'torch'", machine)
     assert found.recognised
     assert found.causes[0].name == "torch_not_installed"

@@ -12,10 +12,10 @@ from typing import Any
 
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.explain.root_cause import find_root_cause
+from splatfix.explain import explain_build
 from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
 from splatfix.knowledge.tables import table, table_names
-from tests.explain import test_root_cause
+from tests.explain import test_build_output
 from tests.machines import NAMES, facts_of, raw_machines
 
 from .commands import command, enter
@@ -131,7 +131,7 @@ def logs() -> list[bytes]:
     """The build logs of the tests of root causes."""
     return [
         text.encode()
-        for name, text in vars(test_root_cause).items()
+        for name, text in vars(test_build_output).items()
         if name.isupper() and isinstance(text, str)
     ]
 
@@ -150,7 +150,7 @@ def log_cases(count: int, seed: int) -> Iterator[Case]:
 
 def read_log(data: bytes, label: str = "") -> None:
     """Find the cause in it, as a build does with its own log."""
-    cause = find_root_cause(data.decode("utf-8", errors="replace"))
+    cause = explain_build(data.decode("utf-8", errors="replace"))
     assert cause.kind and len(cause.lines) < 12, label
 
 

@@ -1,0 +1,73 @@
+"""What answers a class of failure, as commands: on a machine whose facts are known, else where any machine takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+from splatfix.context import Context
+from splatfix.core.errors import Problem
+from splatfix.core.step import Step, run
+from splatfix.knowledge.dropins import dropin_named
+from splatfix.knowledge.failures import Failure
+from splatfix.plan.option import BUILDING, REPLACING, Option, OptionKind
+from splatfix.plan.options import find_options
+from splatfix.plan.requirements import usable_torch
+
+_NO_COMPILER = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC of a CUDA torch compiles"
+
+
+class Answers:
+    """What answers each class of failure: on one machine, or on any. The records say what kind of answer it is."""
+
+    def __init__(self, context: Context | None = None) -> None:
+        """Take the machine where it failed.
+
+        Args:
+            context: None where its facts are not known.
+        """
+        self._context = context
+
+    @cached_property
+    def _options(self) -> tuple[Option, ...]:
+        return find_options(self._context).available if self._context else ()
+
+    def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
+        """Drop-ins with CUDA code, for a class that a compiler has a part in; () where torch's NVRTC cannot serve there.
+
+        Args:
+            dropins: modules it concerns that have such a drop-in.
+        """
+        context = self._context
+        if not dropins or not failure.answer.without_compiler:
+            return ()
+        if context and (not context.archs or isinstance(usable_torch(context, cuda=True), Problem)):
+            return ()
+        if all(dropin_named(name) for name in dropins):
+            return (run("splatfix", "install", *dropins, "--backend", "nvrtc", text=_NO_COMPILER),)
+        # several packages share the name of a rasterizer: the checkout says which of them is meant
+        text = f"{_NO_COMPILER} (in the trainer's folder)"
+        return (run("splatfix", "install", ".", "--backend", "nvrtc", text=text),)
+
+    def to(self, failure: Failure) -> tuple[Step, ...]:
+        """Commands that answer a class of failure; () where none is known to."""
+        answer = failure.answer
+        if answer.pip and self._context is None:
+            text = "In the environment where it failed"
+            return (run("python", "-m", "pip", "install", *answer.pip, text=text),)
+        if answer.pip and self._context is not None:
+            return (self._context.pip("install", *answer.pip),)
+        if answer.option == "other-torch":
+            return self._first((OptionKind.OTHER_TORCH,))
+        if answer.option == "build":
+            return self._first(BUILDING) or self._first(REPLACING)
+        return answer.steps
+
+    def _first(self, kinds: Collection[OptionKind]) -> tuple[Step, ...]:
+        """The steps of the least invasive available option of these kinds."""
+        for option in self._options:
+            if option.kind in kinds:
+                return tuple(
+                    Step(step.text[:1].upper() + step.text[1:], step.command) for step in option.steps
+                )
+        return ()

@@ -1,0 +1,197 @@
+"""Failures, one record (``data/failures/NAME.toml``) for each: how a log shows it, what it means, and what to do.
+
+A failure with a rank is a class of the vocabulary that checks, explanations and reports share. One without is a message
+that only says why a build stopped, such as a full disk. Records of ``patches/`` that name a message of a build log add it
+to their class, or are a failure of their own. ``data/failures/README.md`` describes a record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from splatfix.core.step import Step
+from splatfix.knowledge.breakages import Breakage, breakages
+from splatfix.knowledge.messages import Meaning, Message, message_of, step_of
+from splatfix.knowledge.tables import cached, table
+
+HINT_WEIGHT = 0.25
+"""A hint is half of what it takes to name a cause: it stands in logs of many other causes too."""
+_BREAKAGE_WEIGHT = 0.93
+"""One line of a compiler that names the missing declaration settles the cause, but for code that another edit broke."""
+
+
+@dataclass(frozen=True, eq=False)
+class Wording:
+    """One wording of one tool, and how far it goes towards a failure. Two of one text in two files are two.
+
+    The pattern is matched against one line with plain quotes. It holds no repeat inside a repeat, so that its time is
+    bounded by the length of the line (a test reads its parse tree).
+    """
+
+    pattern: re.Pattern[str]
+    weight: float
+    """Share of logs with this line that the failure is the cause of, 0 to 1."""
+    all: tuple[str, ...] = ()
+    """Observations that must be in the log as well."""
+    none: tuple[str, ...] = ()
+    """Observations that rule it out."""
+    test: str = ""
+    """Name of a test of the numbers in the line (``splatfix/explain/judges.py``)."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a failure asks for, as commands."""
+
+    option: str = ""
+    """``build`` or ``other-torch``: the least invasive such option of ``splatfix install`` answers it on a known machine."""
+    without_compiler: bool = False
+    """Nothing is left of it where torch's own NVRTC compiles the CUDA code."""
+    pip: tuple[str, ...] = ()
+    """Requirements to install in the environment where it failed."""
+    steps: tuple[Step, ...] = ()
+    """What answers it on any machine."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One way in which installs and trainings fail."""
+
+    name: str
+    rank: int = 0
+    """Place among the classes of the vocabulary, 1 being the one that reports show most; 0: it is none of them."""
+    definition: str = ""
+    why: str = ""
+    fix: str = ""
+    examples: tuple[str, ...] = ()
+    """Issues that show it (``owner/repository#number``)."""
+    checks: tuple[str, ...] = ()
+    """Codes of the checks that predict it."""
+    limit: str = ""
+    """What of it no check can predict, and why; "" when the checks see all of it."""
+    explains: tuple[str, ...] = ()
+    """Failures whose signs are its consequences."""
+    sources: tuple[str, ...] = ()
+    wordings: tuple[Wording, ...] = ()
+    hint: Wording | None = None
+    """What words point to it in a log where no wording is recognised."""
+    answer: Answer = field(default_factory=Answer)
+    messages: tuple[Message, ...] = ()
+
+
+@cached
+def failures() -> Mapping[str, Failure]:
+    """All failures by name, with what the breakage records know of them."""
+    known = {name: _failure(name, row) for name, row in table("failures").items()}
+    for record in breakages():
+        name = record.failure_class or record.key.replace("-", "_")
+        failure = known.get(name) or Failure(name, why=record.symptom, sources=record.sources)
+        if failure.rank or record.log:
+            known[name] = _with_breakage(failure, record)
+    return known
+
+
+def failure_classes() -> tuple[Failure, ...]:
+    """The classes of the vocabulary, the commonest first."""
+    classes = [failure for failure in failures().values() if failure.rank]
+    return tuple(sorted(classes, key=lambda failure: failure.rank))
+
+
+def failure_class(name: str) -> Failure | None:
+    """The class of the vocabulary of this name, or None."""
+    failure = failures().get(name)
+    return failure if failure and failure.rank else None
+
+
+def foreseen_by(code: str) -> tuple[Failure, ...]:
+    """The failure classes that the check of this code predicts, the commonest first."""
+    return tuple(failure for failure in failure_classes() if code in failure.checks)
+
+
+@cached
+def messages() -> tuple[Message, ...]:
+    """Every message that says by itself what is wrong, breakages of sources first."""
+    of_sources = [record.log for record in breakages() if record.log]
+    others = [message for failure in failures().values() for message in failure.messages]
+    return (*of_sources, *others)
+
+
+def explain_message(text: str, kind: str = "") -> Meaning | None:
+    """What a message means; None for one that is not known.
+
+    Args:
+        text: the message; only the line that says it, as code quoted below may mention anything.
+        kind: the kind of message, for meanings that are known of one kind only.
+    """
+    for message in messages():
+        if message.kind in ("", kind):
+            meaning = message.read(text)
+            if meaning:
+                return meaning
+    return None
+
+
+@cached
+def observations() -> Mapping[str, re.Pattern[str]]:
+    """What else a log can say, by name: wordings ask for it."""
+    return {name: re.compile(text) for name, text in table("log_observations")["observations"].items()}
+
+
+def _failure(name: str, row: Mapping[str, Any]) -> Failure:
+    hint = row.get("hint")
+    rank = row.get("rank", 0)
+    return Failure(
+        name=name,
+        rank=rank,
+        definition=row.get("definition", ""),
+        why=row.get("why", ""),
+        fix=row.get("fix", ""),
+        examples=tuple(row.get("examples", ())),
+        checks=tuple(row.get("checks", ())),
+        limit=row.get("limit", ""),
+        explains=tuple(row.get("explains", ())),
+        sources=tuple(row["sources"]),
+        wordings=tuple(map(_wording, row.get("wording", ()))),
+        hint=Wording(re.compile(hint, re.IGNORECASE), HINT_WEIGHT) if hint else None,
+        answer=_answer(row.get("answer", {})),
+        messages=tuple(message_of(name, one, name if rank else "") for one in row.get("message", ())),
+    )
+
+
+def _wording(row: Mapping[str, Any]) -> Wording:
+    return Wording(
+        pattern=re.compile(row["pattern"], re.IGNORECASE),
+        weight=float(row["weight"]),
+        all=tuple(row.get("all", ())),
+        none=tuple(row.get("none", ())),
+        test=row.get("test", ""),
+    )
+
+
+def _answer(row: Mapping[str, Any]) -> Answer:
+    return Answer(
+        option=row.get("option", ""),
+        without_compiler=row.get("without_compiler", False),
+        pip=tuple(row.get("pip", ())),
+        steps=tuple(map(step_of, row.get("steps", ()))),
+    )
+
+
+def _with_breakage(failure: Failure, record: Breakage) -> Failure:
+    """The failure with what a breakage record adds; its own words come first."""
+    checks = (record.check.code,) if record.check else ()
+    wordings: tuple[Wording, ...] = ()
+    if record.log:
+        # a record's own pattern meets logs as they are; here every quote is a plain one
+        pattern = re.compile(record.log.pattern.pattern.replace("`", "'"))
+        wordings = (Wording(pattern, _BREAKAGE_WEIGHT),)
+    return replace(
+        failure,
+        definition=failure.definition or record.symptom,
+        fix=failure.fix or record.cure,
+        checks=(*checks, *failure.checks),
+        wordings=(*failure.wordings, *wordings),
+    )

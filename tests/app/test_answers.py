@@ -1,0 +1,123 @@
+"""What a class of failures asks for on a machine: commands that fit its driver, GPU and environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+
+import pytest
+
+from splatfix.app.answers import Answers
+from splatfix.app.explain import ExplainRequest, explain
+from splatfix.context import Goal, make_context
+from splatfix.core.codec import to_json
+from splatfix.core.files import write_json
+from splatfix.explain import explain_text
+from splatfix.facts import Facts
+from splatfix.knowledge.failures import failure_classes, failures
+from tests.machines import NAMES, facts_of
+
+
+def lines(failure: str, facts: Facts | None) -> list[str]:
+    found = Answers(make_context(facts, Goal()) if facts else None).to(failures()[failure])
+    return [step.command.shell(windows=False) if step.command else step.text for step in found]
+
+
+def with_cpu_torch(facts: Facts) -> Facts:
+    torch = facts.environment.torch
+    assert torch.value is not None
+    version = torch.value.version.partition("+")[0] + "+cpu"
+    changed = dataclasses.replace(torch.value, version=version, cuda=None, code=(), knows_archs=())
+    environment = dataclasses.replace(facts.environment, torch=dataclasses.replace(torch, value=changed))
+    return dataclasses.replace(facts, environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("machine", "wheel"),
+    [
+        ("gtx-1080-ti-dropped", "torch==2.8.0+cu126"),
+        ("rtx-5080", "torch==2.9.0+cu129"),
+        ("h200", "torch==2.11.0+cu130"),
+        ("gb10-dgx-spark", "torch==2.9.1+cu130"),
+    ],
+)
+def test_torch_for_the_cpu_gives_the_wheel_for_this_driver(machine: str, wheel: str) -> None:
+    facts = with_cpu_torch(facts_of(machine))
+    python = facts.environment.interpreter.value
+    assert python is not None
+    first, then = lines("cpu_only_torch", facts)[:2]
+    tag = wheel.partition("+")[2]
+    index = f"https://download.pytorch.org/whl/{tag}"
+    assert first == f"{python.executable} -m pip install {wheel} --index-url {index}"
+    assert then.startswith("splatfix install ")
+
+
+def test_torch_that_serves_is_not_replaced() -> None:
+    assert lines("cpu_only_torch", facts_of("rtx-5080")) == []
+
+
+@pytest.mark.parametrize("machine", NAMES)
+def test_a_missing_toolkit_has_a_command_on_every_machine(machine: str) -> None:
+    facts = facts_of(machine)
+    found = lines("cuda_toolkit_missing", facts)
+    targets = make_context(facts, Goal()).archs
+    install = next(line for line in found if "splatfix install" in line)
+    assert all(f"--target {arch.sm}" in install for arch in targets)
+    assert targets or "--backend pure" in install
+
+
+def test_without_facts_commands_are_those_that_fit_anywhere() -> None:
+    assert lines("setuptools_incompatible", None) == ["python -m pip install 'setuptools<70' wheel"]
+    assert lines("glm_missing", None) == ["git submodule update --init --recursive"]
+    assert lines("build_oom", None) == ["export MAX_JOBS=2"]
+    assert lines("no_kernel_image", None) == []
+    for item in failure_classes():
+        for step in Answers().to(item):
+            assert step.command is None or shlex.split(step.command.shell(windows=False))
+
+
+def test_explain_gives_them_before_what_helps_everywhere(tmp_path: Path) -> None:
+    log, saved = tmp_path / "build.log", tmp_path / "facts.json"
+    log.write_text("AssertionError: Torch not compiled with CUDA enabled")
+    write_json(saved, to_json(with_cpu_torch(facts_of("rtx-5080"))))
+    fix = explain(ExplainRequest(log, facts_file=saved)).data()["causes"][0]["fix"]
+    commands = [step["command"] for step in fix if step["command"]]
+    assert any("torch==2.9.0+cu129" in command for command in commands), commands
+    assert not any("diagnose" in command for command in commands)
+    assert fix[-1]["text"] == failures()["cpu_only_torch"].fix
+
+
+NVRTC = ["splatfix install fused_ssim simple_knn --backend nvrtc"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "modules", "expected"),
+    [
+        ("host_gcc_too_new", ["fused_ssim", "simple_knn"], NVRTC),
+        ("msvc_missing", ["diff_gaussian_rasterization"], ["splatfix install . --backend nvrtc"]),
+        ("pip_build_isolation", [], []),
+        ("cuda_oom_runtime", ["simple_knn"], []),
+        ("arch_below_minimum", ["simple_knn"], []),
+    ],
+)
+def test_a_failure_of_compilers_names_the_way_without_one(
+    failure: str, modules: list[str], expected: list[str]
+) -> None:
+    found = Answers().without_compiler(failures()[failure], modules)
+    assert [step.command.shell(windows=False) for step in found if step.command] == expected
+
+
+def test_the_way_without_a_compiler_needs_a_cuda_torch_and_a_gpu() -> None:
+    facts = facts_of("rtx-5080")
+    for given, count in ((facts, 1), (with_cpu_torch(facts), 0)):
+        context = make_context(given, Goal())
+        assert (
+            len(Answers(context).without_compiler(failures()["cuda_toolkit_missing"], ["simple_knn"]))
+            == count
+        )
+
+
+def test_the_modules_that_a_log_names() -> None:
+    log = "Building wheel for diff-gaussian-rasterization (setup.py): error\nfrom simple_knn._C import distCUDA2"
+    assert explain_text(log).dropins == ("simple_knn", "diff_gaussian_rasterization")
