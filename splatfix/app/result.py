@@ -129,7 +129,7 @@ def target_python(given: str | None) -> str:
     from splatfix.facts import choose_python
 
     choice = choose_python(given)
-    if choice.python and given is None and not choice.why.startswith("activated"):
+    if choice.python and given is None and not choice.activated:
         show_message(f"Environment: {choice.python}, {choice.why}.")
     return choice.interpreter()
 

@@ -23,11 +23,13 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*[tdw]*(\.exe)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Choice:
+class EnvironmentChoice:
     """The target environment: its interpreter ("" where none can be meant), and why it is the one."""
 
     python: str
     why: str
+    activated: bool = False
+    """It is the one of this shell, so that nobody needs to be told."""
 
     def interpreter(self) -> str:
         """The interpreter, for what cannot go on without one.
@@ -46,7 +48,7 @@ class Choice:
         return self.python
 
 
-def choose_python(given: str | None) -> Choice:
+def choose_python(given: str | None) -> EnvironmentChoice:
     """The interpreter a person means: a path to one, a venv or conda folder; with None the activated environment, the one
     in the current folder (or above it, up to the project's), and the one that splatfix itself runs in where it has torch.
 
@@ -59,7 +61,7 @@ def choose_python(given: str | None) -> Choice:
     if given is None:
         return _activated() or _in_project(Path.cwd()) or _own()
     try:
-        return Choice(_interpreter_at(given), "named with --python")
+        return EnvironmentChoice(_interpreter_at(given), "named with --python")
     except OSError as error:
         raise usage_error(
             "no-interpreter",
@@ -68,24 +70,28 @@ def choose_python(given: str | None) -> Choice:
         ) from error
 
 
-def refuse_other_program(python: str, why: str) -> None:
+def refuse_other_program(python: str, reason: str) -> None:
     """Of what did not answer as a Python: do nothing when it is one all the same, and then it is broken.
 
     Raises:
         SplatfixError: ``no-interpreter`` (exit code 2) when it is some other program.
     """
     if not _is_python(Path(python)):
-        raise _no_python(Path(python), why)
+        raise _no_python(Path(python), reason)
 
 
-def _activated() -> Choice | None:
+def _activated() -> EnvironmentChoice | None:
     """The environment that is activated in this shell; None where none is."""
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+    variables = ["VIRTUAL_ENV"]
+    if (
+        os.environ.get("CONDA_DEFAULT_ENV") != "base"
+    ):  # many shells activate base by themselves; nobody asked for it
+        variables.append("CONDA_PREFIX")
+    for variable in variables:
         folder = os.environ.get(variable, "")
-        if variable == "CONDA_PREFIX" and os.environ.get("CONDA_DEFAULT_ENV") == "base":
-            continue  # many shells activate it by themselves; nobody asked for it
-        if folder and (python := _python_in(Path(folder))):
-            return Choice(python, f"activated ({variable})")
+        python = _python_in(Path(folder)) if folder else None
+        if python:
+            return EnvironmentChoice(python, f"activated ({variable})", activated=True)
     return None
 
 
@@ -94,16 +100,16 @@ _OF_PROJECTS = (".venv", "venv", "env", ".pixi/envs/default")
 _PROJECT_FILES = (".git", "pyproject.toml", "pixi.toml")
 
 
-def _in_project(folder: Path) -> Choice | None:
+def _in_project(folder: Path) -> EnvironmentChoice | None:
     """The environment of the project that ``folder`` is in, made here: one that git tracks came with a stranger's checkout,
     and starting its Python would run their code."""
     named = os.environ.get("UV_PROJECT_ENVIRONMENT", "")
-    for place in (folder, *folder.parents):
+    for project in (folder, *folder.parents):
         for name in filter(None, (named, *_OF_PROJECTS)):
-            python = _python_in(place / name)
-            if python and _made_here(place, place / name):
-                return Choice(python, f"found in {place}")
-        if any((place / name).exists() for name in _PROJECT_FILES):
+            python = _python_in(project / name)
+            if python and _made_here(project, project / name):
+                return EnvironmentChoice(python, f"found in {project}")
+        if any((project / name).exists() for name in _PROJECT_FILES):
             return None
     return None
 
@@ -111,22 +117,25 @@ def _in_project(folder: Path) -> Choice | None:
 def _made_here(project: Path, environment: Path) -> bool:
     mark = "pyvenv.cfg" if (environment / "pyvenv.cfg").is_file() else "conda-meta"
     try:
-        ours = os.name != "posix" or environment.stat().st_uid == os.getuid()
-        known = (environment / mark).exists()
+        is_ours = os.name != "posix" or environment.stat().st_uid == os.getuid()
+        is_environment = (environment / mark).exists()
     except OSError:
         return False
-    tracked = read_bytes(project / ".git" / "index", _MOST_INDEX)
-    return (
-        ours and known and (tracked is None or (isinstance(tracked, bytes) and mark.encode() not in tracked))
-    )
+    if not is_ours or not is_environment:
+        return False
+    index = read_bytes(project / ".git" / "index", _MOST_INDEX)
+    if index is None:
+        return True
+    # an index that cannot be read may track it
+    return isinstance(index, bytes) and mark.encode() not in index
 
 
-def _own() -> Choice:
+def _own() -> EnvironmentChoice:
     none = "none is named with --python, activated, or in this folder"
     here = Path.cwd()
     if PathFinder.find_spec("torch", [folder for folder in sys.path if folder and Path(folder) != here]):
-        return Choice(sys.executable, f"splatfix's own: {none}")
-    return Choice("", f"{none}; splatfix's own has no torch")
+        return EnvironmentChoice(sys.executable, f"splatfix's own: {none}")
+    return EnvironmentChoice("", f"{none}; splatfix's own has no torch")
 
 
 def _python_in(folder: Path) -> str | None:
@@ -152,9 +161,9 @@ def _interpreter_at(given: str) -> str:
         if not os.access(path, os.X_OK) and not _is_python(path):
             raise _no_python(path, "it is a file that cannot be run")
         return str(path.absolute())  # links kept: a venv is known by its link
-    found = find_program(given)
-    if found and os.access(found, os.X_OK):
-        return found
+    program = find_program(given)
+    if program and os.access(program, os.X_OK):
+        return program
     raise usage_error(
         "no-interpreter",
         f"There is no Python interpreter at {given}.",
@@ -167,9 +176,13 @@ def _is_python(path: Path) -> bool:
     return any(_PYTHON.fullmatch(name) for name in (path.name, Path(os.path.realpath(path)).name))
 
 
-def _no_python(path: Path, why: str) -> SplatfixError:
-    beside = next((path.parent / name for name in _IN_PROGRAMS if (path.parent / name).is_file()), None)
+def _no_python(path: Path, reason: str) -> SplatfixError:
     advice = "Give the path of the interpreter, or of the folder of the venv or conda environment."
+    beside = [path.parent / name for name in _IN_PROGRAMS if (path.parent / name).is_file()]
     if beside and path.name.lower().startswith("activate"):
-        advice = f"It activates an environment in a shell. Name the interpreter beside it: --python {beside}"
-    return usage_error("no-interpreter", f"{path} is no Python interpreter: {why.rstrip('.')}.", say(advice))
+        advice = (
+            f"It activates an environment in a shell. Name the interpreter beside it: --python {beside[0]}"
+        )
+    return usage_error(
+        "no-interpreter", f"{path} is no Python interpreter: {reason.rstrip('.')}.", say(advice)
+    )

@@ -11,6 +11,11 @@ from splatfix.facts.model.environment import Linkage, RuntimeCopy, RuntimeLibrar
 from splatfix.facts.system.live import System
 
 _KEPT = 20
+_MOST_LIBRARIES = 40
+# Two copies in one process have each their own state. auditwheel renames those that it bundles with a hash.
+_LOADED_ONCE = re.compile(
+    r"(libcudart|libc10(?:_cuda)?|libtorch(?:_cpu|_cuda|_python)?)(-[0-9a-f]{8})?\.so\.?([\d.]*)"
+)
 _ALWAYS_LOADED = (
     "libc.so.6",
     "libstdc++.so.6",
@@ -22,6 +27,7 @@ _ALWAYS_LOADED = (
     "libdl.so.2",
     "librt.so.1",
 )
+_LIBRARY = re.compile(r"\.(so|dll|pyd)(\.[\d.]+)?$")
 _FAMILY = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d[\d.]*)$")
 # Itanium mangling: names that begin in torch's namespaces (also their vtables and type infos), and torch's Python glue.
 _TORCH_NAME = re.compile(
@@ -45,7 +51,7 @@ def of_torch(name: str) -> bool:
 
 def runtime_libraries(loader: Loader) -> tuple[RuntimeLibrary, ...]:
     """The C and C++ runtime the interpreter would load, with the highest versions they define."""
-    found = []
+    libraries = []
     for name in ("libc.so.6", "libstdc++.so.6"):
         path = loader.find(name)
         if path is None:
@@ -54,8 +60,8 @@ def runtime_libraries(loader: Loader) -> tuple[RuntimeLibrary, ...]:
             defined = loader.system.provided_versions(path)
         except (BinaryError, OSError):
             continue  # a library that cannot be read tells nothing; the checks then know no version
-        found.append(RuntimeLibrary(name, loader.system.realpath(path), _highest(defined)))
-    return tuple(found)
+        libraries.append(RuntimeLibrary(name, loader.system.realpath(path), _highest(defined)))
+    return tuple(libraries)
 
 
 def runtime_copies(system: System, site: str, files: Iterable[str]) -> tuple[RuntimeCopy, ...]:
@@ -66,25 +72,25 @@ def runtime_copies(system: System, site: str, files: Iterable[str]) -> tuple[Run
         listed += [f"nvidia/{vendor}/lib/{name}" for name in system.listdir(f"{site}/nvidia/{vendor}/lib")]
     copies = []
     for path in listed:
-        match = re.fullmatch(
-            r"(libcudart|libc10(?:_cuda)?|libtorch(?:_cpu|_cuda|_python)?)(-[0-9a-f]{8})?\.so\.?([\d.]*)",
-            path.rsplit("/", 1)[-1],
-        )
+        match = _LOADED_ONCE.fullmatch(path.rsplit("/", 1)[-1])
         if match:
-            copies.append(RuntimeCopy(match.group(1), path, match.group(3), match.group(2) is not None))
+            library, hash_of_repair, version = match.groups()
+            copies.append(RuntimeCopy(library, path, version, bundled=hash_of_repair is not None))
     return tuple(copies)
 
 
 def torch_abi(loader: Loader) -> bool | None:
     """Which std::string the installed torch was built with, by the name under which libc10 exports its error function."""
-    for library in loader.torch_libraries:
-        if library.endswith("/libc10.so"):
-            try:
-                left = loader.system.missing_exports((_NEW_ABI, _OLD_ABI), (library,))
-            except (BinaryError, OSError):
-                return None
-            return {_OLD_ABI: True, _NEW_ABI: False}[left[0]] if len(left) == 1 else None
-    return None
+    libc10 = next((path for path in loader.torch_libraries if path.endswith("/libc10.so")), None)
+    if libc10 is None:
+        return None
+    try:
+        missing = loader.system.missing_exports((_NEW_ABI, _OLD_ABI), (libc10,))
+    except (BinaryError, OSError):
+        return None
+    if len(missing) != 1:
+        return None
+    return missing[0] == _OLD_ABI
 
 
 def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Linkage]:
@@ -99,12 +105,12 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
             needs[path] = loader.system.symbol_needs(path)
         except (BinaryError, OSError) as error:
             errors[path] = str(error)
-    wanted = {name for item in needs.values() for name in item.imported if _TORCH_NAME.match(name)}
-    absent, torch_error = _absent_from_torch(loader, wanted)
-    found = {path: Linkage(error=error) for path, error in errors.items()}
+    names = {name for need in needs.values() for name in need.imported if of_torch(name)}
+    absent, torch_error = _absent_from_torch(loader, names)
+    linkage = {path: Linkage(error=error) for path, error in errors.items()}
     for path, need in needs.items():
-        found[path] = _linkage(loader, path, binaries[path], need, absent, torch_error)
-    return found
+        linkage[path] = _linkage(loader, path, binaries[path], need, absent, torch_error)
+    return linkage
 
 
 def _absent_from_torch(loader: Loader, names: Iterable[str]) -> tuple[frozenset[str] | None, str]:
@@ -132,23 +138,22 @@ def _linkage(
     resolved: dict[str, str] = {}
     unresolved = []
     for name in binary.needed:
-        place = loader.find(name, binary.rpath, origin) or beside.get(name)
-        if place is None:
+        path_of_library = loader.find(name, binary.rpath, origin) or beside.get(name)
+        if path_of_library is None:
             unresolved.append(name)
         else:
-            resolved[name] = place
-    torch_names = [name for name in need.imported if _TORCH_NAME.match(name)]
+            resolved[name] = path_of_library
+    torch_names = [name for name in need.imported if of_torch(name)]
     own_missing: tuple[str, ...] = ()
+    # with a library missing, what it would export is not known; a PE names the library of each symbol
     if not unresolved and binary.format == "elf" and absent is not None:
-        others = [
-            name for name in need.imported if not _TORCH_NAME.match(name) and not _PYTHON_NAME.fullmatch(name)
-        ]
-        own_missing = _found_nowhere(loader, others, (*resolved.values(), *beside.values()))
+        others = [name for name in need.imported if not of_torch(name) and not _PYTHON_NAME.fullmatch(name)]
+        own_missing = _exported_nowhere(loader, others, (*resolved.values(), *beside.values()))
     return Linkage(
         unresolved=tuple(unresolved),
-        versions=_highest_wanted(need.versions),
+        versions=_highest_needed(need.versions),
         torch_symbols=len(torch_names),
-        torch_missing=tuple(name for name in torch_names if absent is not None and name in absent)[:_KEPT],
+        torch_missing=tuple(name for name in torch_names if name in (absent or ()))[:_KEPT],
         own_missing=own_missing[:_KEPT],
         cxx11_abi=abi_of(torch_names),
         error=torch_error if torch_names and absent is None else "",
@@ -168,44 +173,44 @@ def abi_of(names: Iterable[str]) -> bool | None:
 def _package_files(loader: Loader, path: str) -> dict[str, str]:
     """Libraries in the file's own folder and in the package's ``lib`` and ``.libs``: its package may load them itself."""
     folder = path.rsplit("/", 1)[0]
-    top = folder
+    if folder in loader.sites:  # a module of its own in site-packages: its neighbours are strangers
+        return {}
+    package = folder
     for site in loader.sites:
         if folder.startswith(f"{site}/"):
-            top = f"{site}/{folder.removeprefix(f'{site}/').split('/')[0]}"
-    places = dict.fromkeys((folder, f"{folder}/lib", f"{top}/lib", f"{top}.libs"))
-    if top in loader.sites:  # a module of its own in site-packages: its neighbours are strangers
-        places = {}
-    return {
-        name: f"{place}/{name}"
-        for place in places
-        for name in loader.system.listdir(place)
-        if re.search(r"\.(so|dll|pyd)(\.[\d.]+)?$", name) and f"{place}/{name}" != path
-    }
+            package = f"{site}/{folder.removeprefix(f'{site}/').split('/')[0]}"
+    files: dict[str, str] = {}
+    for searched in dict.fromkeys((folder, f"{folder}/lib", f"{package}/lib", f"{package}.libs")):
+        for name in loader.system.listdir(searched):
+            if _LIBRARY.search(name) and f"{searched}/{name}" != path:
+                files[name] = f"{searched}/{name}"
+    return files
 
 
-def _found_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[str]) -> tuple[str, ...]:
+def _exported_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[str]) -> tuple[str, ...]:
     """Names that neither these libraries, nor those they need in turn, nor the interpreter export."""
-    base = [place for name in _ALWAYS_LOADED if (place := loader.find(name))]
-    pending = list(dict.fromkeys((*base, *libraries, *loader.torch_libraries, loader.executable)))
-    seen = set(pending)
-    left = tuple(names)
+    system = loader.system
+    always = filter(None, map(loader.find, _ALWAYS_LOADED))
+    pending = list(dict.fromkeys((*always, *libraries, *loader.torch_libraries, loader.executable)))
+    visited = set(pending)
     try:
-        left = loader.system.missing_exports(left, pending)
-        for _ in range(40):  # libraries of libraries, few and small; a name may come through one of them
-            if not left or not pending:
+        missing = system.missing_exports(tuple(names), pending)
+        for _ in range(_MOST_LIBRARIES):  # libraries of libraries: a name may come through one of them
+            if not missing or not pending:
                 break
-            here = pending.pop(0)
-            if _DEAD_END.match(here.rsplit("/", 1)[-1]):
+            path = pending.pop(0)
+            folder, _, file = path.rpartition("/")
+            if _DEAD_END.match(file):
                 continue
-            binary = loader.system.read_binary(here)
-            more = [loader.find(name, binary.rpath, here.rsplit("/", 1)[0]) for name in binary.needed]
-            new = [place for place in more if place and place not in seen]
-            seen.update(new)
+            binary = system.read_binary(path)
+            needed = [loader.find(name, binary.rpath, folder) for name in binary.needed]
+            new = [library for library in needed if library and library not in visited]
+            visited.update(new)
             pending += new
-            left = loader.system.missing_exports(left, new)
+            missing = system.missing_exports(missing, new)
     except (BinaryError, OSError):
         return ()  # one library cannot be read: what it exports is not known, so nothing is said to be missing
-    return left
+    return missing
 
 
 def _highest(versions: Iterable[str]) -> tuple[str, ...]:
@@ -217,9 +222,9 @@ def _highest(versions: Iterable[str]) -> tuple[str, ...]:
     return tuple(text for _, (_, text) in sorted(best.items()))
 
 
-def _highest_wanted(wanted: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _highest_needed(needed: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     by_library: dict[str, list[str]] = {}
-    for library, text in wanted:
+    for library, text in needed:
         by_library.setdefault(library, []).append(text)
     best: dict[str, tuple[str, str]] = {}
     for library, texts in by_library.items():

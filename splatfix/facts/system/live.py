@@ -123,19 +123,20 @@ class LiveSystem:
     def __init__(self, runner: Runner | None = None, env: Mapping[str, str] | None = None) -> None:
         self._runner = runner or ProcessRunner()
         self.name = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
-        found = platform.machine()
-        self.machine = {"AMD64": "x86_64", "ARM64": "arm64"}.get(found, found)
+        machine = platform.machine()
+        self.machine = {"AMD64": "x86_64", "ARM64": "arm64"}.get(machine, machine)
         self.env: Mapping[str, str] = without_relative_path(os.environ if env is None else env)
         self.python = sys.executable
         self._unreadable: dict[str, Unread] = {}
 
     def read(self, path: str) -> str | None:
-        found = read_text(path)
-        if isinstance(found, Unread):
-            if not path.startswith(_OF_THE_KERNEL):
-                self.leave_out(path, found.reason)
-            return None
-        return found
+        text = read_text(path)
+        if not isinstance(text, Unread):
+            return text
+        # the kernel's files refuse to be read for many reasons that say nothing of a splatting stack
+        if not path.startswith(_OF_THE_KERNEL):
+            self.leave_out(path, text.reason)
+        return None
 
     def unreadable(self) -> tuple[Unread, ...]:
         return tuple(item for _, item in sorted(self._unreadable.items()))
@@ -194,30 +195,25 @@ class LiveSystem:
 
 def which_all(system: System, program: str) -> tuple[str, ...]:
     """Every executable of that name on PATH, in PATH's order, each folder once."""
-    separator = ";" if system.name == "windows" else ":"
-    slash = "\\" if system.name == "windows" else "/"
-    names = [program + ".exe"] if system.name == "windows" else [program]
-    found: list[str] = []
+    separator, slash, ending = (";", "\\", ".exe") if system.name == "windows" else (":", "/", "")
+    paths: dict[str, None] = {}
     for folder in system.env.get("PATH", "").split(separator):
-        if not folder:
-            continue
-        for name in names:
-            path = folder.rstrip("/\\") + slash + name
-            if path not in found and system.exists(path):
-                found.append(path)
-    return tuple(found)
+        path = folder.rstrip("/\\") + slash + program + ending
+        if folder and path not in paths and system.exists(path):
+            paths[path] = None
+    return tuple(paths)
 
 
 def portable(argv: Sequence[str]) -> tuple[str, ...]:
     """Arguments as a recording keeps them: splatfix's folder and whole scripts given by ``-c`` become marks."""
-    words = []
-    for word in map(str, argv):
-        if "\n" in word:
-            word = _SCRIPT_MARK
-        elif word.startswith(str(_PACKAGE)):
-            word = _PACKAGE_MARK + word[len(str(_PACKAGE)) :].replace("\\", "/")
-        words.append(word)
-    return tuple(words)
+    marked = []
+    for argument in map(str, argv):
+        if "\n" in argument:
+            argument = _SCRIPT_MARK
+        elif argument.startswith(str(_PACKAGE)):
+            argument = _PACKAGE_MARK + argument.removeprefix(str(_PACKAGE)).replace("\\", "/")
+        marked.append(argument)
+    return tuple(marked)
 
 
 class CachingSystem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,20 +54,22 @@ class RawMachine:
         machine = read_json(folder / "machine.json", "the first file of a recorded machine")
         if not isinstance(machine, dict) or machine.get("format") != FORMAT:
             raise _no_machine(folder, "")
-        if lacking := [name for name in _NAMES if not isinstance(machine.get(name), str)]:
+        lacking = [name for name in _NAMES if not isinstance(machine.get(name), str)]
+        if lacking:
             raise _no_machine(folder, f": machine.json lacks {', '.join(lacking)}")
-        parts = {
-            name: read_json(folder / f"{name}.json", "a part of a recorded machine")
-            for name in _PARTS
-            if (folder / f"{name}.json").exists()
-        }
-        for name, document in parts.items():
+        parts = {}
+        for name, kind in _PARTS.items():
+            file = folder / f"{name}.json"
+            if not file.exists():
+                continue
+            parts[name] = read_json(file, "a part of a recorded machine")
             try:
-                from_json(_PARTS[name], document)
+                # only to see that it has the right types: somebody may have sent it, or mended it by hand
+                from_json(kind, parts[name])
             except CodecError as error:
                 raise _no_machine(folder, f": {name}.json: {error}") from error
-        base, windows = folder / "files", machine["system"] == "windows"
-        return cls(machine, **parts, files=dict(_texts(base, windows)))
+        is_windows = machine["system"] == "windows"
+        return cls(machine, **parts, files=dict(_texts(folder / "files", is_windows)))
 
     def write(self, folder: Path) -> None:
         """The form that :meth:`read` takes."""
@@ -78,13 +80,13 @@ class RawMachine:
             write_text(folder / "files" / file_name(path), text)
 
 
-def _no_machine(folder: Path, why: str) -> SplatfixError:
-    text = f"{folder} is not a recorded machine of format {FORMAT}{why}."
+def _no_machine(folder: Path, reason: str) -> SplatfixError:
+    text = f"{folder} is not a recorded machine of format {FORMAT}{reason}."
     return SplatfixError("not-a-machine", text, exit_code=Exit.USAGE)
 
 
 @dataclass(frozen=True)
-class _Paths:
+class _PathAnswers:
     exists: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
@@ -140,7 +142,7 @@ _NAMES = ("system", "machine", "python", "own_python")
 # What each file of a recording holds.
 _PARTS: dict[str, Any] = {
     "env": Mapping[str, str],
-    "paths": _Paths,
+    "paths": _PathAnswers,
     "commands": tuple[_Command, ...],
     "nvml": Mapping[str, Any],
     "binaries": Mapping[str, _File],
@@ -150,24 +152,23 @@ _LONGEST_PATH = 4096
 _MOST_FATBINS = 100_000
 
 
-def _texts(base: Path, windows: bool) -> Iterator[tuple[str, str]]:
+def _texts(base: Path, is_windows: bool) -> Iterator[tuple[str, str]]:
     """``files/C/Windows/x`` -> ``C:/Windows/x``; ``files/etc/x`` -> ``/etc/x``."""
     for file in sorted(base.rglob("*")):
         if file.is_file():
             parts = [part.replace("%3A", ":").replace("%25", "%") for part in file.relative_to(base).parts]
-            path = f"{parts[0]}:/{'/'.join(parts[1:])}" if windows else "/" + "/".join(parts)
+            path = f"{parts[0]}:/{'/'.join(parts[1:])}" if is_windows else "/" + "/".join(parts)
             yield path, file.read_text(encoding="utf-8", errors="replace")
 
 
 def file_name(path: str) -> str:
     """Path below ``files/`` for the text of a file; colons are spelled %3A, which every file system can store."""
-    plain = path.replace("\\", "/") if re.match(r"[A-Za-z]:", path) else path
-    drive = re.match(r"([A-Za-z]):/", plain)
-    return (
-        (f"{drive.group(1)}/{plain[3:]}" if drive else plain.lstrip("/"))
-        .replace("%", "%25")
-        .replace(":", "%3A")
-    )
+    drive = re.match(r"([A-Za-z]):[\\/]", path)
+    if drive:
+        relative = f"{drive.group(1)}/{path[3:]}".replace("\\", "/")
+    else:
+        relative = path.lstrip("/")
+    return relative.replace("%", "%25").replace(":", "%3A")
 
 
 class PlaybackSystem:
@@ -182,7 +183,7 @@ class PlaybackSystem:
         self._windows = raw.machine["system"] == "windows"
         paths = raw.paths
         self._links = self._keyed(paths.get("links", {}))
-        self._listings = self._keyed(paths.get("listings", {}), tuple)
+        self._listings = self._keyed(paths.get("listings", {}))
         self._scripts = {self._key(path) for path in paths.get("scripts", ())}
         self._absent = {self._key(path) for path in paths.get("absent", ())}
         self._modified = self._keyed(paths.get("modified", {}))
@@ -192,10 +193,8 @@ class PlaybackSystem:
         self._commands = {self._command_key(item["argv"]): item for item in raw.commands}
         self._known = self._with_parents(paths.get("exists", ()))
 
-    def _keyed(
-        self, items: Mapping[str, Any], of: Callable[[Any], Any] = lambda value: value
-    ) -> dict[str, Any]:
-        return {self._key(path): of(value) for path, value in items.items()}
+    def _keyed(self, items: Mapping[str, T]) -> dict[str, T]:
+        return {self._key(path): value for path, value in items.items()}
 
     def _key(self, path: str) -> str:
         plain = path.replace("\\", "/").lower() if self._windows else path
@@ -203,14 +202,15 @@ class PlaybackSystem:
 
     def _command_key(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Windows does not mind how a program's path is spelled."""
-        words = portable(argv)
-        return (self._key(words[0]), *words[1:]) if self._windows else words
+        program, *arguments = portable(argv)
+        return (self._key(program) if self._windows else program, *arguments)
 
-    def _with_parents(self, more: Iterable[str]) -> set[str]:
-        listed = (f"{folder}/{name}" for folder, names in self._listings.items() for name in names)
+    def _with_parents(self, existing: Iterable[str]) -> set[str]:
+        """Every path that is there, by what the recording knows of it or of something inside."""
+        listed = [f"{folder}/{name}" for folder, names in self._listings.items() for name in names]
         known: set[str] = set()
         leaves = [
-            *map(self._key, more),
+            *map(self._key, existing),
             *map(self._key, listed),
             *self._files,
             *self._links,
@@ -231,31 +231,30 @@ class PlaybackSystem:
         return (key,) if key == real else (key, real)
 
     def read(self, path: str) -> str | None:
-        return next((self._files[key] for key in self._spellings(path) if key in self._files), None)
+        return _first(self._files, self._spellings(path))
 
     def unreadable(self) -> tuple[Unread, ...]:
-        return tuple(Unread(path, why) for path, why in self.raw.paths.get("unreadable", {}).items())
+        return tuple(Unread(path, reason) for path, reason in self.raw.paths.get("unreadable", {}).items())
 
     def leave_out(self, path: str, reason: str) -> None:
         """It is in the recording, where the recorded machine left it out too."""
 
     def exists(self, path: str) -> bool:
-        return self._key(path) not in self._absent and any(
-            key in self._known for key in self._spellings(path)
-        )
+        if self._key(path) in self._absent:
+            return False
+        return any(key in self._known for key in self._spellings(path))
 
     def listdir(self, path: str) -> tuple[str, ...]:
+        names = _first(self._listings, self._spellings(path))
+        if names is not None:
+            return tuple(names)
+        # simulated machines list few folders: what they hold is told by the paths that are there
         for key in self._spellings(path):
-            if key in self._listings:
-                names: tuple[str, ...] = self._listings[key]
-                return names
-        for key in self._spellings(path):
-            inside = key.rstrip("/") + "/"
-            below = (
-                known[len(inside) :] for known in self._known if known.startswith(inside) and known != inside
-            )
-            if found := {name for name in below if "/" not in name}:
-                return tuple(sorted(found))
+            prefix = key.rstrip("/") + "/"
+            inside = {known.removeprefix(prefix) for known in self._known if known.startswith(prefix)}
+            names = sorted(name for name in inside if name and "/" not in name)
+            if names:
+                return tuple(names)
         return ()
 
     def realpath(self, path: str) -> str:
@@ -272,26 +271,25 @@ class PlaybackSystem:
         return plain.replace("/", "\\") if self._windows else plain
 
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
-        words = tuple(map(str, argv))
-        found = self._commands.get(self._command_key(words))
-        if found is None:
-            return Completed(
-                words, None, "", "", 0.0, f"could not start {words[0]}: No such file or directory"
-            )
+        command = tuple(map(str, argv))
+        answer = self._commands.get(self._command_key(command))
+        if answer is None:
+            error = f"could not start {command[0]}: No such file or directory"
+            return Completed(command, None, "", "", 0.0, error)
         return Completed(
-            words,
-            found.get("returncode", 0),
-            found.get("stdout", ""),
-            found.get("stderr", ""),
-            found.get("seconds", 0.0),
-            found.get("error", ""),
+            command,
+            answer.get("returncode", 0),
+            answer.get("stdout", ""),
+            answer.get("stderr", ""),
+            answer.get("seconds", 0.0),
+            answer.get("error", ""),
         )
 
     def read_binary(self, path: str) -> Binary:
-        for key in self._spellings(path):
-            if key in self._binaries:
-                return unpacked(path, _or_raise(self._binaries[key]))
-        raise FileNotFoundError(2, "No such file or directory", path)
+        document = _first(self._binaries, self._spellings(path))
+        if document is None:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return unpacked(path, _or_raise(document))
 
     def symbol_needs(self, path: str) -> SymbolNeeds:
         return self._answer(SymbolNeeds, "symbol_needs", path)
@@ -306,16 +304,16 @@ class PlaybackSystem:
         return self._answer(tuple[str, ...], "contains", path, list(texts))
 
     def _answer(self, kind: type[T], call: str, *arguments: Any) -> T:
-        found = self._symbols.get(_symbol_key(call, list(arguments)))
-        if found is None:
+        recorded = self._symbols.get(_symbol_key(call, list(arguments)))
+        if recorded is None:
             raise BinaryError(f"{call} was not recorded for this file")
         try:
-            return from_json(kind, _or_raise(found).get("answer"))
+            return from_json(kind, _or_raise(recorded).get("answer"))
         except CodecError as error:
             raise BinaryError(f"the recording is damaged: {error}") from error
 
     def modified(self, path: str) -> float | None:
-        return next((self._modified[key] for key in self._spellings(path) if key in self._modified), None)
+        return _first(self._modified, self._spellings(path))
 
     def starts_with_script(self, path: str) -> bool:
         return any(key in self._scripts for key in self._spellings(path))
@@ -324,22 +322,33 @@ class PlaybackSystem:
         return dict(self.raw.nvml)
 
 
+def _first(answers: Mapping[str, T], keys: Iterable[str]) -> T | None:
+    return next((answers[key] for key in keys if key in answers), None)
+
+
 def _symbol_key(call: str, arguments: Sequence[Any]) -> str:
     return json.dumps([call, arguments])
 
 
 def _or_raise(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "error" in item:
-        raise (OSError if item.get("kind") == "OSError" else BinaryError)(item["error"])
-    return item
+    if "error" not in item:
+        return item
+    if item.get("kind") == "OSError":
+        raise OSError(item["error"])
+    raise BinaryError(item["error"])
 
 
 def packed(binary: Binary) -> dict[str, Any]:
     """A native file as small JSON: equal fatbins are counted, offsets and sizes left out."""
     counts: dict[tuple[bool, tuple[str, ...]], int] = {}
     for fatbin in binary.fatbins:
-        key = (fatbin.relocatable, tuple(_words(entry) for entry in fatbin.entries))
+        key = (fatbin.relocatable, tuple(_entry_as_text(entry) for entry in fatbin.entries))
         counts[key] = counts.get(key, 0) + 1
+    fatbins: list[dict[str, Any]] = []
+    for (relocatable, code), count in counts.items():
+        fatbins.append({"code": list(code), "count": count})
+        if relocatable:
+            fatbins[-1]["relocatable"] = True
     return {
         "format": binary.format,
         "machine": binary.machine,
@@ -348,10 +357,7 @@ def packed(binary: Binary) -> dict[str, Any]:
         "rpath": list(binary.rpath),
         "soname": binary.soname,
         "delay_needed": list(binary.delay_needed),
-        "fatbins": [
-            {"code": list(code), "count": number, **({"relocatable": True} if relocatable else {})}
-            for (relocatable, code), number in counts.items()
-        ],
+        "fatbins": fatbins,
     }
 
 
@@ -362,19 +368,17 @@ def unpacked(path: str, document: Mapping[str, Any]) -> Binary:
         BinaryError: when the document is not what :func:`packed` makes.
     """
     try:
-        fatbins = tuple(
-            Fatbin(
-                0, _RELOCATABLE if item.get("relocatable") else ".nv_fatbin", tuple(map(_entry, item["code"]))
-            )
-            for item in document.get("fatbins", ())
-            for _ in range(min(item.get("count", 1), _MOST_FATBINS))
-        )
+        fatbins: list[Fatbin] = []
+        for item in document.get("fatbins", ()):
+            section = _RELOCATABLE if item.get("relocatable") else ".nv_fatbin"
+            fatbin = Fatbin(0, section, tuple(map(_entry_of_text, item["code"])))
+            fatbins += [fatbin] * min(item.get("count", 1), _MOST_FATBINS)
         return Binary(
             path=path,
             format=document.get("format", "elf"),
             machine=document.get("machine", "x86_64"),
             size=document.get("size", 0),
-            fatbins=fatbins,
+            fatbins=tuple(fatbins),
             needed=tuple(document.get("needed", ())),
             rpath=tuple(document.get("rpath", ())),
             soname=document.get("soname"),
@@ -384,13 +388,16 @@ def unpacked(path: str, document: Mapping[str, Any]) -> Binary:
         raise BinaryError(f"the recording of {path} is damaged: {error}") from error
 
 
-def _words(entry: FatbinEntry) -> str:
+def _entry_as_text(entry: FatbinEntry) -> str:
     """``sass sm_90a``, ``ptx sm_90 8.7``."""
-    version = f" {entry.ptx_version[0]}.{entry.ptx_version[1]}" if entry.ptx_version else ""
-    return f"{entry.kind.value} {entry.arch}{version}"
+    text = f"{entry.kind.value} {entry.arch}"
+    return text if entry.ptx_version is None else f"{text} {entry.ptx_version[0]}.{entry.ptx_version[1]}"
 
 
-def _entry(words: str) -> FatbinEntry:
-    kind, arch, *version = words.split()
-    numbers = tuple(int(n) for n in version[0].split(".")) if version else None
-    return FatbinEntry(EntryKind(kind), arch, (numbers[0], numbers[1]) if numbers else None, None, 0, False)
+def _entry_of_text(text: str) -> FatbinEntry:
+    kind, arch, *version = text.split()
+    ptx_version = None
+    if version:
+        major, minor = version[0].split(".")[:2]
+        ptx_version = (int(major), int(minor))
+    return FatbinEntry(EntryKind(kind), arch, ptx_version, None, 0, False)

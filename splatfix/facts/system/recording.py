@@ -26,6 +26,8 @@ _ORDINARY = re.compile(
     r"|home|build|local|host|site|lib|bin|usr|opt|tmp|conda|nvcc|gsplat|splatfix|test|share|system",
     re.IGNORECASE,
 )
+# A drive, or the root of a disk, as services have it.
+_SHORTEST_HOME = 3
 _HOMES = re.compile(r"(?P<root>/home/|/Users/|[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?P<user>[^\\/\s:;,'\"]+)")
 _GPU = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.I)
 _IN_URL = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
@@ -150,22 +152,24 @@ class Redactor:
 
     def __init__(self, env: Mapping[str, str], node: str) -> None:
         """``node`` is the host's name as the system itself gives it."""
-        homes = [env[name] for name in ("HOME", "USERPROFILE") if len(env.get(name, "")) > 3]
-        # a home outside the usual places (/data/people/ann) becomes one inside; /root tells nothing
-        self._moved = sorted({home for home in homes if home != "/root" and not _HOMES.match(home)}, key=len)[
-            ::-1
-        ]
         users = {env[name] for name in _USER_VARIABLES if name in env}
-        users |= {match.group("user") for home in homes if (match := _HOMES.match(home))}
-        users |= {home.replace("\\", "/").rstrip("/").rpartition("/")[2] for home in self._moved}
+        moved: set[str] = set()
+        for name in ("HOME", "USERPROFILE"):
+            home = env.get(name, "")
+            usual = _HOMES.match(home)
+            if usual and len(home) > _SHORTEST_HOME:
+                users.add(usual.group("user"))
+            elif len(home) > _SHORTEST_HOME and home != "/root":
+                # outside the usual places (/data/people/ann) it becomes one inside; /root tells nothing
+                moved.add(home)
+                users.add(home.replace("\\", "/").rstrip("/").rpartition("/")[2])
+        # the longest first: one may lie in another
+        self._moved = sorted(moved, key=len, reverse=True)
         hosts = {node, node.partition(".")[0], *(env[name] for name in _HOST_VARIABLES if name in env)}
-        self._people = dict.fromkeys(users, "user") | dict.fromkeys(hosts - users, "host")
-        words = sorted((name for name in self._people if _telling(name)), key=len)[::-1]
-        self._words = (
-            re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in words))
-            if words
-            else None
-        )
+        self._replacements = dict.fromkeys(users, "user") | dict.fromkeys(hosts - users, "host")
+        names = sorted(filter(_is_telling, self._replacements), key=len, reverse=True)
+        alternatives = "|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in names)
+        self._names = re.compile(alternatives) if names else None
         self._gpus: dict[str, str] = {}
         self._homes: dict[str, str] = {}
 
@@ -177,7 +181,9 @@ class Redactor:
         text = _HOMES.sub(self._home, text)
         text = _GPU.sub(self._gpu, text)
         text = _IN_URL.sub(HIDDEN, text)
-        return self._words.sub(lambda match: self._people[match.group(0)], text) if self._words else text
+        if self._names is None:
+            return text
+        return self._names.sub(lambda match: self._replacements[match.group(0)], text)
 
     def data(self, value: object) -> object:
         """Every text inside plain JSON data, keys included."""
@@ -188,7 +194,9 @@ class Redactor:
             return self.text(value)
         if isinstance(value, dict):
             return {self.text(str(key)): self._data(item) for key, item in value.items()}
-        return [self._data(item) for item in value] if isinstance(value, (list, tuple)) else value
+        if isinstance(value, (list, tuple)):
+            return [self._data(item) for item in value]
+        return value
 
     def _home(self, match: re.Match[str]) -> str:
         name = match.group("user")
@@ -202,5 +210,5 @@ class Redactor:
         return f"{match.group(1)}-00000000-0000-0000-0000-{known}"
 
 
-def _telling(name: str) -> bool:
+def _is_telling(name: str) -> bool:
     return len(name) > 2 and not _ORDINARY.fullmatch(name) and not name.isdigit()
