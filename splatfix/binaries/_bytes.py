@@ -15,7 +15,8 @@ from splatfix.binaries.model import BinaryError
 
 Buffer = bytes | mmap.mmap
 
-_ZERO_CHUNK = 1 << 16
+# Read at once: large enough that the calls cost nothing, small enough that a forged count costs no memory.
+_CHUNK = 1 << 16
 
 
 class Reader:
@@ -29,61 +30,61 @@ class Reader:
     def __init__(self, buffer: Buffer, base: int = 0, size: int | None = None) -> None:
         """Look at `buffer[base : base + size]` (by default: up to its end)."""
         available = len(buffer) - base
-        self.buffer = buffer
-        self.base = base
-        self.size = available if size is None else size
+        if size is None:
+            size = available
+        self.buffer, self.base, self.size = buffer, base, size
         if base < 0 or self.size < 0 or self.size > available:
             raise BinaryError(
                 f"a window of {self.size} bytes at offset {base:#x} reaches past the end of the file"
             )
 
-    def require(self, offset: int, length: int, what: str) -> None:
-        """Check that `what` (named in the error) lies inside the window."""
+    def require(self, offset: int, length: int, part: str) -> None:
+        """Check that `part` (named in the error) lies inside the window."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise BinaryError(
-                f"{what} at offset {offset:#x} ({length} bytes) reaches past the end of the file ({self.size} bytes):"
+                f"{part} at offset {offset:#x} ({length} bytes) reaches past the end of the file ({self.size} bytes):"
                 " the file is truncated or damaged"
             )
 
-    def unpack(self, layout: struct.Struct, offset: int, what: str) -> tuple[Any, ...]:
+    def unpack(self, layout: struct.Struct, offset: int, part: str) -> tuple[Any, ...]:
         """Decode one record."""
-        self.require(offset, layout.size, what)
+        self.require(offset, layout.size, part)
         return layout.unpack_from(self.buffer, self.base + offset)
 
-    def records(self, layout: struct.Struct, offset: int, count: int, what: str) -> Iterator[tuple[Any, ...]]:
+    def records(self, layout: struct.Struct, offset: int, count: int, part: str) -> Iterator[tuple[Any, ...]]:
         """Decode `count` records that follow one another, a block at a time, so that memory stays small."""
-        self.require(offset, layout.size * count, what)
-        block = max(1, _ZERO_CHUNK // layout.size)
+        self.require(offset, layout.size * count, part)
+        block = max(1, _CHUNK // layout.size)
         for first in range(0, count, block):
             here = offset + first * layout.size
-            yield from layout.iter_unpack(self.take(here, min(block, count - first) * layout.size, what))
+            yield from layout.iter_unpack(self.take(here, min(block, count - first) * layout.size, part))
 
-    def take(self, offset: int, length: int, what: str) -> bytes:
+    def take(self, offset: int, length: int, part: str) -> bytes:
         """Copy `length` bytes out."""
-        self.require(offset, length, what)
+        self.require(offset, length, part)
         start = self.base + offset
         return self.buffer[start : start + length]
 
-    def craw(self, offset: int, what: str, limit: int = 4096, end: int | None = None) -> bytes:
+    def craw(self, offset: int, part: str, limit: int = 4096, end: int | None = None) -> bytes:
         """A zero-terminated string of at most `limit` bytes that ends before `end` (default: the window's end)."""
         end = self.size if end is None else min(end, self.size)
         if not 0 <= offset < end:
-            raise BinaryError(f"{what} at offset {offset:#x} lies outside its string table")
+            raise BinaryError(f"{part} at offset {offset:#x} lies outside its string table")
         start = self.base + offset
         stop = self.buffer.find(b"\0", start, min(start + limit + 1, self.base + end))
         if stop < 0:
-            raise BinaryError(f"{what} at offset {offset:#x} has no end within {limit} bytes")
+            raise BinaryError(f"{part} at offset {offset:#x} has no end within {limit} bytes")
         return self.buffer[start:stop]
 
     def find(self, needle: bytes, start: int, end: int) -> int:
         """Offset of the first `needle` inside [start, end), or -1."""
-        found = self.buffer.find(needle, self.base + start, self.base + min(end, self.size))
-        return -1 if found < 0 else found - self.base
+        position = self.buffer.find(needle, self.base + start, self.base + min(end, self.size))
+        return position if position < 0 else position - self.base
 
     def skip_zeros(self, offset: int, end: int) -> int:
         """Offset of the first byte at or after `offset` that is not zero, or `end`."""
         while offset < end:
-            chunk = self.take(offset, min(_ZERO_CHUNK, end - offset), "padding")
+            chunk = self.take(offset, min(_CHUNK, end - offset), "padding")
             rest = chunk.lstrip(b"\0")
             if rest:
                 return offset + len(chunk) - len(rest)

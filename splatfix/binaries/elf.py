@@ -71,19 +71,21 @@ class Segment(NamedTuple):
     file_size: int
 
 
+# Header, section, segment, dynamic entry, symbol (name, value, size, info, other, shndx in the order of the class), word and
+# address of each class.
+_FORMS = {
+    32: ("HHIIIIIHHHHHH", "10I", "8I", "iI", "IIIBBH", "I", "I"),
+    64: ("HHIQQQIHHHHHH", "IIQQQQIIQQ", "IIQQQQQQ", "qQ", "IBBHQQ", "I", "Q"),
+}
+
+
 class _Layout:
     """The records of one ELF class and byte order."""
 
     def __init__(self, bits: int, order: str) -> None:
-        wide = bits == 64
-        self.header = struct.Struct(order + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"))
-        self.section = struct.Struct(order + ("IIQQQQIIQQ" if wide else "10I"))
-        self.segment = struct.Struct(order + ("IIQQQQQQ" if wide else "8I"))
-        self.dynamic = struct.Struct(order + ("qQ" if wide else "iI"))
-        # name, value, size, info, other, shndx in the order of the class
-        self.symbol = struct.Struct(order + ("IBBHQQ" if wide else "IIIBBH"))
-        self.word = struct.Struct(order + "I")
-        self.address = struct.Struct(order + ("Q" if wide else "I"))
+        self.header, self.section, self.segment, self.dynamic, self.symbol, self.word, self.address = (
+            struct.Struct(order + form) for form in _FORMS[bits]
+        )
 
 
 _LAYOUTS = {(bits, order): _Layout(bits, order) for bits in (32, 64) for order in "<>"}
@@ -176,7 +178,7 @@ class Elf:
         index = self._names_index
         if not self.section_count:
             return None
-        if index == _SHN_XINDEX:
+        if index == _SHN_XINDEX:  # there are too many for the header's field
             index = self._raw_section(0).link
         if index == 0:
             return None
@@ -188,8 +190,8 @@ class Elf:
         if table is None:
             return []
         longest = max(map(len, names)) + 1
-        wanted = {name.encode() + b"\0": name for name in names}
-        found = []
+        by_bytes = {name.encode() + b"\0": name for name in names}
+        named = []
         for section in self.sections():
             # NOBITS: the contents were moved out (objcopy --only-keep-debug)
             if section.type in (0, SHT_NOBITS) or section.size == 0:
@@ -198,31 +200,31 @@ class Elf:
                 raise BinaryError(f"a section's name at {section.name_offset:#x} lies outside the name table")
             start = table.offset + section.name_offset
             raw = self.reader.take(start, min(longest, table.size - section.name_offset), "section name")
-            name = wanted.get(raw[: raw.find(b"\0") + 1])
+            name = by_bytes.get(raw[: raw.find(b"\0") + 1])
             if name is not None:
-                found.append((name, section))
-                if len(found) > _MAX_NAMED:
+                named.append((name, section))
+                if len(named) > _MAX_NAMED:
                     raise BinaryError(f"more than {_MAX_NAMED} sections called {name}: not a real file")
-        return found
+        return named
 
     # -- device code ------------------------------------------------------------------------------------------
 
     def fatbins(self) -> tuple[Fatbin, ...]:
         """The fat binaries of the file; a file without section names is searched for them."""
         budget = fatbin.Budget()
-        found: list[Fatbin] = []
+        fatbins: list[Fatbin] = []
         if self._names is None:
             for start, end in self._loaded_ranges():
-                found += fatbin.search(self.reader, start, end, budget)
-            return tuple(found)
+                fatbins += fatbin.search(self.reader, start, end, budget)
+            return tuple(fatbins)
         last_end = 0
         regions = self.named_sections(fatbin.ELF_SECTIONS)
         for name, section in sorted(regions, key=lambda region: region[1].offset):
             if section.offset < last_end:
                 raise BinaryError(f"section {name} at offset {section.offset:#x} overlaps the one before it")
-            found += fatbin.walk(self.reader, name, section.offset, section.size, budget)
+            fatbins += fatbin.walk(self.reader, name, section.offset, section.size, budget)
             last_end = section.offset + section.size
-        return tuple(found)
+        return tuple(fatbins)
 
     def _loaded_ranges(self) -> list[tuple[int, int]]:
         """File ranges that the loader maps, merged where they touch."""
@@ -231,6 +233,7 @@ class Elf:
             if segment.type != PT_LOAD or not segment.file_size:
                 continue
             start, end = segment.offset, min(segment.offset + segment.file_size, self.reader.size)
+            # overlapping segments would have a fatbin read twice
             if ranges and start <= ranges[-1][1]:
                 ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
             else:
@@ -258,23 +261,23 @@ class Elf:
             )
         return tuple(Segment(kind, offset, address, size) for kind, offset, address, _, size, _, _, _ in raw)
 
-    def file_offset(self, address: int, what: str) -> int:
+    def file_offset(self, address: int, part: str) -> int:
         """Where the byte that is loaded at `address` lies in the file."""
         for segment in self.segments:
             if segment.type == PT_LOAD and segment.address <= address < segment.address + segment.file_size:
                 return segment.offset + address - segment.address
-        raise BinaryError(f"{what} at address {address:#x} lies in no loaded segment")
+        raise BinaryError(f"{part} at address {address:#x} lies in no loaded segment")
 
     @cached_property
     def dynamic(self) -> DynamicTable | None:
         """The dynamic table, or None for a file that has none (static, object, debug-only)."""
-        place = next((one for one in self.segments if one.type == PT_DYNAMIC), None)
-        if place is None or not place.file_size:
+        segment = next((one for one in self.segments if one.type == PT_DYNAMIC), None)
+        if segment is None or not segment.file_size:
             return None
-        count = min(place.file_size // self.layout.dynamic.size, _MAX_DYNAMIC)
+        count = min(segment.file_size // self.layout.dynamic.size, _MAX_DYNAMIC)
         values: dict[int, int] = {}
         needed: list[int] = []
-        for tag, value in self.reader.records(self.layout.dynamic, place.offset, count, "dynamic table"):
+        for tag, value in self.reader.records(self.layout.dynamic, segment.offset, count, "dynamic table"):
             if tag == DT_NULL:
                 break
             if tag == DT_NEEDED:
@@ -292,13 +295,13 @@ class Elf:
         self.reader.require(strings, end - strings, "the dynamic string table")
         return DynamicTable(values, tuple(needed), strings, end)
 
-    def dynamic_raw(self, table: DynamicTable, index: int, what: str, limit: int = 4096) -> bytes:
+    def dynamic_raw(self, table: DynamicTable, index: int, part: str, limit: int = 4096) -> bytes:
         """A string of the dynamic string table, undecoded."""
-        return self.reader.craw(table.strings + index, what, limit, table.strings_end)
+        return self.reader.craw(table.strings + index, part, limit, table.strings_end)
 
-    def dynamic_string(self, table: DynamicTable, index: int, what: str) -> str:
+    def dynamic_string(self, table: DynamicTable, index: int, part: str) -> str:
         """A string of the dynamic string table."""
-        return decode(self.dynamic_raw(table, index, what))
+        return decode(self.dynamic_raw(table, index, part))
 
     def needed(self) -> tuple[str, ...]:
         """DT_NEEDED, in order."""

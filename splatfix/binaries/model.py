@@ -92,8 +92,8 @@ class Binary:
 
         A summary for people. It is *not* enough to judge the file: a GPU must be served by every fatbin.
         """
-        found = {(entry.kind, entry.arch) for box in self.fatbins for entry in box.entries}
-        return tuple(sorted(found, key=lambda pair: (_KIND_ORDER[pair[0]], arch_order(pair[1]))))
+        distinct = {(entry.kind, entry.arch) for fatbin in self.fatbins for entry in fatbin.entries}
+        return tuple(sorted(distinct, key=lambda pair: (_KIND_ORDER[pair[0]], arch_order(pair[1]))))
 
 
 _KIND_ORDER = {EntryKind.SASS: 0, EntryKind.PTX: 1, EntryKind.LTO: 2}

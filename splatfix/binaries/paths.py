@@ -41,29 +41,29 @@ def read_path(
     hears of what the system does not let be read at all (folders, files, links); without it that is an error like others.
     Raises `BinaryError` with a sentence for people for a path that is none of these.
     """
-    place = Path(path)
+    path = Path(path)
     try:
-        is_folder = place.is_dir()
+        is_folder = path.is_dir()
     except (OSError, ValueError) as error:
-        raise BinaryError(f"{place}: cannot be read: {error}") from error
+        raise BinaryError(f"{path}: cannot be read: {error}") from error
     if is_folder:
-        return _read_folder(place, on_error, on_skipped or on_error)
-    if is_binary(place):
-        return (read_binary(place),)
-    with opened(place) as reader:
+        return _read_folder(path, on_error, on_skipped or on_error)
+    if is_binary(path):
+        return (read_binary(path),)
+    with opened(path) as reader:
         head = reader.take(0, min(8, reader.size), "the file's first bytes")
     if head.startswith(ZIP_MAGIC):
-        return read_wheel(place, on_error=on_error)
-    for magic, what in _OTHERS.items():
+        return read_wheel(path, on_error=on_error)
+    for magic, description in _OTHERS.items():
         if head.startswith(magic):
-            raise BinaryError(f"{place}: {what}")
+            raise BinaryError(f"{path}: {description}")
     raise BinaryError(
-        f"{place}: neither a library (ELF or PE), a cubin, a fatbin, a wheel nor a folder (it starts with {head.hex()})"
+        f"{path}: neither a library (ELF or PE), a cubin, a fatbin, a wheel nor a folder (it starts with {head.hex()})"
     )
 
 
 def _read_folder(folder: Path, on_error: OnError | None, on_skipped: OnError | None) -> tuple[Binary, ...]:
-    found: list[Binary] = []
+    binaries: list[Binary] = []
 
     def unreadable(path: Path, error: OSError) -> None:
         if on_skipped is not None:
@@ -71,12 +71,12 @@ def _read_folder(folder: Path, on_error: OnError | None, on_skipped: OnError | N
 
     for path in find_binaries(folder, on_unreadable=unreadable):
         try:
-            found.append(read_binary(path))
+            binaries.append(read_binary(path))
         except BinaryError as error:
             if on_error is None:
                 raise
             on_error(str(path), error)
-    return tuple(found)
+    return tuple(binaries)
 
 
 def find_binaries(root: Path, *, on_unreadable: OnUnreadable | None = None) -> Iterator[Path]:

@@ -33,7 +33,7 @@ _MAX_EXPORTS = 1 << 20
 _NAME_LIMIT = 1 << 14
 
 
-class Section(NamedTuple):
+class PeSection(NamedTuple):
     """One section header."""
 
     name: bytes
@@ -67,7 +67,7 @@ class Pe:
         number = min(reader.unpack(_U32, directories - 4, "number of data directories")[0], room, 16)
         self._directories = list(reader.records(_DIRECTORY, directories, number, "data directories"))
         table = optional + optional_size
-        self.sections = [Section(*raw) for raw in reader.records(_SECTION, table, count, "section headers")]
+        self.sections = [PeSection(*raw) for raw in reader.records(_SECTION, table, count, "section headers")]
 
     @property
     def machine(self) -> str:
@@ -95,15 +95,15 @@ class Pe:
 
     # -- addresses --------------------------------------------------------------------------------------------
 
-    def offset(self, address: int, what: str) -> int:
+    def offset(self, address: int, part: str) -> int:
         """Where the byte at the relative virtual address `address` lies in the file."""
         for section in self.sections:
             if section.address <= address < section.address + section.raw_size:
                 return section.raw_offset + address - section.address
-        raise BinaryError(f"{what} at address {address:#x} lies in no section")
+        raise BinaryError(f"{part} at address {address:#x} lies in no section")
 
-    def _name_at(self, address: int, what: str, limit: int = 1024) -> str:
-        return decode(self.reader.craw(self.offset(address, what), what, limit))
+    def _name_at(self, address: int, part: str, limit: int = 1024) -> str:
+        return decode(self.reader.craw(self.offset(address, part), part, limit))
 
     def _directory(self, index: int) -> int:
         """Address of a data directory, 0 if the file has none."""
@@ -147,7 +147,7 @@ class Pe:
 
     def imported_symbols(self) -> tuple[tuple[str, str], ...]:
         """(library, function) of every import by name, in order; imports by number have no name."""
-        found: list[tuple[str, str]] = []
+        imported: list[tuple[str, str]] = []
         thunk, by_number = (_U64, 1 << 63) if self.wide else (_U32, 1 << 31)
         steps = length = 0
         for lookup, library in self._import_records():
@@ -158,13 +158,13 @@ class Pe:
                     break
                 if not value & by_number:
                     name = self._name_at(value + 2, "the name of an imported symbol", _NAME_LIMIT)
-                    found.append((library, name))
+                    imported.append((library, name))
                     length += len(name)
                 offset += thunk.size
                 steps += 1
                 if steps > _MAX_IMPORTS or length > _MAX_IMPORT_TEXT:
                     raise BinaryError("implausibly many or long imported symbols: not a real file")
-        return tuple(found)
+        return tuple(imported)
 
     # -- exports ----------------------------------------------------------------------------------------------
 
@@ -195,14 +195,17 @@ class Pe:
         if table is None:
             return False
         _, count, names = table
-        wanted = name.encode()
+        searched = name.encode()
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
             address = self.reader.unpack(_U32, names + middle * _U32.size, "export name")[0]
             offset = self.offset(address, "an exported name")
-            found = self.reader.craw(offset, "an exported name", _NAME_LIMIT)
-            if found == wanted:
+            exported = self.reader.craw(offset, "an exported name", _NAME_LIMIT)
+            if exported == searched:
                 return True
-            low, high = (middle + 1, high) if found < wanted else (low, middle)
+            if exported < searched:
+                low = middle + 1
+            else:
+                high = middle
         return False

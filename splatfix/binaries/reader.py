@@ -29,6 +29,7 @@ _PTX_HEAD = 4096
 _TOOLKIT_NOTE = ".note.nv.tkinfo"
 _COMMAND_LINE_ARCH = re.compile(rb"(?:^|[\0 ])(?:-arch|--gpu-name)[ =](sm_(\d+)[af]?)(?=[\0 ]|$)")
 _NOTE_LIMIT = 1 << 16
+# The largest extension modules have some hundred MB; searching more would keep a diagnosis waiting.
 _SEARCHED = 2 << 30
 _PART = 1 << 20
 _PREFIX_VARIANT_A = 0x100000
@@ -117,8 +118,8 @@ def held_texts(path: StrPath, texts: Iterable[str]) -> tuple[str, ...]:
 
     Raises `BinaryError`, also for a file of more than two GiB, which no extension module has.
     """
-    wanted = {text: text.encode() + b"\0" for text in texts}
-    overlap = max(map(len, wanted.values()), default=0)
+    searched = {text: text.encode() + b"\0" for text in texts}
+    overlap = max(map(len, searched.values()), default=0)
     held: set[str] = set()
     with opened(path) as reader:
         if reader.size > _SEARCHED:
@@ -128,12 +129,16 @@ def held_texts(path: StrPath, texts: Iterable[str]) -> tuple[str, ...]:
     try:
         with Path(path).open("rb") as handle:  # not mapped: the whole file would stay in memory
             part = b""
-            while len(held) < len(wanted) and (more := handle.read(_PART)):
-                part = part[-overlap:] + more
-                held.update(text for text, raw in wanted.items() if raw in part)
+            while len(held) < len(searched):
+                following = handle.read(_PART)
+                if not following:
+                    break
+                # a text may lie across the border of two parts
+                part = part[-overlap:] + following
+                held.update(text for text, raw in searched.items() if raw in part)
     except OSError as error:
         raise BinaryError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from error
-    return tuple(text for text in wanted if text in held)
+    return tuple(text for text in searched if text in held)
 
 
 def is_native_name(name: str) -> bool:
@@ -148,10 +153,13 @@ def _cubin(elf: Elf) -> Fatbin:
     From ABI 8 on the letters of `sm_100a` and `sm_100f` are not in the flags; they are taken from the assembler's
     own command line, which it leaves in a note, and are lost where that note was stripped.
     """
+    variant = 0
     if elf.abi_version >= 8:
-        number, variant = elf.flags >> 8 & 0xFF, 0
+        number = elf.flags >> 8 & 0xFF
     else:
-        number, variant = elf.flags & 0xFF, _PREFIX_VARIANT_A if elf.flags & _ABI7_A else 0
+        number = elf.flags & 0xFF
+        if elf.flags & _ABI7_A:
+            variant = _PREFIX_VARIANT_A
     if number == 0:
         raise BinaryError(f"the cubin's flags {elf.flags:#x} name no architecture")
     arch = arch_name(number, variant)
@@ -167,7 +175,7 @@ def _noted_arch(elf: Elf) -> tuple[str, int] | None:
     """`("sm_100a", 100)` from the command line in the toolkit note, if it is there."""
     for _, section in elf.named_sections((_TOOLKIT_NOTE,)):
         raw = elf.reader.take(section.offset, min(section.size, _NOTE_LIMIT), "the toolkit note")
-        found = _COMMAND_LINE_ARCH.search(raw)
-        if found:
-            return found[1].decode("ascii"), int(found[2])
+        match = _COMMAND_LINE_ARCH.search(raw)
+        if match:
+            return match[1].decode("ascii"), int(match[2])
     return None

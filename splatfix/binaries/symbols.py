@@ -228,13 +228,14 @@ class DynamicSymbols:
 
     def defined(self, names: Iterable[str]) -> set[str]:
         """Those of `names` that other libraries can link against."""
-        wanted = {name: name.encode() for name in names}
-        self._steps = _SPARE_STEPS + _STEPS_PER_NAME * len(wanted)
+        searched = {name: name.encode() for name in names}
+        # chains are a few links long, and what they cost in all may not grow with what a forged table says
+        self._steps = _SPARE_STEPS + _STEPS_PER_NAME * len(searched)
         if DT_GNU_HASH in self.table.values:
-            return self._defined_gnu(wanted)
+            return self._defined_gnu(searched)
         if DT_HASH in self.table.values:
-            return self._defined_sysv(wanted)
-        return self._defined_unhashed(wanted)
+            return self._defined_sysv(searched)
+        return self._defined_unhashed(searched)
 
     def _gnu_header(self) -> tuple[int, int, int, int, int]:
         """(buckets, index of the first hashed symbol, Bloom words, Bloom shift, offset behind the header)."""
@@ -246,19 +247,19 @@ class DynamicSymbols:
         _, _, blooms, _, offset = self._gnu_header()
         return self._word(offset + blooms * self.elf.bits // 8, "GNU hash bucket") != 0
 
-    def _defined_gnu(self, wanted: dict[str, bytes]) -> set[str]:
+    def _defined_gnu(self, searched: dict[str, bytes]) -> set[str]:
         buckets, first, blooms, shift, bloom_at = self._gnu_header()
         if not buckets:
             return set()
         bits, layout = self.elf.bits, self.elf.layout.address
         buckets_at = bloom_at + blooms * layout.size
         chains_at = buckets_at + 4 * buckets
-        found = set()
-        for name, raw in wanted.items():
+        defined = set()
+        for name, raw in searched.items():
             value = gnu_hash(raw)
             if blooms:
-                place = bloom_at + value // bits % blooms * layout.size
-                word = self.reader.unpack(layout, place, "GNU hash filter")[0]
+                offset = bloom_at + value // bits % blooms * layout.size
+                word = self.reader.unpack(layout, offset, "GNU hash filter")[0]
                 if not (word >> value % bits) & (word >> (value >> min(shift, 32)) % bits) & 1:
                     continue
             index = self._word(buckets_at + 4 * (value % buckets), "GNU hash bucket")
@@ -267,47 +268,48 @@ class DynamicSymbols:
             while True:
                 self._step()
                 chain = self._word(chains_at + 4 * (index - first), "GNU hash chain")
+                # the lowest bit is no part of the hash: it ends the chain
                 if chain | 1 == value | 1 and self._is_definition(index, raw):
-                    found.add(name)
+                    defined.add(name)
                     break
                 if chain & 1:
                     break
                 index += 1
-        return found
+        return defined
 
     def _hash_offset(self) -> int:
         return self.elf.file_offset(self.table.values[DT_HASH], "the symbol hash table")
 
-    def _defined_sysv(self, wanted: dict[str, bytes]) -> set[str]:
+    def _defined_sysv(self, searched: dict[str, bytes]) -> set[str]:
         offset = self._hash_offset()
         buckets = self._word(offset, "symbol hash table")
         if not buckets:
             return set()
         chains_at = offset + 8 + 4 * buckets
-        found = set()
-        for name, raw in wanted.items():
+        defined = set()
+        for name, raw in searched.items():
             index = self._word(offset + 8 + 4 * (sysv_hash(raw) % buckets), "symbol hash bucket")
             while index:
                 self._step()
                 if self._is_definition(index, raw):
-                    found.add(name)
+                    defined.add(name)
                     break
                 index = self._word(chains_at + 4 * index, "symbol hash chain")
-        return found
+        return defined
 
-    def _defined_unhashed(self, wanted: dict[str, bytes]) -> set[str]:
+    def _defined_unhashed(self, searched: dict[str, bytes]) -> set[str]:
         """Go through all symbols of a file without hash tables."""
-        by_raw = {raw: name for name, raw in wanted.items()}
+        by_raw = {raw: name for name, raw in searched.items()}
         longest = max(map(len, by_raw), default=0)
-        found = set()
+        defined = set()
         for name_at, binding, section in self._scan(self._count()):
             if section and binding != _LOCAL:
-                place = self.table.strings + name_at
-                size = min(longest + 1, self.table.strings_end - place)
-                name = by_raw.get(self.reader.take(place, size, "a symbol's name").partition(b"\0")[0])
+                offset = self.table.strings + name_at
+                size = min(longest + 1, self.table.strings_end - offset)
+                name = by_raw.get(self.reader.take(offset, size, "a symbol's name").partition(b"\0")[0])
                 if name is not None:
-                    found.add(name)
-        return found
+                    defined.add(name)
+        return defined
 
     def _step(self) -> None:
         """Count one link of a chain, so that a cyclic one ends."""
@@ -317,8 +319,8 @@ class DynamicSymbols:
 
     # -- records ----------------------------------------------------------------------------------------------
 
-    def _word(self, offset: int, what: str) -> int:
-        return int(self.reader.unpack(self.elf.layout.word, offset, what)[0])
+    def _word(self, offset: int, part: str) -> int:
+        return int(self.reader.unpack(self.elf.layout.word, offset, part)[0])
 
     def _fields(self, raw: tuple[int, ...]) -> tuple[int, int, int]:
         """(offset of the name, binding, section index) of a symbol record."""
@@ -336,10 +338,10 @@ class DynamicSymbols:
         name_at, binding, section = self._fields(raw)
         if not section or binding == _LOCAL:
             return False
-        place = self.table.strings + name_at
-        if place + len(name) + 1 > self.table.strings_end:
+        offset = self.table.strings + name_at
+        if offset + len(name) + 1 > self.table.strings_end:
             return False
-        return self.reader.take(place, len(name) + 1, "a symbol's name") == name + b"\0"
+        return self.reader.take(offset, len(name) + 1, "a symbol's name") == name + b"\0"
 
     def _name(self, name_at: int) -> bytes:
         return self.elf.dynamic_raw(self.table, name_at, "a symbol's name", _NAME_LIMIT)
@@ -352,22 +354,22 @@ def wanted_versions(elf: Elf) -> tuple[tuple[str, str], ...]:
         return ()
     record, aux_record = struct.Struct(elf.order + _NEED), struct.Struct(elf.order + _NEED_AUX)
     offset = elf.file_offset(table.values[DT_VERNEED], "the table of wanted versions")
-    found: list[tuple[str, str]] = []
+    wanted_pairs: list[tuple[str, str]] = []
     for _ in range(_bounded(table.values.get(DT_VERNEEDNUM, 0))):
         _, count, library_at, aux, step = elf.reader.unpack(record, offset, "a wanted version")
         library = elf.dynamic_string(table, library_at, "the library of a wanted version")
         here = offset + aux
         for _ in range(count):
             _, _, _, name_at, aux_step = elf.reader.unpack(aux_record, here, "a wanted version")
-            found.append((library, elf.dynamic_string(table, name_at, "the name of a wanted version")))
-            _bounded(len(found))
+            wanted_pairs.append((library, elf.dynamic_string(table, name_at, "the name of a wanted version")))
+            _bounded(len(wanted_pairs))
             if not aux_step:
                 break
             here += aux_step
         if not step:
             break
         offset += step
-    return tuple(found)
+    return tuple(wanted_pairs)
 
 
 def defined_versions(elf: Elf) -> tuple[str, ...]:
@@ -377,17 +379,17 @@ def defined_versions(elf: Elf) -> tuple[str, ...]:
         return ()
     record, aux_record = struct.Struct(elf.order + _DEF), struct.Struct(elf.order + _DEF_AUX)
     offset = elf.file_offset(table.values[DT_VERDEF], "the table of defined versions")
-    found: list[str] = []
+    names: list[str] = []
     for _ in range(_bounded(table.values.get(DT_VERDEFNUM, 0))):
         _, flags, _, count, _, aux, step = elf.reader.unpack(record, offset, "a defined version")
         if count and not flags & _VER_FLG_BASE:
             # the first name is the version's; the others are the versions it follows
             name_at, _ = elf.reader.unpack(aux_record, offset + aux, "a defined version")
-            found.append(elf.dynamic_string(table, name_at, "the name of a defined version"))
+            names.append(elf.dynamic_string(table, name_at, "the name of a defined version"))
         if not step:
             break
         offset += step
-    return tuple(found)
+    return tuple(names)
 
 
 def _bounded(count: int) -> int:

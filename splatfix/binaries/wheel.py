@@ -1,6 +1,8 @@
 """Native members of a wheel (or any zip): read in place where stored, through a temporary file where deflated.
 
-Stored and deflated members, with ZIP64: all that the wheel format uses. Records after PKWARE's APPNOTE.TXT.
+Stored and deflated members, with ZIP64: all that the wheel format uses. Records after PKWARE's APPNOTE.TXT. Not by
+`zipfile`: that keeps an object for each member, which takes three times as long and 40 MB for a wheel of 60,000 (measured),
+and a forged directory makes it keep millions; here only native members are kept, and stored ones are read in place.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def read_wheel(path: str | os.PathLike[str], *, on_error: OnError | None = None)
 
 def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -> tuple[Binary, ...]:
     """As `read_wheel`, from bytes that are already at hand; `name` is only a label."""
-    found: list[Binary] = []
+    binaries: list[Binary] = []
     listing = members(reader, lambda member: is_native_name(member.rpartition("/")[2]))
     while True:
         try:
@@ -64,14 +66,14 @@ def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -
         except BinaryError as error:
             raise BinaryError(f"{name}: {error}") from error
         if member is None:
-            return tuple(found)
-        if len(found) == _MAX_LIBRARIES:
+            return tuple(binaries)
+        if len(binaries) == _MAX_LIBRARIES:
             raise BinaryError(
                 f"{name}: more than {_MAX_LIBRARIES} libraries in one archive: not a real wheel"
             )
         label = f"{name}!{member.name}"
         try:
-            found.append(_read_member(reader, member, label))
+            binaries.append(_read_member(reader, member, label))
         except BinaryError as error:
             if on_error is None:
                 raise
@@ -120,8 +122,8 @@ class Member:
     header: int
 
 
-def members(reader: Reader, wanted: Callable[[str], bool]) -> Iterator[Member]:
-    """Members whose name is wanted, in the directory's order; raises `BinaryError` for a damaged archive."""
+def members(reader: Reader, selected: Callable[[str], bool]) -> Iterator[Member]:
+    """Members whose name is selected, in the directory's order; raises `BinaryError` for a damaged archive."""
     offset, count, shift = _directory(reader)
     if count > _MAX_RECORDS:
         raise BinaryError(f"the archive claims {count} members: not a real wheel")
@@ -132,7 +134,7 @@ def members(reader: Reader, wanted: Callable[[str], bool]) -> Iterator[Member]:
             raise BinaryError(f"no zip directory record at offset {offset:#x}: the archive is damaged")
         raw = reader.take(offset + _CENTRAL.size, name_len, "a zip member's name")
         name = raw.decode("utf-8", "backslashreplace") if flags & _UTF8 else raw.decode("cp437")
-        if wanted(name):
+        if selected(name):
             extra = reader.take(offset + _CENTRAL.size + name_len, extra_len, "a zip member's extra field")
             size, packed, at = _widened(extra, (size, packed, at))
             yield Member(name, method, bool(flags & _ENCRYPTED), crc, packed, size, at + shift)
@@ -143,10 +145,10 @@ def _directory(reader: Reader) -> tuple[int, int, int]:
     """(offset of the directory, number of records, bytes in front of the archive)."""
     lowest = max(0, reader.size - _END.size - _MAX_COMMENT)
     tail = reader.take(lowest, reader.size - lowest, "the archive's end")
-    found = tail.rfind(_END_MAGIC)
-    if found < 0:
+    position = tail.rfind(_END_MAGIC)
+    if position < 0:
         raise BinaryError("no zip directory at the end: the archive is truncated")
-    end = lowest + found
+    end = lowest + position
     _, _, _, _, count, size, start, _ = reader.unpack(_END, end, "zip end record")
     if end >= _LOCATOR.size:
         locator = reader.unpack(_LOCATOR, end - _LOCATOR.size, "ZIP64 locator")
@@ -156,6 +158,7 @@ def _directory(reader: Reader) -> tuple[int, int, int]:
             if record[0] != b"PK\x06\x06":
                 raise BinaryError(f"no ZIP64 end record at offset {end:#x}: the archive is damaged")
             count, size, start = record[7:]
+    # where other data stands in front (a self-extracting file), offsets count from the archive's own start
     if start + size > end:
         raise BinaryError(
             f"the zip directory claims {size} bytes at offset {start:#x}: the archive is damaged"

@@ -15,6 +15,7 @@ from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import Distribution, Extension, JitCache, RuntimeCopy, Torch
 from splatfix.facts.model.fact import FatbinGroup, group_fatbins
 from splatfix.facts.system.live import System
+from splatfix.facts.system.text import captured
 
 # Folders whose native files belong to torch and its runtime libraries; they are not extensions of a splatting stack.
 _NOT_EXTENSIONS = frozenset(
@@ -207,14 +208,11 @@ def cache_root(system: System) -> tuple[str, bool] | None:
         return named.replace("\\", "/").rstrip("/"), True
     if system.name == "windows":
         base = env.get("LOCALAPPDATA", "").replace("\\", "/")
-        folder = "torch_extensions/torch_extensions/Cache"
-    elif system.name == "darwin":
-        base = f"{env['HOME']}/Library/Caches" if env.get("HOME") else ""
-        folder = "torch_extensions"
-    else:
-        base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
-        folder = "torch_extensions"
-    return (f"{base}/{folder}", False) if base else None
+        return (f"{base}/torch_extensions/torch_extensions/Cache", False) if base else None
+    caches = env.get("XDG_CACHE_HOME", "") if system.name == "linux" else ""
+    if not caches and env.get("HOME"):
+        caches = f"{env['HOME']}/{'Library/Caches' if system.name == 'darwin' else '.cache'}"
+    return (f"{caches}/torch_extensions", False) if caches else None
 
 
 def own_tag(raw: Mapping[str, Any], torch: Torch | None) -> str:
@@ -276,7 +274,6 @@ def _read_cache(
                 binaries[library] = binary
         except (BinaryError, OSError) as problem:
             error = str(problem)
-    torch, nvcc = _TORCH_INCLUDE.search(ninja), _NVCC.search(ninja)
     return JitCache(
         name=folder.rsplit("/", 1)[-1],
         folder=folder,
@@ -286,8 +283,8 @@ def _read_cache(
         locked=_written(system, f"{folder}/lock") if "lock" in names else None,
         library=library,
         code=code,
-        torch_folder=torch.group(1) if torch else "",
-        cuda_home=nvcc.group(1) if nvcc else "",
+        torch_folder=captured(_TORCH_INCLUDE, ninja),
+        cuda_home=captured(_NVCC, ninja),
         gencode=tuple(dict.fromkeys(_ARCH_FLAG.findall(ninja))),
         error=error,
     )

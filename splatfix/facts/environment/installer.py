@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from splatfix.facts.model.environment import Installer
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.system.live import System, which_all
+from splatfix.facts.system.text import captured
 
 _TIMEOUT = 20.0
 _LAST_PART = re.compile(r"[\\/][^\\/]*$")
@@ -22,14 +23,14 @@ def find_installer(system: System, python: str, *, pip_inside: bool) -> Fact[Ins
     if pip_inside:
         return Fact(Installer(), "pip in the environment")
     for program, via in _uv_programs(system, python):
-        version = re.match(r"uv (\d\S*)", system.run([program, "--version"], _TIMEOUT).stdout)
+        version = captured(r"\Auv (\d\S*)", system.run([program, "--version"], _TIMEOUT).stdout)
         if version:
-            return Fact(Installer("uv", program, version.group(1)), via)
+            return Fact(Installer("uv", program, version), via)
     # pip asks the other Python whether it can work on it, so an answer means that it can
     done = system.run([system.python, "-m", "pip", "--python", python, "--version"], _TIMEOUT)
-    version = re.match(r"pip (\d\S*)", done.stdout)
+    version = captured(r"\Apip (\d\S*)", done.stdout)
     if done.ok and version:
-        return Fact(Installer("pip", system.python, version.group(1)), "the Python of splatfix")
+        return Fact(Installer("pip", system.python, version), "the Python of splatfix")
     return unknown("no pip inside, no uv found, and splatfix's own Python has no pip 22.3 or newer", python)
 
 

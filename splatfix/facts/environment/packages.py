@@ -16,6 +16,7 @@ from splatfix.facts.model.source import PackageSource, Shadow
 from splatfix.facts.source.python_source import is_splat_module, read_package_source
 from splatfix.facts.source.reader import NotPython
 from splatfix.facts.system.live import System
+from splatfix.facts.system.text import captured
 
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.
@@ -131,10 +132,9 @@ def _from_egg_link(system: System, site: str, name: str) -> Distribution:
     origin = lines[0].strip() if lines else ""
     project, _ = name_and_version(name)
     info = system.read(f"{origin}/{project.replace('-', '_')}.egg-info/PKG-INFO") or ""
-    version = re.search(r"^Version:\s*(\S+)", info, re.MULTILINE)
     return Distribution(
         name=project,
-        version=version.group(1) if version else "",
+        version=captured(r"^Version:\s*(\S+)", info, re.MULTILINE),
         location=site,
         editable=True,
         origin=origin,

@@ -32,6 +32,7 @@ from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.source.syntax import simple_assignments
 from splatfix.facts.system.live import System
 from splatfix.facts.system.parallel import fact_within, within
+from splatfix.facts.system.text import captured
 
 _PROBE = Path(__file__).with_name("probe_env.py")
 _TIMEOUT = 20.0
@@ -192,10 +193,10 @@ def try_import(system: System, python: str, module: str, timeout: float = _IMPOR
     if not output:
         output = f"exit code {done.returncode} before the import was done"
     last_line = output.splitlines()[-1]
-    missing = re.match(r"ModuleNotFoundError: No module named '([^']+)'", last_line)
     # another module's absence is a failure of this one
-    is_absent = missing is not None and missing.group(1) == module
-    return ImportProbe(module, False, "not installed" if is_absent else "exception", last_line, done.seconds)
+    if captured(r"^ModuleNotFoundError: No module named '([^']+)'", last_line) == module:
+        return ImportProbe(module, False, "not installed", last_line, done.seconds)
+    return ImportProbe(module, False, "exception", last_line, done.seconds)
 
 
 def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
@@ -207,11 +208,11 @@ def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
         if distribution.name != "torch":
             continue
         record = system.read(f"{distribution.location}/torch-{distribution.version}.dist-info/RECORD") or ""
-        recorded = re.search(r"^torch/__init__\.py,sha256=([\w-]+)", record, re.MULTILINE)
+        recorded = captured(r"^torch/__init__\.py,sha256=([\w-]+)", record, re.MULTILINE)
         text = system.read(f"{distribution.location}/torch/__init__.py")
         if recorded and text is not None:
             digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode("utf-8")).digest())
-            return digest.decode().rstrip("=") == recorded.group(1)
+            return digest.decode().rstrip("=") == recorded
     return False
 
 
@@ -301,16 +302,13 @@ def _kind(system: System, raw: Mapping[str, Any]) -> str:
         return "system"
     if system.exists(f"{raw['prefix']}/pipx_metadata.json"):
         return "pipx"
-    maker = re.search(r"^(uv|virtualenv)\s*=", config, re.MULTILINE)
-    return maker.group(1) if maker else "venv"
+    return captured(r"^(uv|virtualenv)\s*=", config, re.MULTILINE) or "venv"
 
 
 def _known_archs(source: str) -> tuple[str, ...]:
     """The ``supported_arches`` list of cpp_extension, as its source spells it."""
-    match = re.search(r"supported_arches\s*=\s*\[([^\[\]]*)\]", source)
-    if match is None:
-        return ()
-    return tuple(re.findall(r"['\"]([0-9]{1,2}\.[0-9][af]?)['\"]", match.group(1)))
+    listed = captured(r"supported_arches\s*=\s*\[([^\[\]]*)\]", source)
+    return tuple(re.findall(r"['\"]([0-9]{1,2}\.[0-9][af]?)['\"]", listed))
 
 
 def _builder_imports(source: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from splatfix.facts.machine import mac
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Adapter, Gpu
 from splatfix.facts.system.live import System, which_all
+from splatfix.facts.system.text import captured, whole_number
 
 _TABLE = Path(__file__).with_name("pci_gpus.json")
 _DATABASES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids")
@@ -101,8 +102,7 @@ def _driver(system: System, bus: str) -> str:
 
 def _vram(system: System, bus: str) -> int | None:
     """amdgpu writes the card's memory in bytes; other drivers have no such file."""
-    text = (system.read(f"{_DEVICES}/{bus}/mem_info_vram_total") or "").strip()
-    return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
+    return whole_number(system.read(f"{_DEVICES}/{bus}/mem_info_vram_total"))
 
 
 def _capability(chip: str) -> str | None:
@@ -132,10 +132,8 @@ def _table() -> dict[str, str]:
 
 def _marketing_name(brand: str, device: str, chip: str) -> str:
     """``GB203 [GeForce RTX 5080]`` -> ``NVIDIA GeForce RTX 5080``."""
-    inside = re.search(r"\[(.+)\]", chip)
-    if inside:
-        return f"{brand} {inside.group(1)}"
-    return f"{brand} {chip}" if chip else f"{brand} PCI device {device}"
+    name = captured(r"\[(.+)\]", chip) or chip or f"PCI device {device}"
+    return f"{brand} {name}"
 
 
 def probe(system: System) -> Fact[tuple[Adapter, ...]]:
@@ -194,10 +192,10 @@ def _metal(system: System) -> Fact[tuple[Adapter, ...]]:
     displays, done = mac.displays(system)
     adapters = []
     for name, block in displays:
-        metal = re.search(r"^\s+Metal(?: Support| Family)?:\s*(.+?)\s*$", block, re.MULTILINE)
+        metal = captured(r"^\s+Metal(?: Support| Family)?:\s*(.+?)\s*$", block, re.MULTILINE)
         if metal:
-            built_in = re.search(r"^\s+Bus:\s*Built-In", block, re.MULTILINE)
-            adapters.append(Adapter(name, "metal", "integrated" if built_in else "discrete", metal.group(1)))
+            bus = captured(r"^\s+Bus:\s*(Built-In)", block, re.MULTILINE)
+            adapters.append(Adapter(name, "metal", "integrated" if bus else "discrete", metal))
     via = " ".join(mac.DISPLAYS)
     if not adapters and not done.ok:
         return unknown(f"{via}: {done.why()}")

@@ -10,6 +10,7 @@ from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Compiler
 from splatfix.facts.system.live import System, which_all
 from splatfix.facts.system.parallel import each
+from splatfix.facts.system.text import captured
 
 _TIMEOUT = 8.0
 _VERSIONED = re.compile(r"^(gcc|g\+\+|clang|clang\+\+)(-\d+(\.\d+)?)?$")
@@ -62,10 +63,10 @@ def tools(system: System) -> dict[str, str]:
         if not which_all(system, name):
             return None
         arguments, pattern = _TOOLS[name]
-        match = re.search(pattern, system.run([name, *arguments], _TIMEOUT).stdout)
-        return (name, match.group(1)) if match else None
+        return name, captured(pattern, system.run([name, *arguments], _TIMEOUT).stdout)
 
-    return dict(answer for answer in each(ask, _TOOLS) if answer)
+    answers = dict(answer for answer in each(ask, _TOOLS) if answer)
+    return {name: version for name, version in answers.items() if version}
 
 
 def _named(system: System) -> Iterator[tuple[str, str]]:
@@ -77,9 +78,9 @@ def _named(system: System) -> Iterator[tuple[str, str]]:
             is_cached = command[0].endswith(("ccache", "sccache"))
             yield _located(system, command[-1] if is_cached else command[0]), variable
     for variable in _FLAG_VARIABLES:
-        match = _CCBIN.search(system.env.get(variable, ""))
-        if match:
-            yield _located(system, match.group(1)), f"{variable} -ccbin"
+        program = captured(_CCBIN, system.env.get(variable, ""))
+        if program:
+            yield _located(system, program), f"{variable} -ccbin"
 
 
 def _located(system: System, program: str) -> str:
@@ -156,18 +157,17 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
     first_line = (done.stdout.splitlines() or [""])[0]
     if "clang" in first_line:
         kind = {"gcc": "clang", "g++": "clang++"}.get(kind, kind)  # macOS names clang gcc
-    version = _GNU_VERSION.search(first_line)
-    if version is None:
+    version = captured(_GNU_VERSION, first_line)
+    if not version:
         return Compiler(kind, path, None, found_via, done.why() or first_line)
-    return Compiler(kind, path, version.group(1), found_via)
+    return Compiler(kind, path, version, found_via)
 
 
 def _describe_cl(system: System, path: str, found_via: tuple[str, ...]) -> Compiler:
     done = system.run([path], _TIMEOUT)
-    version = _CL_VERSION.search(done.stderr + done.stdout)
+    version = captured(_CL_VERSION, done.stderr + done.stdout)
     if version:
-        return Compiler("cl", path, version.group(1), found_via)
+        return Compiler("cl", path, version, found_via)
     # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
-    toolset = _CL_TOOLSET.search(path)
-    by_toolset = f"19.{toolset.group(1)}" if toolset else None
-    return Compiler("cl", path, by_toolset, found_via, done.why())
+    minor = captured(_CL_TOOLSET, path)
+    return Compiler("cl", path, f"19.{minor}" if minor else None, found_via, done.why())

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Confinement
 from splatfix.facts.system.live import System
+from splatfix.facts.system.text import captured, whole_number
 
 MOUNTS = "/proc/self/mountinfo"
 # Places on the machine that is looked at; nothing is written there.
 _SHM = "/dev/shm"  # nosec B108
 _TEMPORARY = ("/tmp", "/var/tmp")  # nosec B108
 _TIMEOUT = 5.0
+# Version 1 writes the largest multiple of a page below 2**63.
+_NO_LIMIT = 2**60
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _MOUNT_MARKS = (
     ("/kubelet/", "kubernetes"),
@@ -45,8 +48,8 @@ def probe(system: System) -> Fact[Confinement]:
         return unknown(f"{MOUNTS} cannot be read")
     at = {mount.point: mount for mount in mounts}  # the last one mounted at a place is the one in sight
     root, shm = at.get("/"), at.get(_SHM)
-    user = re.search(r"^Uid:\s+(\d+)", system.read("/proc/self/status") or "", re.MULTILINE)
-    uid = int(user.group(1)) if user else None
+    status = system.read("/proc/self/status") or ""
+    uid = whole_number(captured(r"^Uid:\s+(\d+)", status, re.MULTILINE))
     return Fact(
         Confinement(
             shm=_size(shm.more) if shm else None,
@@ -55,7 +58,7 @@ def probe(system: System) -> Fact[Confinement]:
                 system, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
             ),
             read_only=None if root is None else "ro" in root.options,
-            writable=tuple(place for place in _TEMPORARY if place in at and "rw" in at[place].options),
+            writable=tuple(path for path in _TEMPORARY if path in at and "rw" in at[path].options),
             user=uid,
             closed_devices=_closed(system) if uid else (),
             wsl_device=system.exists("/dev/dxg"),
@@ -97,9 +100,9 @@ def _size(options: tuple[str, ...]) -> int | None:
 def _number(system: System, *paths: str) -> int | None:
     """The limit in the first of these files that is there; None for ``max``, and for what version 1 writes for none."""
     for path in paths:
-        text = (system.read(path) or "").strip()
-        if re.fullmatch("[0-9]{1,18}", text):
-            return int(text) if int(text) < 2**60 else None
+        number = whole_number(system.read(path))
+        if number is not None:
+            return number if number < _NO_LIMIT else None
     return None
 
 
@@ -107,6 +110,7 @@ def _closed(system: System) -> tuple[str, ...]:
     """The driver's device files that this process may not read and write, by its user and groups."""
     if not any(name.startswith("nvidia") for name in system.listdir("/dev")):
         return ()
-    asked = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c")
-    done = system.run([*asked, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
+    # find asks the kernel, which also knows of groups and access lists
+    files = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c")
+    done = system.run([*files, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
     return tuple(sorted(line for line in done.stdout.splitlines() if line.startswith("/dev/nvidia")))

@@ -14,6 +14,7 @@ from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import CudaDevice, Driver, Gpu
 from splatfix.facts.system.live import System
 from splatfix.facts.system.parallel import Job
+from splatfix.facts.system.text import captured, whole_number
 
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -94,16 +95,13 @@ def _of_a_mac(system: System) -> GpuFacts:
     gpus: list[Gpu] = []
     for name, _ in mac.displays(system)[0]:
         vendor = next((vendor for vendor in _MAC_VENDORS if vendor in name), "Apple").lower()
-        shared = _memory_of_a_mac(system) if vendor == "apple" else None  # one memory for CPU and GPU
-        gpus.append(Gpu(len(gpus), name, vendor, memory_total=shared))
+        memory = None
+        if vendor == "apple":  # CPU and GPU share it
+            memory = whole_number(mac.sysctl(system).get("hw.memsize"))
+        gpus.append(Gpu(len(gpus), name, vendor, memory_total=memory))
     if not gpus:
         return GpuFacts(unknown(f"{via} shows no GPU"), no_driver, no_cuda)
     return GpuFacts(Fact(tuple(gpus), via), no_driver, no_cuda)
-
-
-def _memory_of_a_mac(system: System) -> int | None:
-    text = mac.sysctl(system).get("hw.memsize", "").strip()
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
 def _by_nvml(
@@ -130,7 +128,8 @@ def _without_nvml(
     for look in (gpu_sources.nvidia_smi, gpu_sources.proc_files, gpu_sources.jetson):
         if listed.value is None:
             listed = look(system)
-            misses += [listed.error] if listed.error else []
+            misses.append(listed.error)
+    misses = list(filter(None, misses))
     from_source = listed.value or GpuList(())
 
     kernel = _kernel_module(system)
@@ -171,18 +170,19 @@ def _version_of_library(system: System) -> str | None:
     for folder in _LIBRARY_FOLDERS:
         for name in _LIBRARIES:
             path = f"{folder}/{name}"
-            match = re.search(rf"\.so\.({_VERSION})$", system.realpath(path)) if system.exists(path) else None
-            if match:
-                return match.group(1)
+            # a link to the file of the version, as NVIDIA's installer and all distributions make it
+            version = captured(rf"\.so\.({_VERSION})$", system.realpath(path)) if system.exists(path) else ""
+            if version:
+                return version
     return None
 
 
 def _kernel_module(system: System) -> _KernelModule | None:
     """Version and openness of the loaded kernel module, from its own /proc file (or /sys, which is silent on that)."""
     for line in (system.read(_PROC_VERSION) or "").splitlines():
-        match = re.match(rf"NVRM version:.*?\s({_VERSION})\s", line + " ")
-        if match:
-            return _KernelModule(match.group(1), "Open Kernel Module" in line, _PROC_VERSION)
+        version = captured(rf"^NVRM version:.*?\s({_VERSION})\s", line + " ")
+        if version:
+            return _KernelModule(version, "Open Kernel Module" in line, _PROC_VERSION)
     version = (system.read(_SYS_VERSION) or "").strip()
     return _KernelModule(version, None, _SYS_VERSION) if re.fullmatch(_VERSION, version) else None
 

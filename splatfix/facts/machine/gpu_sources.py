@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Gpu
 from splatfix.facts.system.live import System
+from splatfix.facts.system.text import captured
 
 _TIMEOUT = 8.0
 _SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid"
@@ -52,13 +53,14 @@ def from_nvml(reply: dict[str, Any]) -> Fact[GpuList]:
 def nvidia_smi(system: System) -> Fact[GpuList]:
     """Ask nvidia-smi, WSL's own first."""
     misses: list[str] = []
-    programs = [_SMI_ON_WSL] if system.exists(_SMI_ON_WSL) else []
-    for program in [*programs, "nvidia-smi"]:
+    for program in (_SMI_ON_WSL, "nvidia-smi"):
+        if program == _SMI_ON_WSL and not system.exists(program):
+            continue
         done = system.run([program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"], _TIMEOUT)
         if not done.ok:
             # its reason is on stdout: "Failed to initialize NVML: Driver/library version mismatch"
-            lines = [] if done.error else [line.strip() for line in done.stdout.splitlines() if line.strip()]
-            misses.append(f"nvidia-smi: {lines[0] if lines else done.why()}")
+            first_line = "" if done.error else captured(r"^\s*(\S.*)$", done.stdout, re.MULTILINE).rstrip()
+            misses.append(f"nvidia-smi: {first_line or done.why()}")
             continue
         gpus: list[Gpu] = []
         driver = None
@@ -109,19 +111,19 @@ def decode_gpus(items: object) -> tuple[Gpu, ...]:
             Gpu(
                 index=len(gpus),
                 name=_text(item.get("name")) or "unknown",
-                nvml_error=whole_number(item.get("error_code")),
+                nvml_error=as_integer(item.get("error_code")),
                 compute_mode=_text(item.get("compute_mode")) or "",
-                compute_processes=whole_number(item.get("compute_processes")),
+                compute_processes=as_integer(item.get("compute_processes")),
                 cc=_capability(item.get("cc")),
-                memory_total=whole_number(item.get("memory_total")) or None,
+                memory_total=as_integer(item.get("memory_total")) or None,
                 bus_id=_text(item.get("bus_id")),
                 uuid=_text(item.get("uuid")),
                 mig=mig if isinstance(mig, bool) else None,
                 mig_devices=_texts(item.get("mig_devices")),
                 mig_uuids=_texts(item.get("mig_uuids")),
                 max_clocks=(clocks[0], clocks[1]) if _is_pair(clocks) else None,
-                power_limit=whole_number(item.get("power_limit")),
-                default_power_limit=whole_number(item.get("default_power_limit")),
+                power_limit=as_integer(item.get("power_limit")),
+                default_power_limit=as_integer(item.get("default_power_limit")),
             )
         )
     return tuple(gpus)
@@ -134,7 +136,7 @@ def cuda_level(number: object) -> str | None:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def whole_number(value: object) -> int | None:
+def as_integer(value: object) -> int | None:
     """None for what is none; True and False are numbers to Python."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -161,13 +163,12 @@ def _gpu_of_row(row: list[str]) -> Gpu | None:
         return None
     index, name, cc, _, total, bus, uuid = row
     # old drivers have no field for the capability, and the memory of a GB10, which is the machine's, is [N/A]
-    known_cc = re.fullmatch(r"[0-9]{1,3}\.[0-9]", cc)
-    known_total = re.fullmatch(r"[0-9]{1,9}", total)
+    mebibytes = captured(r"\A([0-9]{1,9})\Z", total)
     return Gpu(
         int(index),
         name,
-        cc=cc if known_cc else None,
-        memory_total=int(total) * 2**20 if known_total else None,
+        cc=captured(r"\A([0-9]{1,3}\.[0-9])\Z", cc) or None,
+        memory_total=int(mebibytes) * 2**20 if mebibytes else None,
         bus_id=bus,
         uuid=uuid,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from splatfix.core.codec import parse_json
-from splatfix.facts.machine.gpu_sources import cuda_level, decode_gpus, whole_number
+from splatfix.facts.machine.gpu_sources import as_integer, cuda_level, decode_gpus
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import CudaDevice, Gpu
 from splatfix.facts.system.live import System
@@ -57,7 +57,7 @@ def ask(system: System) -> CudaAnswer:
         if reply.get("init") == 0:
             gpus = decode_gpus(reply.get("gpus"))
             return CudaAnswer(_devices(gpus, library), gpus, level, misses=tuple(misses))
-        code = whole_number(reply.get("init"))
+        code = as_integer(reply.get("init"))
         misses.append(f"{library}: cuInit gives error {code}")
         unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
         if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
@@ -81,7 +81,7 @@ def _ask_unfiltered(system: System, library: str) -> tuple[int, Fact[tuple[CudaD
     where this helps, or could not be asked, else the one without the variable."""
     done = system.run([system.python, str(_PROBE), library, "--unfiltered"], _TIMEOUT)
     reply = _json_object(done.stdout) or {}
-    code = whole_number(reply.get("init"))
+    code = as_integer(reply.get("init"))
     if code is None:
         return _NO_DEVICE, Fact()
     if code == 0:

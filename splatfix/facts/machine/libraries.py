@@ -10,6 +10,7 @@ from functools import cached_property
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import Colmap, HeaderCopy
 from splatfix.facts.system.live import System, which_all
+from splatfix.facts.system.text import captured, whole_number
 
 # torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
 _TORCH_LIBRARIES = (
@@ -243,12 +244,11 @@ def colmap(system: System) -> Fact[Colmap]:
     if not which_all(system, "colmap"):
         return absent("no colmap on PATH", "PATH")
     done = system.run(["colmap", "help"], _TIMEOUT)
-    version = re.search(r"COLMAP (\d[\d.]*)", done.stdout)
-    if version is None:
+    version = captured(r"COLMAP (\d[\d.]*)", done.stdout)
+    if not version:
         return unknown(f"colmap help: {done.why() or 'no version in its answer'}")
-    cuda = re.search(r"\b(with|without) CUDA\b", done.stdout)
-    with_cuda = cuda.group(1) == "with" if cuda else None
-    return Fact(Colmap(version.group(1).rstrip("."), with_cuda), "colmap help")
+    built = captured(r"\b(with|without) CUDA\b", done.stdout)
+    return Fact(Colmap(version.rstrip("."), {"with": True, "without": False}.get(built)), "colmap help")
 
 
 def _split_path(value: str) -> list[str]:
@@ -257,8 +257,7 @@ def _split_path(value: str) -> list[str]:
 
 def _version(text: str | None, macro: str) -> str:
     """``#define CUB_VERSION 200302`` -> ``2.3.2`` (major * 100000 + minor * 100 + patch, as the headers say)."""
-    match = re.search(rf"^\s*#\s*define\s+{macro}\s+(\d+)", text or "", re.MULTILINE)
-    if match is None:
+    number = whole_number(captured(rf"^\s*#\s*define\s+{macro}\s+(\d+)", text or "", re.MULTILINE))
+    if number is None:
         return ""
-    number = int(match.group(1))
     return f"{number // 100000}.{number // 100 % 1000}.{number % 100}"

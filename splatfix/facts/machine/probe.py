@@ -13,6 +13,7 @@ from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
 from splatfix.facts.source.build_variables import is_arch_variable, is_cuda_switch
 from splatfix.facts.system.live import System
 from splatfix.facts.system.parallel import parallel
+from splatfix.facts.system.text import captured
 
 # No probe may hold up a diagnosis longer than this; children end earlier, at timeouts of their own.
 LIMIT = 60.0
@@ -147,25 +148,24 @@ def _distribution(system: System) -> str:
         text = system.run(["sw_vers"], _TIMEOUT).stdout
         values = dict(re.findall(r"^(\w+):\s*(.*)$", text, re.MULTILINE))
         return f"{values.get('ProductName', 'macOS')} {values.get('ProductVersion', '')}".strip()
-    match = re.search(r'^PRETTY_NAME="?([^"\n]+)', system.read("/etc/os-release") or "", re.MULTILINE)
-    return match.group(1) if match else ""
+    return captured(r'^PRETTY_NAME="?([^"\n]+)', system.read("/etc/os-release") or "", re.MULTILINE)
 
 
 def _libc(system: System) -> Fact[str]:
     if system.name != "linux":
         return unknown(f"{system.name} has none of its own")
     done = system.run(["getconf", "GNU_LIBC_VERSION"], _TIMEOUT)
-    glibc = re.search(r"glibc (\d+\.\d+)", done.stdout)
+    glibc = captured(r"glibc (\d+\.\d+)", done.stdout)
     if glibc:
-        return Fact(f"glibc {glibc.group(1)}", "getconf GNU_LIBC_VERSION")
+        return Fact(f"glibc {glibc}", "getconf GNU_LIBC_VERSION")
     ldd = system.run(["ldd", "--version"], _TIMEOUT)
     text = ldd.stdout + ldd.stderr  # musl's says so on stderr and ends with 1
     if "musl" in text:
-        musl = re.search(r"Version (\d[\d.]*)", text)
-        return Fact(f"musl {musl.group(1) if musl else ''}".strip(), "ldd --version")
-    glibc = re.search(r"(?:GLIBC|GNU libc)\D.*?(\d+\.\d+)\s*$", text, re.MULTILINE | re.IGNORECASE)
+        version = captured(r"Version (\d[\d.]*)", text)
+        return Fact(f"musl {version}".strip(), "ldd --version")
+    glibc = captured(r"(?:GLIBC|GNU libc)\D.*?(\d+\.\d+)\s*$", text, re.MULTILINE | re.IGNORECASE)
     if glibc:
-        return Fact(f"glibc {glibc.group(1)}", "ldd --version")
+        return Fact(f"glibc {glibc}", "ldd --version")
     return unknown(f"getconf GNU_LIBC_VERSION: {done.why() or 'no version in its answer'}")
 
 

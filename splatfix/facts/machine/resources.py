@@ -11,6 +11,7 @@ from splatfix.core.codec import parse_json
 from splatfix.facts.machine import mac
 from splatfix.facts.model.machine import Resources
 from splatfix.facts.system.live import System
+from splatfix.facts.system.text import captured, whole_number
 
 _TIMEOUT = 8.0
 _CGROUPS = "/sys/fs/cgroup"
@@ -53,11 +54,11 @@ def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, 
     """Cores, memory, available memory and swap before any control group (bytes)."""
     if system.name == "darwin":
         values = mac.sysctl(system)
-        return _int(values.get("hw.logicalcpu")), _int(values.get("hw.memsize")), None, None
+        return whole_number(values.get("hw.logicalcpu")), whole_number(values.get("hw.memsize")), None, None
     if system.name == "windows":
         reply = windows_system(system)
         total, free = reply.get("TotalVisibleMemorySize"), reply.get("FreePhysicalMemory")
-        cores = _int(system.env.get("NUMBER_OF_PROCESSORS"))
+        cores = whole_number(system.env.get("NUMBER_OF_PROCESSORS"))
         return cores, _kibibytes(total), _kibibytes(free), None
     memory = _meminfo(system.read("/proc/meminfo") or "")
     return _cores(system), memory.get("MemTotal"), memory.get("MemAvailable"), memory.get("SwapTotal")
@@ -71,9 +72,9 @@ def _meminfo(text: str) -> Mapping[str, int]:
 
 def _cores(system: System) -> int | None:
     """Cores that this process may run on, by its CPU mask."""
-    mask = re.search(r"^Cpus_allowed:\s+([0-9a-f,]+)$", system.read("/proc/self/status") or "", re.MULTILINE)
-    digits = mask.group(1).replace(",", "") if mask else ""
-    return (bin(int(digits, 16)).count("1") or None) if digits else None
+    status = system.read("/proc/self/status") or ""
+    mask = captured(r"^Cpus_allowed:\s+([0-9a-f,]+)$", status, re.MULTILINE).replace(",", "")
+    return bin(int(mask or "0", 16)).count("1") or None
 
 
 def _memory_of_control_group(system: System) -> tuple[int | None, int | None]:
@@ -84,9 +85,9 @@ def _memory_of_control_group(system: System) -> tuple[int | None, int | None]:
         controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
     limit, used = None, None
     for folder in _control_groups(system, controller):
-        group_limit = _int(system.read(f"{folder}/{limit_file}"))
+        group_limit = whole_number(system.read(f"{folder}/{limit_file}"))
         if group_limit is not None and (limit is None or group_limit < limit):
-            limit, used = group_limit, _int(system.read(f"{folder}/{usage_file}"))
+            limit, used = group_limit, whole_number(system.read(f"{folder}/{usage_file}"))
     return limit, used
 
 
@@ -130,11 +131,6 @@ def _ratio(pair: list[str]) -> float | None:
     if len(pair) == 2 and all(re.fullmatch("[0-9]{1,15}", text) for text in pair) and int(pair[1]) > 0:
         return int(pair[0]) / int(pair[1])
     return None
-
-
-def _int(text: str | None) -> int | None:
-    digits = (text or "").strip()
-    return int(digits) if re.fullmatch("[0-9]{1,19}", digits) else None
 
 
 def _kibibytes(value: object) -> int | None:

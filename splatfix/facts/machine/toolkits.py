@@ -14,6 +14,7 @@ from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Toolkit
 from splatfix.facts.system.live import System, which_all
 from splatfix.facts.system.parallel import each
+from splatfix.facts.system.text import captured, whole_number
 
 _TIMEOUT = 8.0
 
@@ -268,18 +269,18 @@ def _describe(
 def _ask_nvcc(system: System, nvcc: str) -> tuple[str | None, tuple[str, ...], str]:
     """Its version, the architectures that it compiles for, and why the version is not known."""
     done = system.run([nvcc, "--version"], _TIMEOUT)
-    version = re.search(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", done.stdout)
+    version = captured(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", done.stdout)
     lines = system.run([nvcc, "--list-gpu-code"], _TIMEOUT).stdout.splitlines()
     archs = tuple(line.strip() for line in lines if re.fullmatch(r"sm_[0-9]{2,3}[af]?", line.strip()))
-    if version is None:
+    if not version:
         return None, archs, f"nvcc --version: {done.why() or 'no version in its answer'}"
-    return version.group(1), archs, ""
+    return version, archs, ""
 
 
 def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
     """The header refuses ``__GNUC__ > N``, but ``__clang_major__ >= N`` and ``_MSC_VER >= N``: there N - 1 is the highest."""
-    match = re.search(pattern, limits)
-    return int(match.group(1)) - less if match else None
+    bound = whole_number(captured(pattern, limits))
+    return None if bound is None else bound - less
 
 
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
@@ -321,9 +322,11 @@ def _cudart_paths(system: System) -> tuple[str, ...]:
 
 def _is_of_major(include: str, version: str | None) -> bool:
     """NVIDIA's packages for CUDA 13 and later are in ``nvidia/cu13``, those for 11 and 12 in ``nvidia/cublas``..."""
-    named = re.search(r"/nvidia/cu(\d{2})/include$", include)
     major = (version or "").partition(".")[0]
-    return named.group(1) == major if named else major in ("", "11", "12")
+    named = captured(r"/nvidia/cu(\d{2})/include$", include)
+    if named:
+        return named == major
+    return major in ("", "11", "12")
 
 
 def _elsewhere(system: System, missing: tuple[str, ...], includes: tuple[str, ...]) -> dict[str, str]:

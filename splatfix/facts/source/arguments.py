@@ -39,7 +39,7 @@ def read_arguments(root: Path, script: str) -> dict[str, Argument]:
     arguments: dict[str, Argument] = {}
     for path in _files(root, script, reader):
         text = reader.text(path)
-        tree = reader.python(path, text) if text else None
+        tree = reader.python(path, text)
         if tree is not None:
             for argument in _arguments(tree, path.relative_to(root).as_posix()):
                 # of two the first counts: the script's own wins over those of what it imports

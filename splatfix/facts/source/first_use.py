@@ -30,8 +30,12 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
     reader, calls = FolderReader(), []
     for file in reader.files_below(folder, (".py",), depth=6):
         text = reader.text(file)
-        tree = reader.python(file, text) if _MENTIONS.search(text) else None
-        for node in ast.walk(tree) if tree else ():
+        if not _MENTIONS.search(text):
+            continue
+        tree = reader.python(file, text)
+        if tree is None:
+            continue
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and _is_load_of_torch(node, text):
                 name = text_constant(keyword_value(node, "name") or next(iter(node.args), None))
                 calls.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name or ""))

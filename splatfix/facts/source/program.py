@@ -108,7 +108,7 @@ class _Reading:
         if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.root)):
             return
         text = self.reader.text(file)
-        tree = self.reader.python(file, text) if text else None
+        tree = self.reader.python(file, text)
         if tree is None:
             return
         statements = list(_reachable(tree, is_started=is_started))

@@ -175,7 +175,9 @@ def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> lis
                 if file in modules or len(modules) == _MOST_IMPORTED:
                     continue
                 text = reader.text(file)
-                module = reader.python(file, text) if text else None
+                if not text:
+                    continue
+                module = reader.python(file, text)
                 if module is not None:
                     modules[file] = module
                     pending.append(module)
