@@ -46,9 +46,9 @@ def _as_machine(folder: str) -> contextlib.ExitStack:
 
     raw = RawMachine.read(Path(folder))
     stack = contextlib.ExitStack()
-    stack.enter_context(
-        mock.patch.object(LiveSystem, "__new__", lambda kind, *words, **options: PlaybackSystem(raw))
-    )
+    # By hand: mock would leave object's own __new__ behind, which takes no arguments.
+    LiveSystem.__new__ = lambda kind, *words, **options: PlaybackSystem(raw)  # type: ignore[method-assign,assignment]
+    stack.callback(delattr, LiveSystem, "__new__")
     stack.enter_context(
         mock.patch.object(interpreter, "_interpreter_at", lambda given: str(raw.machine["python"]))
     )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from smoke_trainer.model import GROUPS, Gaussians, logit
 from smoke_trainer.transfer import to_device
+from splatfix.kernels import projection
 
 State = Dict[str, Tensor]
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -144,19 +145,8 @@ def sample_offsets(scales: Tensor, rotations: Tensor, generator: torch.Generator
 
 def rotation_matrices(quaternions: Tensor) -> Tensor:
     """Rotations [N, 3, 3] of quaternions (w, x, y, z) [N, 4], which are normalised first."""
-    w, x, y, z = torch.nn.functional.normalize(quaternions, dim=1).unbind(1)
-    rows = [
-        1 - 2 * (y * y + z * z),
-        2 * (x * y - w * z),
-        2 * (x * z + w * y),
-        2 * (x * y + w * z),
-        1 - 2 * (x * x + z * z),
-        2 * (y * z - w * x),
-        2 * (x * z - w * y),
-        2 * (y * z + w * x),
-        1 - 2 * (x * x + y * y),
-    ]
-    return torch.stack(rows, dim=1).reshape(-1, 3, 3)
+    unit = torch.nn.functional.normalize(quaternions, dim=1)
+    return projection.rotation_matrices(unit.t()).permute(2, 0, 1).contiguous()
 
 
 def _replace_rows(

@@ -23,8 +23,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(asked_for: bool) -> None:
+    if asked_for:
         from splatfix import __version__
 
         typer.echo(f"splatfix {__version__}")
@@ -49,6 +49,7 @@ def _options(
     ] = None,
 ) -> None:
     """Options that come before the command's name."""
+    context.ensure_object(process.Invocation).debug = debug
     if knowledge is not None:
         from splatfix.core.errors import usage_error
         from splatfix.knowledge import KnowledgeError, using
@@ -131,18 +132,18 @@ def main() -> None:
     process.handle_signals()
     exit_on_broken_pipe()
     use_plain_signs_where_needed()
+    invocation = process.Invocation()
     try:
-        # standalone, typer itself shows wrong usage, as text, and ends with 2
-        alone = not (process.wants_json() or process.for_monitoring())
-        code = app(prog_name="splatfix", standalone_mode=alone)
+        # standalone, typer would end the process itself, and show wrong usage as text where a document was asked for
+        code = app(prog_name="splatfix", standalone_mode=False, obj=invocation)
         sys.exit(code if isinstance(code, int) else 0)
     except process.UsageError as error:
-        process.end_with(process.usage_error_of(error.format_message()))  # type: ignore[attr-defined]
+        process.end_with_usage(error, invocation)
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(process.end_interrupted("Interrupted."))
+        sys.exit(process.end_interrupted("Interrupted.", invocation))
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
-        if "--debug" in sys.argv:
+        if invocation.debug:
             from splatfix.app.result import show_traceback
 
             show_traceback()
-        process.end_with(process.error_of(error))
+        process.end_with(process.error_of(error), invocation)

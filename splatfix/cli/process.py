@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import typer
@@ -22,6 +21,42 @@ NO_RESULT = "Interrupted: there is no result, and nothing was changed."
 """True of every command that only reads."""
 
 
+@dataclass
+class Invocation:
+    """What of the typed words decides how an error is shown.
+
+    Wrong usage ends a command before its options are parsed, so they are read here first, by the command's own parser,
+    which passes over what it does not know. Words that belong to another program are none of the command's options.
+    """
+
+    command: str = "splatfix"
+    """Such as ``cache list``; ``splatfix`` where no command was recognised."""
+    as_json: bool = False
+    monitoring: bool = False
+    """``--exit-codes monitoring``: whatever keeps a command from a verdict is 3, unknown, because a monitoring system takes 1
+    for a warning, and 2 and what is above 3 for critical."""
+    python: str = ""
+    """The environment that was named."""
+    debug: bool = False
+
+    def read(self, context: Any, name: str, command: Any, words: list[str]) -> None:
+        """Note the options of a command, or of the one below it that the words name."""
+        path = [name]
+        while words and words[0] in getattr(command, "commands", {}):
+            path.append(words[0])
+            command, words = command.commands[words[0]], words[1:]
+        self.command = " ".join(path)
+        if hasattr(command, "commands"):
+            return
+        # Resilient parsing is what typer completes half a command line with: it ends at what it cannot read, quietly.
+        settings = {**command.context_settings, "resilient_parsing": True, "ignore_unknown_options": True}
+        lenient = command.context_class(command, parent=context, info_name=path[-1], **settings)
+        typed, _, _ = command.make_parser(lenient).parse_args(list(words))
+        self.as_json = bool(typed.get("as_json"))
+        self.monitoring = typed.get("exit_codes") == "monitoring"
+        self.python = typed.get("python") or ""
+
+
 class Commands(TyperGroup):
     """The top-level group; an interrupted command says in which state it leaves things before typer ends it."""
 
@@ -30,13 +65,25 @@ class Commands(TyperGroup):
         with _showing_words():
             return super().make_context(*arguments, **options)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Until a command is recognised, ``--json`` anywhere asks for a document."""
+        ctx.ensure_object(Invocation).as_json = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command's name, the command, and its words."""
+        name, command, words = super().resolve_command(ctx, args)
+        ctx.ensure_object(Invocation).read(ctx, name, command, words)
+        return name, command, words
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
             with _showing_words():
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            raise typer.Exit(end_interrupted(str(stop) or NO_RESULT)) from None
+            text = str(stop) or NO_RESULT
+            raise typer.Exit(end_interrupted(text, ctx.ensure_object(Invocation))) from None
         except typer.Abort:  # no, to a question
             from splatfix.app.result import show_message
 
@@ -80,80 +127,55 @@ def _ignore_interrupts(problem: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(problem)
 
 
-def end_with(problem: SplatfixError) -> NoReturn:
+def end_with(problem: SplatfixError, invocation: Invocation) -> NoReturn:
     """Show an error in the form that was asked for, and end the process."""
     from splatfix.app.result import deliver_error
 
-    problem.todo = tuple(naming_python(item, sys.argv) for item in problem.todo)
-    if for_monitoring():
+    problem.todo = tuple(naming_python(step, invocation.python) for step in problem.todo)
+    if invocation.monitoring:
         problem.exit_code = Exit.UNDETERMINED
-    sys.exit(deliver_error(problem, command_name(sys.argv[1:]), as_json=wants_json()))
+    raise SystemExit(deliver_error(problem, invocation.command, as_json=invocation.as_json))
 
 
-def end_interrupted(text: str) -> int:
+def end_with_usage(error: Any, invocation: Invocation) -> NoReturn:
+    """Show words that the command line could not parse: as typer does, unless a program reads it."""
+    if invocation.as_json or invocation.monitoring:
+        end_with(_usage_error_of(error.format_message()), invocation)
+    from typer.rich_utils import rich_format_error
+
+    rich_format_error(error)
+    raise SystemExit(Exit.USAGE)
+
+
+def end_interrupted(text: str, invocation: Invocation) -> int:
     """Say in which state an interrupted command leaves things, with ``--json`` as an error document; returns the exit code."""
-    code = Exit.UNDETERMINED if for_monitoring() else Exit.INTERRUPTED
-    if wants_json():
+    code = Exit.UNDETERMINED if invocation.monitoring else Exit.INTERRUPTED
+    if invocation.as_json:
         from splatfix.app.result import deliver_error
 
         problem = SplatfixError("interrupted", text, exit_code=code)
-        return deliver_error(problem, command_name(sys.argv[1:]), as_json=True)
+        return deliver_error(problem, invocation.command, as_json=True)
     from splatfix.app.result import show_message
 
     show_message(text)
     return int(code)
 
 
-def wants_json() -> bool:
-    """``--json`` was typed. Read from the words themselves: wrong usage ends a command before its options are parsed."""
-    return "--json" in _own_words(sys.argv[1:])
+_FOR_ENVIRONMENT = ("install", "revert", "diagnose", "verify", "certify")
+"""Commands of ours with ``--python``, as advice names them."""
 
 
-def for_monitoring() -> bool:
-    """``certify --exit-codes monitoring`` was typed: whatever keeps it from a verdict is 3, unknown, because a monitoring system
-    takes 1 for a warning, and 2 and what is above 3 for critical. Read from the words, as :func:`wants_json` does."""
-    typed = sys.argv[1:]
-    asked = ("--exit-codes", "monitoring") in pairwise(typed) or "--exit-codes=monitoring" in typed
-    return asked and command_name(typed) == "certify"
-
-
-def command_name(typed: list[str]) -> str:
-    """The command that was typed, such as ``cache list``; ``splatfix`` where none was."""
-    words = [word for word in _own_words(typed) if not word.startswith("-")]
-    for at, word in enumerate(words):
-        if word in ("checks", "cache", "lanes", "scenes", "report"):
-            return " ".join(words[at : at + 2])
-        if word in ("diagnose", "inspect", "explain", "install", "revert", "verify", "certify", "monitor"):
-            return word
-    return "splatfix"
-
-
-def _own_words(typed: list[str]) -> list[str]:
-    """Without the command that ``monitor`` watches or ``explain`` runs, whose options are its own."""
-    if "explain" in typed and "--" in typed:
-        return typed[: typed.index("--")]
-    if "monitor" not in typed:
-        return typed
-    at = typed.index("monitor") + 1
-    while at < len(typed) and typed[at].startswith("-") and typed[at] != "--":
-        at += 2 if typed[at] in ("--out", "--interval") else 1
-    return typed[:at]
-
-
-_FOR_ENVIRONMENT = {(name,) for name in ("install", "revert", "diagnose", "verify", "certify")}
-
-
-def naming_python(step: Step, typed: Sequence[str]) -> Step:
-    """A step that is a splatfix command, for the environment that was named on the command line."""
-    given = next((pair[1] for pair in pairwise(typed) if pair[0] == "--python"), "")
-    python = given or next((word.partition("=")[2] for word in typed if word.startswith("--python=")), "")
-    argv = step.command.argv if step.command else ()
-    if not python or argv[:1] != ("splatfix",) or argv[1:2] not in _FOR_ENVIRONMENT or "--python" in argv:
+def naming_python(step: Step, python: str) -> Step:
+    """A step that is a splatfix command, for the environment that was named on the command line; "" for none."""
+    if not python or step.command is None:
+        return step
+    argv = step.command.argv
+    if len(argv) < 2 or argv[0] != "splatfix" or argv[1] not in _FOR_ENVIRONMENT or "--python" in argv:
         return step
     return Step(step.text, Command((*argv, "--python", python)))
 
 
-def usage_error_of(message: str) -> SplatfixError:
+def _usage_error_of(message: str) -> SplatfixError:
     """Words that the command line could not parse: an unknown option, a missing argument."""
     return SplatfixError(
         "wrong-usage",
@@ -167,7 +189,9 @@ def error_of(error: Exception) -> SplatfixError:
     """What ended a command, as an error for people."""
     if isinstance(error, SplatfixError):
         return error
-    return _os_error_of(error) if isinstance(error, OSError) else _internal_error_of(error)
+    if isinstance(error, OSError):
+        return _os_error_of(error)
+    return _internal_error_of(error)
 
 
 def _os_error_of(error: OSError) -> SplatfixError:
@@ -179,10 +203,10 @@ def _os_error_of(error: OSError) -> SplatfixError:
             todo=(say("Change to a folder that exists, then run splatfix again."),),
             exit_code=Exit.USAGE,
         )
-    place = f": {error.filename}" if error.filename else ""
+    file = f": {error.filename}" if error.filename else ""
     return SplatfixError(
         "os-error",
-        f"The operating system refused{place}: {error.strerror or error}.",
+        f"The operating system refused{file}: {error.strerror or error}.",
         meaning="The command could not go on.",
         todo=(
             say(

@@ -35,7 +35,7 @@ def find_reach(camera: ViewCamera, splats: Ellipses, precision: torch.dtype) -> 
     mid = 0.5 * (splats.a + splats.c)
     largest = mid + torch.sqrt((mid * mid - splats.det).clamp_min(0.1))
     radius = torch.ceil(3.0 * torch.sqrt(largest))
-    seen = (splats.z.to(precision) > NEAR) & (splats.det != 0) & torch.isfinite(radius)
+    visible = (splats.z.to(precision) > NEAR) & (splats.det != 0) & torch.isfinite(radius)
     if camera.compact_box is None:
         left, right = (
             bins_of(splats.x - radius, camera.width),
@@ -45,15 +45,14 @@ def find_reach(camera: ViewCamera, splats: Ellipses, precision: torch.dtype) -> 
             bins_of(splats.y - radius, camera.height),
             bins_of(splats.y + radius + (BIN - 1), camera.height),
         )
-        seen = seen & ((right - left) * (bottom - top) > 0)
+        visible = visible & ((right - left) * (bottom - top) > 0)
     else:
         left, top = torch.zeros_like(radius, dtype=torch.int64), torch.zeros_like(radius, dtype=torch.int64)
         right, bottom = left + _whole_bins(camera.width), top + _whole_bins(camera.height)
         owner, _ = _compact_tiles(camera, splats)
-        seen = seen & (torch.bincount(owner, minlength=radius.numel()) > 0)
-    radius = torch.where(seen, radius, torch.zeros_like(radius)).clamp_max(
-        2147483520.0
-    )  # fits int32, exact in float32
+        visible = visible & (torch.bincount(owner, minlength=radius.numel()) > 0)
+    # the largest number that fits int32 and is exact in float32
+    radius = torch.where(visible, radius, torch.zeros_like(radius)).clamp_max(2147483520.0)
     return Reach(radius.to(torch.int32), left, right, top, bottom)
 
 
@@ -115,16 +114,17 @@ def _within_compact_box(camera: ViewCamera, splats: Ellipses, gaussian: Tensor, 
     keys = owner * (bins_x * bins_y) + touched  # ascending, as `_compact_tiles` lists them
     row = torch.div(tile, tiles_x * ratio, rounding_mode="floor")
     coarse = row * bins_x + torch.div(tile % tiles_x, ratio, rounding_mode="floor")
-    wanted = gaussian * (bins_x * bins_y) + coarse
+    pair_keys = gaussian * (bins_x * bins_y) + coarse
     if not keys.numel():
-        return torch.zeros_like(wanted, dtype=torch.bool)
-    return keys.index_select(0, torch.searchsorted(keys, wanted).clamp_max(keys.numel() - 1)) == wanted
+        return torch.zeros_like(pair_keys, dtype=torch.bool)
+    nearest = torch.searchsorted(keys, pair_keys).clamp_max(keys.numel() - 1)
+    return keys.index_select(0, nearest) == pair_keys
 
 
 class Pairs(NamedTuple):
     """(Gaussian, tile) pairs sorted by tile, then depth; tiles in order of falling pair count."""
 
-    gaussian: Tensor  # [E] int32, index into the depth-sorted visible Gaussians
+    gaussian: Tensor  # [E] index into the depth-sorted visible Gaussians
     tile: Tensor  # [N] int64, tile number of every non-empty tile
     start: Tensor  # [N] int64, first pair
     length: Tensor  # [N] int64, pairs of the tile, falling
@@ -199,14 +199,18 @@ def list_pairs(camera: ViewCamera, splats: Ellipses, reach: Reach, margin: float
     if camera.compact_box is not None:
         kept = _within_compact_box(camera, splats, gaussian, tile).nonzero().view(-1)
         gaussian, tile = gaussian.index_select(0, kept), tile.index_select(0, kept)
-    tile, order = torch.sort(tile.to(torch.int32), stable=True)
-    gaussian = gaussian.to(torch.int32).index_select(0, order)
-    counts = torch.bincount(tile, minlength=tiles_x * tiles_y)
+    return sorted_by_tile(gaussian.to(torch.int32), tile.to(torch.int32), tiles_x * tiles_y)
+
+
+def sorted_by_tile(gaussian: Tensor, tile: Tensor, tiles: int) -> Pairs:
+    """Pairs [E] that are listed front to back, sorted by tile; the longest tiles first, so that a chunk ends together."""
+    tile, order = torch.sort(tile, stable=True)
+    counts = torch.bincount(tile, minlength=tiles)
     starts = torch.cumsum(counts, 0) - counts
     count, by_count = torch.sort(counts, descending=True, stable=True)
     filled = int((count > 0).sum())
     by_count = by_count[:filled]
-    return Pairs(gaussian, by_count, starts.index_select(0, by_count), count[:filled])
+    return Pairs(gaussian.index_select(0, order), by_count, starts.index_select(0, by_count), count[:filled])
 
 
 def to_image(per_tile: Tensor, plan_tiles: tuple[int, int], tile: Tensor, height: int, width: int) -> Tensor:

@@ -45,12 +45,12 @@ class _Workspace:
         self._flat: dict[int, Tensor] = {}
 
     def take(self, slot: int, count: int) -> Tensor:
-        found = self._flat.get(slot)
-        if found is None or found.numel() < count:
+        buffer = self._flat.get(slot)
+        if buffer is None or buffer.numel() < count:
             with torch.inference_mode(False):  # a tensor born in inference mode could not be used in training
-                found = torch.empty(count, dtype=self._dtype, device=self._device)
-            self._flat[slot] = found
-        return found[:count]
+                buffer = torch.empty(count, dtype=self._dtype, device=self._device)
+            self._flat[slot] = buffer
+        return buffer[:count]
 
 
 class _Kept(threading.local):
@@ -218,7 +218,7 @@ def blend_backward(
 ) -> PairGradients:
     """Back-to-front over the chunks of `blend`.
 
-    With B_k the feature seen behind contribution k (dotted with the upstream gradient g), B_{k-1} = lerp(B_k, f_k g, alpha_k)
+    With B_k the feature covered behind contribution k (dotted with the upstream gradient g), B_{k-1} = lerp(B_k, f_k g, alpha_k)
     and dL/dalpha_k = T_k (f_k g - B_k): no division by 1 - alpha, no cancellation in dark pixels.
 
     Args:
@@ -239,14 +239,14 @@ def blend_backward(
 
         rows = scene.features.index_select(0, state.rows).view(depth, groups, -1)[:, :, :channels]
         gradient = upstream.index_select(0, chunk.tiles)
-        # `per_tile` is done with when `seen`, in the same buffer, begins
-        seen = work.take(5, size + groups * AREA).view(depth + 1, groups * AREA)
+        # `per_tile` is done with when `covered`, in the same buffer, begins
+        covered = work.take(5, size + groups * AREA).view(depth + 1, groups * AREA)
         per_tile = work.take(5, size).view(groups, depth, AREA)
         torch.bmm(rows.transpose(0, 1).contiguous(), gradient, out=per_tile)
         own = work.take(4, size).view(slab)
         own.view(depth, groups, AREA).copy_(per_tile.transpose(0, 1))
-        seen[depth] = behind.index_select(0, chunk.tiles).view(-1)
-        steps, owns, alphas = seen.unbind(0), own.unbind(0), state.alpha.unbind(0)
+        covered[depth] = behind.index_select(0, chunk.tiles).view(-1)
+        steps, owns, alphas = covered.unbind(0), own.unbind(0), state.alpha.unbind(0)
         for rank in range(depth - 1, -1, -1):
             torch.lerp(steps[rank + 1], owns[rank], alphas[rank], out=steps[rank])
         # a pixel that had stopped in front of this block does not see it
@@ -257,7 +257,7 @@ def blend_backward(
         for_features = torch.bmm(gradient, by_tile)  # [G, channels, K]
         add_rows(features, state.rows, for_features.permute(1, 2, 0).reshape(channels, -1))
 
-        power = own.sub_(seen[1:])
+        power = own.sub_(covered[1:])
         if state.uncapped is state.alpha:
             power.mul_(weights)
         else:  # the cap passes the gradient straight through: opacity e^power instead of alpha

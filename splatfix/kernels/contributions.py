@@ -66,9 +66,9 @@ def contributions(
         raise ValueError(
             f"`pixel_weights` has the shape {tuple(pixel_weights.shape)}, not one number for each of {height} x {width}."
         )
-    found = _by_cuda_kernels(settings, means3D, opacities, scales, rotations, cov3D_precomp, pixel_weights)
-    if found is not None:
-        return found
+    on_gpu = _by_cuda_kernels(settings, means3D, opacities, scales, rotations, cov3D_precomp, pixel_weights)
+    if on_gpu is not None:
+        return on_gpu
     blank = means3D.new_zeros(means3D.shape[0], 1)
     with full_precision(means3D.device):
         made = arrange(settings, means3D, opacities, None, blank, scales, rotations, cov3D_precomp)
@@ -93,8 +93,8 @@ def contributions(
                 weights.view(shape) * inside,
                 torch.sqrt(across * across + down * down) * blended * inside,
             )
-            found = torch.stack([item.sum(-1).view(-1) for item in sums])
-            add_rows(totals, state.rows, found.to(totals.dtype))
+            per_row = torch.stack([item.sum(-1).view(-1) for item in sums])
+            add_rows(totals, state.rows, per_row.to(totals.dtype))
 
         blend(scene, 0, chunk_cells(budget_bytes, means3D), keep=False, visit=visit)
         full = geometry.new_zeros(4, means3D.shape[0]).index_copy_(1, made.order, totals[:, :-1])
@@ -114,11 +114,11 @@ def _by_cuda_kernels(
         from splatfix.kernels.nvrtc import by_kernels
     except ImportError:  # a copy without them
         return None
-    found = by_kernels("contributions", means3D, lambda: sums(settings, means3D, opacities, *others))
-    if found is None:
+    totals = by_kernels("contributions", means3D, lambda: sums(settings, means3D, opacities, *others))
+    if totals is None:
         return None
-    pixels, weight, blend, distance = found.unbind(1)
-    return Contributions(pixels.round().to(torch.int32), weight, blend, distance)
+    pixels, weight, share, distance = totals.unbind(1)
+    return Contributions(pixels.round().to(torch.int32), weight, share, distance)
 
 
 @torch.no_grad()
@@ -128,6 +128,6 @@ def screen_positions(
     """Pixel positions (x, y), [P, 2], and view-space depths, [P], of the Gaussians whose `radii` [P] are above 0; else 0."""
     with full_precision(means3D.device):
         _, _, z, x, y = positions_in_view(camera_of(settings, means3D), means3D)
-    place = torch.stack([x, y, z], dim=1)
-    place = torch.where((radii > 0)[:, None], place, torch.zeros_like(place)).to(means3D.dtype)
-    return place[:, :2].contiguous(), place[:, 2].contiguous()
+    positions = torch.stack([x, y, z], dim=1)
+    positions = torch.where((radii > 0)[:, None], positions, torch.zeros_like(positions)).to(means3D.dtype)
+    return positions[:, :2].contiguous(), positions[:, 2].contiguous()

@@ -7,7 +7,7 @@ from typing import Any, Optional
 from torch import Tensor
 
 from splatfix.kernels.nvrtc import module
-from splatfix.kernels.rasterizer_cuda import arrange, frame_of
+from splatfix.kernels.rasterizer_cuda import arrange, frame_of, plain
 
 __all__ = ["sums"]
 
@@ -23,13 +23,15 @@ def sums(
 ) -> Tensor:
     """[P, 4]: pixels, their weights, alpha times transmittance and distances; float32 on one GPU, from checked inputs."""
     count = means3D.shape[0]
-    found = means3D.new_zeros(count, 4)
+    sums_of = means3D.new_zeros(count, 4)
     if not count:
-        return found
+        return sums_of
     frame = frame_of(settings, means3D)._replace(background=means3D.new_zeros(1))
-    given = (means3D, None, opacities, None, means3D.new_zeros(count, 1), scales, rotations, cov3D_precomp)
-    pairs = arrange(frame, [None if one is None else one.detach().contiguous() for one in given])
-    weights = None if pixel_weights is None else pixel_weights.detach().to(means3D).contiguous()
-    arguments = [pairs.ranges, pairs.gaussians, pairs.splats, weights, frame.width, frame.height, found]
+    black = means3D.new_zeros(count, 1)
+    pairs = arrange(frame, plain((means3D, None, opacities, None, black, scales, rotations, cov3D_precomp)))
+    weights: Optional[Tensor] = None
+    if pixel_weights is not None:
+        weights = pixel_weights.detach().to(means3D).contiguous()
+    arguments = [pairs.ranges, pairs.gaussians, pairs.splats, weights, frame.width, frame.height, sums_of]
     module("contributions.cu", {}, means3D).launch("contribute", frame.tiles, (256,), arguments)
-    return found
+    return sums_of

@@ -67,11 +67,13 @@ def distCUDA2(
     if count < 4:
         return _few_points(points)
     chosen = choose_engine(engine, points)
-    found = _by_cuda_kernels(points) if engine is None else None
-    if found is not None:
-        from splatfix.kernels.nvrtc import BACKEND
+    on_gpu = None
+    if engine is None:
+        on_gpu = _by_cuda_kernels(points)
+    if on_gpu is not None:
+        from splatfix.kernels.nvrtc import BACKEND  # a copy may lie without it
 
-        chosen, result = BACKEND, found
+        chosen, result = BACKEND, on_gpu
     elif chosen == "torch":
         result = Search(points, budget_bytes).mean_of_three()
     else:
@@ -114,8 +116,8 @@ def knn(
     index = torch.empty(queries.shape[0], k, dtype=torch.int64, device=queries.device)
     if queries.shape[0]:
         ask = Search(points, budget_bytes).nearest if chosen == "torch" else library_search(chosen, points)
-        for rows, *found in in_spatial_order(ask, queries, k, budget_bytes):
-            squared[rows], index[rows] = found
+        for rows, nearest_squared, nearest_index in in_spatial_order(ask, queries, k, budget_bytes):
+            squared[rows], index[rows] = nearest_squared, nearest_index
     _remember(chosen)
     return squared, index
 
@@ -129,8 +131,8 @@ def _by_cuda_kernels(points: Tensor) -> Optional[Tensor]:
         from splatfix.kernels.nvrtc import by_kernels
     except ImportError:  # a copy without them
         return None
-    found: Optional[Tensor] = by_kernels("knn", points, lambda: mean_of_three(points))
-    return found
+    distances: Optional[Tensor] = by_kernels("knn", points, lambda: mean_of_three(points))
+    return distances
 
 
 def available_engines(device: str = "cpu") -> Tuple[str, ...]:

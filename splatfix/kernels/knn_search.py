@@ -368,10 +368,10 @@ def _split(frontier: _Frontier) -> List[_Frontier]:
 
 def half_batch(size: int, least: int, error: BaseException) -> int:
     """Half the batch after an out-of-memory error, with one warning per process; any other error is raised again."""
-    words = str(error).lower()
-    short_of_memory = isinstance(error, MemoryError) or any(
-        said in words for said in ("out of memory", "not enough memory", "can't allocate memory")
-    )
+    # torch's own class for it came with 1.13, and allocators of other devices raise a RuntimeError with one of these
+    message = str(error).lower()
+    phrases = ("out of memory", "not enough memory", "can't allocate memory")
+    short_of_memory = isinstance(error, MemoryError) or any(phrase in message for phrase in phrases)
     if not short_of_memory or size // 2 < least:
         raise error
     _warn_once(f"splatfix kNN ran out of memory and goes on with batches of {size // 2}: {error}")

@@ -42,8 +42,8 @@ def build_tree(points: Tensor) -> Tree:
     size = -(-count // (1 << depth))
     total = size << depth
     # Half the memory of int64, which is what this phase holds most of.
-    whole = torch.int32 if total < 2**31 else torch.int64
-    ids = torch.arange(total, dtype=whole, device=points.device)
+    index_type = torch.int32 if total < 2**31 else torch.int64
+    ids = torch.arange(total, dtype=index_type, device=points.device)
     # Leaves are all full: copies of points spread evenly over the input fill the gap, and are replaced by padding at the end.
     ids[count:] = torch.arange(total - count, device=points.device) * count // max(1, total - count)
     xyz = [points[:, axis].index_select(0, ids) for axis in range(3)]
@@ -57,13 +57,13 @@ def build_tree(points: Tensor) -> Tree:
             chosen = (widest == axis).nonzero().view(-1)
             values[chosen] = split[axis].index_select(0, chosen)
         del split
-        order = torch.empty(nodes, length, dtype=whole, device=points.device)
+        order = torch.empty(nodes, length, dtype=index_type, device=points.device)
         step = max(1, SORTED_AT_ONCE // length)
         for start in range(0, nodes, step):
             _halves(values[start : start + step], order[start : start + step])
         del values
         order = order.add_(
-            torch.arange(0, total, length, dtype=whole, device=points.device).unsqueeze(1)
+            torch.arange(0, total, length, dtype=index_type, device=points.device).unsqueeze(1)
         ).view(-1)
         for axis in range(3):
             xyz[axis] = xyz[axis].index_select(0, order)

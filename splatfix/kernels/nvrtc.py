@@ -44,12 +44,8 @@ __all__ = [
 _HERE = Path(__file__).resolve().parent / "cuda"
 _OPTIONS = ("--std=c++17", "--extra-device-vectorization", "-default-device")
 _PREFIX = b"splatfix kernels 1\n"
-_CUDA_ERROR_NO_BINARY = (
-    200,
-    209,
-    218,
-    222,
-)  # invalid image, no kernel image, invalid PTX, unsupported PTX version
+# Invalid image, no kernel image, invalid PTX, unsupported PTX version.
+_CUDA_ERROR_NO_BINARY = (200, 209, 218, 222)
 
 
 class NoKernels(RuntimeError):
@@ -71,7 +67,9 @@ def wanted(like: Tensor) -> bool:
     Raises:
         NoKernels: SPLATFIX_KERNELS names what is not here.
     """
-    chosen = os.environ.get("SPLATFIX_KERNELS") or ("torch" if __name__.startswith("splatfix.") else BACKEND)
+    chosen = os.environ.get("SPLATFIX_KERNELS") or BACKEND
+    if __name__.startswith("splatfix.") and not os.environ.get("SPLATFIX_KERNELS"):
+        chosen = "torch"
     if chosen not in ("torch", BACKEND):
         raise NoKernels(f"SPLATFIX_KERNELS={chosen}: these kernels are {BACKEND} or torch.")
     return bool(like.is_cuda) and like.dtype == torch.float32 and chosen == BACKEND
@@ -108,17 +106,17 @@ def by_kernels(
     """
     if not wanted(like):
         return None
-    found, reason = None, refusal()
+    reason = refusal()
     if not reason:
         try:
-            found = call()
+            result = call()
         except NoKernels as error:
             reason = str(error)
-    if found is None:
-        fall_back(kernel, reason)
-    else:
-        ran[kernel] = BACKEND
-    return found
+        else:
+            ran[kernel] = BACKEND
+            return result
+    fall_back(kernel, reason)
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -136,9 +134,8 @@ class Compiler:
 
     def __init__(self, path: str) -> None:
         folder = Path(path).parent
-        if (
-            folder.is_absolute()
-        ):  # NVRTC looks for its builtins by name only, and finds them where they are loaded already
+        # NVRTC looks for its builtins by name only, and finds them where they are loaded already.
+        if folder.is_absolute():
             name = "nvrtc-builtins64_*.dll" if sys.platform == "win32" else "libnvrtc-builtins.so*"
             for builtins in sorted(folder.glob(name)):
                 ctypes.CDLL(str(builtins))
@@ -179,18 +176,18 @@ class Compiler:
             log = self._read(program, "nvrtcGetProgramLog").rstrip(b"\0").decode(errors="replace").strip()
             if code:
                 raise NoKernels(
-                    f"NVRTC {'.'.join(map(str, self.version))} does not compile {name}: {log or self._words(code)}"
+                    f"NVRTC {'.'.join(map(str, self.version))} does not compile {name}: {log or self._message(code)}"
                 )
-            what = "CUBIN" if cubin else "PTX"
-            return self._read(program, f"nvrtcGet{what}"), log
+            form = "CUBIN" if cubin else "PTX"
+            return self._read(program, f"nvrtcGet{form}"), log
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
-    def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
+    def _read(self, program: ctypes.c_void_p, function: str) -> bytes:
         size = ctypes.c_size_t()
-        self._call(f"{what}Size", program, ctypes.byref(size))
+        self._call(f"{function}Size", program, ctypes.byref(size))
         content = ctypes.create_string_buffer(size.value)
-        self._call(what, program, content)
+        self._call(function, program, content)
         return content.raw
 
     def _call(self, function: str, *arguments: Any) -> None:
@@ -201,13 +198,13 @@ class Compiler:
                 f"{self.path} is too old: it has no {function} (CUDA 11.2 or newer does)."
             ) from None
         if code:
-            raise NoKernels(f"{function}: {self._words(code)}")
+            raise NoKernels(f"{function}: {self._message(code)}")
 
-    def _words(self, code: int) -> str:
-        words = self._library.nvrtcGetErrorString
-        words.restype = ctypes.c_char_p
-        said: bytes = words(code)
-        return said.decode()
+    def _message(self, code: int) -> str:
+        error_string = self._library.nvrtcGetErrorString
+        error_string.restype = ctypes.c_char_p
+        message: bytes = error_string(code)
+        return message.decode()
 
 
 def _libraries() -> Iterator[str]:
@@ -228,9 +225,9 @@ def _libraries() -> Iterator[str]:
         folders = [*site.glob("nvidia/*/lib"), site / "torch" / "lib", Path(sys.prefix, "lib")]
     for folder in folders:
         for pattern in patterns:
-            for found in sorted(folder.glob(pattern)):
-                if "builtins" not in found.name and ".alt." not in found.name:
-                    yield str(found)
+            for library in sorted(folder.glob(pattern)):
+                if "builtins" not in library.name and ".alt." not in library.name:
+                    yield str(library)
     if major and sys.platform != "win32":
         yield f"libnvrtc.so.{major}"
 
@@ -244,7 +241,7 @@ def find_compiler() -> Compiler:
     Raises:
         NoKernels: there is none, or none that loads.
     """
-    said: List[str] = []
+    errors: List[str] = []
     for path in _libraries():
         if path in _compilers:
             return _compilers[path]
@@ -252,16 +249,18 @@ def find_compiler() -> Compiler:
             _compilers[path] = Compiler(path)
             return _compilers[path]
         except (OSError, NoKernels) as error:
-            said.append(str(error))
+            errors.append(str(error))
     cuda = getattr(torch.version, "cuda", None)
-    if cuda is None and not said:
+    if cuda is None and not errors:
         raise NoKernels(
             f"torch {torch.__version__} is no CUDA build, so no NVRTC came with it: install a CUDA build of torch."
         )
     major = int((cuda or "13").split(".")[0])
-    package = "nvidia-cuda-nvrtc" if major > 12 else f"nvidia-cuda-nvrtc-cu{major}"
+    package = "nvidia-cuda-nvrtc"
+    if major <= 12:
+        package += f"-cu{major}"
     raise NoKernels(
-        f"No NVRTC of CUDA {cuda} was found ({'; '.join(said) or 'no such library'}): pip install {package}"
+        f"No NVRTC of CUDA {cuda} was found ({'; '.join(errors) or 'no such library'}): pip install {package}"
     )
 
 
@@ -301,10 +300,11 @@ def compile_kernels(
         NoKernels: no NVRTC, or it cannot compile them.
     """
     source, *headers = _texts(name).items()
-    brought = None if compiler else _brought(name, defines, architecture)
-    if brought is not None:
-        return brought
-    compiler = compiler or find_compiler()
+    if compiler is None:
+        brought = _brought(name, defines, architecture)
+        if brought is not None:
+            return brought
+        compiler = find_compiler()
     target, cubin = _target(architecture, compiler)
     options = [
         *_OPTIONS,
@@ -313,12 +313,13 @@ def compile_kernels(
         *extra,
     ]
     release = ".".join(map(str, compiler.version))
-    kept = None if extra else _cache() / release / _file_name(name, defines, target)
-    code = None if kept is None else _read_kept(kept)
-    if code is not None:
-        return Compiled(code, target, "", True)
+    kept = _cache() / release / _file_name(name, defines, target)
+    if not extra:  # the name of a kept file does not tell them apart
+        kept_code = _read_kept(kept)
+        if kept_code is not None:
+            return Compiled(kept_code, target, "", True)
     code, log = compiler.compile(source[1], name, dict(headers), options, cubin)
-    if kept is not None:
+    if not extra:
         _keep(kept, code)
     return Compiled(code, target, log, False)
 
@@ -348,7 +349,8 @@ def _file_name(name: str, defines: Mapping[str, object], target: str) -> str:
     """Of compiled code: what it was compiled from is in it."""
     origin = (sorted(_texts(name).items()), _OPTIONS, sorted(defines.items()))
     digest = hashlib.sha256(repr(origin).encode()).hexdigest()[:24]
-    return f"{Path(name).stem}-{target}-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"
+    suffix = "cubin" if target.startswith("sm_") else "ptx"
+    return f"{Path(name).stem}-{target}-{digest}.{suffix}"
 
 
 def _cache() -> Path:
@@ -367,7 +369,9 @@ def _read_kept(path: Path) -> Optional[bytes]:
     except OSError:
         return None
     head, code = content[: len(_PREFIX) + 32], content[len(_PREFIX) + 32 :]
-    return code if head == _PREFIX + hashlib.sha256(code).digest() else None
+    if head != _PREFIX + hashlib.sha256(code).digest():
+        return None
+    return code
 
 
 def _keep(path: Path, code: bytes) -> None:
@@ -402,11 +406,12 @@ class _Driver:
     def call(self, function: str, *arguments: Any) -> None:
         code = getattr(self._library, function)(*arguments)
         if code:
-            said = ctypes.c_char_p()
-            self._library.cuGetErrorString(code, ctypes.byref(said))
-            words = (said.value or b"unknown error").decode()
-            error = NoKernels if code in _CUDA_ERROR_NO_BINARY else RuntimeError
-            raise error(f"{function}: {words} (CUDA driver error {code})")
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(code, ctypes.byref(text))
+            message = f"{function}: {(text.value or b'unknown error').decode()} (CUDA driver error {code})"
+            if code in _CUDA_ERROR_NO_BINARY:
+                raise NoKernels(message)
+            raise RuntimeError(message)
 
     def context_of(self, device: int) -> ctypes.c_void_p:
         """The context in which torch works on a device."""
@@ -482,9 +487,9 @@ def module(name: str, defines: Mapping[str, object], like: Tensor) -> Module:
     global _driver
     device = like.get_device()
     key = (name, tuple(sorted(defines.items())), device)
-    found = _modules.get(key)
-    if found is not None:
-        return found
+    loaded = _modules.get(key)
+    if loaded is not None:
+        return loaded
     with _lock:
         if device in _refused:
             raise NoKernels(_refused[device])

@@ -40,10 +40,9 @@ def _gswarp(module: str) -> Any:
 
     try:
         warp: Any = importlib.import_module("warp")
-        warp.config.log_level = max(
-            warp.config.log_level, warp.LOG_WARNING
-        )  # its banners are not the trainer's output
-        found = importlib.import_module(module)
+        # its banners are not the trainer's output
+        warp.config.log_level = max(warp.config.log_level, warp.LOG_WARNING)
+        loaded = importlib.import_module(module)
     except ImportError as error:
         raise NoKernels(
             f"gswarp cannot be imported ({error}): install the drop-in again with --backend warp."
@@ -53,19 +52,20 @@ def _gswarp(module: str) -> Any:
             f"Warp {warp.__version__} finds no driver that it can use: 1.18 and newer need R580, 1.17 needs R525; install the "
             "drop-in again with --backend warp, which chooses."
         )
-    return found
+    return loaded
 
 
 def mean_ssim(img1: Tensor, img2: Tensor, padding: str) -> Tensor:
     """Mean SSIM of checked images [B, C, H, W], float32 on one GPU; the gradient goes to `img1`."""
-    found: Tensor = _gswarp("gswarp.fused_ssim").fused_ssim(img1, img2.detach(), padding, img1.requires_grad)
-    return found
+    gswarp = _gswarp("gswarp.fused_ssim")
+    mean: Tensor = gswarp.fused_ssim(img1, img2.detach(), padding, img1.requires_grad)
+    return mean
 
 
 def mean_of_three(points: Tensor) -> Tensor:
     """[P] mean squared distance to the 3 nearest others of at least 4 finite points [P, 3], float32 on a GPU."""
-    found: Tensor = _gswarp("gswarp.knn").distCUDA2(points.detach())
-    return found
+    distances: Tensor = _gswarp("gswarp.knn").distCUDA2(points.detach())
+    return distances
 
 
 def sums(*_: object) -> Tensor:
@@ -81,7 +81,7 @@ def refusal(settings: Any, means2D: Tensor) -> str:
     `prefiltered`, which gswarp has not, was answered by the caller: no Gaussian is behind the near plane.
     """
     offset = settings.subpixel_offset
-    asked = {
+    used = {
         "antialiasing": settings.antialiasing,
         "kernel_size": settings.kernel_size is not None,
         "subpixel_offset": offset is not None and bool(offset.any()),
@@ -90,7 +90,10 @@ def refusal(settings: Any, means2D: Tensor) -> str:
         "absolute gradients": means2D.shape[1] != 3,
         f"a background of {settings.bg.numel()} channels": settings.bg.numel() != 3,
     }
-    return "".join(f"gswarp has no {name}" for name in [name for name, it in asked.items() if it][:1])
+    for option, is_used in used.items():
+        if is_used:
+            return f"gswarp has no {option}"
+    return ""
 
 
 def rasterize(
@@ -107,7 +110,7 @@ def rasterize(
         return tensor.detach().to(means).contiguous()
 
     gswarp = _gswarp("gswarp.rasterizer")
-    asked = gswarp.GaussianRasterizationSettings(
+    warp_settings = gswarp.GaussianRasterizationSettings(
         image_height=int(settings.image_height),
         image_width=int(settings.image_width),
         tanfovx=float(settings.tanfovx),
@@ -126,7 +129,7 @@ def rasterize(
         none if item is None else item.contiguous() for item in others
     )
     color, radii, meta = gswarp.rasterize_gaussians(
-        means.contiguous(), means2D, shs, colors, opacities, scales, rotations, covariances, asked
+        means.contiguous(), means2D, shs, colors, opacities, scales, rotations, covariances, warp_settings
     )
     return color, radii, None, meta.alpha, meta.depth
 

@@ -213,9 +213,11 @@ def _pull_through_projection(
     """Gradients of the inputs, by running the projection of the visible Gaussians again under autograd."""
     settings = plan.settings
     leaves = [take_rows(tensor, plan.order) for tensor in inputs]
-    wanted = [k for k, need in enumerate(needed) if need and k != 1]  # 1 is means2D, which takes no part
+    differentiated = [
+        k for k, need in enumerate(needed) if need and k != 1
+    ]  # 1: means2D, which takes no part
     with torch.enable_grad():
-        for k in wanted:
+        for k in differentiated:
             leaf = leaves[k]
             assert leaf is not None
             leaf.requires_grad_(True)
@@ -247,8 +249,9 @@ def _pull_through_projection(
     gradients: list[Optional[Tensor]] = [None] * len(leaves)
     if flow:
         targets = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
-        found = torch.autograd.grad([o for o, _ in flow], targets, [g for _, g in flow], allow_unused=True)
-        for k, gradient in zip(wanted, found):
+        outputs, upstream = [o for o, _ in flow], [g for _, g in flow]
+        pulled_back = torch.autograd.grad(outputs, targets, upstream, allow_unused=True)
+        for k, gradient in zip(differentiated, pulled_back):
             source = inputs[k]
             if gradient is not None and source is not None:
                 gradients[k] = torch.zeros_like(source).index_copy_(0, plan.order, gradient)
@@ -279,8 +282,8 @@ def _screen_gradient(plan: _Plan, pulled: PairGradients, means2D: Tensor) -> Ten
 
 def _apply(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     apply: Any = _Rasterize.apply
-    found: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = apply(*arguments)
-    return found
+    images: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = apply(*arguments)
+    return images
 
 
 _apply_untraced: Any = getattr(torch, "_disable_dynamo", lambda function: function)(_apply)
@@ -325,7 +328,7 @@ def check_inputs(
         )
     points = means3D.shape[0]
     channels = settings.bg.numel()
-    wanted_sh = (min(int(settings.sh_degree), 3) + 1) ** 2
+    needed_sh = (min(int(settings.sh_degree), 3) + 1) ** 2
     shapes = (
         ("means2D", means2D, (points, None)),
         ("opacities", opacities[:, None] if opacities.dim() == 1 else opacities, (points, 1)),
@@ -346,9 +349,9 @@ def check_inputs(
                 f"`{name}` is {tensor.dtype} on {tensor.device}, `means3D` is {means3D.dtype} on {means3D.device}: "
                 "all inputs need one dtype and one device."
             )
-    if shs is not None and (shs.shape[1] < wanted_sh or channels != 3):
+    if shs is not None and (shs.shape[1] < needed_sh or channels != 3):
         raise ValueError(
-            f"SH degree {settings.sh_degree} needs {wanted_sh} coefficients and a background of 3 numbers."
+            f"SH degree {settings.sh_degree} needs {needed_sh} coefficients and a background of 3 numbers."
         )
     offset = settings.subpixel_offset
     size = (int(settings.image_height), int(settings.image_width), 2)
@@ -400,9 +403,9 @@ def rasterize(
     if means2D is None:
         means2D = means3D.new_zeros(means3D.shape)
     inputs = (means3D, means2D, *inputs[2:])
-    found = _by_cuda_kernels(settings, inputs)
-    if found is not None:
-        return found
+    on_gpu = _by_cuda_kernels(settings, inputs)
+    if on_gpu is not None:
+        return on_gpu
     # Chunks depend on the data and cannot be traced. The compiler is imported only where it runs.
     apply = _apply_untraced if "torch._dynamo" in sys.modules else _apply
     return Rendered(*apply(settings, budget_bytes, *inputs))
@@ -421,10 +424,12 @@ def _by_cuda_kernels(
         from splatfix.kernels.rasterizer_cuda import refusal
     except ImportError:  # a copy without them
         return None
-    found = by_kernels(
+    drawn = by_kernels(
         "rasterizer", means3D, lambda: draw(settings, *inputs), lambda: refusal(settings, means2D)
     )
-    return None if found is None else Rendered(*found)
+    if drawn is None:
+        return None
+    return Rendered(*drawn)
 
 
 class GaussianRasterizer(nn.Module):

@@ -14,7 +14,18 @@ from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import module
 
-__all__ = ["Frame", "arrange", "blocks", "by_tile", "frame_of", "rasterize", "refusal"]
+__all__ = [
+    "Frame",
+    "arrange",
+    "bands_of",
+    "blocks",
+    "by_tile",
+    "frame_of",
+    "plain",
+    "rasterize",
+    "refusal",
+    "zeros_like_each",
+]
 
 _TILE = 16
 _THREADS = 256
@@ -27,7 +38,9 @@ _BLUR = 0.3
 
 def refusal(settings: Any, means2D: Tensor) -> str:
     """Why this call needs the pure-PyTorch rasterizer; empty where the kernels serve it."""
-    mode = _MODE_V1 if settings.kernel_size is None else _MODE_KERNEL_SIZE
+    mode = _MODE_KERNEL_SIZE
+    if settings.kernel_size is None:
+        mode = _MODE_V1
     if settings.bg.numel() > _AT_ONCE and _with_absolute(mode, means2D) and means2D.requires_grad:
         return f"absolute gradients of more than {_AT_ONCE} channels have no CUDA kernel here"
     return ""
@@ -84,12 +97,13 @@ def frame_of(settings: Any, like: Tensor) -> Frame:
         blur, mode = settings.kernel_size, _MODE_KERNEL_SIZE
     elif settings.antialiasing:
         mode = _MODE_ANTIALIASING
-    offset = settings.subpixel_offset
-    moved = 0.0 if offset is None else float(offset.abs().max())
+    offsets, moved = settings.subpixel_offset, 0.0
+    if offsets is not None:
+        moved = float(offsets.abs().max())
     return Frame(
         camera=torch.cat([put(settings.viewmatrix), put(settings.projmatrix), put(settings.campos)]),
         background=put(settings.bg).contiguous(),
-        offsets=put(offset).contiguous() if moved else None,
+        offsets=put(offsets).contiguous() if moved else None,
         slack=0.01 + moved,
         width=int(settings.image_width),
         height=int(settings.image_height),
@@ -111,6 +125,21 @@ class _Pairs(NamedTuple):
     radii: Tensor  # [P] int32
     gaussians: Tensor  # [E] int32, by tile, then depth
     ranges: Tensor  # [tiles, 2] int32
+
+
+def plain(tensors: Sequence[Optional[Tensor]]) -> Tuple[Optional[Tensor], ...]:
+    """As a kernel reads them: without history, and in one piece of memory."""
+    return tuple(None if tensor is None else tensor.detach().contiguous() for tensor in tensors)
+
+
+def zeros_like_each(tensors: Sequence[Optional[Tensor]]) -> List[Optional[Tensor]]:
+    """For the gradients, which the kernels add to."""
+    return [None if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
+
+
+def bands_of(shs: Optional[Tensor]) -> int:
+    """How many coefficients of spherical harmonics there are for each channel."""
+    return 0 if shs is None else shs.shape[1]
 
 
 def blocks(count: int, threads: int = _THREADS) -> Tuple[int]:
@@ -149,12 +178,14 @@ def by_tile(
             f"The image takes {total} pairs of a Gaussian and a tile, and 32 bits count {_MOST_PAIRS}: "
             "render it in parts, or at a lower resolution."
         )
-    short = shape[0] * shape[1] < 1 << 15
-    tiles = torch.empty(total, dtype=torch.int16 if short else torch.int32, device=depths.device)
+    key, key_type = "int", torch.int32
+    if shape[0] * shape[1] < 1 << 15:  # half the bytes to sort
+        key, key_type = "short", torch.int16
+    tiles = torch.empty(total, dtype=key_type, device=depths.device)
     gaussians = torch.empty(total, dtype=torch.int32, device=depths.device)
     ranges = torch.zeros(shape[0] * shape[1], 2, dtype=torch.int32, device=depths.device)
     if total:
-        kernels = module("binning.cu", {"KEY": "short" if short else "int"}, depths)
+        kernels = module("binning.cu", {"KEY": key}, depths)
         listing(kernels, order, ends, tiles, gaussians)
         tiles, by_number = torch.sort(tiles, stable=True)
         gaussians = gaussians.index_select(0, by_number)
@@ -172,7 +203,7 @@ def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
     depths = means.new_empty(count)
     radii = torch.empty(count, dtype=torch.int32, device=means.device)
     counts = torch.empty_like(radii)
-    bands = 0 if shs is None else shs.shape[1]
+    bands = bands_of(shs)
     module("projection.cu", {}, means).launch(
         "project",
         blocks(count),
@@ -214,7 +245,7 @@ class _Rasterize(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
-        inputs = tuple(None if one is None else one.detach().contiguous() for one in inputs)
+        inputs = plain(inputs)
         means = inputs[0]
         assert means is not None
         frame = frame_of(settings, means)
@@ -250,7 +281,7 @@ class _Rasterize(torch.autograd.Function):
         inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
         frame: Optional[Frame] = ctx.frame
         if frame is None:
-            return (None, *(None if one is None else torch.zeros_like(one) for one in inputs))
+            return (None, *zeros_like_each(inputs))
         means, means2D, opacities, shs, _, scales, rotations, covariances = inputs
         image, extras, lasts, pairs = kept[0], kept[1], kept[2], _Pairs(*kept[3:])
         count, channels = means.shape[0], frame.background.numel()
@@ -258,7 +289,7 @@ class _Rasterize(torch.autograd.Function):
         more = 0 if upstream_extras is None else 3
         absolute = means2D is not None and _with_absolute(frame.mode, means2D)
         sums = means.new_zeros(count, _SUMS + channels + more)
-        pulled = [None if one is None else one.contiguous() for one in (upstream, upstream_extras)]
+        pulled = plain((upstream, upstream_extras))
         for first, colors, with_extras in frame.passes(more):
             if first and upstream is None:
                 break
@@ -267,24 +298,17 @@ class _Rasterize(torch.autograd.Function):
             arguments = [*given, image, extras, *pulled, lasts, *size, sums]
             kernels = _blending(frame, colors, with_extras, absolute, means)
             kernels.launch("blend_backward", (columns, rows), (_THREADS,), arguments)
-        found = [None if one is None else torch.zeros_like(one) for one in inputs]
-        by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_covariances = found
+        gradients = zeros_like_each(inputs)
+        by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_covariances = (
+            gradients
+        )
         module("projection.cu", {}, means).launch(
             "project_backward",
             blocks(count, 128),
             (128,),
             [
-                *(
-                    means,
-                    opacities,
-                    scales,
-                    rotations,
-                    covariances,
-                    frame.camera,
-                    pairs.radii,
-                    sums,
-                    count,
-                ),
+                *(means, opacities, scales, rotations, covariances),
+                *(frame.camera, pairs.radii, sums, count),
                 *frame.projection(),
                 *(more, int(frame.upstream_gradients)),
                 *(by_means, by_opacities, by_scales, by_rotations, by_covariances, by_colors),
@@ -300,7 +324,7 @@ class _Rasterize(torch.autograd.Function):
                 by_means2D[:, 2:4] = absolute
             elif by_means2D.shape[1] == 3 and frame.mode == _MODE_KERNEL_SIZE:
                 by_means2D[:, 2] = absolute.sum(1)
-        return (None, *found)
+        return (None, *gradients)
 
 
 def rasterize(settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

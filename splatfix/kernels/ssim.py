@@ -81,15 +81,16 @@ def fused_ssim(
         ValueError: wrong shapes or padding; the message says what to change.
         TypeError: wrong dtypes.
     """
-    target = img2.image if isinstance(img2, BlurredTarget) else img2
+    is_blurred = isinstance(img2, BlurredTarget)
+    target, mean, mean_square = img2 if isinstance(img2, BlurredTarget) else (img2, None, None)
     _check(img1, target, padding, dims=2)
-    cached = (img2.mean, img2.mean_square) if isinstance(img2, BlurredTarget) else (None, None)
     if not (train and torch.is_grad_enabled()):
         img1 = img1.detach()
-    found = None if isinstance(img2, BlurredTarget) else _by_cuda_kernels(img1, target, padding)
-    if found is not None:
-        return found
-    return _MeanSSIM.apply(img1, target.detach(), cached[0], cached[1], padding)  # type: ignore[no-any-return, no-untyped-call]
+    if not is_blurred:
+        on_gpu = _by_cuda_kernels(img1, target, padding)
+        if on_gpu is not None:
+            return on_gpu
+    return _MeanSSIM.apply(img1, target.detach(), mean, mean_square, padding)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def fused_ssim3d(img1: Tensor, img2: Tensor, padding: str = "same", train: bool = True) -> Tensor:
@@ -121,8 +122,8 @@ def _by_cuda_kernels(img1: Tensor, img2: Tensor, padding: str) -> Optional[Tenso
         from splatfix.kernels.ssim_cuda import mean_ssim
     except ImportError:  # a copy of this file alone
         return None
-    found: Optional[Tensor] = by_kernels("ssim", img1, lambda: mean_ssim(img1, img2, padding))
-    return found
+    similarity: Optional[Tensor] = by_kernels("ssim", img1, lambda: mean_ssim(img1, img2, padding))
+    return similarity
 
 
 class _MeanSSIM(torch.autograd.Function):

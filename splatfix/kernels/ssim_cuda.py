@@ -66,5 +66,6 @@ def mean_ssim(img1: Tensor, img2: Tensor, padding: str) -> Tensor:
             parts.append(mean_ssim(first[some], second[some], padding) * (first[some].shape[0] / images))
         return torch.stack(parts).sum()
     apply: Any = _MeanSSIM.apply
-    found: Tensor = apply(img1, img2, _HALO if padding == "valid" else 0)
-    return found
+    edge = _HALO if padding == "valid" else 0
+    mean: Tensor = apply(img1, img2, edge)
+    return mean

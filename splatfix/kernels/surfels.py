@@ -45,7 +45,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from splatfix.kernels.binning import AREA, BIN, TILE, arange_per_row, bins_of, to_image
+from splatfix.kernels.binning import AREA, BIN, TILE, Pairs, arange_per_row, bins_of, sorted_by_tile, to_image
 from splatfix.kernels.blending import ALPHA_CAP, DEPTH_BLOCK, STOP, full_precision
 from splatfix.kernels.projection import (
     NEAR,
@@ -121,10 +121,10 @@ def _discs(
     geometry = geometry_dtype(means)
     view = settings.viewmatrix.detach().to(device=means.device, dtype=geometry)
     center = means.to(geometry)
-    seen = center @ view[:3, :3] + view[3, :3]
+    in_view = center @ view[:3, :3] + view[3, :3]
     if transforms is not None:
         transform = transforms.to(geometry).view(-1, 3, 3).transpose(1, 2)
-        normal = torch.zeros_like(seen)
+        normal = torch.zeros_like(in_view)
         normal[:, 2] = 1.0
     else:
         assert scales is not None and rotations is not None
@@ -139,8 +139,8 @@ def _discs(
         rows = [axes[:, 0] * lengths[:, :1] @ to_pixel[:3], axes[:, 1] * lengths[:, 1:] @ to_pixel[:3]]
         transform = torch.stack([*rows, center @ to_pixel[:3] + to_pixel[3]], dim=1)
         normal = axes[:, 2] @ view[:3, :3]
-    facing = -(seen * normal).sum(1).detach()
-    return _Discs(transform, torch.where(facing[:, None] > 0, normal, -normal), facing, seen[:, 2])
+    facing = -(in_view * normal).sum(1).detach()
+    return _Discs(transform, torch.where(facing[:, None] > 0, normal, -normal), facing, in_view[:, 2])
 
 
 def _box(transform: Tensor, level: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -181,10 +181,10 @@ def _reached(
     known = (tight_denominator < 0) & torch.isfinite(tight_squares).all(1)
     low_pass = torch.sqrt(0.5 * level)
     for axis, edge in ((0, width), (1, height)):
-        place, half = center[:, axis], torch.sqrt(tight_squares[:, axis].clamp_min(0.0))
-        first, last = bins_of(place - radius, edge), bins_of(place + radius + (BIN - 1), edge)
-        low = torch.minimum(place - low_pass, tight[:, axis] - half) - 1e-3
-        high = torch.maximum(place + low_pass, tight[:, axis] + half) + 1e-3
+        middle, half = center[:, axis], torch.sqrt(tight_squares[:, axis].clamp_min(0.0))
+        first, last = bins_of(middle - radius, edge), bins_of(middle + radius + (BIN - 1), edge)
+        low = torch.minimum(middle - low_pass, tight[:, axis] - half) - 1e-3
+        high = torch.maximum(middle + low_pass, tight[:, axis] + half) + 1e-3
         count, ratio = (edge + TILE - 1) // TILE, BIN // TILE
         first8, last8 = first * ratio, (last * ratio).clamp_max(count)
         floor = torch.nan_to_num(low / TILE).clamp(0, count).to(torch.int64)
@@ -197,27 +197,19 @@ def _reached(
             )
         )
     (left16, right16), across, (top16, bottom16), down = sides
-    seen = (
+    visible = (
         (discs.depth.to(precision) > NEAR)
         & (discs.facing != 0)
         & (denominator != 0)
         & torch.isfinite(center.sum(1) + radius)
         & ((right16 - left16) * (bottom16 - top16) > 0)
     )
-    radius = torch.where(seen, radius, torch.zeros_like(radius)).clamp_max(2147483520.0)
+    radius = torch.where(visible, radius, torch.zeros_like(radius)).clamp_max(2147483520.0)
     return _Reached(radius.to(torch.int32), *across, *down)
 
 
-class _Lists(NamedTuple):
-    """(surfel, 8x8 tile) pairs sorted by tile, then depth; tiles in order of falling pair count."""
-
-    surfel: Tensor  # [E] int64, index into the visible surfels, front to back
-    tile: Tensor  # [N] int64
-    start: Tensor  # [N] int64
-    length: Tensor  # [N] int64
-
-
-def _list(settings: GaussianRasterizationSettings, reached: _Reached) -> _Lists:
+def _list(settings: GaussianRasterizationSettings, reached: _Reached) -> Pairs:
+    """(surfel, 8x8 tile) pairs."""
     tiles_x = (int(settings.image_width) + TILE - 1) // TILE
     tiles_y = (int(settings.image_height) + TILE - 1) // TILE
     across = (reached.right - reached.left).clamp_min(0)
@@ -226,17 +218,7 @@ def _list(settings: GaussianRasterizationSettings, reached: _Reached) -> _Lists:
     columns = across.index_select(0, owner)
     row = reached.top.index_select(0, owner) + torch.div(rank, columns, rounding_mode="floor")
     tile = row * tiles_x + reached.left.index_select(0, owner) + rank % columns
-    tile, order = torch.sort(tile, stable=True)
-    counts = torch.bincount(tile, minlength=tiles_x * tiles_y)
-    starts = torch.cumsum(counts, 0) - counts
-    count, by_count = torch.sort(counts, descending=True, stable=True)
-    by_count = by_count[: int((count > 0).sum())]
-    return _Lists(
-        owner.index_select(0, order),
-        by_count,
-        starts.index_select(0, by_count),
-        counts.index_select(0, by_count),
-    )
+    return sorted_by_tile(owner, tile, tiles_x * tiles_y)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -362,7 +344,7 @@ def _block(
 
 
 def _blend(
-    table: Tensor, features: Tensor, opacity: Tensor, lists: _Lists, tiles_x: int
+    table: Tensor, features: Tensor, opacity: Tensor, lists: Pairs, tiles_x: int
 ) -> tuple[Tensor, Tensor]:
     """Front to back: [N, F + 2, 64] sums and [N, 64] median depth of the tiles in `lists`."""
     steps = torch.arange(TILE, device=table.device).to(features.dtype) - 0.5 * (TILE - 1)
@@ -380,22 +362,21 @@ def _blend(
         chosen = slice(at, at + per_chunk)
         start, length = lists.start[chosen], lists.length[chosen]
         groups, longest = start.numel(), int(length[0])
-        among = lists.surfel.index_select(0, start + torch.div(length, 2, rounding_mode="floor"))
+        among = lists.gaussian.index_select(0, start + torch.div(length, 2, rounding_mode="floor"))
         middle = table[:, 14].detach().index_select(0, among).clamp_min(NEAR).to(features.dtype)
         zero = features.new_zeros(groups, AREA)
         state = _State(zero + 1.0, zero, zero, zero, features.new_zeros(groups, features.shape[1] + 2, AREA))
         for first in range(0, longest, DEPTH_BLOCK):
             rank = torch.arange(first, min(first + DEPTH_BLOCK, longest), device=table.device)[None]
-            place = (start[:, None] + rank).clamp_max(lists.surfel.numel() - 1)
-            rows = lists.surfel.index_select(0, place.view(-1)).view_as(place)
+            pair = (start[:, None] + rank).clamp_max(lists.gaussian.numel() - 1)
+            rows = lists.gaussian.index_select(0, pair.view(-1)).view_as(pair)
             rows = rows.masked_fill(rank >= length[:, None], padding)
-            given = (table, features, opacity, rows, centers[chosen], middle, pixels, *state)
-            made = (
-                checkpoint(_block, *given, use_reentrant=False, preserve_rng_state=False)
-                if grad
-                else _block(*given)
-            )
-            state = _State(*made)
+            arguments = (table, features, opacity, rows, centers[chosen], middle, pixels, *state)
+            if grad:
+                after = checkpoint(_block, *arguments, use_reentrant=False, preserve_rng_state=False)
+            else:
+                after = _block(*arguments)
+            state = _State(*after)
             if not bool((state.through > 0).any()):
                 break
         sums.append(state.sums)
@@ -403,10 +384,6 @@ def _blend(
     if not sums:
         return features.new_zeros(0, features.shape[1] + 2, AREA), features.new_zeros(0, AREA)
     return torch.cat(sums), torch.cat(medians)
-
-
-def _chosen(tensor: Optional[Tensor], index: Tensor) -> Optional[Tensor]:
-    return None if tensor is None else tensor.index_select(0, index)
 
 
 def _by_cuda_kernels(
@@ -422,8 +399,10 @@ def _by_cuda_kernels(
         from splatfix.kernels.surfels_cuda import refusal
     except ImportError:  # a copy without them
         return None
-    found = by_kernels("surfels", means3D, lambda: draw(settings, *inputs), lambda: refusal(settings))
-    return None if found is None else SurfelImages(*found)
+    drawn = by_kernels("surfels", means3D, lambda: draw(settings, *inputs), lambda: refusal(settings))
+    if drawn is None:
+        return None
+    return SurfelImages(*drawn)
 
 
 def rasterize_surfels(
@@ -461,7 +440,7 @@ def rasterize_surfels(
         raise ValueError("Surfels know no antialiasing, kernel_size, subpixel_offset or compact_box.")
     if settings.prefiltered and bool((view_depth(settings, means3D) <= NEAR).any()):
         raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
-    broken = non_finite_rows([None if item is None else item.detach() for item in (means3D, *inputs[2:])])
+    broken = non_finite_rows([item.detach() for item in (means3D, *inputs[2:]) if item is not None])
     if settings.debug and broken is not None:
         raise ValueError("Inputs hold NaN or infinite values. Without `debug` those surfels are left out.")
     if means2D is None:
@@ -483,12 +462,13 @@ def rasterize_surfels(
             order = index.index_select(0, torch.sort(depth, stable=True)[1])
             lists = _list(settings, _Reached(*(field.index_select(0, order) for field in reached)))
 
-        picked = [_chosen(item, order) for item in inputs]
-        means, screen, alpha = means3D.index_select(0, order), means2D.index_select(0, order), picked[2]
-        assert alpha is not None
-        discs = _discs(settings, means, picked[5], picked[6], picked[7])
+        means, screen, alpha = (item.index_select(0, order) for item in (means3D, means2D, opacities))
+        others = (shs, colors_precomp, scales, rotations, transforms)
+        picked = [item if item is None else item.index_select(0, order) for item in others]
+        shs, colors_precomp, scales, rotations, transforms = picked
+        discs = _discs(settings, means, scales, rotations, transforms)
         table = _table(discs, screen, settings, given=transforms is not None)
-        colors = colors_of(settings, means, picked[3], picked[4])
+        colors = colors_of(settings, means, shs, colors_precomp)
         features = torch.cat([colors, discs.normal.to(colors.dtype), torch.ones_like(colors[:, :1])], dim=1)
         features = torch.cat([features, features.new_zeros(1, features.shape[1])])
         alpha = torch.cat([alpha.reshape(-1), alpha.new_zeros(1)])

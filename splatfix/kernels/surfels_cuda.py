@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import module
-from splatfix.kernels.rasterizer_cuda import Frame, blocks, by_tile, frame_of, harmonics_backward
+from splatfix.kernels.rasterizer_cuda import (
+    Frame,
+    bands_of,
+    blocks,
+    by_tile,
+    frame_of,
+    harmonics_backward,
+    plain,
+    zeros_like_each,
+)
 
 __all__ = ["rasterize", "refusal"]
 
@@ -46,7 +55,7 @@ def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> 
     radii = torch.empty(count, dtype=torch.int32, device=means.device)
     counts, boxes = torch.empty_like(radii), radii.new_empty(count, 4)
     given = [means, opacities, scales, rotations, transforms, shs, colors, frame.camera, count]
-    numbers = [frame.width, frame.height, frame.modifier, frame.degree, 0 if shs is None else shs.shape[1]]
+    numbers = [frame.width, frame.height, frame.modifier, frame.degree, bands_of(shs)]
     made = [surfels, features, depths, radii, boxes, counts]
     kernels.launch("project_surfels", blocks(count, 128), (128,), [*given, *numbers, channels, *made])
 
@@ -62,7 +71,7 @@ class _Rasterize(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
-        inputs = tuple(None if one is None else one.detach().contiguous() for one in inputs)
+        inputs = plain(inputs)
         means = inputs[0]
         assert means is not None
         frame = frame_of(settings, means)
@@ -96,7 +105,7 @@ class _Rasterize(torch.autograd.Function):
         inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
         frame: Optional[Frame] = ctx.frame
         if frame is None:
-            return (None, *(None if one is None else torch.zeros_like(one) for one in inputs))
+            return (None, *zeros_like_each(inputs))
         means, _, _, shs, _, scales, rotations, transforms = inputs
         image, maps, moments, lasts, medians = kept[:5]
         pairs = _Pairs(*kept[5:])
@@ -104,11 +113,13 @@ class _Rasterize(torch.autograd.Function):
         kernels = module("surfels.cu", {"COLORS": channels}, means)
         sums = means.new_zeros(count, _SUMS + channels)
         given = [pairs.ranges, pairs.gaussians, pairs.surfels, pairs.features, pairs.depths, frame.background]
-        pulled = [None if one is None else one.contiguous() for one in (upstream, upstream_maps)]
+        pulled = plain((upstream, upstream_maps))
         made = [image, maps, moments, *pulled, lasts, medians, frame.width, frame.height, sums]
         kernels.launch("blend_surfels_backward", frame.tiles, (_THREADS,), [*given, *made])
-        found: List[Optional[Tensor]] = [None if one is None else torch.zeros_like(one) for one in inputs]
-        by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_transforms = found
+        gradients = zeros_like_each(inputs)
+        by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_transforms = (
+            gradients
+        )
         statistic = sums.new_zeros(count, 2)
         given = [means, scales, rotations, transforms, frame.camera, pairs.radii, sums, count]
         numbers = [frame.width, frame.height, frame.modifier, channels]
@@ -118,7 +129,7 @@ class _Rasterize(torch.autograd.Function):
             harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means, by_shs)
         if by_means2D is not None:
             by_means2D[:, :2] = statistic
-        return (None, *found)
+        return (None, *gradients)
 
 
 def rasterize(settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
@@ -127,5 +138,5 @@ def rasterize(settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor,
     `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, transforms.
     """
     apply: Any = _Rasterize.apply
-    found: Tuple[Tensor, Tensor, Tensor] = apply(settings, *inputs)
-    return found
+    images: Tuple[Tensor, Tensor, Tensor] = apply(settings, *inputs)
+    return images

@@ -68,6 +68,21 @@ def test_the_options_of_a_command_to_watch_are_its_own(splatfix: Splatfix, tmp_p
     assert json.loads(ours.stdout)["error"]["code"] == "cannot-start" and ours.stderr == ""
 
 
+def test_a_command_is_called_by_its_name_in_json(splatfix: Splatfix) -> None:
+    for words in (["rehearse", "absent"], ["dockerfile", "--repo", "absent"], ["cache", "clear", "--no"]):
+        document = json.loads(splatfix(*words, "--json").stdout)
+        assert (document["command"], document["exit_code"]) == (
+            " ".join(words[: 1 + (words[0] == "cache")]),
+            2,
+        )
+
+
+def test_words_for_another_program_are_none_of_ours(splatfix: Splatfix) -> None:
+    for words in (["rehearse", "absent", "--"], ["explain", "--", "/no/such/program"]):
+        theirs = splatfix(*words, "--json")
+        assert (theirs.returncode, theirs.stdout) == (2, "") and "error (" in theirs.stderr
+
+
 def test_what_ends_well_with_json_still_does(splatfix: Splatfix) -> None:
     assert splatfix("checks", "list", "--json").returncode == 0
     assert splatfix("checks", "list", "--json", "--help").returncode == 0

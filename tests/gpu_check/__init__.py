@@ -1,6 +1,6 @@
-"""What only a machine with an NVIDIA GPU can show, as a plan of numbered steps: ``make gpu-check``.
+"""What only a machine with an NVIDIA GPU can show: ``make gpu-check``, or ``pytest -m gpu tests/gpu_check``.
 
-``cli`` asks whether anything can run here and drives ``plan``; every file of ``steps`` is a subject; ``record`` is what
-comes out; ``children`` are programs that run in the environments under test; ``rehearsal`` holds the stand-ins by which
-every step also runs where no GPU is.
+``test_visit`` is the plan: ordinary tests in order, each named for a subject in ``steps``. ``conftest`` gives each its time and
+its notes, ``visit`` keeps the record; ``command`` asks first whether anything can run here. ``children`` are programs that run
+in the environments under test; ``rehearsal`` holds the stand-ins by which every step also runs without a GPU.
 """

@@ -12,6 +12,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
 
-from gpu_check.cli import main  # noqa: E402
+from gpu_check.command import main  # noqa: E402
 
 sys.exit(main())

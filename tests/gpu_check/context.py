@@ -3,37 +3,58 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from splatfix.core.files import sha256_of
 from splatfix.core.runner import Completed, ProcessRunner
 
+from .needs import CHILDREN
+from .notes import Failed
+
 ROOT = Path(__file__).resolve().parents[2]
-CHILDREN = Path(__file__).parent / "children"
 DEVICE = "cuda"
 """Also in a rehearsal, where it is the CPU (``rehearsal/cuda_on_cpu.py``): the same calls are made."""
 
 PATIENCE = 4.0
-
-
-class Failed(Exception):
-    """A program that the step cannot go on without; the message says how it ended."""
+_MAKING = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where things are; goes to the steps' children as JSON."""
+    """Where things are, and until when a step's programs may run."""
 
     work: str
     out: str
     sources: Mapping[str, str]
     """Folders by the names of :data:`SOURCES`."""
     rehearsal: bool = False
+    deadline: float = math.inf
+    """By ``time.monotonic``."""
+    is_own_limit: bool = True
+    """The deadline is the step's own; otherwise that of the whole plan, and a program that meets it has not failed."""
+
+    def until(self, deadline: float, *, is_own_limit: bool) -> Context:
+        """The same with another deadline."""
+        return replace(self, deadline=deadline, is_own_limit=is_own_limit)
+
+    def run(self, argv: Sequence[str | Path], timeout: float, **options: Any) -> Completed:
+        """A program, within its timeout and the step's deadline; the step is skipped where the whole plan's time is spent."""
+        timeout *= self.patience
+        left = max(self.deadline - time.monotonic(), 0.1)
+        done = ProcessRunner().run(argv, timeout=min(timeout, left), **options)
+        if done.returncode is None and left < timeout and not self.is_own_limit:
+            pytest.skip("the time for the whole plan was spent while it ran")
+        return done
 
     def folder(self, name: str) -> Path:
         """A folder for the files of one subject."""
@@ -55,40 +76,32 @@ class Context:
         return PATIENCE if self.rehearsal else 1.0
 
     def splatfix(
-        self, *words: str | Path, timeout: float, command: Sequence[str] = ()
+        self, *arguments: str | Path, timeout: float, command: Sequence[str] = ()
     ) -> tuple[int, dict[str, Any]]:
         """A command of splatfix with ``--json``: exit code and document. ``command`` is what ``monitor`` is to start.
 
         Raises:
             Failed: it crashed, ran out of its time, or printed no document.
         """
-        argv = [sys.executable, "-m", "splatfix", *map(str, words), "--json", *command]
-        variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_named()])}
+        argv = [sys.executable, "-m", "splatfix", *map(str, arguments), "--json", *command]
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_python_path()])}
         variables |= {"SPLATFIX_CACHE": str(self.folder("cache"))}
-        done = ProcessRunner().run(argv, timeout=timeout * self.patience, env=variables)
-        said = f"splatfix {' '.join(map(str, words))}"
+        done = self.run(argv, timeout, env=variables)
+        called = f"splatfix {' '.join(map(str, arguments))}"
         if done.returncode is None or done.returncode < 0:
-            raise Failed(f"{said}: {done.why()}")
+            raise Failed(f"{called}: {done.why()}")
         try:
             document = json.loads(done.stdout)
         except ValueError:
             last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
             raise Failed(
-                f"{said}: exit code {done.returncode} without a document: {' / '.join(last)}"
+                f"{called}: exit code {done.returncode} without a document: {' / '.join(last)}"
             ) from None
         return done.returncode, document
 
-    def child(self, environment: str, script: str, *words: str | Path, timeout: float) -> Completed:
-        """A program of ``children`` in one of the environments."""
-        return ProcessRunner().run(
-            self.child_argv(environment, script, *words),
-            timeout=timeout * self.patience,
-            env=self.child_variables(),
-        )
-
-    def child_argv(self, environment: str, script: str, *words: str | Path) -> list[str]:
-        """Its command."""
-        return [self.python(environment), str(CHILDREN / f"{script}.py"), *map(str, words)]
+    def child_argv(self, environment: str, script: str, *arguments: str | Path) -> list[str]:
+        """The command of a program of ``children`` in one of the environments."""
+        return [self.python(environment), str(CHILDREN / f"{script}.py"), *map(str, arguments)]
 
     def child_variables(self) -> dict[str, str]:
         """Its variables: the checkout's kernels, trainer and test helpers can be imported."""
@@ -98,48 +111,33 @@ class Context:
             "OMP_WAIT_POLICY": "PASSIVE",
         }
 
-    def answer(self, environment: str, script: str, *words: str | Path, timeout: float) -> dict[str, Any]:
+    def answer(self, environment: str, script: str, *arguments: str | Path, timeout: float) -> dict[str, Any]:
         """The JSON object in the last line that a child printed.
 
         Raises:
             Failed: it crashed, ran out of its time, or printed none.
         """
-        done = self.child(environment, script, *words, timeout=timeout)
-        said = f"{script} {' '.join(map(str, words))}"
+        argv = self.child_argv(environment, script, *arguments)
+        done = self.run(argv, timeout, env=self.child_variables())
+        called = f"{script} {' '.join(map(str, arguments))}"
         if not done.ok:
-            raise Failed(f"{said}: {done.why()}")
+            raise Failed(f"{called}: {done.why()}")
         try:
-            found = json.loads(done.stdout.splitlines()[-1])
+            document = json.loads(done.stdout.splitlines()[-1])
         except (ValueError, IndexError):
-            raise Failed(f"{said}: printed no JSON") from None
-        if not isinstance(found, dict):
-            raise Failed(f"{said}: printed {found!r:.80}")
-        return found
-
-    def save(self, path: Path) -> None:
-        """For a step's child."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @staticmethod
-    def load(path: Path) -> Context:
-        """The inverse of :meth:`save`."""
-        return Context(**json.loads(path.read_text(encoding="utf-8")))
-
-
-# Folder in GPU_SOURCES -> environment in which it is tried: one for each package that carries a rasterizer's name.
-SOURCES = {
-    "inria-v1": "stack",
-    "simple-knn": "stack",
-    "fused-ssim": "stack",
-    "inria-2024": "inria-2024",
-    "mip-splatting": "mip-splatting",
-    "taming-3dgs": "taming-3dgs",
-    "gsplat": "gsplat",
-}
+            raise Failed(f"{called}: printed no JSON") from None
+        if not isinstance(document, dict):
+            raise Failed(f"{called}: printed {document!r:.80}")
+        return document
 
 
 def make_environment(context: Context, name: str) -> str:
     """A venv that sees this Python's packages, so that nothing outside is changed; its interpreter."""
+    with _MAKING:  # a build beside the other steps may ask for the same one
+        return _make_environment(context, name)
+
+
+def _make_environment(context: Context, name: str) -> str:
     folder = Path(context.work) / "env" / name
     python = folder / "bin" / "python"
     if python.exists():
@@ -149,7 +147,7 @@ def make_environment(context: Context, name: str) -> str:
         raise Failed(f"no venv can be made with {sys.executable}: {done.why()}")
     (site,) = (folder / "lib").glob("python*/site-packages")
     installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    lines = [*_named(), *installed]
+    lines = [*_python_path(), *installed]
     if context.rehearsal:
         from .rehearsal import stand_in_for_cuda
 
@@ -175,8 +173,8 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 def outcome_items(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """What ``splatfix install`` says of each distribution."""
-    found: Sequence[Mapping[str, Any]] = (document.get("outcome") or {}).get("items") or ()
-    return found
+    items: Sequence[Mapping[str, Any]] = (document.get("outcome") or {}).get("items") or ()
+    return items
 
 
 def error_of(document: Mapping[str, Any]) -> str:
@@ -185,6 +183,6 @@ def error_of(document: Mapping[str, Any]) -> str:
     return f"{error['code']}: {error['what']}" if error else ""
 
 
-def _named() -> list[str]:
+def _python_path() -> list[str]:
     """The folders of PYTHONPATH; those of carried wheels are among them."""
     return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(path).is_absolute()]

@@ -12,7 +12,18 @@ from pathlib import Path
 
 from splatfix.core.runner import ProcessRunner
 
-from .context import CHILDREN, SOURCES
+CHILDREN = Path(__file__).parent / "children"
+
+# Folder in GPU_SOURCES -> environment in which it is tried: one for each package that carries a rasterizer's name.
+SOURCES = {
+    "inria-v1": "stack",
+    "simple-knn": "stack",
+    "fused-ssim": "stack",
+    "inria-2024": "inria-2024",
+    "mip-splatting": "mip-splatting",
+    "taming-3dgs": "taming-3dgs",
+    "gsplat": "gsplat",
+}
 
 # Distribution -> what is imported of it. splatfix' own, the kernels' and the test helpers', which every step needs ...
 PACKAGES = {

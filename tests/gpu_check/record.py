@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any
 
-from splatfix.core.codec import CodecError, Spelled, from_json
+from splatfix.core.codec import CodecError, Spelled, from_json, to_json
 
 SCHEMA_VERSION = 4
 """1 and 2 were flat lists of steps without claims, 3 had no notes."""
@@ -81,11 +85,13 @@ def read_record(document: Any) -> Record:
         raise CodecError(
             f"$: gpu-check {SCHEMA_VERSION} expected, {record.kind} {record.schema_version} found"
         )
-    good = Outcome.REHEARSED if record.rehearsal else Outcome.PASSED
-    for place, step in enumerate(record.steps):
-        where = f"$.steps[{place}]"
+    good, visit = Outcome.PASSED, "visit to a GPU"
+    if record.rehearsal:
+        good, visit = Outcome.REHEARSED, "rehearsal"
+    for index, step in enumerate(record.steps):
+        where = f"$.steps[{index}]"
         if step.outcome in (Outcome.PASSED, Outcome.REHEARSED) and step.outcome is not good:
-            raise CodecError(f"{where}: {step.outcome.value!r} in a {_what(record)}")
+            raise CodecError(f"{where}: {step.outcome.value!r} in a {visit}")
         if step.outcome is good and (step.problems or not step.claims):
             raise CodecError(f"{where}: {good.value!r} with problems or without a claim")
         if step.outcome in (Outcome.FAILED, Outcome.SKIPPED) and not step.problems:
@@ -93,6 +99,18 @@ def read_record(document: Any) -> Record:
     if record.exit_code != exit_code_of(record.steps):
         raise CodecError(f"$.exit_code: {exit_code_of(record.steps)} expected, {record.exit_code} found")
     return record
+
+
+_UUID = re.compile(r"(?:GPU-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+
+
+def without_serials(result: StepResult) -> StepResult:
+    """With the UUIDs of GPUs hashed, as a certificate has them: a record is public."""
+
+    def hashed(uuid: re.Match[str]) -> str:
+        return f"sha256:{hashlib.sha256(f'GPU-{uuid[1]}'.encode()).hexdigest()[:16]}"
+
+    return from_json(StepResult, json.loads(_UUID.sub(hashed, json.dumps(to_json(result)))))
 
 
 def exit_code_of(steps: Sequence[StepResult]) -> int:
@@ -113,21 +131,12 @@ def table(record: Record) -> str:
     )
     lines = [head, "", "| # | step | outcome | what was seen |", "|---|---|---|---|"]
     for step in record.steps:
-        seen = [f"{claim.what}: {claim.shown_by}" for claim in step.claims]
-        seen += [f"NOT: {problem}" for problem in step.problems]
-        cell = "<br>".join(seen).replace("|", "\\|").replace("\n", " ")
+        shown = [f"{claim.what}: {claim.shown_by}" for claim in step.claims]
+        shown += [f"NOT: {problem}" for problem in step.problems]
+        cell = "<br>".join(shown).replace("|", "\\|").replace("\n", " ")
         lines.append(f"| {step.number} | {step.title} | {step.outcome.value} | {cell} |")
-    counted = {
-        outcome: sum(step.outcome is outcome for step in record.steps)
-        for outcome in Outcome
-        if any(step.outcome is outcome for step in record.steps)
-    }
-    words = ", ".join(f"{number} {outcome.value}" for outcome, number in counted.items())
+    counts = Counter(step.outcome for step in record.steps)
+    counted = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
     notes = [f"Note: {note}" for note in record.notes]
-    return "\n".join(
-        [*lines, "", *notes, f"{words}; {record.seconds:.0f} s; exit code {record.exit_code}", ""]
-    )
-
-
-def _what(record: Record) -> str:
-    return "rehearsal" if record.rehearsal else "visit to a GPU"
+    last = f"{counted}; {record.seconds:.0f} s; exit code {record.exit_code}"
+    return "\n".join([*lines, "", *notes, last, ""])

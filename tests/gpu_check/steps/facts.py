@@ -8,8 +8,8 @@ from typing import Any
 
 from splatfix.core.runner import ProcessRunner
 
-from ..context import Context, Failed
-from ..plan import Notes
+from ..context import Context
+from ..notes import Failed, Notes
 
 FIELDS = ("index", "name", "compute_cap", "driver_version", "memory.total", "uuid", "pci.bus_id")
 KEPT = ("power.limit", "clocks.max.sm")
@@ -53,23 +53,18 @@ def run(context: Context, notes: Notes) -> None:
             "CUDA level as nvidia-smi has it",
             f"{driver.get('cuda')} and {level}",
         )
-    seen = [(gpu["name"], gpu["cc"]) for gpu in torch["gpus"]]
-    notes.expect(
-        seen == [one[:2] for one in ours],
-        "GPUs as torch sees them",
-        f"{[one[:2] for one in ours]} and {seen}",
-    )
-    failed = [
-        item
-        for item in document["findings"]
-        if item["status"] in ("fail", "crash")
-        and not (context.rehearsal and item["check"] == "cpu-only-torch")
-    ]
-    said: dict[bool, list[str]] = {False: [], True: []}
-    for item in failed:
-        said[item["family"] in WORKS].append(f"{item['check']}: {item['summary']}")
-    notes.numbers["failures that may be true"] = said[False]
-    notes.expect(not said[True], "no false alarm on this machine", "; ".join(said[True]) or NO_ALARM)
+    named = [(gpu["name"], gpu["cc"]) for gpu in gpus]
+    by_torch = [(gpu["name"], gpu["cc"]) for gpu in torch["gpus"]]
+    notes.expect(by_torch == named, "GPUs as torch sees them", f"{named} and {by_torch}")
+    false_alarms, possible = [], []
+    for finding in document["findings"]:
+        is_stand_in = context.rehearsal and finding["check"] == "cpu-only-torch"
+        if finding["status"] not in ("fail", "crash") or is_stand_in:
+            continue
+        failures = false_alarms if finding["family"] in WORKS else possible
+        failures.append(f"{finding['check']}: {finding['summary']}")
+    notes.numbers["failures that may be true"] = possible
+    notes.expect(not false_alarms, "no false alarm on this machine", "; ".join(false_alarms) or NO_ALARM)
 
 
 def nvidia_smi() -> tuple[list[dict[str, str]], str]:
@@ -79,8 +74,8 @@ def nvidia_smi() -> tuple[list[dict[str, str]], str]:
         Failed: it gives no answer.
     """
     fields = (*FIELDS, *KEPT)
-    asked = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-    done = ProcessRunner().run(asked, timeout=20)
+    query = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    done = ProcessRunner().run(query, timeout=20)
     if not done.ok:
         raise Failed(f"nvidia-smi: {done.why()}")
     rows: list[dict[str, Any]] = [

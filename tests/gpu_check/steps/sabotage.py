@@ -6,8 +6,8 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..context import DEVICE, Context, Failed, changes, contents, error_of
-from ..plan import Notes
+from ..context import DEVICE, Context, changes, contents, error_of
+from ..notes import Failed, Notes
 
 SOURCE = Path(__file__).resolve().parents[1] / "sabotage"
 KINDS = {
@@ -20,12 +20,12 @@ KINDS = {
 def run(context: Context, notes: Notes) -> None:
     """Install the three in three environments at once; then verify our own kernels on the same GPU."""
     with ThreadPoolExecutor(len(KINDS)) as pool:
-        found = list(pool.map(lambda kind: _one(context, kind), KINDS))
-    for what, (problem, shown, left) in zip(KINDS.values(), found, strict=True):
-        notes.expect(not problem, f"{what} in a kernel is found out", problem or shown)
-        notes.expect(not left, f"{what}: the environment is as it was", ", ".join(left[:5]) or "every file")
-    words = ("verify", "--device", DEVICE, "--python", context.python("sabotage-segfault"))
-    code, document = context.splatfix(*words, timeout=90)
+        endings = list(pool.map(lambda kind: _install(context, kind), KINDS))
+    for fault, (problem, shown, left) in zip(KINDS.values(), endings, strict=True):
+        notes.expect(not problem, f"{fault} in a kernel is found out", problem or shown)
+        notes.expect(not left, f"{fault}: the environment is as it was", ", ".join(left[:5]) or "every file")
+    python = context.python("sabotage-segfault")
+    code, document = context.splatfix("verify", "--device", DEVICE, "--python", python, timeout=90)
     ours = [item for item in document.get("kernels", ()) if item["kind"] == "ours"]
     notes.expect(
         bool(ours) and all(item["outcome"] == "met" for item in ours),
@@ -42,7 +42,7 @@ def write_broken(folder: Path, kind: str) -> None:
     file.write_text(f"#define SABOTAGE {number}\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
 
 
-def _one(context: Context, kind: str) -> tuple[str, str, list[str]]:
+def _install(context: Context, kind: str) -> tuple[str, str, list[str]]:
     """What is wrong with how it was met, what shows that it was found out, and what was left behind."""
     python = context.python(f"sabotage-{kind}")
     before = contents(python)
@@ -58,8 +58,8 @@ def _one(context: Context, kind: str) -> tuple[str, str, list[str]]:
         code, document = context.splatfix("install", source, "--python", python, "--yes", timeout=150)
     except Failed as error:
         return str(error), "", changes(before, contents(python))
-    said = error_of(document)
-    problem = (
-        "" if code == 1 and said.startswith("computes-wrongly") else said or f"exit code {code}: it stays"
-    )
-    return problem, said, changes(before, contents(python))
+    problem, shown = "", error_of(document)
+    error_code = (document.get("error") or {}).get("code")
+    if (code, error_code) != (1, "computes-wrongly"):
+        problem = shown or f"exit code {code}: it stays"
+    return problem, shown, changes(before, contents(python))

@@ -9,10 +9,9 @@ from typing import Any
 from splatfix.certify import Suite, sample_suite
 from splatfix.certify.baseline import MEMORY_TOLERANCE, quality_tolerance
 from splatfix.core.files import read_json
-from splatfix.core.runner import ProcessRunner
 
-from ..context import DEVICE, ROOT, Context, Failed, error_of
-from ..plan import Notes
+from ..context import DEVICE, ROOT, Context, error_of
+from ..notes import Failed, Notes
 
 
 def suite_with(context: Context, notes: Notes, renderer: str, environment: str) -> None:
@@ -40,8 +39,7 @@ def again(context: Context, notes: Notes, renderer: str, environment: str) -> No
         out = folder / f"{renderer}-{name}"
         argv = [context.python(environment), "-m", "smoke_trainer", *suite(context).trainer_arguments(scene)]
         argv += ["--renderer", renderer, "--device", DEVICE, "--seed", "0", "--out", str(out)]
-        limit = 50 * context.patience
-        done = ProcessRunner().run(argv, timeout=limit, env=context.child_variables(), cwd=folder)
+        done = context.run(argv, 50, env=context.child_variables(), cwd=folder)
         if not done.ok:
             raise Failed(f"the {name} training: {done.why()}")
         result = read_json(out / "result.json", f"the {name} result")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..context import Context
-from ..plan import Notes
+from ..notes import Notes
 from .facts import nvidia_smi
 
 
@@ -31,9 +31,11 @@ def forms(uuids: Sequence[str]) -> tuple[str, ...]:
 def run(context: Context, notes: Notes) -> None:
     """Ask both under each form."""
     uuids = [row["uuid"] for row in nvidia_smi()[0]]
-    asked = forms(uuids)
-    torch, ours = (context.answer("plain", "seen", who, *asked, timeout=100) for who in ("torch", "splatfix"))
-    for form in asked:
+    values = forms(uuids)
+    torch, ours = (
+        context.answer("plain", "seen", who, *values, timeout=100) for who in ("torch", "splatfix")
+    )
+    for form in values:
         shown = repr(form)
         notes.numbers[shown] = {"torch": torch[form], "splatfix": ours[form]}
         notes.expect(
