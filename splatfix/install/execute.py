@@ -19,7 +19,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import counted
 from splatfix.facts import Facts
-from splatfix.install.backup import backup_files, make_backup, note_written, recover, undo_changes
+from splatfix.install.backup import backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.downloads import provide_toolkit
@@ -33,6 +33,7 @@ from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
 from splatfix.install.outcome import InstalledItem, Outcome, Progress, Silent, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
+from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache, places_of, versions_of
 from splatfix.install.wheels import WheelFile, open_wheel

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from splatfix.install.environment import Environment
@@ -32,6 +33,16 @@ class JournalPaths:
     anchors: tuple[tuple[str, Path], ...]
     state: Path
     """The environment's ``.splatfix``, which is splatfix's own and is never restored or removed."""
+
+    @cached_property
+    def real_anchors(self) -> tuple[str, ...]:
+        """The folders with links followed; found once, because a package can have ten thousand files."""
+        return tuple(os.path.realpath(folder) for _, folder in self.anchors)
+
+    @cached_property
+    def real_state(self) -> str:
+        """:attr:`state` with links followed."""
+        return os.path.realpath(self.state)
 
     @classmethod
     def of(cls, environment: Environment, checkout: str = "") -> JournalPaths:
@@ -85,10 +96,10 @@ class JournalPaths:
         if ".." in path.parts or "\0" in str(path):
             raise OutsidePath(f"{path} leads elsewhere")
         # the last part may be a link: links are replaced and removed, never followed
-        parent = Path(os.path.realpath(path.parent))
-        if parent.is_relative_to(os.path.realpath(self.state)) or path == self.state:
+        parent = os.path.realpath(path.parent)
+        if path == self.state or _is_below(parent, self.real_state):
             raise OutsidePath(f"{path} is splatfix's own")
-        if not any(parent.is_relative_to(os.path.realpath(folder)) for _, folder in self.anchors):
+        if not any(_is_below(parent, folder) for folder in self.real_anchors):
             raise OutsidePath(f"{path} leads out of {self.anchors[0][1]} by a link")
 
     def inside(self, path: Path) -> bool:
@@ -110,6 +121,10 @@ class JournalPaths:
         for path in paths:
             if made & set(_real(path).parents):
                 raise OutsidePath(f"{path} leads through a link that the backup would make")
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _real(path: Path) -> Path:

@@ -12,21 +12,22 @@ from packaging.utils import canonicalize_name
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
-from splatfix.install.backup import (
-    Backup,
-    belongs_to_original,
-    kept_folder,
-    later_changes,
-    origins,
-    read_step,
-    recover,
-    undo_changes,
-)
+from splatfix.install.backup import Backup
 from splatfix.install.edit import digest_of
 from splatfix.install.environment import Environment, environment_lock, open_environment
 from splatfix.install.installed import find_installed
 from splatfix.install.journal import Entry, Journal, Status, StepRecord, distribution_of
 from splatfix.install.outcome import Restored, RevertOutcome, kept_of
+from splatfix.install.undo import (
+    belongs_to_original,
+    kept_folder,
+    later_changes,
+    left_alone,
+    read_step,
+    recover,
+    undo_changes,
+    what_is_restored,
+)
 
 
 def revert(
@@ -195,27 +196,20 @@ class DryRun(Reverter):
     def _undo(self, entry: Entry) -> RevertOutcome:
         items: list[Restored] = []
         for step in reversed(entry.changes):
-            folder = self.journal.folder_of(entry) / step.backup
             backup = read_step(self.environment, self.journal, entry, step)
-            if note := belongs_to_original(self.journal, entry, step):
-                items.append(Restored(step.subject, "", "", step.source, not step.done, notes=(note,)))
+            reason = belongs_to_original(self.journal, entry, step)
+            if reason:
+                items.append(left_alone(step, reason))
                 continue
-            there = any(self._exists.get(path, Path(path).exists()) for path in backup.metadata)
-            removed = step.version if there else ""
+            folder = self.journal.folder_of(entry) / step.backup
             kept = tuple(later_changes(backup, kept_folder(folder), self._copy_of))
-            items.append(
-                Restored(
-                    step.subject,
-                    removed,
-                    backup.version_before,
-                    step.source,
-                    not step.done,
-                    kept,
-                    *origins(backup, folder, self._copy_of),
-                )
-            )
+            result = what_is_restored(step, backup, folder, self._there, self._copy_of)
+            items.append(replace(result, kept=kept))
             self._remember(step, backup, folder)
         return RevertOutcome(entry.id, str(self.environment.prefix), tuple(items), dry_run=True)
+
+    def _there(self, path: str) -> bool:
+        return self._exists.get(path, Path(path).exists())
 
     def _copy_of(self, path: Path) -> Path:
         return self._copies.get(path, path)

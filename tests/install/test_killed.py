@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.install.backup import recover
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment, environment_lock, pip_install
 from splatfix.install.journal import Journal, Status
+from splatfix.install.undo import recover
 from splatfix.knowledge.dropins import dropin_of
 from tests.conftest import ONE_IN, Survived
 

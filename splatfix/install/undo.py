@@ -1,0 +1,200 @@
+"""Undoes what an entry of the journal changed: at once when an installation fails, after a kill, or by ``splatfix revert``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from splatfix.core.codec import parse_json
+from splatfix.core.files import write_bytes
+from splatfix.core.reading import read_text
+from splatfix.install.backup import Backup, check_backup, digest, installed_files, read_backup, restore
+from splatfix.install.environment import Environment, wait_for_pip
+from splatfix.install.installed import EASY_INSTALL
+from splatfix.install.journal import Entry, Journal, Status, StepRecord
+from splatfix.install.journal_paths import JournalPaths
+from splatfix.install.outcome import Kept, Restored, kept_of
+from splatfix.install.tampering import tampered
+from splatfix.install.wheels import MANIFEST
+
+_MOST_MANIFEST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """One interrupted run that was undone."""
+
+    entry: Entry
+    items: tuple[Restored, ...]
+
+
+def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]:
+    """Undo runs whose process died, the latest first. Only for the holder of the environment's lock.
+
+    Raises:
+        SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
+    """
+    unfinished = journal.unfinished()
+    if not unfinished:
+        return ()
+    for entry in unfinished:
+        for step in entry.changes:
+            read_step(environment, journal, entry, step)
+    wait_for_pip(environment)
+    recovered: list[Recovered] = []
+    for entry in reversed(unfinished):
+        items = undo_changes(environment, journal, entry)
+        if entry.status is Status.REVERTING:
+            status = Status.REVERTED
+        elif items:
+            status = Status.ROLLED_BACK
+        else:
+            status = Status.FAILED
+        over = journal.end(entry, status, "its process ended before it was finished", kept_of(items))
+        recovered.append(Recovered(over, items))
+    return tuple(recovered)
+
+
+def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tuple[Restored, ...]:
+    """Undo everything this entry changed, the last change first. Safe to repeat after a crash in the middle.
+
+    What somebody has changed since is copied before, beside the journal's entry.
+    """
+    # all of them before any: one that cannot be undone leaves everything as it is
+    backups = {step: read_step(environment, journal, entry, step) for step in entry.changes}
+    restored: list[Restored] = []
+    for step, backup in reversed(backups.items()):
+        reason = belongs_to_original(journal, entry, step)
+        if reason:
+            restored.append(left_alone(step, reason))
+            continue
+        folder = journal.folder_of(entry) / step.backup
+        copies = kept_folder(folder)
+        for item in later_changes(backup, copies):
+            write_bytes(Path(item.copy), Path(item.path).read_bytes())
+            # written down at once: a revert that is killed here and repeated finds these files restored already
+            entry = journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, item)))))
+        result = what_is_restored(step, backup, folder)
+        notes = restore(environment, backup, folder)
+        kept = tuple(item for item in entry.kept if Path(item.copy).parent == copies)
+        restored.append(replace(result, kept=kept, notes=notes))
+    return tuple(restored)
+
+
+def read_step(environment: Environment, journal: Journal, entry: Entry, step: StepRecord) -> Backup:
+    """The backup of a step, checked whole.
+
+    Raises:
+        SplatfixError: as :func:`read_backup` and :func:`check_backup`.
+    """
+    folder = journal.folder_of(entry) / step.backup
+    if step.kind != "edit-source":
+        backup = read_backup(folder, JournalPaths.of(environment))
+        check_backup(backup, folder)
+        return backup
+    source = Path(step.source)
+    if not source.is_absolute() or source == Path(source.anchor):
+        raise tampered(journal.file_of(entry), f"{step.source!r} is no checkout")
+    backup = read_backup(folder, JournalPaths.of(environment, step.source))
+    check_backup(backup, folder)
+    edited = {item.path for item in backup.written}
+    # the digests of edited files are written down before the edit: without them nothing tells an edit from a forgery
+    if {item.path for item in backup.saved} != edited:
+        raise tampered(folder / "backup.json", "it names files of a checkout that splatfix did not edit")
+    return backup
+
+
+def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str:
+    """Why a copied environment leaves an edited checkout alone; "" where it is this environment's to restore."""
+    original = Path(entry.environment)
+    here = journal.folder.parent.parent
+    if step.kind != "edit-source" or not entry.environment or original.resolve() == here.resolve():
+        return ""
+    if not Journal(original / ".splatfix").file_of(entry).is_file():
+        return ""  # it was moved: there is no other environment that would restore the checkout
+    return (
+        f"{step.source} is left as it is: {original}, which this environment was copied from, still uses it"
+    )
+
+
+def left_alone(step: StepRecord, reason: str) -> Restored:
+    """What a revert says of a checkout that it does not restore."""
+    return Restored(
+        step.subject, removed="", restored="", source=step.source, incomplete=not step.done, notes=(reason,)
+    )
+
+
+def what_is_restored(
+    step: StepRecord,
+    backup: Backup,
+    folder: Path,
+    exists: Callable[[str], bool] = lambda path: Path(path).exists(),
+    copy_of: Callable[[Path], Path] = lambda path: path,
+) -> Restored:
+    """What undoing a step will do, asked before it is undone.
+
+    Args:
+        folder: of the backup.
+        exists, copy_of: whether a file is there, and where its content is found, when it is this step's turn.
+    """
+    removed = ""
+    if any(exists(path) for path in backup.metadata):
+        removed = step.version
+    manifests = [Path(path) for path in backup.will_write if Path(path).name == MANIFEST]
+    earlier = [item.blob for item in backup.saved if item.blob and Path(item.path).name == MANIFEST]
+    return Restored(
+        step.subject,
+        removed=removed,
+        restored=backup.version_before,
+        source=step.source,
+        incomplete=not step.done,
+        removed_origin=_origin(copy_of(manifests[0])) if manifests else "",
+        restored_origin=_origin(folder / "blobs" / earlier[0]) if earlier else "",
+    )
+
+
+def later_changes(
+    backup: Backup, copies: Path, copy_of: Callable[[Path], Path] = lambda path: path
+) -> Iterator[Kept]:
+    """Files that were changed since the installation wrote them, and where in ``copies`` a copy of each goes.
+
+    Args:
+        copy_of: where the content is found that a file has when it is this backup's turn.
+    """
+    if not backup.written:
+        return
+    as_installed = {item.path: item.digest for item in backup.written}
+    before = {item.path: item.digest for item in backup.saved}
+    for path in dict.fromkeys([*installed_files(backup), *map(Path, before)]):
+        content = copy_of(path)
+        # bytecode is nobody's work, and the shared list gets back only its own lines
+        if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink() or not content.is_file():
+            continue
+        current = digest(content.read_bytes())
+        if current not in (as_installed.get(str(path)), before.get(str(path))):
+            yield Kept(str(path), str(copies / f"{current[:8]}-{path.name}"))
+
+
+def kept_folder(backup_folder: Path) -> Path:
+    """Where copies of later changes go; beside the backup, which a repeated revert must find as it was."""
+    return backup_folder.parent / "kept" / backup_folder.name
+
+
+def _origin(manifest: Path) -> str:
+    """What a manifest says of the version that it came with: versions alone may be equal."""
+    content = read_text(manifest, _MOST_MANIFEST)
+    document: Any = None
+    if isinstance(content, str):
+        try:
+            document = parse_json(content)
+        except ValueError:  # a damaged one tells nothing
+            return ""
+    if not isinstance(document, dict):
+        return ""
+    if document.get("kind") == "drop-in":
+        return f"drop-in {document.get('variant') or ''}".strip()
+    targets = ", ".join(map(str, document.get("targets") or ()))
+    origin = f"built from {document.get('source')}"
+    return f"{origin} for {targets}" if targets else origin
