@@ -190,12 +190,15 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
         SplatfixError: ``backup-damaged`` before anything is changed; ``cannot-restore`` if the disk refuses.
     """
     check_backup(backup, folder)
-    keep = {item.path for item in backup.saved}
+    saved = {item.path for item in backup.saved}
+    notes = [f"{path} is outside of the environment and was left alone" for path in backup.foreign]
     try:
         for path in installed_files(backup):
-            if str(path) not in keep:
+            if str(path) not in saved:
                 path.unlink(missing_ok=True)
-        notes = _remove_stashes(environment, backup)
+        # the edit of a checkout writes nothing new, and no pip ran for it
+        if backup.will_write:
+            notes += _remove_stashes(environment, backup)
         for item in backup.saved:
             _put_back(item, backup, folder)
         _prune(environment, backup)

@@ -124,6 +124,6 @@ def test_a_full_disk_keeps_it_where_it_is(
         raise SplatfixError("cannot-write", f"Cannot write {path}: No space left on device.")
 
     with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
-        patch.setattr("splatfix.install.backup.write_bytes", full)
+        patch.setattr("splatfix.install.undo.write_bytes", full)
         revert(environment.python, runner=ProcessRunner())
     assert caught.value.code == "cannot-write" and snapshot(environment) == held
