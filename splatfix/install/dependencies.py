@@ -61,7 +61,10 @@ class Fetcher:
             if not self.action.optional or error.details.get("network"):
                 raise
         kept = [text for text in self.action.requirements if text not in self.action.optional]
-        wheels = self._wheels(kept, "needed") if kept else ()
+        wheels: tuple[Path, ...] = ()
+        if kept:
+            wheels = self._wheels(kept, "needed")
+        # halves of the optional ones, until each that cannot be had stands alone: pip names only one of several
         left_out: list[str] = []
         pending = [list(self.action.optional)]
         while pending:
@@ -82,31 +85,32 @@ class Fetcher:
         pip = self.environment.installer.pip(self.environment.python)
         folder = self.folder / name
         folder.mkdir(parents=True)
-        report, held = folder / "report.json", folder / "constraints.txt"
-        wanted = {_name_of(text) for text in requirements}
-        held.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, wanted)))
+        report, constraints = folder / "report.json", folder / "constraints.txt"
+        names = {_name_of(text) for text in requirements}
+        constraints.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, names)))
         index = ["--extra-index-url", self.action.index] if self.action.index else []
         self.doing("working out what they need")
-        # Where the second index cannot be reached pip would wait for it 8 s for each of some 80 packages; so 1 s.
-        patience = ["--retries", "2"] if index else []
-        words = ["install", "--dry-run", "--quiet", "--report", str(report), "--constraint", str(held)]
-        words += [*index, *patience]
-        done = pip_with_index([*words, *requirements], pip, self.runner, self.log)
-        if not done.ok or not report.is_file():
-            raise self._failed(requirements, done)
+        resolve = ["install", "--dry-run", "--quiet", "--report", str(report)]
+        resolve += ["--constraint", str(constraints), *index]
+        if index:
+            # where the second index cannot be reached pip would wait for it 8 s for each of some 80 packages; so 1 s
+            resolve += ["--retries", "2"]
+        completed = pip_with_index([*resolve, *requirements], pip, self.runner, self.log)
+        if not completed.ok or not report.is_file():
+            raise self._failed(requirements, completed)
         pins = [_pin(row) for row in parse_json(report.read_text("utf-8")).get("install", ())]
-        if foreign := [pin for pin in pins if self._of_another_torch(pin)]:
-            raise self._not_found(
-                requirements, why=f"only {foreign[0]} is offered, which is for a CUDA torch"
-            )
+        for pin in pins:
+            if self._of_another_torch(pin):
+                raise self._not_found(requirements, f"only {pin} is offered, which is for a CUDA torch")
         if not pins:
             return ()
         self.doing(f"fetching {len(pins)} of them")
-        local = any("+" in pin for pin in pins)  # builds that only torch's index has
-        words = ["wheel", "--no-deps", "--wheel-dir", str(folder), *(index if local else [])]
-        done = pip_with_index([*words, *pins], pip, self.runner, self.log)
-        if not done.ok:
-            raise self._failed(requirements, done)
+        build = ["wheel", "--no-deps", "--wheel-dir", str(folder)]
+        if any("+" in pin for pin in pins):
+            build += index  # builds that only torch's index has
+        completed = pip_with_index([*build, *pins], pip, self.runner, self.log)
+        if not completed.ok:
+            raise self._failed(requirements, completed)
         return tuple(sorted(folder.glob("*.whl")))
 
     def _of_another_torch(self, pin: str) -> bool:
@@ -114,13 +118,16 @@ class Fetcher:
         own = next((item.version for item in self.installed if canonicalize_name(item.name) == "torch"), "")
         return own.endswith("+cpu") and _name_of(pin) in COMPANIONS and not pin.endswith("+cpu")
 
-    def _failed(self, requirements: Sequence[str], done: Completed) -> SplatfixError:
-        text = done.stdout + done.stderr
-        said = [line.strip() for line in text.splitlines() if line.lstrip().upper().startswith("ERROR")]
-        why = re.sub(r"(?i)^error: ", "", said[0]) if said else done.why()
-        return self._not_found(requirements, why=why, text=text)
+    def _failed(self, requirements: Sequence[str], completed: Completed) -> SplatfixError:
+        output = completed.stdout + completed.stderr
+        reason = completed.why()
+        for line in output.splitlines():
+            if line.lstrip().upper().startswith("ERROR"):
+                reason = re.sub(r"(?i)^error: ", "", line.strip())
+                break
+        return self._not_found(requirements, reason, output)
 
-    def _not_found(self, requirements: Sequence[str], *, why: str, text: str = "") -> SplatfixError:
+    def _not_found(self, requirements: Sequence[str], reason: str, text: str = "") -> SplatfixError:
         if "no such option" in text:
             how = run(
                 *self.environment.command("install", "--upgrade", "pip"),
@@ -130,27 +137,29 @@ class Fetcher:
             how = say("Leave --with-dependencies away, and install what fits with pip.")
         return SplatfixError(
             "dependencies-not-found",
-            f"pip could not bring {', '.join(requirements)}: {why}",
+            f"pip could not bring {', '.join(requirements)}: {reason}",
             meaning="No version of what is installed may change for them. Nothing was built, and nothing is left of it.",
             todo=(how, say(f"Full log: {self.log}")),
             details={"network": "Retrying (" in text},
         )
 
 
-def _pins(installed: Iterable[Distribution], wanted: set[str]) -> Iterable[str]:
+def _pins(installed: Iterable[Distribution], requested: set[str]) -> Iterable[str]:
     for item in installed:
         try:
             version = Version(item.version)
         except InvalidVersion:
             continue
-        if canonicalize_name(item.name) not in wanted:
+        if canonicalize_name(item.name) not in requested:
             yield f"{item.name}=={version}"
 
 
 def _pin(row: dict[str, Any]) -> str:
     """One entry of pip's report, as a requirement that only it meets."""
     name, version = row["metadata"]["name"], row["metadata"]["version"]
-    return f"{name} @ {row['download_info']['url']}" if row.get("is_direct") else f"{name}=={version}"
+    if row.get("is_direct"):
+        return f"{name} @ {row['download_info']['url']}"
+    return f"{name}=={version}"
 
 
 def _name_of(requirement: str) -> str:

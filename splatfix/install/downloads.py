@@ -69,17 +69,17 @@ def provide_toolkit(
     try:
         with temporary_folder(".making-", folder.parent) as making:
             doing(f"downloading {action.requirements[0]}")
-            whole = making / "toolkit"
-            whole.mkdir(mode=0o700)
-            wheels = _unpack(action.requirements, pip, making, whole, runner, log)
-            made = whole / root.relative_to(folder)
-            _complete(made, action.links)
+            unpacked = making / "toolkit"
+            unpacked.mkdir(mode=0o700)
+            wheels = _unpack(action.requirements, pip, making, unpacked, runner, log)
+            toolkit = unpacked / root.relative_to(folder)
+            _complete(toolkit, action.links)
             doing("compiling a probe with it")
-            _check_toolkit(made, runner, making / "probe", log)
+            _check_toolkit(toolkit, runner, making / "probe", log)
             note = {"schema_version": 1, "requirements": list(action.requirements), "wheels": wheels}
-            write_json(whole / MARKER, note)
+            write_json(unpacked / MARKER, note)
             shutil.rmtree(folder, ignore_errors=True)  # incomplete without the marker, or somebody else's
-            whole.replace(folder)
+            unpacked.replace(folder)
     except OSError as error:
         raise _not_provided(f"{folder} cannot be written: {error.strerror or error}", log) from error
     return root, _digest(note)
@@ -87,12 +87,14 @@ def provide_toolkit(
 
 def _digest(note: Mapping[str, Any]) -> str:
     """One digest for all wheels of a toolkit; "" for one that an earlier splatfix made, which kept none."""
-    wheels = note.get("wheels") or {}
-    return hashlib.sha256(json.dumps(wheels, sort_keys=True).encode()).hexdigest() if wheels else ""
+    wheels = note.get("wheels")
+    if not wheels:
+        return ""
+    return hashlib.sha256(json.dumps(wheels, sort_keys=True).encode()).hexdigest()
 
 
 def _unpack(
-    requirements: Sequence[str], pip: Sequence[str], making: Path, whole: Path, runner: Runner, log: Path
+    requirements: Sequence[str], pip: Sequence[str], making: Path, unpacked: Path, runner: Runner, log: Path
 ) -> dict[str, str]:
     """Download the wheels, then install exactly those, by hash; returns the SHA-256 of each by ``name==version``.
 
@@ -100,29 +102,39 @@ def _unpack(
     """
     wheels, lock = making / "wheels", making / "lock.txt"
     _pip(["download", "--only-binary", ":all:", "--dest", str(wheels), *requirements], pip, runner, log)
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in sorted(wheels.glob("*.whl")):
         name, version, _, _ = parse_wheel_filename(path.name)
-        found[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
-    lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in found.items()))
-    argv = ["install", "--no-deps", "--no-index", "--find-links", str(wheels), "--target", str(whole)]
+        digests[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
+    lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in digests.items()))
+    argv = ["install", "--no-deps", "--no-index", "--find-links", str(wheels), "--target", str(unpacked)]
     _pip([*argv, "--require-hashes", "--requirement", str(lock)], pip, runner, log)
     shutil.rmtree(wheels)
-    return found
+    return digests
 
 
-def pip_with_index(words: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> Completed:
+def pip_with_index(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> Completed:
     """Run pip with the person's own indexes, and without what would send files elsewhere."""
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    argv = [*pip, "--no-input", "--disable-pip-version-check", *words]
+    argv = [*pip, "--no-input", "--disable-pip-version-check", *arguments]
     return runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=environment, log=log)
 
 
-def _pip(words: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> None:
-    done = pip_with_index(["--no-cache-dir", *words], pip, runner, log)
-    if not done.ok:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("ERROR")]
-        raise _not_provided(f"pip could not {words[0]} it: {said[-1] if said else done.why()}", log)
+def _pip(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> None:
+    # pip's cache is the user's, and a toolkit of gigabytes does not belong there as well
+    completed = pip_with_index(["--no-cache-dir", *arguments], pip, runner, log)
+    if not completed.ok:
+        reason = _last_line(completed, "ERROR")
+        raise _not_provided(f"pip could not {arguments[0]} it: {reason}", log)
+
+
+def _last_line(completed: Completed, marker: str) -> str:
+    """The last line of a failed program's output with the marker in it, else why it failed."""
+    lines = (completed.stdout + completed.stderr).splitlines()
+    marked = [line.strip() for line in lines if marker in line]
+    if not marked:
+        return completed.why()
+    return marked[-1]
 
 
 def _complete(root: Path, links: tuple[tuple[str, str], ...]) -> None:
@@ -131,7 +143,7 @@ def _complete(root: Path, links: tuple[tuple[str, str], ...]) -> None:
         if not (root / path).exists() and (root / path).parent.is_dir():
             (root / path).symlink_to(points_to)
     for folder in (root / "bin", root / "nvvm" / "bin"):
-        for program in folder.glob("*") if folder.is_dir() else ():
+        for program in folder.glob("*"):
             if program.is_file():
                 program.chmod(program.stat().st_mode | 0o111)
 
@@ -146,16 +158,16 @@ def _check_toolkit(root: Path, runner: Runner, folder: Path, log: Path) -> None:
     nvcc = str(root / "bin" / "nvcc")
     argv = [nvcc, "-arch=sm_90", "-Xcompiler", "-fPIC", "-shared", "-cudart", "shared", "probe.cu"]
     argv += [f"-L{root / 'lib'}", "-lcudart", "-o", "probe.so"]
-    done = runner.run(argv, timeout=300.0, cwd=folder, log=log)
-    if not done.ok:
-        said = (done.stderr or done.stdout or done.why()).strip().splitlines()
-        raise _not_provided(f"it does not compile: {said[0] if said else done.why()}", log)
+    completed = runner.run(argv, timeout=300.0, cwd=folder, log=log)
+    if not completed.ok:
+        output = (completed.stderr or completed.stdout).strip() or completed.why()
+        raise _not_provided(f"it does not compile: {output.splitlines()[0]}", log)
 
 
-def _not_provided(what: str, log: Path) -> SplatfixError:
+def _not_provided(reason: str, log: Path) -> SplatfixError:
     return SplatfixError(
         "toolkit-not-provided",
-        f"A CUDA toolkit could not be put into splatfix's cache: {what}.",
+        f"A CUDA toolkit could not be put into splatfix's cache: {reason}.",
         meaning="Nothing of it was kept, and the environment was not changed.",
         todo=(
             say("Check the network and the disk, then run this again."),
@@ -187,11 +199,11 @@ def fetch_source(
     named = FETCHABLE.fullmatch(text.strip())
     if named is None:
         return text
-    place = private_cache("sources", cache) / f"{named.group(1)}-{named.group(2)}"
-    if (place / "setup.py").is_file() and not distrust(place):
-        return str(place)
+    source = private_cache("sources", cache) / f"{named.group(1)}-{named.group(2)}"
+    if (source / "setup.py").is_file() and not distrust(source):
+        return str(source)
     try:
-        with temporary_folder(".fetching-", place.parent) as scratch:
+        with temporary_folder(".fetching-", source.parent) as scratch:
             runner = runner or ProcessRunner()
             pip = pip or open_environment(python, runner).installer.pip(python)
             archive = _download_sdist(text.strip(), pip, scratch, runner)
@@ -205,30 +217,29 @@ def fetch_source(
                     text, f"{archive.name} holds {len(tops) or 'no'} setup.py where one belongs"
                 )
             top = tops[0]
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(source, ignore_errors=True)
             top.chmod(0o700)
-            top.replace(place)
+            top.replace(source)
     except (OSError, ValueError, tarfile.TarError) as error:
         raise _not_fetched(text, str(error)) from error
-    return str(place)
+    return str(source)
 
 
 def _download_sdist(requirement: str, pip: Sequence[str], folder: Path, runner: Runner) -> Path:
     argv = [*pip, "--no-input", "--disable-pip-version-check", "download", "--no-deps"]
     argv += ["--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder), requirement]
     # pip asks setup.py for the name of what it has downloaded; told to build no CUDA it needs no toolkit for that
-    done = runner.run(argv, timeout=_SDIST_TIMEOUT, env={**os.environ, "BUILD_NO_CUDA": "1"})
-    found = sorted(folder.glob("*.tar.gz"))
-    if not done.ok or len(found) != 1:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line]
-        raise _not_fetched(requirement, said[-1].strip() if said else done.why())
-    return found[0]
+    completed = runner.run(argv, timeout=_SDIST_TIMEOUT, env={**os.environ, "BUILD_NO_CUDA": "1"})
+    archives = sorted(folder.glob("*.tar.gz"))
+    if not completed.ok or len(archives) != 1:
+        raise _not_fetched(requirement, _last_line(completed, "rror"))
+    return archives[0]
 
 
-def _not_fetched(text: str, why: str) -> SplatfixError:
+def _not_fetched(text: str, reason: str) -> SplatfixError:
     return SplatfixError(
         "source-not-fetched",
-        f"The source of {text} could not be fetched: {why}.",
+        f"The source of {text} could not be fetched: {reason}.",
         meaning="Nothing was changed.",
         todo=(
             say("The target environment needs torch, setuptools and wheel, and pip a way to its index."),

@@ -40,7 +40,7 @@ class _Compiler:
     """Who compiles: ``nvrtc`` or ``warp``."""
 
     name: str
-    words: str
+    title: str
     script: str
     """Of ``splatfix.kernels``, that runs in the target environment."""
     other: str
@@ -59,13 +59,14 @@ def compile_cuda_kernels(
     Raises:
         SplatfixError: ``nvrtc-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
     """
-    wanted = [
-        [source, options, arch.number]
-        for source in (Path(name).name for name in dropin.cuda if name.endswith(".cu"))
-        for options in _OPTIONS.get(source, ({},))
-        for arch in targets
-    ]
-    return _compiled(_NVRTC, wanted, dropin, targets, environment, runner, log)
+    jobs: list[list[object]] = []
+    for name in dropin.cuda:
+        source = Path(name).name
+        if not source.endswith(".cu"):
+            continue  # a header
+        for options in _OPTIONS.get(source, ({},)):
+            jobs += [[source, options, arch.number] for arch in targets]
+    return _compiled(_NVRTC, jobs, dropin, targets, environment, runner, log)
 
 
 def compile_gswarp(
@@ -78,13 +79,13 @@ def compile_gswarp(
     Raises:
         SplatfixError: ``warp-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
     """
-    wanted = [[kernel_of(dropin)[0]], [arch.number for arch in targets]]
-    return _compiled(_WARP, wanted, dropin, targets, environment, runner, log)[1]
+    jobs: list[list[object]] = [[kernel_of(dropin)[0]], [arch.number for arch in targets]]
+    return _compiled(_WARP, jobs, dropin, targets, environment, runner, log)[1]
 
 
 def _compiled(
     compiler: _Compiler,
-    wanted: list[Any],
+    jobs: list[list[object]],
     dropin: Dropin,
     archs: Sequence[Arch],
     environment: Environment,
@@ -96,26 +97,29 @@ def _compiled(
             environment.python,
             str(kernels_folder() / compiler.script),
             str(scratch),
-            json.dumps(wanted),
+            json.dumps(jobs),
         ]
-        done = runner.run(argv, timeout=_TIMEOUT, env=child_environment())
-        log.write_text(done.stdout + done.stderr, encoding="utf-8")
-        said = _answer(done.stdout)
-        if not done.ok or "files" not in said:
+        completed = runner.run(argv, timeout=_TIMEOUT, env=child_environment())
+        log.write_text(completed.stdout + completed.stderr, encoding="utf-8")
+        answer = _answer(completed.stdout)
+        if not completed.ok or "files" not in answer:
+            reason = answer.get("error") or completed.why()
             raise SplatfixError(
                 f"{compiler.name}-failed",
-                f"The CUDA kernels of {dropin.name} were not compiled: {said.get('error') or done.why()}.",
+                f"The CUDA kernels of {dropin.name} were not compiled: {reason}.",
                 meaning="Nothing was installed.",
                 todo=(say(f"Take --backend {compiler.other}, or --backend pure, which compiles nothing."),),
                 details={"log": str(log)},
             )
-        made = {name: Path(scratch, name).read_bytes() for name, *_ in said["files"]}
-        shown = [
-            _proven(Path(scratch, name), source, _of_number(archs, number))
-            for name, source, number in said["files"]
-        ]
-    words = f"compiled by {compiler.words} {said[compiler.name]}: {'; '.join(dict.fromkeys(shown))}"
-    return made, Rung(RungName.BUILT, True, words)
+        code: dict[str, bytes] = {}
+        proofs: list[str] = []
+        for name, source, number in answer["files"]:
+            file = Path(scratch, name)
+            code[name] = file.read_bytes()
+            proofs.append(_proven(file, source, _of_number(archs, number)))
+    shown = "; ".join(dict.fromkeys(proofs))
+    shown_by = f"compiled by {compiler.title} {answer[compiler.name]}: {shown}"
+    return code, Rung(RungName.BUILT, True, shown_by)
 
 
 def _of_number(archs: Sequence[Arch], number: int) -> Arch:
@@ -125,13 +129,15 @@ def _of_number(archs: Sequence[Arch], number: int) -> Arch:
 def _answer(stdout: str) -> dict[str, Any]:
     """The JSON object that the child printed last; {} where it printed none."""
     try:
-        said = json.loads(stdout.rpartition("\n")[2])
+        answer = json.loads(stdout.rpartition("\n")[2])
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    if not isinstance(answer, dict):
+        return {}
+    return answer
 
 
-def _proven(code: Path, source: str, meant: Arch) -> str:
+def _proven(code: Path, source: str, target: Arch) -> str:
     """What a compiled file was found to hold, read from itself and not from its name."""
     try:
         binary = read_binary(code)
@@ -139,12 +145,13 @@ def _proven(code: Path, source: str, meant: Arch) -> str:
         raise SplatfixError(
             "wrong-gpu-code", f"What was made of {source} cannot be read: {error}."
         ) from error
-    coverage = judge(binary.fatbins, meant)
+    coverage = judge(binary.fatbins, target)
     if not coverage.usable:
         raise SplatfixError(
             "wrong-gpu-code",
-            f"What was made of {source} cannot run on {meant.sm}: {coverage.reason}.",
+            f"What was made of {source} cannot run on {target.sm}: {coverage.reason}.",
             meaning="Nothing was installed.",
         )
-    how = "native code" if coverage.via == "sass" else "PTX, which the driver compiles"
-    return f"{source} for {meant.sm} ({how})"
+    if coverage.via == "sass":
+        return f"{source} for {target.sm} (native code)"
+    return f"{source} for {target.sm} (PTX, which the driver compiles)"

@@ -34,8 +34,10 @@ PROTOCOLS = ("https", "ssh")
 
 def wanted_submodules(folder: Path) -> tuple[Needed, ...]:
     """The empty submodules of a checkout that something needs."""
-    found = read_checkout(folder, ()).value
-    return needed_submodules(found) if found else ()
+    checkout = read_checkout(folder, ()).value
+    if checkout is None:
+        return ()
+    return needed_submodules(checkout)
 
 
 def fetch_submodules(
@@ -54,8 +56,8 @@ def fetch_submodules(
     Raises:
         SplatfixError: ``no-git``, ``submodules-not-fetched``; the checkout is then as it was.
     """
-    wanted = wanted_submodules(folder)
-    if not wanted:
+    needed = wanted_submodules(folder)
+    if not needed:
         return ()
     if find_program("git") is None:
         raise SplatfixError(
@@ -67,17 +69,17 @@ def fetch_submodules(
     git = _Git(runner or ProcessRunner(), doing, tuple(protocols))
     try:
         with temporary_folder(".splatfix-fetch-", folder) as scratch:
-            done: list[Fetched] = []
-            places: list[tuple[Path, Path]] = []
-            for number, item in enumerate(wanted):
-                target = _place(folder, item.submodule.path)
+            fetched: list[Fetched] = []
+            moves: list[tuple[Path, Path]] = []
+            for number, item in enumerate(needed):
+                target = _target_folder(folder, item.submodule.path)
                 staged = scratch / str(number)
-                done += git.fetch(item.submodule, item.address, item.commit, staged, item.submodule.path)
-                places.append((staged, target))
-            _move_in(places, scratch)
+                fetched += git.fetch(item.submodule, item.address, item.commit, staged, item.submodule.path)
+                moves.append((staged, target))
+            _move_in(moves, scratch)
     except OSError as error:
         raise _not_fetched(folder.name, f"{error.filename or folder}: {error.strerror or error}") from error
-    return tuple(done)
+    return tuple(fetched)
 
 
 class _Git:
@@ -96,12 +98,15 @@ class _Git:
             "protocol.allow": "never",
             **{f"protocol.{name}.allow": "always" for name in protocols},
         }
-        self._options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name != "SSH_ASKPASS" and (not name.startswith("GIT_") or name.startswith(_KEPT))
-        }
+        self._options: list[str] = []
+        for name, value in settings.items():
+            self._options += ["-c", f"{name}={value}"]
+        kept: dict[str, str] = {}
+        for name, value in os.environ.items():
+            of_one_repository = name.startswith("GIT_") and not name.startswith(_KEPT)
+            # a window that asks for a password would wait for ever in a script
+            if name != "SSH_ASKPASS" and not of_one_repository:
+                kept[name] = value
         ssh = f"{kept.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes"
         self._environment = {
             **kept,
@@ -114,103 +119,125 @@ class _Git:
         }
 
     def fetch(
-        self, item: Submodule, address: str, commit: str, place: Path, path: str, depth: int = 0
+        self, item: Submodule, address: str, commit: str, folder: Path, path: str, depth: int = 0
     ) -> Iterator[Fetched]:
-        """Make ``place`` the submodule at that commit ("": the newest), with its own submodules in it."""
+        """Make ``folder`` the submodule at that commit ("": the newest), with its own submodules in it."""
         self._count += 1
         if depth > _DEEPEST or self._count > _MOST:
             raise _not_fetched(path, "there are too many submodules in one another")
         if not address:
-            raise _not_fetched(
-                path, f"its address is {item.url or 'not in .gitmodules'}; it must be at https or ssh"
-            )
-        # what is written with a key is asked for without one first
-        tried = [address, item.url] if public_address(item.url) == address and "@" in item.url else [address]
-        # a commit of the tables may be gone; one that the checkout records may not
-        commits = [commit] if not commit or commit == item.recorded else [commit, ""]
-        said = []
-        for url, commit in [(url, commit) for commit in commits for url in tried]:
-            why = self._clone(url, commit, item.branch, place, path)
-            if not why:
-                break
-            said.append(why if url in why else f"{url}: {why}")
-            shutil.rmtree(place, ignore_errors=True)
-        else:
-            raise _not_fetched(path, "; ".join(dict.fromkeys(said)))
-        head = self._run(["-C", str(place), "rev-parse", "HEAD"], path).stdout.strip()
+            url = item.url or "not in .gitmodules"
+            raise _not_fetched(path, f"its address is {url}; it must be at https or ssh")
+        commit = self._clone_any(item, address, commit, folder, path)
+        head = self._run(["-C", str(folder), "rev-parse", "HEAD"], path).stdout.strip()
         yield Fetched(path, address, head, bool(commit))
-        for inner in read_submodules(place):
-            if inner.empty:
-                target = _place(place, inner.path)
-                if target.is_dir():
-                    target.rmdir()
-                nested = public_address(inner.url, address if inner.listed else "")
-                yield from self.fetch(
-                    inner, nested, inner.recorded or "", target, f"{path}/{inner.path}", depth + 1
-                )
+        for inner in read_submodules(folder):
+            if not inner.empty:
+                continue
+            target = _target_folder(folder, inner.path)
+            if target.is_dir():
+                target.rmdir()
+            nested = public_address(inner.url, address if inner.listed else "")
+            yield from self.fetch(
+                inner, nested, inner.recorded or "", target, f"{path}/{inner.path}", depth + 1
+            )
 
-    def _clone(self, url: str, commit: str, branch: str, place: Path, path: str) -> str:
-        """Clone one repository without its submodules; why not, "" when it is there."""
-        at = ["-C", str(place)]
-        if _COMMIT.fullmatch(commit):  # that commit alone, where the server gives it
-            for words in (
-                ["init", "--quiet", "--template=", str(place)],
-                [*at, "remote", "add", "origin", url],
-            ):
-                if why := self._run(words, path).why():
-                    return why
-            fetch = [*at, "fetch", "--progress", "--no-tags", "--depth=1", "origin", commit]
-            if not self._run(fetch, path).ok:
-                whole = self._run([*at, "fetch", "--progress", "origin"], path)
-                if not whole.ok:
-                    return _said(whole)
-            return _said(self._run([*at, "checkout", "--quiet", "--detach", commit], path))
-        named = ["--branch", branch] if branch and not branch.startswith("-") and not commit else []
-        depth = [] if commit else ["--depth=1"]
-        clone = ["clone", "--progress", "--template=", "--no-recurse-submodules", *named, *depth, "--", url]
-        if why := _said(self._run([*clone, str(place)], path)):
-            return why
-        return _said(self._run([*at, "checkout", "--quiet", "--detach", commit], path)) if commit else ""
+    def _clone_any(self, item: Submodule, address: str, commit: str, folder: Path, path: str) -> str:
+        """Clone the first of the addresses and commits that can be had; the commit that it was asked for."""
+        urls = [address]
+        # what is written with a key is asked for without one first
+        if "@" in item.url and public_address(item.url) == address:
+            urls.append(item.url)
+        commits = [commit]
+        # a commit of the tables may be gone; one that the checkout records may not
+        if commit and commit != item.recorded:
+            commits.append("")
+        failures: list[str] = []
+        for candidate in commits:
+            for url in urls:
+                failure = self._clone(url, candidate, item.branch, folder, path)
+                if not failure:
+                    return candidate
+                if url not in failure:
+                    failure = f"{url}: {failure}"
+                failures.append(failure)
+                shutil.rmtree(folder, ignore_errors=True)
+        raise _not_fetched(path, "; ".join(dict.fromkeys(failures)))
 
-    def _run(self, words: Sequence[str], path: str) -> Completed:
+    def _clone(self, url: str, commit: str, branch: str, folder: Path, path: str) -> str:
+        """Clone one repository without its submodules; the failure, "" when it is there."""
+        in_folder = ["-C", str(folder)]
+        if _COMMIT.fullmatch(commit):
+            return self._fetch_commit(url, commit, folder, path)
+        clone = ["clone", "--progress", "--template=", "--no-recurse-submodules"]
+        if branch and not branch.startswith("-") and not commit:
+            clone += ["--branch", branch]
+        if not commit:
+            clone.append("--depth=1")
+        failure = _failure(self._run([*clone, "--", url, str(folder)], path))
+        if failure or not commit:
+            return failure
+        return _failure(self._run([*in_folder, "checkout", "--quiet", "--detach", commit], path))
+
+    def _fetch_commit(self, url: str, commit: str, folder: Path, path: str) -> str:
+        """Fetch one commit alone where the server gives it, else everything; the failure."""
+        in_folder = ["-C", str(folder)]
+        init = ["init", "--quiet", "--template=", str(folder)]
+        for arguments in (init, [*in_folder, "remote", "add", "origin", url]):
+            failure = self._run(arguments, path).why()
+            if failure:
+                return failure
+        shallow = ["fetch", "--progress", "--no-tags", "--depth=1", "origin", commit]
+        if not self._run([*in_folder, *shallow], path).ok:
+            complete = self._run([*in_folder, "fetch", "--progress", "origin"], path)
+            if not complete.ok:
+                return _failure(complete)
+        return _failure(self._run([*in_folder, "checkout", "--quiet", "--detach", commit], path))
+
+    def _run(self, arguments: Sequence[str], path: str) -> Completed:
         def line(text: str) -> None:
-            if progress := re.match(r"(?:remote: )?(Receiving|Counting|Resolving) \w+: +(\d+%)", text):
+            progress = re.match(r"(?:remote: )?(Receiving|Counting|Resolving) \w+: +(\d+%)", text)
+            if progress:
                 self._doing(f"{path}: {progress.group(1).lower()} {progress.group(2)}")
 
         self._doing(path)
-        argv = ["git", *self._options, *words]
+        argv = ["git", *self._options, *arguments]
         return self._runner.run(argv, timeout=_TIMEOUT, env=self._environment, on_line=line)
 
 
-def _said(done: Completed) -> str:
+def _failure(completed: Completed) -> str:
     """Why git failed, by its own last words; "" when it did not."""
-    if done.ok:
+    if completed.ok:
         return ""
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("fatal:", "error:"))]
-    return lines[-1].partition(": ")[2].rstrip(".") if lines else done.why()
+    lines = [line for line in completed.stdout.splitlines() if line.startswith(("fatal:", "error:"))]
+    if not lines:
+        return completed.why()
+    return lines[-1].partition(": ")[2].rstrip(".")
 
 
-def _place(root: Path, path: str) -> Path:
+def _target_folder(root: Path, path: str) -> Path:
     """The folder of a submodule, which must be below ``root`` and reached without links.
 
     Raises:
         SplatfixError: ``submodules-not-fetched`` for any other path: a stranger has written it.
     """
     parts = PurePosixPath(path).parts
-    place = root.joinpath(*parts)
-    wrong = not parts or path.startswith("/") or any(part in ("..", ".git") or "\\" in part for part in parts)
-    if wrong or any((root.joinpath(*parts[:end])).is_symlink() for end in range(1, len(parts) + 1)):
+    target = root.joinpath(*parts)
+    strange = any(part in ("..", ".git") or "\\" in part for part in parts)
+    if not parts or path.startswith("/") or strange:
         raise _not_fetched(path, "that is no folder inside the checkout")
-    if not is_empty(place):
+    if any(root.joinpath(*parts[:end]).is_symlink() for end in range(1, len(parts) + 1)):
+        raise _not_fetched(path, "that is no folder inside the checkout")
+    if not is_empty(target):
         raise _not_fetched(path, "its folder is not empty any more")
-    return place
+    return target
 
 
-def _move_in(places: Iterable[tuple[Path, Path]], scratch: Path) -> None:
-    """Put every folder in its place, or leave all places as they were."""
+def _move_in(moves: Iterable[tuple[Path, Path]], scratch: Path) -> None:
+    """Put every folder where it belongs, or leave everything as it was."""
     moved: list[tuple[Path, Path, Path]] = []
     try:
-        for staged, target in places:
+        for staged, target in moves:
             before = scratch / f"before-{staged.name}"
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.is_dir():
@@ -226,10 +253,10 @@ def _move_in(places: Iterable[tuple[Path, Path]], scratch: Path) -> None:
         raise
 
 
-def _not_fetched(path: str, why: str) -> SplatfixError:
+def _not_fetched(path: str, reason: str) -> SplatfixError:
     return SplatfixError(
         "submodules-not-fetched",
-        f"{path} was not fetched: {why}.",
+        f"{path} was not fetched: {reason}.",
         meaning="The checkout is as it was.",
         todo=(
             say("Check the network; a private repository needs its credentials in git's configuration."),

@@ -53,7 +53,9 @@ class WheelCache:
     def take(self, key: str, destination: Path) -> Path | None:
         """Copy the wheel of that key into ``destination``; None when there is none, a damaged one, or one that somebody
         else may have put there."""
-        entry = self._entry(self.folder / key) if self._is_ours() else None
+        if not self._is_ours():
+            return None
+        entry = self._entry(self.folder / key)
         if entry is None:
             return None
         try:
@@ -96,9 +98,10 @@ class WheelCache:
 
     def entries(self) -> tuple[CachedWheel, ...]:
         """Everything in the cache that is used, in order of wheel name."""
-        folders = sorted(self.folder.iterdir()) if self.folder.is_dir() and self._is_ours() else []
-        found = [entry for entry in map(self._entry, folders) if entry is not None]
-        return tuple(sorted(found, key=lambda entry: (entry.wheel, entry.key)))
+        if not self.folder.is_dir() or not self._is_ours():
+            return ()
+        entries = [entry for entry in map(self._entry, self.folder.iterdir()) if entry is not None]
+        return tuple(sorted(entries, key=lambda entry: (entry.wheel, entry.key)))
 
     def named(self, name: str) -> tuple[CachedWheel, ...]:
         """The wheels of that distribution, or the one whose key begins so.
@@ -107,17 +110,20 @@ class WheelCache:
             SplatfixError: ``not-in-cache`` (exit 2).
         """
         entries = self.entries()
-        wanted = canonicalize_name(name)
-        found = [one for one in entries if canonicalize_name(one.name) == wanted or one.wheel == name]
-        found = found or [one for one in entries if name and one.key.startswith(name)]
-        if not found:
-            known = ", ".join(dict.fromkeys(one.name for one in entries)) or "none"
+        distribution = canonicalize_name(name)
+        matches = [
+            entry for entry in entries if canonicalize_name(entry.name) == distribution or entry.wheel == name
+        ]
+        if not matches and name:
+            matches = [entry for entry in entries if entry.key.startswith(name)]
+        if not matches:
+            known = ", ".join(dict.fromkeys(entry.name for entry in entries)) or "none"
             raise usage_error(
                 "not-in-cache",
                 f"No wheel in {self.folder} is called {name!r}.",
                 say(f"Wheels there: {known}"),
             )
-        return tuple(found)
+        return tuple(matches)
 
     def clear(self, only: Sequence[CachedWheel] | None = None) -> int:
         """Remove everything, or only these; returns how many wheels that were.
@@ -125,38 +131,46 @@ class WheelCache:
         Raises:
             SplatfixError: ``cache-not-cleared`` with how many could not be removed.
         """
-        keys = {entry.key for entry in (self.entries() if only is None else only)}
-        count = len(keys)
-        there = self.folder.iterdir() if only is None and self.folder.is_dir() else ()
-        for path in there if only is None else [self.folder / key for key in keys]:
+        if only is None:
+            keys = {entry.key for entry in self.entries()}
+            # not only entries: also what is damaged, or was left by a splatfix that was killed
+            paths = list(self.folder.glob("*"))
+        else:
+            keys = {entry.key for entry in only}
+            paths = [self.folder / key for key in keys]
+        for path in paths:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-        left = len([entry for entry in self.entries() if entry.key in keys])
+        left = sum(entry.key in keys for entry in self.entries())
         if left:
             raise SplatfixError(
                 "cache-not-cleared",
-                f"{left} of {counted(count, 'wheel')} in {self.folder} could not be removed.",
+                f"{left} of {counted(len(keys), 'wheel')} in {self.folder} could not be removed.",
                 meaning="They stay in use.",
                 todo=(say(f"Make {self.folder} and all below it writable, then run this again."),),
             )
-        return count
+        return len(keys)
 
     def _is_ours(self) -> bool:
-        why = distrust(self.folder.resolve(), inside=False)
-        if why:
-            self._refuse(f"the wheel cache is not used: {why}")
-        return not why
+        reason = distrust(self.folder.resolve(), inside=False)
+        if reason:
+            self._refuse(f"the wheel cache is not used: {reason}")
+        return not reason
 
     def _refuse(self, sentence: str) -> None:
         if sentence not in self.refused:
             self.refused.append(sentence)
 
     def _entry(self, folder: Path) -> CachedWheel | None:
-        links = (f"{path} is a link" for path in folder.glob("*") if path.is_symlink())
-        if why := distrust(folder) or next(links, ""):
-            self._refuse(f"an entry of the wheel cache is not used: {why}")
+        reason = distrust(folder)
+        for path in folder.glob("*"):
+            # a link could lead to a file that changes after its digest was taken
+            if path.is_symlink() and not reason:
+                reason = f"{path} is a link"
+        if reason:
+            self._refuse(f"an entry of the wheel cache is not used: {reason}")
             return None
         try:
             document = read_json(folder / "entry.json", "an entry of the wheel cache")
@@ -171,7 +185,9 @@ class WheelCache:
             )
         except (SplatfixError, OSError, KeyError, TypeError, ValueError, AttributeError):
             return None
-        return entry if (folder / entry.wheel).is_file() else None
+        if not (folder / entry.wheel).is_file():
+            return None
+        return entry
 
 
 def _day(seconds: float) -> str:
@@ -206,19 +222,16 @@ def identity_of(
         places: see :func:`places_of`.
     """
     ignored = set(_WITHOUT_EFFECT.split())
-    variables = {name: value for name, value in action.variables.items() if name not in ignored}
-    theirs = {*_FLAG_VARIABLES.split(), *reads} - {*ignored, *action.unset}
-    kept = redacted({name: os.environ[name] for name in sorted(theirs) if name in os.environ})
-    found = {
-        "subject": action.subject,
-        **({"folder": os.path.relpath(action.source, action.repository)} if action.repository else {}),
-        "splatfix": __version__,
-        "mismatch": action.cuda_mismatch,
-        **built_with,
-        **kept,
-        **variables,
-    }
-    return {_without_places(name, places): _without_places(value, places) for name, value in found.items()}
+    inherited = {*_FLAG_VARIABLES.split(), *reads} - ignored - set(action.unset)
+    identity = {"subject": action.subject}
+    if action.repository:
+        identity["folder"] = os.path.relpath(action.source, action.repository)
+    identity |= {"splatfix": __version__, "mismatch": action.cuda_mismatch}
+    identity |= built_with
+    # a login in such a variable belongs in no file
+    identity |= redacted({name: os.environ[name] for name in sorted(inherited) if name in os.environ})
+    identity |= {name: value for name, value in action.variables.items() if name not in ignored}
+    return {_without_places(name, places): _without_places(value, places) for name, value in identity.items()}
 
 
 def places_of(facts: Facts) -> dict[str, str]:
@@ -226,12 +239,18 @@ def places_of(facts: Facts) -> dict[str, str]:
 
     What lies in them counts by its version (see :func:`versions_of`), not by where this one environment has it.
     """
-    interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
-    found = {str(PurePath(torch.folder).parent): "<site-packages>"} if torch else {}
-    return {**found, **({interpreter.prefix: "<environment>"} if interpreter else {})}
+    folders: dict[str, str] = {}
+    torch = facts.environment.torch.value
+    if torch:
+        folders[str(PurePath(torch.folder).parent)] = "<site-packages>"
+    interpreter = facts.environment.interpreter.value
+    if interpreter:
+        folders[interpreter.prefix] = "<environment>"
+    return folders
 
 
 def _without_places(text: str, places: Mapping[str, str] | None) -> str:
+    # the longest first: site-packages lies in the environment
     for folder, word in sorted((places or {}).items(), key=lambda item: -len(item[0])):
         # whole names only: /envs/one is no part of /envs/one-more
         text = re.sub(rf"{re.escape(folder)}(?![^/\\:;\s])", word, text)
@@ -241,31 +260,43 @@ def _without_places(text: str, places: Mapping[str, str] | None) -> str:
 def versions_of(facts: Facts, action: BuildWheel) -> dict[str, str]:
     """Versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools, and NVIDIA's
     packages where they lend headers. Not pip's: it only calls setuptools."""
-    interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
-    found = {"python": f"{interpreter.version} {interpreter.abi_tag}" if interpreter else ""}
-    found["torch"] = f"{torch.version} {torch.cuda}" if torch else ""
+    versions = {"python": "", "torch": ""}
+    interpreter = facts.environment.interpreter.value
+    if interpreter:
+        versions["python"] = f"{interpreter.version} {interpreter.abi_tag}"
+    torch = facts.environment.torch.value
+    lends_headers = False
+    if torch:
+        versions["torch"] = f"{torch.version} {torch.cuda}"
+        lends_headers = str(PurePath(torch.folder).parent) in action.variables.get("CPATH", "")
     for toolkit in facts.machine.toolkits.value or ():
         if toolkit.root == action.variables.get("CUDA_HOME"):
-            found["toolkit"] = toolkit.version or ""
+            versions["toolkit"] = toolkit.version or ""
     for compiler in facts.machine.compilers.value or ():
         if compiler.path == action.variables.get("CXX", compiler.path):
-            found[f"compiler {compiler.path}"] = compiler.version or ""
-    lent = torch is not None and str(PurePath(torch.folder).parent) in action.variables.get("CPATH", "")
+            versions[f"compiler {compiler.path}"] = compiler.version or ""
     for item in facts.environment.distributions.value or ():
-        if item.name in ("setuptools", "wheel", "pybind11") or (lent and item.name.startswith("nvidia-")):
-            found[item.name] = item.version
-    return found
+        builds = item.name in ("setuptools", "wheel", "pybind11")
+        if builds or (lends_headers and item.name.startswith("nvidia-")):
+            versions[item.name] = item.version
+    return versions
 
 
 def origin_of(folder: Path) -> str:
     """``graphdeco-inria/diff-gaussian-rasterization at 9c5c2028f6`` for a clone or submodule, with the path inside it."""
     for root in (folder, *folder.parents):
-        if git := git_folder(root):
+        git = git_folder(root)
+        if git:
             break
     else:
         return str(folder)
     address = remote_of(git).removesuffix(".git").replace(":", "/").rstrip("/")
-    repository = "/".join(address.split("/")[-2:]) if "/" in address else str(root)
-    inside = folder.relative_to(root).as_posix()
+    origin = str(root)
+    if "/" in address:
+        origin = "/".join(address.split("/")[-2:])
+    if folder != root:
+        origin += f"/{folder.relative_to(root).as_posix()}"
     commit = commit_of(git)
-    return f"{repository}{'' if inside == '.' else f'/{inside}'}{f' at {commit[:10]}' if commit else ''}"
+    if commit:
+        origin += f" at {commit[:10]}"
+    return origin

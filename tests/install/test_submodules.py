@@ -13,7 +13,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import is_empty
 from splatfix.install.outcome import Fetched
-from splatfix.install.submodules import _place, fetch_submodules
+from splatfix.install.submodules import _target_folder, fetch_submodules
 
 SERVER = "https://git.example/"
 ALL = ("https", "ssh", "file")
@@ -166,7 +166,7 @@ def test_no_place_outside_the_checkout(tmp_path: Path, path: str) -> None:
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout/link").symlink_to(tmp_path)
     with pytest.raises(SplatfixError, match="no folder inside the checkout"):
-        _place(tmp_path / "checkout", path)
+        _target_folder(tmp_path / "checkout", path)
 
 
 def test_no_hook_and_no_prompt(
