@@ -77,20 +77,23 @@ class Environment:
         """Where splatfix keeps the journal and locks of this environment."""
         return self.prefix / ".splatfix"
 
-    def splatfix(self, *words: str) -> tuple[str, ...]:
+    def splatfix(self, *arguments: str) -> tuple[str, ...]:
         """The argv of a splatfix command for this environment."""
-        return ("splatfix", *words, "--python", self.python)
+        return ("splatfix", *arguments, "--python", self.python)
 
-    def command(self, verb: str, *what: str) -> tuple[str, ...]:
-        """The argv of ``pip VERB WHAT`` for this environment."""
-        return self.installer.command(self.python, verb, *what)
+    def command(self, verb: str, *packages: str) -> tuple[str, ...]:
+        """The argv of ``pip VERB PACKAGES`` for this environment."""
+        return self.installer.command(self.python, verb, *packages)
 
     @property
     def sites(self) -> tuple[Path, ...]:
         """purelib and platlib, once when they are the same folder (lib64 is often a link to lib), and the user's."""
-        same = self.purelib.resolve() == self.platlib.resolve()
-        own = (self.purelib,) if same else (self.purelib, self.platlib)
-        return (*own, self.user_site) if self.user_site else own
+        sites = [self.purelib]
+        if self.purelib.resolve() != self.platlib.resolve():
+            sites.append(self.platlib)
+        if self.user_site:
+            sites.append(self.user_site)
+        return tuple(sites)
 
     def require_writable(self) -> None:
         """Raise ``cannot-write-environment`` unless the folders can be changed."""
@@ -113,26 +116,28 @@ def open_environment(python: str, runner: Runner) -> Environment:
     Raises:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
-    done = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
+    completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
     answer: dict[str, Any] = {}
-    with suppress(ValueError, IndexError):
-        answer = json.loads(done.stdout.strip().splitlines()[-1]) if done.ok else {}
+    if completed.ok:
+        with suppress(ValueError, IndexError):
+            answer = json.loads(completed.stdout.strip().splitlines()[-1])
     if not answer:
-        refuse_other_program(python, done.why() or "it does not answer as one")
+        refuse_other_program(python, completed.why() or "it does not answer as one")
         raise SplatfixError(
             "interpreter-unusable",
-            f"The Python {python} does not answer: {done.why() or done.stdout.strip()[:200]}.",
+            f"The Python {python} does not answer: {completed.why() or completed.stdout.strip()[:200]}.",
             meaning="Nothing was changed.",
             todo=(say("Give another interpreter with --python."),),
         )
-    paths, user = answer["paths"], answer["user"]
+    paths = answer["paths"]
+    user_site = Path(answer["user"]) if answer["user"] else None
     installer = find_installer(LiveSystem(runner), python, pip_inside=answer["pip"]).value
     return Environment(
         python,
         Path(answer["prefix"]),
         **{name: Path(paths[name]) for name in ("purelib", "platlib", "scripts", "data")},
         headers=Path(paths["include"]),
-        user_site=Path(user) if user else None,
+        user_site=user_site,
         installer=installer or Installer(),
         virtual=answer["virtual"],
     )
@@ -198,13 +203,14 @@ def pip_install(
         *install_command(environment, wheel, *beside),
     ]
     with writable_log(log):
-        done = runner.run(argv, timeout=_PIP_TIMEOUT, env=child_environment(), log=log)
-    if not done.ok:
-        said = [line for line in done.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
+        completed = runner.run(argv, timeout=_PIP_TIMEOUT, env=child_environment(), log=log)
+    if not completed.ok:
+        errors = [line for line in completed.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
+        reason = [*errors, completed.why()][0]
         names = ", ".join(path.name for path in (wheel, *beside))
         raise SplatfixError(
             "pip-failed",
-            f"{environment.installer.kind} could not install {names}: {(said or [done.why()])[0]}",
+            f"{environment.installer.kind} could not install {names}: {reason}",
             meaning="The environment is as it was before.",
             todo=(say(f"Full log: {log}"),),
         )
@@ -232,27 +238,20 @@ def install_command(environment: Environment, *wheels: Path) -> tuple[str, ...]:
         return installer.command(
             *(environment.python, "install", *only, "--no-cache", "--link-mode", "copy", *map(str, wheels))
         )
-    ask = ("--no-input", "--disable-pip-version-check", "install", *only, "--no-warn-script-location")
-    return (*installer.pip(environment.python), *ask, *map(str, wheels))
+    options = ("--no-input", "--disable-pip-version-check", "install", *only, "--no-warn-script-location")
+    return (*installer.pip(environment.python), *options, *map(str, wheels))
 
 
 def build_command(environment: Environment, source: Path, wheels: Path) -> tuple[str, ...]:
     """The argv that builds the wheel of a source folder into ``wheels``, with what the environment itself has."""
     installer = environment.installer
     if installer.kind == "uv":
-        how = ("build", "--wheel", "--no-build-isolation", "--no-index", "--no-cache")
-        return (
-            installer.program,
-            *how,
-            "--python",
-            environment.python,
-            "--out-dir",
-            str(wheels),
-            str(source),
-        )
-    ask = ("--no-input", "--disable-pip-version-check", "wheel", "--verbose", "--no-build-isolation")
-    where = ("--no-deps", "--no-index", "--no-clean", "--wheel-dir", str(wheels))
-    return (*installer.pip(environment.python), *ask, *where, str(source))
+        build = ("build", "--wheel", "--no-build-isolation", "--no-index", "--no-cache")
+        folders = ("--python", environment.python, "--out-dir", str(wheels), str(source))
+        return (installer.program, *build, *folders)
+    options = ("--no-input", "--disable-pip-version-check", "wheel", "--verbose", "--no-build-isolation")
+    no_more = ("--no-deps", "--no-index", "--no-clean")
+    return (*installer.pip(environment.python), *options, *no_more, "--wheel-dir", str(wheels), str(source))
 
 
 def wait_for_pip(environment: Environment) -> None:
@@ -302,8 +301,11 @@ def environment_lock(folder: Path) -> Iterator[None]:
 @contextmanager
 def _no_wider_than(folder: Path) -> Iterator[None]:
     """While it lasts, files of this process and its children get no permission that ``folder`` does not give."""
+    denied = 0
+    if folder.is_dir():
+        denied = ~folder.stat().st_mode & 0o077
     before = os.umask(0o077)
-    os.umask(before | (~folder.stat().st_mode & 0o077 if folder.is_dir() else 0))
+    os.umask(before | denied)
     try:
         yield
     finally:
@@ -332,9 +334,10 @@ def _held(folder: Path) -> Iterator[None]:
     try:
         if not _lock_unless_alive(handle):
             holder = _holder(handle)
+            process = f" (process {holder})" if holder else ""
             raise SplatfixError(
                 "environment-busy",
-                f"Another splatfix{f' (process {holder})' if holder else ''} is working in {folder.parent}.",
+                f"Another splatfix{process} is working in {folder.parent}.",
                 meaning="Nothing was changed: two installations at once would corrupt each other.",
                 todo=(say("Wait until it has finished, then run this again."),),
             )

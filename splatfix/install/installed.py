@@ -38,7 +38,9 @@ class InstalledDistribution:
     def digest(self) -> str:
         """A fingerprint of its RECORD: it changes when anything about the installation does."""
         record = self.info / "RECORD"
-        return hashlib.sha256(record.read_bytes()).hexdigest() if record.is_file() else ""
+        if not record.is_file():
+            return ""
+        return hashlib.sha256(record.read_bytes()).hexdigest()
 
 
 def find_installed(environment: Environment, name: str) -> tuple[InstalledDistribution, ...]:
@@ -47,13 +49,13 @@ def find_installed(environment: Environment, name: str) -> tuple[InstalledDistri
     Raises:
         SplatfixError: ``cannot-back-up`` for one whose files are not recorded (installed by bare distutils), or not readable.
     """
-    wanted = canonicalize_name(name)
-    found: list[InstalledDistribution] = []
+    canonical = canonicalize_name(name)
+    distributions: list[InstalledDistribution] = []
     for site in environment.sites:
-        for info in sorted(site.iterdir()) if site.is_dir() else ():
+        for info in sorted(site.glob("*")):
             reader = _READERS.get(info.suffix)
             project, version = name_and_version(info.name)
-            if reader and canonicalize_name(project) == wanted:
+            if reader and canonicalize_name(project) == canonical:
                 try:
                     files = tuple(dict.fromkeys(reader(environment, site, info)))
                 except (
@@ -65,8 +67,8 @@ def find_installed(environment: Environment, name: str) -> tuple[InstalledDistri
                     zlib.error,
                 ) as error:
                     raise _cannot_back_up(info, f"its files are not known ({error})") from error
-                found.append(InstalledDistribution(project, version, info, files))
-    return tuple(found)
+                distributions.append(InstalledDistribution(project, version, info, files))
+    return tuple(distributions)
 
 
 def is_installed(wheel: WheelFile, environment: Environment) -> bool:
@@ -77,11 +79,11 @@ def is_installed(wheel: WheelFile, environment: Environment) -> bool:
     Raises:
         SplatfixError: ``cannot-back-up`` for a distribution of that name whose files are not recorded.
     """
-    found = find_installed(environment, wheel.name)
-    if len(found) != 1 or found[0].info.name != wheel.dist_info:
+    distributions = find_installed(environment, wheel.name)
+    if len(distributions) != 1 or distributions[0].info.name != wheel.dist_info:
         return False
-    info, ours = found[0].info, set(wheel.destinations(environment))
-    listed = [path for path in found[0].files if path.suffix != ".pyc"]
+    info, ours = distributions[0].info, set(wheel.destinations(environment))
+    listed = [path for path in distributions[0].files if path.suffix != ".pyc"]
     if not all(path.is_file() and (path in ours or info in path.parents) for path in listed):
         return False
     with zipfile.ZipFile(wheel.path) as archive:
@@ -133,10 +135,16 @@ def _egg(environment: Environment, site: Path, info: Path) -> Iterator[Path]:
 def _scripts(environment: Environment, metadata: Path | zipfile.Path) -> Iterator[Path]:
     """The programs that setuptools made of a package's metadata; pip removes them with it."""
     entry_points, folder = metadata / "entry_points.txt", metadata / "scripts"
-    names = list(launchers_in(entry_points.read_text(encoding="utf-8"))) if entry_points.is_file() else []
-    names += [item.name for item in folder.iterdir()] if folder.is_dir() else []
-    for name in (name for name in names if PurePosixPath(name).name == name):
-        yield from (environment.scripts / f"{name}{ending}" for ending in ("", ".exe", "-script.py"))
+    names: list[str] = []
+    if entry_points.is_file():
+        names += launchers_in(entry_points.read_text(encoding="utf-8"))
+    if folder.is_dir():
+        names += [item.name for item in folder.iterdir()]
+    for name in names:
+        if PurePosixPath(name).name != name:
+            continue  # a path: whoever wrote it means a file elsewhere
+        for ending in ("", ".exe", "-script.py"):
+            yield environment.scripts / f"{name}{ending}"
 
 
 _READERS: Mapping[str, Callable[[Environment, Path, Path], Iterator[Path]]] = {
@@ -171,10 +179,10 @@ def _with_bytecode(path: Path) -> Iterator[Path]:
     yield from bytecode_of(path)
 
 
-def _cannot_back_up(info: Path, why: str) -> SplatfixError:
+def _cannot_back_up(info: Path, reason: str) -> SplatfixError:
     return SplatfixError(
         "cannot-back-up",
-        f"{info.name} cannot be replaced safely: {why}.",
+        f"{info.name} cannot be replaced safely: {reason}.",
         meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
         todo=(say(f"Remove it yourself first, by deleting {info} and its module folder."),),
     )

@@ -141,7 +141,9 @@ class Journal:
         return _IN_PREFIX + path.relative_to(self._prefix).as_posix()
 
     def _absolute(self, text: str) -> str:
-        return str(self._prefix / text.removeprefix(_IN_PREFIX)) if text.startswith(_IN_PREFIX) else text
+        if not text.startswith(_IN_PREFIX):
+            return text
+        return str(self._prefix / text.removeprefix(_IN_PREFIX))
 
     def begin(self, entry: Entry, step: StepRecord) -> Entry:
         """Write down that a step is about to be taken."""
@@ -184,20 +186,20 @@ class Journal:
         Raises:
             SplatfixError: ``unknown-entry`` (exit 2).
         """
-        found = self.entries()
-        exact = [entry for entry in found if entry.id == identity]
-        if not exact and identity.isdecimal():
-            exact = [entry for entry in found if _number_of(entry.id) == int(identity)]
-        matching = exact or [entry for entry in found if entry.id.startswith(identity)]
-        if len(matching) == 1:
-            return matching[0]
-        known = ", ".join(entry.id for entry in (matching or found)) or "none"
-        what = (
-            f"Several journal entries begin with {identity!r}."
-            if matching
-            else f"This environment has no journal entry {identity!r}."
-        )
-        raise usage_error("unknown-entry", what, say(f"Known entries: {known}"))
+        entries = self.entries()
+        matches = [entry for entry in entries if entry.id == identity]
+        if not matches and identity.isdecimal():
+            matches = [entry for entry in entries if _number_of(entry.id) == int(identity)]
+        if not matches:
+            matches = [entry for entry in entries if entry.id.startswith(identity)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            message = f"Several journal entries begin with {identity!r}."
+        else:
+            message = f"This environment has no journal entry {identity!r}."
+        known = ", ".join(entry.id for entry in (matches or entries)) or "none"
+        raise usage_error("unknown-entry", message, say(f"Known entries: {known}"))
 
     def unfinished(self) -> tuple[Entry, ...]:
         """Entries in progress. Ask only while holding the lock: then their processes are dead."""
@@ -219,12 +221,13 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
         SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
     journal = Journal(open_environment(python, runner or ProcessRunner()).state_folder)
-    last = next((entry for entry in reversed(journal.entries()) if entry.status is not Status.REVERTED), None)
+    standing = [entry for entry in journal.entries() if entry.status is not Status.REVERTED]
+    last = standing[-1] if standing else None
     if last is None or last.status not in (Status.RUNNING, Status.FAILED, Status.ROLLED_BACK):
-        what = f"the last one, {last.id}, is {last.status.value}" if last else "there was none"
+        reason = f"the last one, {last.id}, is {last.status.value}" if last else "there was none"
         raise usage_error(
             "nothing-to-resume",
-            f"This environment has no failed installation to resume: {what}.",
+            f"This environment has no failed installation to resume: {reason}.",
             run("splatfix", "revert", "--list", "--python", python, text="See the journal"),
         )
     path = journal.folder_of(last) / "plan.json"
@@ -266,16 +269,17 @@ def _load(path: Path) -> Entry:
         raise _damaged(path, error.what) from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version not in _READABLE:
-        newer = version > JOURNAL_VERSION
+        if version > JOURNAL_VERSION:
+            code, writer = "journal-too-new", "a newer"
+            todo = run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix")
+        else:
+            code, writer = "journal-too-old", "an older"
+            todo = say(f"Revert it with the splatfix that wrote it, version {document.get('splatfix')}.")
         raise SplatfixError(
-            "journal-too-new" if newer else "journal-too-old",
-            f"{path} was written by {'a newer' if newer else 'an older'} splatfix (version {version} of the journal).",
+            code,
+            f"{path} was written by {writer} splatfix (version {version} of the journal).",
             meaning="This version of splatfix does not know how to undo it.",
-            todo=(
-                run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix")
-                if newer
-                else say(f"Revert it with the splatfix that wrote it, version {document.get('splatfix')}."),
-            ),
+            todo=(todo,),
         )
     try:
         entry = from_json(Entry, document)
@@ -301,10 +305,10 @@ def _with_folders(entry: Entry, change: Callable[[str], str]) -> Entry:
     )
 
 
-def _damaged(path: Path, why: str) -> SplatfixError:
+def _damaged(path: Path, reason: str) -> SplatfixError:
     return SplatfixError(
         "journal-damaged",
-        f"{path} is not a valid journal entry ({why.rstrip('.')}).",
+        f"{path} is not a valid journal entry ({reason.rstrip('.')}).",
         meaning="What that run changed can no longer be read from it.",
         todo=(move_away(path, "Move the file away"),),
     )
@@ -312,7 +316,9 @@ def _damaged(path: Path, why: str) -> SplatfixError:
 
 def _number_of(name: str) -> int:
     number = name.partition("-")[0]
-    return int(number) if number.isdecimal() else 0
+    if not number.isdecimal():
+        return 0
+    return int(number)
 
 
 def _now() -> str:

@@ -90,17 +90,13 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
             ),
         )
     context = make_context(facts)
-    meant = {binary.path: _named(binary, targets) for binary in carrying}
-    named = {arch for found in meant.values() for arch in found}
-    if all(meant.values()) and named != set(targets):
-        meant = {}  # some target has no module of its own: each must serve all
-    code = "; ".join(_check_code(binary, meant.get(binary.path) or targets, context) for binary in carrying)
+    targets_of = _targets_of(carrying, targets)
+    served = [_check_code(binary, targets_of[binary.path], context) for binary in carrying]
     symbols = _check_symbols(wheel, natives, context.torch)
     if not natives:
         return Rung(RungName.BUILT, True, "pure Python, fits this interpreter, no GPU code needed")
-    return Rung(
-        RungName.BUILT, True, f"{code or 'native code for the CPU only, fits this interpreter'}; {symbols}"
-    )
+    code = "; ".join(served) or "native code for the CPU only, fits this interpreter"
+    return Rung(RungName.BUILT, True, f"{code}; {symbols}")
 
 
 def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -> None:
@@ -111,10 +107,10 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
     """
     if canonicalize_name(wheel.name) == canonicalize_name(subject):
         return
-    for there in find_installed(environment, wheel.name):
+    for replaced in find_installed(environment, wheel.name):
         raise SplatfixError(
             "replaces-unplanned",
-            f"The build of {subject} made a wheel called {wheel.name}, and {there.name} {there.version} is installed.",
+            f"The build of {subject} made a wheel called {wheel.name}, and {replaced.name} {replaced.version} is installed.",
             meaning="Installing it would replace a package that is not in the plan; nothing was installed.",
             todo=(
                 say("Look at the name that its setup.py computes."),
@@ -123,10 +119,16 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
         )
 
 
-def _named(binary: Binary, archs: Sequence[Arch]) -> list[Arch]:
-    """The targets that a module is named after, as ``_86_C`` and ``_120_C`` of tiny-cuda-nn: it need serve no others."""
-    name = re.split(r"[/\\]", binary.path)[-1].partition(".")[0]
-    return [arch for arch in archs if re.search(rf"(?<!\d){arch.number}(?!\d)", name)]
+def _targets_of(binaries: Sequence[Binary], targets: Sequence[Arch]) -> dict[str, Sequence[Arch]]:
+    """The targets that each module must serve: those it is named after (``_86_C`` and ``_120_C`` of tiny-cuda-nn), else all."""
+    named: dict[str, Sequence[Arch]] = {}
+    for binary in binaries:
+        name = re.split(r"[/\\]", binary.path)[-1].partition(".")[0]
+        named[binary.path] = [arch for arch in targets if re.search(rf"(?<!\d){arch.number}(?!\d)", name)]
+    covered = {arch for archs in named.values() for arch in archs}
+    if all(named.values()) and covered != set(targets):
+        named = {}  # some target has no module of its own: each must serve all
+    return {binary.path: named.get(binary.path) or targets for binary in binaries}
 
 
 def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> str:
@@ -144,7 +146,8 @@ def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> st
                 todo=(say("Look for -arch or -gencode in its setup.py; they override every variable."),),
                 details={"member": member, "target": str(target), "carries": carries},
             )
-        served.append(f"{target} ({'native code' if coverage.via == 'sass' else coverage.via})")
+        means = coverage.via.replace("sass", "native code")
+        served.append(f"{target} ({means})")
     return f"{member}: {', '.join(served)} in {len(filled)} of {counted(len(filled), 'fatbin')}"
 
 
@@ -190,12 +193,11 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
     if torch is None or not members:
         return "needs nothing of torch"
     folder = Path(torch.folder) / "lib"
-    libraries = [path for name in _TORCH_LIBRARIES if (path := folder / f"lib{name}.so").is_file()]
+    # a torch for the CPU lacks two of them
+    candidates = [folder / f"lib{name}.so" for name in _TORCH_LIBRARIES]
+    libraries = [path for path in candidates if path.is_file()]
     count = 0
-    with (
-        zipfile.ZipFile(wheel.path) as archive,
-        temporary_folder() as temporary,
-    ):
+    with zipfile.ZipFile(wheel.path) as archive, temporary_folder() as temporary:
         unpacked = {member: Path(archive.extract(member, temporary)) for member in members}
         for member, path in unpacked.items():
             names = [name for name in read_needs(path).imported if of_torch(name)]
@@ -204,11 +206,9 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
             if lost:
                 raise _symbols_missing(member, lost, torch)
             count += len(names)
-    return (
-        f"all {counted(count, 'torch symbol')} found in torch {torch.version}"
-        if count
-        else "needs nothing of torch"
-    )
+    if not count:
+        return "needs nothing of torch"
+    return f"all {counted(count, 'torch symbol')} found in torch {torch.version}"
 
 
 def _symbols_missing(member: str, lost: Sequence[str], torch: Torch) -> SplatfixError:
@@ -241,10 +241,9 @@ def check_import(
         SplatfixError: ``import-failed`` or ``import-shadowed``.
     """
     argv = [environment.python, "-c", _IMPORT_ALL, _MARK, *modules]
-    done = runner.run(argv, timeout=_IMPORT_TIMEOUT, env=child_environment())
-    loaded = dict(
-        json.loads(line.removeprefix(_MARK)) for line in done.stdout.splitlines() if line.startswith(_MARK)
-    )
+    completed = runner.run(argv, timeout=_IMPORT_TIMEOUT, env=child_environment())
+    answers = [line.removeprefix(_MARK) for line in completed.stdout.splitlines() if line.startswith(_MARK)]
+    loaded = dict(json.loads(answer) for answer in answers)
     after = " after torch" if loaded.pop("torch", None) else ""
     ours = {path.resolve() for path in installed}
     for name, file in loaded.items():
@@ -256,31 +255,36 @@ def check_import(
                 todo=(say(f"Remove that copy, or the distribution it belongs to: {file}"),),
             )
     missing = [name for name in modules if name not in loaded]
-    if missing and not has_gpu and (asks := wants_gpu(done.stderr)):
-        return Rung(
-            RungName.LOADS, None, f"{missing[0]} asks for a GPU as it is imported, and none is here ({asks})"
-        )
-    if not done.ok or missing:
-        raise _import_failed(missing[0] if missing else modules[-1], done)
-    how = f"imported {', '.join(modules)}{after} in a child process, in {done.seconds:.1f} s"
-    return Rung(RungName.LOADS, True, how)
+    if missing and not has_gpu:
+        demand = wants_gpu(completed.stderr)
+        if demand:
+            reason = f"{missing[0]} asks for a GPU as it is imported, and none is here ({demand})"
+            return Rung(RungName.LOADS, None, reason)
+    if not completed.ok or missing:
+        # the interpreter may also die after the last import
+        raise _import_failed([*missing, modules[-1]][0], completed)
+    imported = f"imported {', '.join(modules)}{after}"
+    return Rung(RungName.LOADS, True, f"{imported} in a child process, in {completed.seconds:.1f} s")
 
 
-def _import_failed(module: str, done: Completed) -> SplatfixError:
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    said = lines[-1].strip() if lines and done.returncode == 1 else done.why()
-    said = said or "it ended the interpreter in the middle of its import, with exit code 0"
+def _import_failed(module: str, completed: Completed) -> SplatfixError:
+    lines = [line for line in completed.stderr.splitlines() if line.strip()]
+    reason = completed.why()
+    if lines and completed.returncode == 1:  # a Python error: its last line says it best
+        reason = lines[-1].strip()
+    if not reason:
+        reason = "it ended the interpreter in the middle of its import, with exit code 0"
     return SplatfixError(
         "import-failed",
-        f"{module} does not import: {said}",
+        f"{module} does not import: {reason}",
         meaning="It was installed, failed its check, and was rolled back.",
-        todo=_advice(said),
+        todo=_advice(reason),
         details={"module": module, "stderr": "\n".join(lines[-30:])},
     )
 
 
-def _advice(said: str) -> tuple[Step, ...]:
-    symbol = re.search(r"undefined symbol: (\S+)", said)
+def _advice(message: str) -> tuple[Step, ...]:
+    symbol = re.search(r"undefined symbol: (\S+)", message)
     if symbol is None:
         return ()
     if re.search(r"3c10|2at|5torch", symbol.group(1)):
