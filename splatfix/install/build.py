@@ -160,7 +160,7 @@ def _run_pip(
         with log.open("a", encoding="utf-8") as file:
             file.write(f"# splatfix {__version__} builds {action.subject} from {action.source}\n")
             file.writelines(f"# {name}={value}\n" for name, value in variables.items())
-            file.writelines(f"# not copied: {item.path} ({item.why})\n" for item in scratch.left_out)
+            file.writelines(f"# not copied: {item.path} ({item.reason})\n" for item in scratch.left_out)
             file.write(f"# {' '.join(argv)}\n")
         done = runner.run(
             argv,
@@ -184,7 +184,7 @@ def _with_left_out(cause: BuildFailure, scratch: Scratch) -> BuildFailure:
     """The cause, with what was not copied where its lines speak of that."""
     for item in scratch.left_out:
         if any(item.path in line for line in cause.lines):
-            note = f"{item.path} was not copied for the build ({item.why})."
+            note = f"{item.path} was not copied for the build ({item.reason})."
             return replace(cause, meaning=f"{cause.meaning} {note}".strip())
     return cause
 

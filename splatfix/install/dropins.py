@@ -18,7 +18,8 @@ from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.stacks import variant
 
-_HEAD = '"""{what} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
+_HEAD = '"""{name} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
+_HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC", "warp": "on gswarp"}
 
 _CALLS = re.compile(rb"from \._(ssim|knn|rasterizer|contributions)_cuda import")
 
@@ -66,11 +67,12 @@ def make_dropin_wheel(
         SplatfixError: ``splatfix-incomplete`` when this installation of splatfix lacks a kernel.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    backend = "warp" if gswarp else "pure" if compiled is None else "nvrtc"
-    how = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC", "warp": "on gswarp"}[
-        backend
-    ]
-    head = _HEAD.format(what=dropin.name, how=how, version=__version__)
+    backend = "pure"
+    if gswarp:
+        backend = "warp"
+    elif compiled is not None:
+        backend = "nvrtc"
+    head = _HEAD.format(name=dropin.name, how=_HOW[backend], version=__version__)
     files = {path: (head + text).encode() for path, text in _templates(dropin).items()}
     files.setdefault(f"{dropin.module}/__init__.py", head.encode())
     for kernel in dropin.kernels:
@@ -83,7 +85,7 @@ def make_dropin_wheel(
     if gswarp:  # what calls our own kernels calls it
         files = {path: _CALLS.sub(rb"from ._on_warp import", text) for path, text in files.items()}
         files |= {f"{dropin.module}/_{name}": _kernel(name) for name in ("nvrtc.py", "on_warp.py")}
-    summary = f"Drop-in for {dropin.name} {how}, by splatfix"
+    summary = f"Drop-in for {dropin.name} {_HOW[backend]}, by splatfix"
     path = write_wheel(folder, dropin.distribution, version, files, summary)
     manifest = {
         "schema_version": MANIFEST_VERSION,
@@ -92,8 +94,10 @@ def make_dropin_wheel(
         "replaces": dropin.module,
         "variant": dropin.variant,
         "backend": backend,
-        "note": dropin.note if backend == "pure" else "",
+        "note": "",
     }
+    if backend == "pure":
+        manifest["note"] = dropin.note  # it speaks of the speed and limits of plain PyTorch
     add_manifest(path, manifest)
     return path
 

@@ -16,12 +16,12 @@ from splatfix.plan.steps import EditSource, InstallStep
 
 def edited_contents(copy: Path, edits: Sequence[PlannedEdit]) -> dict[Path, bytes]:
     """What the edits make of each file below ``copy`` that they touch."""
-    found = {}
+    contents = {}
     for name in edited_files(edits):
         # surrogateescape, and bytes: what is not ours to change comes back as it was
         text = (copy / name).read_bytes().decode("utf-8", "surrogateescape")
-        found[copy / name] = edited(name, text, edits).encode("utf-8", "surrogateescape")
-    return found
+        contents[copy / name] = edited(name, text, edits).encode("utf-8", "surrogateescape")
+    return contents
 
 
 def write_edits(contents: Mapping[Path, bytes]) -> None:

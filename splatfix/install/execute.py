@@ -99,26 +99,23 @@ def execute(
             work.take_steps()
         except BaseException as error:
             # also for Ctrl-C: whoever interrupts an installation wants the environment back
-            changed = bool(work.entry.changes)
+            status = Status.ROLLED_BACK if work.entry.changes else Status.FAILED
             kept = kept_of(undo_changes(environment, journal, work.entry))
-            what = error.what if isinstance(error, SplatfixError) else type(error).__name__
+            message = error.what if isinstance(error, SplatfixError) else type(error).__name__
             with suppress(SplatfixError):  # an entry that a full disk keeps open is closed by the next run
-                status = Status.ROLLED_BACK if changed else Status.FAILED
-                journal.end(work.entry, status, what, kept=kept)
+                journal.end(work.entry, status, message, kept=kept)
             raise
         journal.end(work.entry, Status.DONE)
+    notes: list[str] = []
+    if work.dependencies:
+        notes.append(f"also installed, and undone with it: {', '.join(work.dependencies)}")
+    notes += work.lacking
+    notes += work.foreign
+    if cache:
+        notes += cache.refused
     return Outcome(
         plan=plan,
-        notes=(
-            *(
-                [f"also installed, and undone with it: {', '.join(work.dependencies)}"]
-                if work.dependencies
-                else []
-            ),
-            *work.lacking,
-            *work.foreign,
-            *(cache.refused if cache else ()),
-        ),
+        notes=tuple(notes),
         entry=work.entry.id,
         items=work.results(),
         log=str(work.folder),
@@ -293,8 +290,8 @@ class _Run:
             item.wheel = open_wheel(built.path)
             item.native, item.gpu_code = True, bool(action.targets)
             self._finish(step, result=built.path.name)
-            how = "from the wheel cache" if built.cached else f"compiled in {item.seconds:.0f} s"
-            self.progress.end(action, f"{built.path.name}, {how}")
+            origin = "from the wheel cache" if built.cached else f"compiled in {item.seconds:.0f} s"
+            self.progress.end(action, f"{built.path.name}, {origin}")
 
         return Piece(int(action.variables.get("MAX_JOBS", "1")), work, begin, end)
 
@@ -303,10 +300,8 @@ class _Run:
         started = time.monotonic()
         dropin = dropin_of(action.subject, action.variant)
         compiled = None
-        log, gswarp = (
-            self.folder / f"{action.backend}-{_file_name(action.subject)}.log",
-            action.backend == "warp",
-        )
+        log = self.folder / f"{action.backend}-{_file_name(action.subject)}.log"
+        gswarp = action.backend == "warp"
         if gswarp:
             self.progress.doing(action, "compiling gswarp's kernels by NVIDIA Warp")
             item.rungs.append(compile_gswarp(dropin, action.targets, self.environment, self.runner, log))
@@ -326,7 +321,8 @@ class _Run:
         step = self._begin(StepRecord(action.kind, action.subject))
         refuse_unplanned(item.wheel, action.subject, self.environment)
         rung = verify_wheel(item.wheel, action.targets, self.facts, expects_gpu_code=item.gpu_code)
-        if not any(one.name is RungName.BUILT for one in item.rungs):
+        # where drop-ins were compiled, their own proof of it says more than that of the wheel
+        if not any(shown.name is RungName.BUILT for shown in item.rungs):
             item.rungs.append(rung)
         self._finish(step)
         return item.rungs[-1].shown_by
@@ -335,10 +331,10 @@ class _Run:
         """Edit the checkout's own files, now that the wheel built from their edited copies is verified."""
         source = Path(action.source)
         contents = edited_contents(source, action.edits)
-        place = f"edits-{_file_name(action.subject)}"
+        folder = f"edits-{_file_name(action.subject)}"
         paths = JournalPaths.of(self.environment, action.source)
-        backup_files(action.subject, contents, self.folder / place, paths)
-        step = self._begin(StepRecord(action.kind, action.subject, backup=place, source=action.source))
+        backup_files(action.subject, contents, self.folder / folder, paths)
+        step = self._begin(StepRecord(action.kind, action.subject, backup=folder, source=action.source))
         write_edits(contents)
         self._finish(step, digest=digest_of(contents))
         return f"{counted(len(contents), 'file')} in {source}"
@@ -358,23 +354,25 @@ class _Run:
         that they replaced."""
         replaced, steps = [], []
         for wheel, subject in wheels:
-            place = f"backup-{_file_name(subject)}"
-            backup = make_backup(self.environment, wheel, self.folder / place)
+            folder = f"backup-{_file_name(subject)}"
+            backup = make_backup(self.environment, wheel, self.folder / folder)
             replaced.append(backup.version_before)
             self.foreign += [
                 f"{path} is listed by {wheel.name} {backup.version_before}, lies outside of the environment, and was left alone"
                 for path in backup.foreign
             ]
             step = StepRecord(
-                "install-wheel", subject, backup=place, distribution=wheel.name, version=wheel.version
+                "install-wheel", subject, backup=folder, distribution=wheel.name, version=wheel.version
             )
             steps.append(self._begin(step))
         first, *others = (wheel.path for wheel, _ in wheels)
         pip_install(first, self.environment, self.runner, self.folder / "pip.log", others)
         for step in steps:
             note_written(self.folder / step.backup, JournalPaths.of(self.environment))
-            found = find_installed(self.environment, step.distribution)
-            self._finish(step, digest=found[0].digest if len(found) == 1 else "")
+            installed = find_installed(self.environment, step.distribution)
+            # two of one name: which of them a later change concerns cannot be told
+            digest = installed[0].digest if len(installed) == 1 else ""
+            self._finish(step, digest=digest)
         return replaced
 
     def _import(self, action: CheckImport, item: _Item) -> str:
@@ -390,15 +388,18 @@ class _Run:
 
     def _result(self, subject: str, item: _Item) -> InstalledItem:
         assert item.wheel is not None
-        forced = next((build.cuda_mismatch for build in _builds(self.plan) if build.subject == subject), "")
+        forced = ""
+        for build in _builds(self.plan):
+            if build.subject == subject:
+                forced = build.cuda_mismatch
         if forced:
-            why = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
+            reason = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
         elif not item.native:
-            why = _NEEDS[self.plan.backend]
+            reason = _NEEDS[self.plan.backend]
         elif not item.gpu_code:
-            why = "no CUDA code, so no versions to reconcile"
+            reason = "no CUDA code, so no versions to reconcile"
         else:
-            why = f"toolkit, host compiler and torch agree on {', '.join(map(str, self.plan.targets))}"
+            reason = f"toolkit, host compiler and torch agree on {', '.join(map(str, self.plan.targets))}"
         return InstalledItem(
             subject=subject,
             version=item.wheel.version,
@@ -407,7 +408,7 @@ class _Run:
             modules=item.modules,
             wheel=item.wheel.path.name,
             seconds=item.seconds,
-            proof=(Rung(RungName.RESOLVED, not forced, why), *item.rungs, *_NOT_VERIFIED),
+            proof=(Rung(RungName.RESOLVED, not forced, reason), *item.rungs, *_NOT_VERIFIED),
         )
 
 
@@ -418,12 +419,14 @@ def _builds(plan: InstallPlan) -> list[BuildWheel]:
 def _request_of(plan: InstallPlan) -> dict[str, str]:
     """What the journal's list says of the request."""
     forced = {build.cuda_mismatch for build in _builds(plan) if build.cuda_mismatch}
-    return {
+    request = {
         "backend": plan.backend,
         "targets": " ".join(map(str, plan.targets)),
         "subjects": " ".join(plan.subjects),
-        **({"cuda_mismatch": "; ".join(sorted(forced))} if forced else {}),
     }
+    if forced:
+        request["cuda_mismatch"] = "; ".join(sorted(forced))
+    return request
 
 
 def _killed_for_memory(error: Exception) -> bool:

@@ -10,7 +10,7 @@ from splatfix.core.reading import read_text
 from splatfix.facts.source.reader import NotPython, parse_python
 
 # In order: the loader, for what links -lcuda; torch/csrc/cuda/Module.cpp and torch/cuda/__init__.py; numba and cupy.
-_WORDS = re.compile(
+_NO_GPU = re.compile(
     r"libcuda\.so\.1: cannot open shared object file|Found no NVIDIA driver|No CUDA GPUs are available"
     r"|cudaErrorNoDevice|CUDA_ERROR_NO_DEVICE|no CUDA-capable device is detected"
 )
@@ -24,9 +24,10 @@ def wants_gpu(stderr: str) -> str | None:
     Args:
         stderr: what the interpreter printed, with the traceback at its end.
     """
-    said = stderr.strip().splitlines()[-1] if stderr.strip() else ""
-    if found := _WORDS.search(said):
-        return found.group()
+    last_line = stderr.strip().rpartition("\n")[2]
+    message = _NO_GPU.search(last_line)
+    if message:
+        return message.group()
     frames = _FRAME.findall(stderr)
     if not frames:
         return None

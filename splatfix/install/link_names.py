@@ -33,15 +33,17 @@ def link_names(
     """
     if not sys.platform.startswith("linux"):
         return False
-    searched = cuda_home / ("lib64" if (cuda_home / "lib64").is_dir() else "lib")
+    searched = cuda_home / "lib64"
+    if not searched.is_dir():
+        searched = cuda_home / "lib"
     for name in libraries:
         files = (f"lib{name}.so", f"lib{name}.a")
         if any((searched / file).exists() or _finds(cc, file, runner) for file in files):
             continue
-        there = next(_copies(name, cuda_home, site), None)
-        if there is not None:
+        copies = list(_copies(name, cuda_home, site))
+        if copies:
             folder.mkdir(exist_ok=True)
-            (folder / files[0]).symlink_to(there)
+            (folder / files[0]).symlink_to(copies[0])
         elif name == "cuda":
             folder.mkdir(exist_ok=True)
             _make_stub(cc, folder / files[0], runner)

@@ -198,6 +198,7 @@ def adamUpdate(param, grad, exp_avg, exp_avg_sq, visible, lr, b1, b2, eps, N, M)
 
 def rasterizer_package(row: Variant) -> str:
     """The package of one variant, from its fingerprint: settings fields, parameters of forward, results."""
+    # the variants that drop-ins serve have all three; tests/knowledge holds it
     assert row.settings is not None and row.forward is not None and row.returns is not None
     gaussians = "opacities, scales, rotations, covariances"
     results = {
@@ -210,32 +211,43 @@ def rasterizer_package(row: Variant) -> str:
         "accum_metric_counts": f"_marked(settings, get_flag, metric_map, means3D, {gaussians})",
     }
     returned = [results[name] for name in row.returns if name in results]
-    own = next((text for name, text in _EXTRAS.items() if name in row.returns), "")
-    dc = "dc" in row.forward
-    optional = row.forward[3:]  # after means3D, means2D, opacities
-    imports = (
-        ["from ._helpers import SparseGaussianAdam\n"] if "SparseGaussianAdam" in row.extra_classes else []
-    )
-    imports += ["from ._contributions import contributions as _contributions\n"] if own else []
-    imports += (
-        ["from ._contributions import screen_positions as _screen_positions\n"] if own == _TAMING else []
-    )
+    own = ""
+    for name, template in _EXTRAS.items():
+        if name in row.returns:
+            own = template
+            break
+
+    imports = ""
+    if "SparseGaussianAdam" in row.extra_classes:
+        imports += "from ._helpers import SparseGaussianAdam\n"
+    if own:
+        imports += "from ._contributions import contributions as _contributions\n"
+    if own == _TAMING:
+        imports += "from ._contributions import screen_positions as _screen_positions\n"
+
+    # means3D, means2D and opacities must be given, the rest may be left out
+    parameters = [f"        {name}," for name in row.forward[:3]]
+    parameters += [f"        {name}=None," for name in row.forward[3:]]
+    kernel = "rasterizer import rasterize"
+    if "allmap" in row.returns:
+        kernel = "surfels import rasterize_surfels"
+    dc, join = "", ""
+    if "dc" in row.forward:
+        dc, join = "dc, ", _JOIN_DC
+
     text = _RASTERIZER
-    for mark, value in {
+    replacements = {
         "fields": "\n".join(f"    {name}: {_TYPES[name]}" for name in row.settings),
-        "parameters": "\n".join(
-            [f"        {name}," for name in row.forward[:3]] + [f"        {name}=None," for name in optional]
-        ),
+        "parameters": "\n".join(parameters),
         "returns": ", ".join(row.returns),
         "results": ", ".join(returned),
         "own": _OWN.get(row.key, ""),
-        "kernel": "surfels import rasterize_surfels"
-        if "allmap" in row.returns
-        else "rasterizer import rasterize",
-        "dc": "dc, " if dc else "",
-        "join": _JOIN_DC if dc else "",
-        "imports": "".join(imports),
-    }.items():
+        "kernel": kernel,
+        "dc": dc,
+        "join": join,
+        "imports": imports,
+    }
+    for mark, value in replacements.items():
         text = text.replace(f"@{mark}@", value)
     if "visible_filter" in row.methods:
         text += _VISIBLE_FILTER
@@ -253,4 +265,6 @@ def compiled_half(row: Variant) -> str:
     if "rasterize_aussians_filter" in row.exports:  # Scaffold's spelling
         text += '\n\ndef rasterize_aussians_filter(*args):\n    """The compiled filter."""\n'
         text += "    raise NotImplementedError(_ABSENT)\n"
-    return text + (_ADAM_UPDATE if "adamUpdate" in row.exports else "")
+    if "adamUpdate" in row.exports:
+        text += _ADAM_UPDATE
+    return text

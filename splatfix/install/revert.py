@@ -50,11 +50,13 @@ def revert(
             if item.items and (identity is None or item.entry.startswith(identity)):
                 return item
         entries = reverter.entries_without(interrupted)
-        entry = (
-            reverter.journal.find(identity)
-            if identity
-            else next((entry for entry in reversed(entries) if entry.active), None)
-        )
+        entry: Entry | None = None
+        if identity:
+            entry = reverter.journal.find(identity)
+        else:
+            for candidate in entries:
+                if candidate.active:
+                    entry = candidate
         if entry is None or not entry.active:
             raise _nothing(reverter.environment, entry)
         _refuse_out_of_order(reverter.environment, entry, entries)
@@ -114,8 +116,10 @@ class Reverter:
         Raises:
             SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
         """
-        found = recover(self.environment, self.journal)
-        return tuple(RevertOutcome(one.entry.id, str(self.environment.prefix), one.items) for one in found)
+        recovered = recover(self.environment, self.journal)
+        return tuple(
+            RevertOutcome(run.entry.id, str(self.environment.prefix), run.items) for run in recovered
+        )
 
     def revert(self, entry: Entry) -> RevertOutcome:
         """Make the environment what it was before that entry.
@@ -169,12 +173,12 @@ class Reverter:
         if not step.done or not step.digest or step.kind != "install-wheel":
             return
         name = distribution_of(step)
-        found = self._installed(name)
-        if not found or [digest for _, digest in found] == [step.digest]:
+        installed = self._installed(name)
+        if not installed or [digest for _, digest in installed] == [step.digest]:
             return  # when somebody has removed it in the meantime, what was there before can still come back
         raise SplatfixError(
             "changed-since",
-            f"{name} was changed since splatfix installed it: version {found[0][0]} is there now.",
+            f"{name} was changed since splatfix installed it: version {installed[0][0]} is there now.",
             meaning="Something else installed it, so splatfix does not undo it; nothing was changed.",
             todo=(run(*self.environment.command("uninstall", name), text="Remove it if you do not want it"),),
         )
@@ -215,7 +219,9 @@ class DryRun(Reverter):
         return self._copies.get(path, path)
 
     def _installed(self, name: str) -> tuple[tuple[str, str], ...]:
-        return self._versions[name] if name in self._versions else super()._installed(name)
+        if name in self._versions:
+            return self._versions[name]
+        return super()._installed(name)
 
     def _remember(self, step: StepRecord, backup: Backup, folder: Path) -> None:
         self._exists |= dict.fromkeys(backup.will_write, False)
@@ -250,13 +256,13 @@ def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Rever
 
 def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixError:
     if entry is None:
-        what = f"Nothing to revert in {environment.prefix}."
+        message = f"Nothing to revert in {environment.prefix}."
     elif not entry.changes and entry.status is Status.DONE:
-        what = f"Entry {entry.id} changed nothing: everything was already up to date."
+        message = f"Entry {entry.id} changed nothing: everything was already up to date."
     else:
-        what = f"Entry {entry.id} is not active any more: it is {entry.status.value}."
+        message = f"Entry {entry.id} is not active any more: it is {entry.status.value}."
     return usage_error(
-        "nothing-to-revert", what, say("Name another environment with --python, or another entry.")
+        "nothing-to-revert", message, say("Name another environment with --python, or another entry.")
     )
 
 

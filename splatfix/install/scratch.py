@@ -54,7 +54,7 @@ class LeftOut:
 
     path: str
     """Relative to what was copied."""
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def copy_source(source: Path, destination: Path, repository: Path | None = None)
 def _bases() -> list[Path]:
     """Where scratch folders may be, in order of preference. Paths with a blank come last: torch calls the C++ compiler in
     CXX without quotes, and a compiler cache's script is in the scratch folder."""
-    places = [
+    bases = [
         Path(tempfile.gettempdir()),
         user_cache() / "scratch",
         # what is made there has an unforeseeable name and belongs to its owner alone
@@ -145,11 +145,13 @@ def _bases() -> list[Path]:
         Path("/var/tmp"),  # nosec B108
         Path.cwd(),
     ]
-    return sorted(places, key=lambda place: any(letter.isspace() for letter in str(place)))
+    return sorted(bases, key=lambda base: any(letter.isspace() for letter in str(base)))
 
 
 def _make_root(bases: list[Path], source: str) -> Folder:
-    wanted = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}" if source else ""
+    name = ""
+    if source:
+        name = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}"
     problems = []
     for base in bases:
         if _FORBIDDEN in str(base.resolve()):
@@ -157,7 +159,7 @@ def _make_root(bases: list[Path], source: str) -> Folder:
             continue
         try:
             base.mkdir(parents=True, exist_ok=True)
-            return Folder(base.resolve(), PREFIX, wanted)
+            return Folder(base.resolve(), PREFIX, name)
         except OSError as error:
             problems.append(f"{base}: {error.strerror or error}")
     raise SplatfixError(
@@ -182,27 +184,29 @@ class _Copy:
         )
         self._build_files = "\n".join(text for text in texts if isinstance(text, str))
 
-    def folder(self, folder: Path, destination: Path, place: str = "") -> None:
-        """Copy a folder; ``place`` is its path in the copy."""
+    def folder(self, folder: Path, destination: Path, inside: str = "") -> None:
+        """Copy a folder; ``inside`` is its path in the copy, with a slash at its end."""
         destination.mkdir(parents=True, exist_ok=True)
         at_top = folder in (self.source, self.repository)
         with os.scandir(folder) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
         for entry in entries:
-            path, copy, name = folder / entry.name, destination / entry.name, f"{place}{entry.name}"
+            path, copy, name = folder / entry.name, destination / entry.name, f"{inside}{entry.name}"
             is_folder = entry.is_dir(follow_symlinks=False)
             if _is_output(entry.name, is_folder=is_folder, at_top=at_top):
                 continue
             if entry.is_symlink():
                 self._link(path, copy, name)
-            elif is_folder and (why := self._why_not(path, at_top=at_top)):
-                self.left_out.append(LeftOut(name, why))
             elif is_folder:
-                self.folder(path, copy, f"{name}/")
+                reason = self._reason_to_leave_out(path, at_top=at_top)
+                if reason:
+                    self.left_out.append(LeftOut(name, reason))
+                else:
+                    self.folder(path, copy, f"{name}/")
             elif entry.is_file():
                 self._file(path, copy, name, entry.stat().st_size)
 
-    def _why_not(self, folder: Path, *, at_top: bool) -> str:
+    def _reason_to_leave_out(self, folder: Path, *, at_top: bool) -> str:
         if (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir():
             return "a Python environment"
         named = re.search(rf"(?<![\w-]){re.escape(folder.name)}(?![\w-])", self._build_files)
@@ -243,7 +247,7 @@ class _Copy:
         elsewhere._bytes, elsewhere._entries = self._bytes, self._entries
         elsewhere.folder(target, copy)
         self._bytes, self._entries = elsewhere._bytes, elsewhere._entries
-        self.left_out += [LeftOut(f"{name}/{item.path}", item.why) for item in elsewhere.left_out]
+        self.left_out += [LeftOut(f"{name}/{item.path}", item.reason) for item in elsewhere.left_out]
 
     def _count(self, name: str, size: int) -> None:
         self._bytes += size
@@ -252,11 +256,11 @@ class _Copy:
         self._sizes[top] = self._sizes.get(top, 0) + size
         if self._bytes > _MOST_BYTES or self._entries > _MOST_FILES:
             largest = sorted(self._sizes.items(), key=lambda item: -item[1])[:3]
-            said = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in largest)
+            sizes = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in largest)
             raise SplatfixError(
                 "source-too-large",
                 f"{self.repository} is too large to be copied for the build: more than {_MOST_BYTES >> 30} GiB or "
-                f"{_MOST_FILES} files. The largest so far: {said}.",
+                f"{_MOST_FILES} files. The largest so far: {sizes}.",
                 meaning="A build works in a copy. Nothing was built and nothing was changed.",
                 todo=(
                     say(
@@ -269,7 +273,9 @@ class _Copy:
 def _is_output(name: str, *, is_folder: bool, at_top: bool) -> bool:
     if name in _SKIP_ANYWHERE or (at_top and name in _SKIP_AT_TOP):
         return True
-    return name.endswith(".egg-info") if is_folder else _STALE.match(name) is not None
+    if is_folder:
+        return name.endswith(".egg-info")
+    return _STALE.match(name) is not None
 
 
 def _holds_only_data(folder: Path) -> bool:

@@ -72,14 +72,16 @@ class WheelFile:
 
     def destinations(self, environment: Environment) -> tuple[Path, ...]:
         """Where pip writes each member, and the launcher scripts it makes (wheel specification, PEP 427)."""
-        found = [path for _, path in self.placed(environment)]
+        paths = [path for _, path in self.placed(environment)]
         for script in self.scripts:
-            found += [environment.scripts / script, environment.scripts / f"{script}.exe"]
-        return tuple(found)
+            paths += [environment.scripts / script, environment.scripts / f"{script}.exe"]
+        return tuple(paths)
 
     def placed(self, environment: Environment) -> tuple[tuple[str, Path], ...]:
-        """Every member with the place where pip writes it."""
-        root = environment.purelib if self.pure else environment.platlib
+        """Every member with the path where pip writes it."""
+        root = environment.platlib
+        if self.pure:
+            root = environment.purelib
         data_folder = f"{self.dist_info.removesuffix('.dist-info')}.data/"
         schemes = {
             "purelib": environment.purelib,
@@ -88,15 +90,15 @@ class WheelFile:
             "data": environment.data,
             "headers": environment.headers / self.name,
         }
-        found: list[tuple[str, Path]] = []
+        placed: list[tuple[str, Path]] = []
         for member in self.members:
             if not member.startswith(data_folder):
-                found.append((member, root / member))
+                placed.append((member, root / member))
                 continue
             scheme, _, rest = member.removeprefix(data_folder).partition("/")
             if scheme in schemes:
-                found.append((member, schemes[scheme] / rest))
-        return tuple(found)
+                placed.append((member, schemes[scheme] / rest))
+        return tuple(placed)
 
 
 def open_wheel(path: Path) -> WheelFile:
@@ -114,7 +116,9 @@ def open_wheel(path: Path) -> WheelFile:
         wheel = HeaderParser().parsestr(_text(archive, f"{dist_info}/WHEEL"))
         metadata = HeaderParser().parsestr(_text(archive, f"{dist_info}/METADATA"))
         points = f"{dist_info}/entry_points.txt"
-        scripts = launchers_in(_text(archive, points)) if points in members else ()
+        scripts: tuple[str, ...] = ()
+        if points in members:
+            scripts = launchers_in(_text(archive, points))
         strange = [m for m in members if "\\" in m or PurePosixPath(m).is_absolute() or ".." in m.split("/")]
         strange += [script for script in scripts if not _NAME.fullmatch(script)]
         if strange:
