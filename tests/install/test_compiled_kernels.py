@@ -15,7 +15,9 @@ from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install.environment import Environment, open_environment
 from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
+from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import dropin_named
+from tests.archs import archs
 from tests.binaries.forge_elf import ElfForge
 
 pytest.importorskip("torch")
@@ -36,7 +38,9 @@ def here() -> Environment:
 def test_machine_code_where_nvrtc_knows_the_gpu_else_ptx(here: Environment, tmp_path: Path) -> None:
     """With the NVRTC of the tests' own environment; sm_130 is not known to any."""
     try:
-        made, rung = compile_cuda_kernels(KNN, ("sm_120", "sm_130"), here, ProcessRunner(), tmp_path / "log")
+        made, rung = compile_cuda_kernels(
+            KNN, (Arch(12, 0), Arch(13, 0)), here, ProcessRunner(), tmp_path / "log"
+        )
     except SplatfixError as error:
         pytest.skip(error.what)
     assert rung.name is RungName.BUILT and rung.reached
@@ -62,7 +66,7 @@ class Compiler:
 
 
 def gswarp(here: Environment, log: Path, target: str, compiler: Compiler) -> str:
-    return compile_gswarp(KNN, (target,), here, compiler, log).shown_by  # type: ignore[arg-type]
+    return compile_gswarp(KNN, archs(target), here, compiler, log).shown_by
 
 
 def answer(name: str, number: int) -> dict[str, object]:

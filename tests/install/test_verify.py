@@ -14,6 +14,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import EnvironmentFacts, Fact, Facts, Interpreter, MachineFacts, Torch, gather
 from splatfix.install.verify import fits, verify_wheel
 from splatfix.install.wheels import WheelFile, open_wheel
+from tests.archs import archs
 
 from .environments import PYTHON_TAG, fat_binary
 
@@ -57,7 +58,7 @@ def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: In
     both = library(tmp_path, "both.so", fat_binary(80, 120) + fat_binary(86, 120))
     rung = verify_wheel(
         wheel_of(tmp_path, interpreter, _C=both),
-        ("sm_120", "sm_89"),
+        archs("sm_120", "sm_89"),
         facts(interpreter),
         expects_gpu_code=True,
     )
@@ -67,7 +68,10 @@ def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: In
     mixed = library(tmp_path, "mixed.so", fat_binary(80, 120) + fat_binary(80))
     with pytest.raises(SplatfixError) as caught:
         verify_wheel(
-            wheel_of(tmp_path, interpreter, _C=mixed), ("sm_120",), facts(interpreter), expects_gpu_code=True
+            wheel_of(tmp_path, interpreter, _C=mixed),
+            archs("sm_120"),
+            facts(interpreter),
+            expects_gpu_code=True,
         )
     assert caught.value.code == "wrong-gpu-code"
     assert "has no code for sm_120" in caught.value.what
@@ -78,7 +82,7 @@ def test_one_bad_member_is_enough(tmp_path: Path, interpreter: Interpreter) -> N
     with pytest.raises(SplatfixError) as caught:
         verify_wheel(
             wheel_of(tmp_path, interpreter, _C=good, _D=bad),
-            ("sm_120",),
+            archs("sm_120"),
             facts(interpreter),
             expects_gpu_code=True,
         )
@@ -88,7 +92,7 @@ def test_one_bad_member_is_enough(tmp_path: Path, interpreter: Interpreter) -> N
 def test_a_module_for_each_architecture(tmp_path: Path, interpreter: Interpreter) -> None:
     """As tiny-cuda-nn: one module for each, named after it; none that is missing, and none that is wrong."""
     for_86, for_120 = (library(tmp_path, f"m{n}.so", fat_binary(n)) for n in (86, 120))
-    both = ("sm_120", "sm_86")
+    both = archs("sm_120", "sm_86")
     wheel = wheel_of(tmp_path, interpreter, _86_C=for_86, _120_C=for_120)
     assert verify_wheel(wheel, both, facts(interpreter), expects_gpu_code=True).reached
     for members in ({"_86_C": for_86}, {"_86_C": for_86, "_120_C": for_86}, {"_86_C": for_86, "_C": for_120}):
@@ -103,7 +107,7 @@ def test_cuda_sources_must_give_gpu_code(tmp_path: Path, interpreter: Interprete
     wheel = wheel_of(tmp_path, interpreter, _C=plain)
     assert "CPU only" in verify_wheel(wheel, (), facts(interpreter), expects_gpu_code=False).shown_by
     with pytest.raises(SplatfixError) as caught:
-        verify_wheel(wheel, ("sm_120",), facts(interpreter), expects_gpu_code=True)
+        verify_wheel(wheel, archs("sm_120"), facts(interpreter), expects_gpu_code=True)
     assert caught.value.code == "no-gpu-code"
 
 
