@@ -240,7 +240,7 @@ def harmonics_backward(
     module("projection.cu", {}, means).launch("harmonics_backward", blocks(count), (_THREADS,), arguments)
 
 
-class _Rasterize(torch.autograd.Function):
+class _RasterizeOnCuda(torch.autograd.Function):
     """The inputs of `rasterize` -> color, radii, and depth, inverse depth and alpha in one tensor."""
 
     @staticmethod
@@ -332,7 +332,7 @@ def rasterize(settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor,
 
     `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp.
     """
-    apply: Any = _Rasterize.apply
+    apply: Any = _RasterizeOnCuda.apply
     image, radii, extras = apply(settings, *inputs)
     depth, invdepth, alpha = extras.split(1)
     return image, radii, invdepth, alpha, depth

@@ -134,9 +134,11 @@ class _MeanSSIM(torch.autograd.Function):
         ctx: Any, img1: Tensor, img2: Tensor, mean: Optional[Tensor], square: Optional[Tensor], padding: str
     ) -> Tensor:
         wants_gradient: bool = ctx.needs_input_grad[0]
-        cached = None if mean is None or square is None else (mean, square)
+        cached = None
+        if mean is not None and square is not None:
+            cached = (mean, square)
         if _is_compiling():
-            total, grad = _whole(img1, img2, cached, padding, 2 if img1.dim() == 4 else 3, wants_gradient)
+            total, grad = _whole(img1, img2, cached, padding, img1.dim() - 2, wants_gradient)
         elif img1.dim() == 4:
             total, grad = _by_strips(img1, img2, cached, padding, wants_gradient)
         else:
@@ -210,7 +212,9 @@ def _fill_maps(maps: Sequence[Tensor], x: Tensor, y: Tensor) -> None:
 def _outside(cached: bool) -> list[float]:
     """The same maps where the image is zero, beyond its border."""
     square = SHIFT * SHIFT
-    return [-SHIFT, square, 2 * square] if cached else [-SHIFT, -SHIFT, 2 * square, 2 * square]
+    if cached:
+        return [-SHIFT, square, 2 * square]
+    return [-SHIFT, -SHIFT, 2 * square, 2 * square]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -230,10 +234,10 @@ def _by_strips(
     blur = _Blur(img1, width)
     budget = _STRIP_NUMBERS_CPU if img1.device.type == "cpu" else _STRIP_NUMBERS_GPU
     x, y = (image.detach().reshape(-1, height, width) for image in (img1, img2))
-    statistics = [s.reshape(-1, height, width) for s in cached] if cached else []
+    statistics = [s.reshape(-1, height, width) for s in cached or ()]
     grad = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_gradient else None
     planes = max(1, min(x.shape[0], budget // (blur.columns * 2 * _MIN_STRIP_ROWS)))
-    total = torch.zeros((), dtype=torch.float64 if blur.sums_in_double else x.dtype, device=x.device)
+    total = torch.zeros((), dtype=blur.sum_type, device=x.device)
     with _full_precision(img1.device):
         for start in range(0, x.shape[0], planes):
             group = slice(start, start + planes)
@@ -242,11 +246,13 @@ def _by_strips(
                 x[group],
                 y[group],
                 [s[group] for s in statistics],
-                HALO if padding == "valid" else 0,
+                _cropped(padding),
                 None if grad is None else grad[group],
                 budget,
             )
-    return total.to(x.dtype), None if grad is None else grad.view(img1.shape)
+    if grad is not None:
+        grad = grad.view(img1.shape)
+    return total.to(x.dtype), grad
 
 
 def _sweep(
@@ -268,8 +274,10 @@ def _sweep(
     rows = max(2 * HALO, -(-(height + HALO) // steps))
     outside = x.new_tensor(_outside(bool(statistics))).view(-1, 1, 1, 1)
     maps = outside.repeat(1, planes, rows + 2 * HALO, blur.columns)
-    derivatives = x.new_zeros(3, planes, rows + 2 * HALO, blur.columns) if grad is not None else None
-    total = torch.zeros((), dtype=torch.float64 if blur.sums_in_double else x.dtype, device=x.device)
+    derivatives = None
+    if grad is not None:
+        derivatives = x.new_zeros(3, planes, rows + 2 * HALO, blur.columns)
+    total = torch.zeros((), dtype=blur.sum_type, device=x.device)
     _load_rows(maps[:, :, HALO : 2 * HALO], x, y, 0, outside)
     for top in range(0, height + HALO, rows):
         _load_rows(maps[:, :, 2 * HALO :], x, y, top + HALO, outside)
@@ -292,7 +300,9 @@ def _sweep(
             total += _map_and_derivatives(blurred[0], mu2, blurred[-2], blurred[-1], slots).sum()
         if grad is not None and derivatives is not None:
             centered = maps[:2, :, :rows, HALO : HALO + width]
-            second = _shifted_rows(y, top - HALO, rows) if statistics else centered[1]
+            second = centered[1]
+            if statistics:  # the maps then hold no second image
+                second = _shifted_rows(y, top - HALO, rows)
             _emit_gradient(blur(derivatives), centered[0], second, grad, top - HALO)
             derivatives[:, :, : 2 * HALO] = derivatives[:, :, rows:].clone()
         maps[:, :, : 2 * HALO] = maps[:, :, rows:].clone()
@@ -348,11 +358,14 @@ class _Blur:
 
     def __init__(self, like: Tensor, width: int) -> None:
         self.columns = width + 2 * HALO
-        self.sums_in_double = like.device.type != "mps"
+        self.sum_type = torch.float64
+        if like.device.type == "mps":  # which has no float64
+            self.sum_type = like.dtype
         self._width = width
         weights = torch.tensor(WINDOW, dtype=like.dtype)
-        # from pinned memory, so that a GPU is not waited for
-        self._weights = (weights.pin_memory() if like.is_cuda else weights).to(like.device, non_blocking=True)
+        if like.is_cuda:  # from pinned memory, so that the GPU is not waited for
+            weights = weights.pin_memory()
+        self._weights = weights.to(like.device, non_blocking=True)
         self._way = _way_to_blur(like)
         if self._way == "onednn":
             self.columns = _padded_columns(width)
@@ -389,7 +402,9 @@ def _way_to_blur(like: Tensor) -> str:
 def _padded_columns(width: int) -> int:
     """Columns of a map buffer: the halo and whole blocks of 16, off the strides that collide in a CPU's cache."""
     columns = -(-width // _BLOCK) * _BLOCK + _BLOCK
-    return columns + _BLOCK if columns % 256 == 0 else columns
+    if columns % 256 == 0:
+        columns += _BLOCK
+    return columns
 
 
 def _vertical_channels(maps: Tensor, weights: Tensor) -> Tensor:
@@ -460,7 +475,9 @@ def _whole(
 ) -> tuple[Tensor, Optional[Tensor]]:
     """Sum of the map and its halved gradient without strips: for compilers, which fuse it, and for volumes."""
     x, y = img1.detach() - SHIFT, img2.detach() - SHIFT
-    maps = [x, x * x, 2 * x * y] if cached else [x, y, x * x + y * y, 2 * x * y]
+    maps = [x, y, x * x + y * y, 2 * x * y]
+    if cached:
+        maps = [x, x * x, 2 * x * y]
     blurred = [_blur_whole(m, dims, value) for m, value in zip(maps, _outside(bool(cached)))]
     mu1, e_squares, e_2xy = blurred[0], blurred[-2], blurred[-1]
     mu2 = blurred[1]
@@ -496,7 +513,9 @@ def _by_volumes(
         total = total + value
         if grad is not None:
             grads.append(grad)
-    return total, torch.stack(grads).view(shape) if grads else None
+    if not grads:
+        return total, None
+    return total, torch.stack(grads).view(shape)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -509,11 +528,15 @@ def _is_compiling() -> bool:
     return bool(compiler is not None and hasattr(compiler, "is_compiling") and compiler.is_compiling())
 
 
+def _cropped(padding: str) -> int:
+    """Pixels that are left out at each border."""
+    return HALO if padding == "valid" else 0
+
+
 def _pixels_counted(image: Tensor, padding: str) -> int:
-    crop = 2 * HALO if padding == "valid" else 0
     count = image.shape[0] * image.shape[1]
     for size in image.shape[2:]:
-        count *= size - crop
+        count *= size - 2 * _cropped(padding)
     return count
 
 
@@ -521,7 +544,9 @@ def _check(img1: Tensor, img2: Tensor, padding: str, dims: int) -> None:
     """Raise ValueError or TypeError for invalid arguments."""
     layout = "[B, C, H, W]" if dims == 2 else "[B, C, D, H, W]"
     if img1.dim() != dims + 2:
-        hint = " Add a batch dimension with image.unsqueeze(0)." if img1.dim() == dims + 1 else ""
+        hint = ""
+        if img1.dim() == dims + 1:
+            hint = " Add a batch dimension with image.unsqueeze(0)."
         raise ValueError(f"SSIM takes images of shape {layout}, not {tuple(img1.shape)}.{hint}")
     if img1.shape != img2.shape:
         raise ValueError(

@@ -21,7 +21,7 @@ def _grid(images: Tensor) -> Tuple[int, int, int]:
     return (width + _TILE - 1) // _TILE, (height + _TILE - 1) // _TILE, batch * channels
 
 
-class _MeanSSIM(torch.autograd.Function):
+class _MeanOnCuda(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, img1: Tensor, img2: Tensor, edge: int) -> Tensor:
         first, second = img1.detach().contiguous(), img2.detach().contiguous()
@@ -65,7 +65,7 @@ def mean_ssim(img1: Tensor, img2: Tensor, padding: str) -> Tensor:
             some = slice(start, start + _MOST_IMAGES)
             parts.append(mean_ssim(first[some], second[some], padding) * (first[some].shape[0] / images))
         return torch.stack(parts).sum()
-    apply: Any = _MeanSSIM.apply
+    apply: Any = _MeanOnCuda.apply
     edge = _HALO if padding == "valid" else 0
     mean: Tensor = apply(img1, img2, edge)
     return mean

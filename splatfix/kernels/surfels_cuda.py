@@ -34,7 +34,7 @@ def refusal(settings: Any) -> str:
     return ""
 
 
-class _Pairs(NamedTuple):
+class _SurfelPairs(NamedTuple):
     """What the way back needs of the way there."""
 
     surfels: Tensor  # [P, 16]
@@ -45,7 +45,7 @@ class _Pairs(NamedTuple):
     ranges: Tensor  # [tiles, 2] int32
 
 
-def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
+def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> _SurfelPairs:
     """Project and list."""
     means, _, opacities, shs, colors, scales, rotations, transforms = inputs
     assert means is not None
@@ -63,10 +63,10 @@ def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> 
         arguments = [boxes, order, ends, counts, count, frame.tiles[0], tiles, gaussians]
         binning.launch("list_boxes", blocks(count, _THREADS), (_THREADS,), arguments)
 
-    return _Pairs(surfels, features, depths, radii, *by_tile(depths, counts, frame.tiles, listing))
+    return _SurfelPairs(surfels, features, depths, radii, *by_tile(depths, counts, frame.tiles, listing))
 
 
-class _Rasterize(torch.autograd.Function):
+class _RasterizeSurfels(torch.autograd.Function):
     """The inputs of `rasterize` -> color, radii, allmap."""
 
     @staticmethod
@@ -108,7 +108,7 @@ class _Rasterize(torch.autograd.Function):
             return (None, *zeros_like_each(inputs))
         means, _, _, shs, _, scales, rotations, transforms = inputs
         image, maps, moments, lasts, medians = kept[:5]
-        pairs = _Pairs(*kept[5:])
+        pairs = _SurfelPairs(*kept[5:])
         count, channels = means.shape[0], frame.background.numel()
         kernels = module("surfels.cu", {"COLORS": channels}, means)
         sums = means.new_zeros(count, _SUMS + channels)
@@ -137,6 +137,6 @@ def rasterize(settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor,
 
     `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, transforms.
     """
-    apply: Any = _Rasterize.apply
+    apply: Any = _RasterizeSurfels.apply
     images: Tuple[Tensor, Tensor, Tensor] = apply(settings, *inputs)
     return images

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 
 import torch
-from kernels.rasterizer_compare import ARGUMENTS, cloud, look_at
+from kernels.cuda.compare import SURFELS, in_precision, pulled
+from kernels.rasterizer_compare import cloud, look_at
 
 from splatfix.kernels import (
     contributions,
@@ -29,13 +30,16 @@ from splatfix.kernels import (
 )
 
 EMULATED = sys.argv[1] == "emulated"
-DEVICE = torch.device("cpu" if EMULATED else "cuda")
+DEVICE = "cpu" if EMULATED else "cuda"
 
 
-def worst(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+def worst(results: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     """The largest difference of any, relative to the largest number of its tensor."""
-    pairs = zip(found, expected, strict=True)
-    return max(float((f.cpu().double() - e).abs().max() / e.abs().max().clamp_min(1e-12)) for f, e in pairs)
+    errors = []
+    for result, exact in zip(results, expected, strict=True):
+        difference = (result.cpu().double() - exact).abs().max()
+        errors.append(float(difference / exact.abs().max().clamp_min(1e-12)))
+    return max(errors)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -53,45 +57,43 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def images(
-    render: Callable[..., object], device: torch.device, dtype: torch.dtype, **options: object
+    render: Callable[..., object], device: str, dtype: torch.dtype, **options: object
 ) -> list[torch.Tensor]:
     """Color, depths and alpha of a scene, and every gradient."""
-    settings = look_at(90, 70, **options)
-    moved = {k: v.to(device, dtype) for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
-    leaves = {k: v.to(dtype).to(device).requires_grad_() for k, v in cloud(400, size=(0.02, 0.2)).items()}
-    leaves["means2D"] = torch.zeros(400, 3, dtype=dtype, device=device, requires_grad=True)
-    color, _, *extras = render(settings._replace(**moved), *(leaves.get(name) for name in ARGUMENTS))
-    found = [color, *extras]
-    loss = sum((image * (k + 1)).square().sum() for k, image in enumerate(found))
-    return [item.detach() for item in (*found, *torch.autograd.grad(loss, list(leaves.values())))]
+    scene = cloud(400, size=(0.02, 0.2))
+    return all_of(pulled(render, look_at(90, 70, **options), scene, dtype, device=device))
 
 
 def discs(
-    render: Callable[..., tuple[torch.Tensor, ...]], device: torch.device, dtype: torch.dtype
+    render: Callable[..., tuple[torch.Tensor, ...]], device: str, dtype: torch.dtype
 ) -> list[torch.Tensor]:
     """Color and maps of surfels, and every gradient; of the maps not the median's, which jumps."""
-    settings = look_at(60, 50)
-    moved = {k: v.to(device, dtype) for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
-    leaves = {k: v.to(dtype).to(device) for k, v in cloud(25, 1).items()}
-    leaves = {k: (v[:, :2].contiguous() if k == "scales" else v).requires_grad_() for k, v in leaves.items()}
-    leaves["means2D"] = torch.zeros(25, 3, dtype=dtype, device=device, requires_grad=True)
-    given = [*(leaves.get(name) for name in ARGUMENTS[:-1]), None]
-    color, _, maps = render(settings._replace(**moved), *given)
-    kept = [color, *maps[:5], maps[6]]
-    loss = sum((image * (k + 1)).square().sum() for k, image in enumerate(kept))
-    return [item.detach() for item in (*kept, *torch.autograd.grad(loss, list(leaves.values())))]
+
+    def without_median(*arguments: object) -> tuple[torch.Tensor, ...]:
+        color, radii, maps = render(*arguments)
+        return (color, radii, *maps[:5], maps[6])
+
+    scene = cloud(25, 1)
+    scene["scales"] = scene["scales"][:, :2].contiguous()
+    return all_of(pulled(without_median, look_at(60, 50), scene, dtype, names=SURFELS, device=device))
 
 
-def summed(device: torch.device, dtype: torch.dtype) -> list[torch.Tensor]:
+def all_of(results: tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]) -> list[torch.Tensor]:
+    """Images and gradients, without the radii."""
+    (color, _, *others), gradients = results
+    return [tensor.detach() for tensor in (color, *others, *gradients.values())]
+
+
+def summed(device: str, dtype: torch.dtype) -> list[torch.Tensor]:
     """What each Gaussian contributes: by our kernels in single precision, by PyTorch in double."""
-    settings = look_at(60, 50)
-    moved = {k: v.to(device, dtype) for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
-    inputs = cloud(60)
-    given = [inputs[name].to(dtype).to(device) for name in ("means3D", "opacities", "scales", "rotations")]
-    ours = dtype == torch.float32
-    sums = contributions_cuda.sums if ours else contributions.contributions
-    found = sums(settings._replace(**moved), *given)
-    return [found[:, k] if ours else found[k].double() for k in (0, 2, 3)]
+    settings, inputs = in_precision(look_at(60, 50), dtype, device), cloud(60)
+    names = ("means3D", "opacities", "scales", "rotations")
+    arguments = [inputs[name].to(dtype).to(device) for name in names]
+    if dtype == torch.float32:
+        pixels, _, share, distance = contributions_cuda.sums(settings, *arguments).unbind(1)
+    else:
+        pixels, _, share, distance = contributions.contributions(settings, *arguments)
+    return [pixels.double(), share, distance]
 
 
 def gswarp() -> dict[str, object]:
@@ -107,7 +109,7 @@ def gswarp() -> dict[str, object]:
     try:
         theirs = without_inverse(on_warp.rasterize)
         found = images(theirs, DEVICE, torch.float32)
-        exact = images(without_inverse(rasterizer.rasterize), torch.device("cpu"), torch.float64)
+        exact = images(without_inverse(rasterizer.rasterize), "cpu", torch.float64)
         seconds = timed(lambda: images(theirs, DEVICE, torch.float32))
     except (ImportError, RuntimeError, ValueError) as error:  # a failure of the peer is none of ours
         return {"gswarp": f"{type(error).__name__}: {error}"}
@@ -121,7 +123,7 @@ def main() -> None:
         for file in (ssim_cuda, knn_cuda, rasterizer_cuda, surfels_cuda, contributions_cuda):
             file.module = emulated_module
     generator = torch.Generator().manual_seed(0)
-    said: dict[str, object] = {}
+    answer: dict[str, object] = {}
     for name, options in (
         ("v1", {}),
         ("antialiasing", {"antialiasing": True}),
@@ -129,28 +131,26 @@ def main() -> None:
         ("upstream gradients", {"kernel_size": 0.1, "upstream_gradients": True}),
         ("FastGS", {"compact_box": 0.5}),
     ):
-        found = images(rasterizer_cuda.rasterize, DEVICE, torch.float32, **options)
-        expected = images(rasterizer.rasterize, torch.device("cpu"), torch.float64, **options)
-        said[f"rasterizer {name}"] = worst(found, expected)
-    found = discs(surfels_cuda.rasterize, DEVICE, torch.float32)
-    said["surfels"] = worst(found, discs(surfels.rasterize_surfels, torch.device("cpu"), torch.float64))
-    said["contributions"] = worst(summed(DEVICE, torch.float32), summed(torch.device("cpu"), torch.float64))
-    pair = [torch.rand(1, 3, 96, 128, generator=generator, dtype=torch.float64) for _ in range(2)]
-    first, wanted = pair[0].float().to(DEVICE).requires_grad_(), pair[0].clone().requires_grad_()
-    value, exact = (
-        ssim_cuda.mean_ssim(first, pair[1].float().to(DEVICE), "same"),
-        ssim.fused_ssim(wanted, pair[1]),
-    )
-    slopes = [torch.autograd.grad(value, first)[0], torch.autograd.grad(exact, wanted)[0]]
-    said["ssim"] = worst([value.detach(), slopes[0]], [exact.detach(), slopes[1]])
+        drawn = images(rasterizer_cuda.rasterize, DEVICE, torch.float32, **options)
+        exact = images(rasterizer.rasterize, "cpu", torch.float64, **options)
+        answer[f"rasterizer {name}"] = worst(drawn, exact)
+    drawn = discs(surfels_cuda.rasterize, DEVICE, torch.float32)
+    answer["surfels"] = worst(drawn, discs(surfels.rasterize_surfels, "cpu", torch.float64))
+    answer["contributions"] = worst(summed(DEVICE, torch.float32), summed("cpu", torch.float64))
+    first, second = (torch.rand(1, 3, 96, 128, generator=generator, dtype=torch.float64) for _ in range(2))
+    leaf, exact_leaf = first.float().to(DEVICE).requires_grad_(), first.clone().requires_grad_()
+    mean = ssim_cuda.mean_ssim(leaf, second.float().to(DEVICE), "same")
+    exact_mean = ssim.fused_ssim(exact_leaf, second)
+    slope, exact_slope = torch.autograd.grad(mean, leaf)[0], torch.autograd.grad(exact_mean, exact_leaf)[0]
+    answer["ssim"] = worst([mean.detach(), slope], [exact_mean.detach(), exact_slope])
     points = torch.rand(5_000, 3, generator=generator)
-    said["knn"] = worst([knn_cuda.mean_of_three(points.to(DEVICE))], [knn.distCUDA2(points.double())])
-    said["nvrtc"] = "" if EMULATED else ".".join(map(str, nvrtc.find_compiler().version))
-    said["frame_s"] = timed(lambda: images(rasterizer_cuda.rasterize, DEVICE, torch.float32))
+    answer["knn"] = worst([knn_cuda.mean_of_three(points.to(DEVICE))], [knn.distCUDA2(points.double())])
+    answer["nvrtc"] = "" if EMULATED else ".".join(map(str, nvrtc.find_compiler().version))
+    answer["frame_s"] = timed(lambda: images(rasterizer_cuda.rasterize, DEVICE, torch.float32))
     if not EMULATED and importlib.util.find_spec("gswarp"):
-        said |= gswarp()
-    said["frame_by_torch_s"] = timed(lambda: images(rasterizer.rasterize, DEVICE, torch.float32))
-    print(json.dumps(said))
+        answer |= gswarp()
+    answer["frame_by_torch_s"] = timed(lambda: images(rasterizer.rasterize, DEVICE, torch.float32))
+    print(json.dumps(answer))
 
 
 main()

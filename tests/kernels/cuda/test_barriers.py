@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from splatfix.kernels import surfels_cuda
-from splatfix.kernels.rasterizer import GaussianRasterizationSettings
 from splatfix.kernels.rasterizer_cuda import rasterize
 from splatfix.kernels.ssim_cuda import mean_ssim
+from tests.kernels.cuda.compare import SURFELS, in_precision
 from tests.kernels.cuda.emulator import COMPILER, SOURCES, Emulated, KernelError
 from tests.kernels.rasterizer_compare import ARGUMENTS, cloud, look_at
 
@@ -29,19 +29,17 @@ def both_ways(name: str) -> None:
         image = torch.rand(1, 1, 40, 40, requires_grad=True)
         mean_ssim(image, torch.rand(1, 1, 40, 40), "same").backward()
         return
-    settings: GaussianRasterizationSettings = look_at(20, 20)
-    moved = {k: v.float() for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
+    settings = in_precision(look_at(20, 20), torch.float32)
     inputs = {k: v.float().requires_grad_() for k, v in cloud(300, spread=0.3).items()}
     with torch.no_grad():
         inputs["opacities"] *= 0.05
     if name == "surfels.cu":
         inputs = {k: v.detach().requires_grad_() for k, v in inputs.items()}
         inputs["scales"] = inputs["scales"].detach()[:, :2].contiguous().requires_grad_()
-        given = [*(inputs.get(one) for one in ARGUMENTS[:-1]), None]
-        color, _, _ = surfels_cuda.rasterize(settings._replace(**moved), *given)
+        color, _, _ = surfels_cuda.rasterize(settings, *(inputs.get(name) for name in SURFELS))
         color.sum().backward()
         return
-    color, *_ = rasterize(settings._replace(**moved), *(inputs.get(one) for one in ARGUMENTS))
+    color, *_ = rasterize(settings, *(inputs.get(name) for name in ARGUMENTS))
     color.sum().backward()
 
 

@@ -9,21 +9,19 @@ import torch
 
 from splatfix.kernels import contributions_cuda
 from splatfix.kernels.contributions import contributions
+from tests.kernels.cuda.compare import BOTH, in_precision
 from tests.kernels.cuda.emulator import COMPILER, KernelError
 from tests.kernels.cuda.test_sabotage import changed
 from tests.kernels.rasterizer_compare import cloud, look_at, one_thread  # noqa: F401
-
-BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 
 
 def compare(settings: Any, inputs: dict[str, Any], dtype: torch.dtype, weighted: bool = True) -> None:
     size = (settings.image_height, settings.image_width)
     weights = torch.rand(size, generator=torch.Generator().manual_seed(3), dtype=dtype) if weighted else None
-    moved = {k: v.to(dtype) for k, v in settings._asdict().items() if isinstance(v, torch.Tensor)}
     names = ("means3D", "opacities", "scales", "rotations", "cov3D_precomp")
     single = [None if name not in inputs else inputs[name].to(dtype) for name in names]
     exact = [None if one is None else one.double() for one in single]
-    found = contributions_cuda.sums(settings._replace(**moved), *single, weights)
+    found = contributions_cuda.sums(in_precision(settings, dtype), *single, weights)
     expected = torch.stack(contributions(settings, *exact, weights), dim=1)
     scale = expected.abs().amax(0).clamp_min(1.0)
     near = 1e-12 if dtype == torch.float64 else 2e-5

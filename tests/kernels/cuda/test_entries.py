@@ -14,6 +14,7 @@ from splatfix.kernels.knn import distCUDA2
 from splatfix.kernels.rasterizer import rasterize
 from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.surfels import rasterize_surfels
+from tests.kernels.cuda.compare import in_precision
 from tests.kernels.rasterizer_compare import cloud, look_at, one_thread  # noqa: F401
 from tests.kernels.test_surfels import discs
 
@@ -38,8 +39,7 @@ def near(found: Tensor, expected: Tensor) -> None:
 
 
 def settings(**options: Any) -> Any:
-    made = look_at(40, 30, **options)
-    return made._replace(**{k: v.float() for k, v in made._asdict().items() if isinstance(v, Tensor)})
+    return in_precision(look_at(40, 30, **options), torch.float32)
 
 
 @pytest.mark.parametrize("options", [{}, {"compact_box": 0.5}, {"upstream_gradients": True}], ids=str)

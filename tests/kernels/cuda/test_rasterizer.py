@@ -13,36 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from splatfix.install.nvrtc import _OPTIONS
 from splatfix.kernels import rasterizer, rasterizer_cuda
 from splatfix.kernels.rasterizer import GaussianRasterizationSettings
-from tests.kernels.rasterizer_compare import ARGUMENTS, cloud, look_at, one_thread  # noqa: F401
-
-BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-Render = Any
-
-
-def pulled(
-    render: Render,
-    settings: GaussianRasterizationSettings,
-    inputs: dict[str, Tensor],
-    dtype: torch.dtype,
-    outputs: tuple[int, ...],
-    columns: int,
-) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """The five results, and the gradients of a random weighting of those in `outputs`."""
-    moved = {k: v.to(dtype) for k, v in settings._asdict().items() if isinstance(v, Tensor)}
-    leaves = {name: value.detach().to(dtype).requires_grad_() for name, value in inputs.items()}
-    leaves["means2D"] = torch.zeros(len(leaves["means3D"]), columns, dtype=dtype, requires_grad=True)
-    found = tuple(render(settings._replace(**moved), *(leaves.get(name) for name in ARGUMENTS)))
-    generator = torch.Generator().manual_seed(5)
-    loss = torch.zeros((), dtype=dtype)
-    for k, image in enumerate(found):
-        weight = torch.randn(image.shape, generator=generator, dtype=torch.float64)
-        if k in outputs:
-            loss = loss + (image * weight.to(dtype)).sum()
-    gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    zeroed = zip(leaves.items(), gradients, strict=True)
-    return found, {name: torch.zeros_like(leaf) if g is None else g for (name, leaf), g in zeroed}
+from tests.kernels.cuda.compare import BOTH, assert_agree, pulled
+from tests.kernels.cuda.emulator import emulated_module
+from tests.kernels.rasterizer_compare import cloud, look_at, one_thread  # noqa: F401
 
 
 def compare(
@@ -53,20 +29,9 @@ def compare(
     columns: int = 3,
     slack: float = 1.0,
 ) -> tuple[Tensor, ...]:
-    # what the kernels get in float32 is what the reference gets in float64
-    inputs = {name: value.to(dtype).double() for name, value in inputs.items()}
-    expected, wanted = pulled(rasterizer.rasterize, settings, inputs, torch.float64, outputs, columns)
-    found, got = pulled(rasterizer_cuda.rasterize, settings, inputs, dtype, outputs, columns)
     value, gradient = (1e-12, 1e-10) if dtype == torch.float64 else (1e-5 * slack, 1e-4 * slack)
-    assert torch.equal(found[1], expected[1])
-    for k in (0, 2, 3, 4):
-        worst = float((found[k].double() - expected[k]).detach().abs().max())
-        assert worst <= value * max(1.0, float(expected[k].detach().abs().max())), k
-    for name, target in wanted.items():
-        scale = float(target.abs().max()) if target.numel() else 0.0
-        worst = float((got[name].double() - target).abs().max()) if target.numel() else 0.0
-        assert worst <= gradient * scale + 1e-12, f"{name}: {worst:.2e} of {scale:.2e}"
-    return found
+    both = (rasterizer.rasterize, rasterizer_cuda.rasterize)
+    return assert_agree(*both, settings, inputs, dtype, value, gradient, outputs=outputs, columns=columns)
 
 
 @BOTH
@@ -122,7 +87,9 @@ def test_the_densification_statistic(columns: int, dtype: torch.dtype, emulated:
     compare(look_at(40, 30, kernel_size=0.1), cloud(50), dtype, columns=columns)
 
 
-@pytest.mark.parametrize("channels", [1, 8, 19])
+@pytest.mark.parametrize(
+    "channels", [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(19, marks=pytest.mark.slow)]
+)
 def test_channels(channels: int, emulated: None) -> None:
     """In float64 only: every number of channels is a compilation."""
     inputs = cloud(30, precomputed=True)
@@ -233,9 +200,6 @@ def test_what_the_kernels_do_not_serve(options: dict[str, Any], why: str) -> Non
 
 def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that a drop-in brings along is found by its options: others would be compiled again, unnoticed."""
-    from splatfix.install.nvrtc import _OPTIONS
-    from tests.kernels.cuda.emulator import emulated_module
-
     asked: list[Any] = []
 
     def module(name: str, defines: Any, like: Tensor) -> Any:

@@ -127,5 +127,6 @@ def test_what_is_wrong_with_surfels_is_seen(name: str, monkeypatch: pytest.Monke
         surfels()
 
 
+@pytest.mark.slow
 def test_what_is_right_with_surfels_is_not(emulated: None) -> None:
     surfels()

@@ -13,63 +13,39 @@ from splatfix.install.nvrtc import _OPTIONS
 from splatfix.kernels import surfels_cuda
 from splatfix.kernels.surfels import rasterize_surfels
 from splatfix.knowledge.dropins import dropin_of
+from tests.kernels.cuda.compare import BOTH, SURFELS, assert_agree, pulled
 from tests.kernels.cuda.emulator import emulated_module
-from tests.kernels.rasterizer_compare import ARGUMENTS, look_at, one_thread  # noqa: F401
+from tests.kernels.rasterizer_compare import look_at, one_thread  # noqa: F401
 from tests.kernels.surfel_reference import render
 from tests.kernels.test_surfels import SCENES, discs
 
-BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-MAPS = ("depth", "alpha", "normal x", "normal y", "normal z", "median", "distortion")
+COLOR, *MAPS = (0, *range(2, 9))
+"""What `in_one` gives: color, radii, and depth, alpha, normal (three), median and distortion."""
 
 
-def pulled(
-    render: Any, settings: Any, inputs: dict[str, Tensor], dtype: torch.dtype, wanted: tuple[str, ...]
-) -> tuple[Any, dict[str, Tensor]]:
-    """The three results, and the gradients of a random weighting of the color and the maps that are wanted."""
-    moved = {k: v.to(dtype) for k, v in settings._asdict().items() if isinstance(v, Tensor)}
-    leaves = {name: value.detach().to(dtype).requires_grad_() for name, value in inputs.items()}
-    leaves["means2D"] = torch.zeros(len(leaves["means3D"]), 3, dtype=dtype, requires_grad=True)
-    names = (*ARGUMENTS[:-1], "transforms")
-    color, radii, maps = render(settings._replace(**moved), *(leaves.get(name) for name in names))
-    generator = torch.Generator().manual_seed(5)
-    size = (color.shape[0] + 7, *color.shape[1:])
-    weight = torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
-    loss = (color * weight[7:]).sum() if "color" in wanted else color.sum() * 0
-    for k, name in enumerate(MAPS):
-        if name in wanted:
-            loss = loss + (maps[k] * weight[k]).sum()
-    gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    zeroed = zip(leaves.items(), gradients, strict=True)
-    return (color, radii, maps), {
-        name: torch.zeros_like(leaf) if g is None else g for (name, leaf), g in zeroed
-    }
+def in_one(render: Any) -> Any:
+    """The maps one by one."""
+
+    def drawn(*arguments: Any) -> tuple[Tensor, ...]:
+        color, radii, maps = render(*arguments)
+        return (color, radii, *maps)
+
+    return drawn
 
 
 def compare(
     settings: Any,
     inputs: dict[str, Tensor],
     dtype: torch.dtype,
-    wanted: tuple[str, ...] = ("color", *MAPS),
+    outputs: tuple[int, ...] | None = None,
     value: float = 2e-5,
     gradient: float = 2e-4,
-) -> Any:
+) -> tuple[Tensor, ...]:
     """`value` and `gradient`: the tolerances in float32; 1e-10 and 1e-8 in float64."""
-    inputs = {name: item.to(dtype).double() for name, item in inputs.items()}
-    expected, target = pulled(rasterize_surfels, settings, inputs, torch.float64, wanted)
-    found, got = pulled(surfels_cuda.rasterize, settings, inputs, dtype, wanted)
     if dtype == torch.float64:
         value, gradient = 1e-10, 1e-8
-    assert torch.equal(found[1], expected[1])
-    for name, one, two in [("color", found[0], expected[0])] + [
-        (name, found[2][k], expected[2][k]) for k, name in enumerate(MAPS)
-    ]:
-        scale = max(1.0, float(two.detach().abs().max()))
-        assert float((one.double() - two).detach().abs().max()) <= value * scale, name
-    for name, two in target.items():
-        scale = float(two.abs().max()) if two.numel() else 0.0
-        worst = float((got[name].double() - two).abs().max()) if two.numel() else 0.0
-        assert worst <= gradient * scale + 1e-12, f"{name}: {worst:.2e} of {scale:.2e}"
-    return found
+    both = (in_one(rasterize_surfels), in_one(surfels_cuda.rasterize))
+    return assert_agree(*both, settings, inputs, dtype, value, gradient, outputs=outputs, names=SURFELS)
 
 
 @BOTH
@@ -80,9 +56,9 @@ def test_scenes(name: str, dtype: torch.dtype, emulated: None) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("wanted", [("color",), *((name,) for name in MAPS)], ids=str)
-def test_gradient_of_each(wanted: tuple[str, ...], dtype: torch.dtype, emulated: None) -> None:
-    compare(look_at(40, 30), discs(25, seed=1), dtype, wanted)
+@pytest.mark.parametrize("output", [COLOR, *MAPS])
+def test_gradient_of_each(output: int, dtype: torch.dtype, emulated: None) -> None:
+    compare(look_at(40, 30), discs(25, seed=1), dtype, (output,))
 
 
 @BOTH
@@ -112,7 +88,7 @@ def test_more_than_a_turn_of_surfels_on_a_tile(dtype: torch.dtype, emulated: Non
     inputs = discs(600, seed=4, spread=0.4)
     inputs["opacities"] = inputs["opacities"] * 0.02 + 0.006
     found = compare(look_at(24, 20), inputs, dtype, value=1e-4, gradient=1e-3)
-    assert 0.5 < float(found[2][1].detach().max()) < 0.9999
+    assert 0.5 < float(found[3].detach().max()) < 0.9999
 
 
 @BOTH
@@ -152,8 +128,7 @@ def test_one_that_a_warp_lists(emulated: None) -> None:
 def test_what_comes_back_for_a_pixel_that_meets_nothing_is_not_read(emulated: None) -> None:
     """2DGS divides depth by alpha: there it is NaN."""
     inputs = {name: value.requires_grad_() for name, value in discs(3, seed=9, size=(0.05, 0.1)).items()}
-    names = (*ARGUMENTS[:-1], "transforms")
-    _, _, maps = surfels_cuda.rasterize(look_at(60, 50), *(inputs.get(name) for name in names))
+    _, _, maps = surfels_cuda.rasterize(look_at(60, 50), *(inputs.get(name) for name in SURFELS))
     assert float(maps[1].detach().min()) == 0
     (maps[0] / maps[1]).sum().backward()
     assert all(bool(value.grad.isfinite().all()) for value in inputs.values() if value.grad is not None)
@@ -174,7 +149,7 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: 
 
     for user in ("rasterizer_cuda", "surfels_cuda"):
         monkeypatch.setattr(f"splatfix.kernels.{user}.module", module)
-    pulled(surfels_cuda.rasterize, look_at(20, 20), discs(5), torch.float64, ("color",))
+    pulled(surfels_cuda.rasterize, look_at(20, 20), discs(5), torch.float64, (COLOR,), names=SURFELS)
     sources = [
         Path(name).name for name in dropin_of("diff-surfel-rasterization").cuda if name.endswith(".cu")
     ]

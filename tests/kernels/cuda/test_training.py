@@ -18,7 +18,13 @@ from splatfix.kernels.ssim_cuda import mean_ssim
 from tests.smoke_trainer.conftest import short_run_in, tiny_scenes, written_scenes  # noqa: F401
 
 
-@pytest.mark.parametrize("changes", [{}, {"antialiasing": True}], ids=["default", "antialiased"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="default"),
+        pytest.param({"antialiasing": True}, id="antialiased", marks=pytest.mark.slow),
+    ],
+)
 def test_it_learns_the_same(
     changes: dict[str, Any],
     short_run_in: Callable[[Path], Callable[..., Any]],  # noqa: F811
