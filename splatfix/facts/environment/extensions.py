@@ -56,10 +56,9 @@ def read_extensions(
         files = tuple(path for path in _source_files(system, folder) if is_importable(path))
         extensions += _read(system, folder, files, {(folder, path): name for path in files}, binaries)
     linkage = read_linkage(loader, binaries)
-    linked = (
-        dataclasses.replace(item, linkage=linkage.get(f"{item.folder}/{item.path}")) for item in extensions
-    )
-    return tuple(linked), tuple(copies)
+    for index, item in enumerate(extensions):
+        extensions[index] = dataclasses.replace(item, linkage=linkage.get(f"{item.folder}/{item.path}"))
+    return tuple(extensions), tuple(copies)
 
 
 def is_importable(path: str) -> bool:

@@ -228,9 +228,8 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
         assigned = dict(simple_assignments(parse_python(text).body))
     except NotPython as error:
         return unknown(f"torch/version.py is damaged: {error}", folder)
-    version, cuda, hip = (
-        version_or_none(getattr(assigned.get(name), "value", None)) for name in ("__version__", "cuda", "hip")
-    )
+    constants = {name: getattr(value, "value", None) for name, value in assigned.items()}
+    version, cuda, hip = map(version_or_none, map(constants.get, ("__version__", "cuda", "hip")))
     if version is None:
         return unknown("torch/version.py names no version", folder)
     code: tuple[FatbinGroup, ...] = ()

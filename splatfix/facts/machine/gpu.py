@@ -67,14 +67,14 @@ def probe(system: System) -> GpuFacts:
     nvidia_on_bus = any(card.vendor == "nvidia" for card in on_bus)
     is_likely = nvidia_on_bus or _has_traces(system)
     # under way while NVML is asked: each takes seconds on a machine whose GPUs sleep
-    cuda_job = Job(lambda: libcuda.ask(system)) if is_likely else None
+    cuda_job = Job(lambda: libcuda.ask(system) if is_likely else None)
     reply = system.nvml()
     nvml = gpu_sources.from_nvml(reply)
-    if nvml.value is None and cuda_job is None:
+    if nvml.value is None and not is_likely:
         via = f"{nvml.error}; no NVIDIA device files, no NVIDIA card on the PCI bus"
         no_driver = absent("no NVIDIA driver on this machine", via)
         return GpuFacts(Fact(on_bus, via), no_driver, no_driver)
-    cuda: CudaAnswer = cuda_job.value() if cuda_job else libcuda.ask(system)
+    cuda: CudaAnswer = cuda_job.value() or libcuda.ask(system)
     if nvml.value is not None and (nvml.value.gpus or not nvidia_on_bus):
         return _by_nvml(system, nvml.value, reply, cuda, on_bus)
     misses = [nvml.error or "NVML: it shows no GPU", *cuda.misses]

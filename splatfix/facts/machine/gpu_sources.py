@@ -87,7 +87,9 @@ def proc_files(system: System) -> Fact[GpuList]:
             gpus.append(
                 Gpu(len(gpus), values["Model"], bus_id=bus, uuid=uuid or None, shown_by="kernel module")
             )
-    return Fact(GpuList(tuple(gpus)), _PROC_GPUS) if gpus else Fact()
+    if not gpus:
+        return Fact()
+    return Fact(GpuList(tuple(gpus)), _PROC_GPUS)
 
 
 def jetson(system: System) -> Fact[GpuList]:

@@ -74,7 +74,9 @@ class Loader:
     @cached_property
     def torch_folders(self) -> tuple[str, ...]:
         """Folders whose libraries are in the process once torch was imported (all of ``nvidia/*/lib`` is taken for it)."""
-        folders = [f"{self.torch_folder}/lib"] if self.torch_folder else []
+        folders = []
+        if self.torch_folder:
+            folders.append(f"{self.torch_folder}/lib")
         inside = "bin" if self.system.name == "windows" else "lib"
         for site in self.sites:
             folders += [f"{site}/nvidia/{name}/{inside}" for name in self.system.listdir(f"{site}/nvidia")]

@@ -93,20 +93,22 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
     cc = attempt(pynvml, pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     mig = attempt(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
     clocks = [attempt(pynvml, pynvml.nvmlDeviceGetMaxClockInfo, handle, kind) for kind in (_SM, _MEMORY)]
-    instances = _mig_devices(pynvml, handle) if mig and mig[0] else []
+    is_mig = bool(mig[0]) if mig else None
+    instances = _mig_devices(pynvml, handle) if is_mig else []
+    running = _running(pynvml, handle, "Compute") if mode == "exclusive" else None
     return {
         "index": index,
         "name": as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, handle)),
-        "cc": list(cc) if cc else None,
-        "memory_total": int(memory.total) if memory else None,
+        "cc": list(cc or ()) or None,
+        "memory_total": _number(memory, "total"),
         "bus_id": as_text(pci.busId) if pci else None,
         "uuid": as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
         "max_clocks": None if None in clocks else clocks,
         "power_limit": attempt(pynvml, pynvml.nvmlDeviceGetEnforcedPowerLimit, handle),
         "default_power_limit": attempt(pynvml, pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
         "compute_mode": mode,
-        "compute_processes": len(_running(pynvml, handle, "Compute")) if mode == "exclusive" else None,
-        "mig": bool(mig[0]) if mig else None,
+        "compute_processes": None if running is None else len(running),
+        "mig": is_mig,
         "mig_devices": [name for name, _ in instances],
         "mig_uuids": [uuid for _, uuid in instances],
     }
@@ -132,6 +134,11 @@ def attempt(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
         return call(*arguments)
     except pynvml.NVMLError:
         return None
+
+
+def _number(answer: Any, name: str) -> int | None:
+    """One number of a record that NVML fills; None where it did not answer."""
+    return None if answer is None else int(getattr(answer, name))
 
 
 def as_text(value: Any) -> str | None:
@@ -216,9 +223,9 @@ def _gpu_use(nvml: Any, index: int) -> GpuUse:
     return GpuUse(
         index,
         as_text(attempt(nvml, nvml.nvmlDeviceGetName, handle)) or "unknown",
-        int(memory.total) if memory else None,
-        int(memory.used) if memory else None,
-        int(rates.gpu) if rates else None,
+        _number(memory, "total"),
+        _number(memory, "used"),
+        _number(rates, "gpu"),
         processes,
     )
 

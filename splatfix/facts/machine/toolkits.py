@@ -238,11 +238,11 @@ def _describe(
     system: System, root: str, candidates: Sequence[_Candidate], includes: tuple[str, ...]
 ) -> Toolkit:
     nvcc, include = _nvcc_in(system, root), _include(system, root)
-    version, archs, error = _ask_nvcc(system, nvcc) if nvcc else (None, (), "")
-    limits = system.read(f"{include}/crt/host_config.h") or "" if include else ""
-    cub = ""
-    for folder in (include, f"{include}/cccl") if include else ():
-        cub = cub or cub_version(system, folder)
+    version, archs, error = _ask_nvcc(system, nvcc)
+    limits, cub = "", ""
+    if include:
+        limits = system.read(f"{include}/crt/host_config.h") or ""
+        cub = cub_version(system, include) or cub_version(system, f"{include}/cccl")
     missing = _missing(system, root, include, nvcc)
     lending = tuple(folder for folder in includes if _is_of_major(folder, version))
     cudart = [path for path in _cudart_paths(system) if system.exists(f"{root}/{path}")]
@@ -266,8 +266,10 @@ def _describe(
     )
 
 
-def _ask_nvcc(system: System, nvcc: str) -> tuple[str | None, tuple[str, ...], str]:
+def _ask_nvcc(system: System, nvcc: str | None) -> tuple[str | None, tuple[str, ...], str]:
     """Its version, the architectures that it compiles for, and why the version is not known."""
+    if nvcc is None:  # a runtime with headers, as conda and pip bring it
+        return None, (), ""
     done = system.run([nvcc, "--version"], _TIMEOUT)
     version = captured(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", done.stdout)
     lines = system.run([nvcc, "--list-gpu-code"], _TIMEOUT).stdout.splitlines()
@@ -284,17 +286,20 @@ def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
 
 
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
-    missing = [] if nvcc else ["bin/nvcc"]
-    for part, paths in _compiler_parts(system).items() if nvcc else ():
+    # where nvcc itself is missing, naming its parts would say nothing more
+    parts = _compiler_parts(system) if nvcc else {"bin/nvcc": ()}
+    # CUDA 13 keeps cub and thrust under include/cccl
+    includes = (include, f"{include}/cccl") if include else ()
+    missing = []
+    for part, paths in parts.items():
         if not any(system.exists(f"{root}/{path}") for path in paths):
             missing.append(part)
     for header in NEEDED_HEADERS:
-        # CUDA 13 keeps cub and thrust under include/cccl
-        folders = (include, f"{include}/cccl") if include else ()
-        if not any(system.exists(f"{folder}/{header}") for folder in folders):
+        if not any(system.exists(f"{folder}/{header}") for folder in includes):
             missing.append(f"include/{header}")
-    if not any(system.exists(f"{root}/{path}") for path in _cudart_paths(system)):
-        missing.append("lib/x64/cudart.lib" if system.name == "windows" else "lib64/libcudart.so")
+    cudart = _cudart_paths(system)
+    if not any(system.exists(f"{root}/{path}") for path in cudart):
+        missing.append(cudart[0])
     return tuple(missing)
 
 

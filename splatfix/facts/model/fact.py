@@ -12,6 +12,7 @@ from splatfix.core.codec import Spelled
 
 T = TypeVar("T")
 
+# What a stranger's file says goes into comparisons, commands and reports; with a form nothing else can.
 _VERSION = Spelled(r"[0-9]{1,6}([.][0-9]{1,9}){1,4}([^0-9.\s]\S{0,80})?", "a version such as 12.8")
 _SM = Spelled(r"sm_[0-9]{2,3}[af]?", "an architecture such as sm_90a")
 _CC = Spelled(r"[0-9]{1,2}[.][0-9][af]?", "an architecture such as 9.0a")
@@ -75,20 +76,14 @@ class FatbinGroup:
 
 def group_fatbins(fatbins: Iterable[Fatbin]) -> tuple[FatbinGroup, ...]:
     """Fatbins with equal entries counted together, most frequent first; empty fatbins are left out."""
-    counts = Counter(
-        tuple(
-            sorted(
-                {
-                    (entry.kind, entry.arch, entry.ptx_version)
-                    for entry in fatbin.entries
-                    if _SM.fits(entry.arch)  # a number that no GPU has runs nowhere
-                },
-                key=_order,
-            )
-        )
-        for fatbin in loaded_fatbins(fatbins)
-    )
-    return tuple(FatbinGroup(tuple(Code(*entry) for entry in key), n) for key, n in counts.most_common())
+    counts: Counter[tuple[Code, ...]] = Counter()
+    for fatbin in loaded_fatbins(fatbins):
+        # a number that no GPU has runs nowhere
+        codes = {
+            Code(item.kind, item.arch, item.ptx_version) for item in fatbin.entries if _SM.fits(item.arch)
+        }
+        counts[tuple(sorted(codes, key=_order))] += 1
+    return tuple(FatbinGroup(codes, count) for codes, count in counts.most_common())
 
 
 def loaded_fatbins(fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...]:
@@ -100,9 +95,6 @@ def loaded_fatbins(fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...]:
     return linked or tuple(filled)
 
 
-def _order(
-    entry: tuple[EntryKind, str, tuple[int, int] | None],
-) -> tuple[bool, tuple[int, str], tuple[int, int]]:
+def _order(code: Code) -> tuple[bool, tuple[int, str], tuple[int, int]]:
     """Machine code before PTX, then by architecture number."""
-    kind, arch, version = entry
-    return kind is not EntryKind.SASS, arch_order(arch), version or (0, 0)
+    return code.kind is not EntryKind.SASS, arch_order(code.arch), code.ptx_version or (0, 0)

@@ -89,8 +89,7 @@ class _Calls:
         """The values go to these variables; those of the first assignment are kept."""
         call = self.items[number]
         if isinstance(call, RenderCall) and not call.results:
-            names = tuple(item.id if isinstance(item, ast.Name) else "" for item in targets)
-            self.items[number] = replace(call, results=names)
+            self.items[number] = replace(call, results=tuple(_plain_name(item) for item in targets))
 
 
 def extension_calls(
@@ -170,7 +169,8 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, Block]]:
         yield statement, block
         inner = []
         for part in _bodies(statement):
-            inside = (*block, id(part)) if len(block) < _DEEPEST_BLOCK else block
+            # deeper ones count as one: what is compared is a prefix, whose length would grow with the square
+            inside = (*block, id(part))[:_DEEPEST_BLOCK]
             inner += [(child, inside) for child in part]
         pending += reversed(inner)
 
@@ -321,6 +321,10 @@ class _FunctionReader:
         named = tuple(keyword for keyword in constructor if keyword)
         # given in a way that is not followed: most functions make settings once, just before
         return (_Rasterizer(module, name, tuple(settings) or self._last_settings, named),)
+
+
+def _plain_name(target: ast.expr) -> str:
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _arguments(call: ast.Call | None) -> tuple[tuple[str, ...], int]:

@@ -16,10 +16,13 @@ from splatfix.facts.source.reader import FolderReader, is_folder, is_regular_fil
 from splatfix.facts.source.refused_code import BY_SHAPE
 from splatfix.facts.source.syntax import dotted_name, last_name, own_expressions, text_constant
 
+# The largest trainers have some two hundred modules of their own.
 _MOST_FILES = 400
 _MOST_FOLDERS = 1500
+# Of one file: who reads a report looks at the first few.
 _MOST_MATCHES = 20
 _LONGEST_LINE = 160
+# AttributeError: what is looked for is also names that a newer NumPy or torch no longer has.
 _CATCHES_IMPORT_ERRORS = frozenset(
     {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
 )

@@ -148,7 +148,9 @@ _PARTS: dict[str, Any] = {
     "binaries": Mapping[str, _File],
     "symbols": tuple[_Symbol, ...],
 }
+# PATH_MAX and MAXSYMLINKS of Linux: a forged recording can lead in circles, each longer than the last.
 _LONGEST_PATH = 4096
+_MOST_LINKS = 40
 _MOST_FATBINS = 100_000
 
 
@@ -197,13 +199,16 @@ class PlaybackSystem:
         return {self._key(path): value for path, value in items.items()}
 
     def _key(self, path: str) -> str:
-        plain = path.replace("\\", "/").lower() if self._windows else path
-        return posixpath.normpath(plain) if plain else plain
+        if self._windows:
+            path = path.replace("\\", "/").lower()
+        return posixpath.normpath(path) if path else path
 
     def _command_key(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Windows does not mind how a program's path is spelled."""
         program, *arguments = portable(argv)
-        return (self._key(program) if self._windows else program, *arguments)
+        if self._windows:
+            program = self._key(program)
+        return (program, *arguments)
 
     def _with_parents(self, existing: Iterable[str]) -> set[str]:
         """Every path that is there, by what the recording knows of it or of something inside."""
@@ -226,9 +231,7 @@ class PlaybackSystem:
 
     def _spellings(self, path: str) -> tuple[str, ...]:
         """The path as asked for, then with its links followed."""
-        key = self._key(path)
-        real = self._key(self.realpath(path))
-        return (key,) if key == real else (key, real)
+        return tuple(dict.fromkeys((self._key(path), self._key(self.realpath(path)))))
 
     def read(self, path: str) -> str | None:
         return _first(self._files, self._spellings(path))
@@ -258,17 +261,24 @@ class PlaybackSystem:
         return ()
 
     def realpath(self, path: str) -> str:
-        plain = posixpath.normpath(path.replace("\\", "/") if self._windows else path)
-        for _ in range(40 if len(plain) <= _LONGEST_PATH else 0):  # as many links as Linux follows
-            parts = plain.split("/")
-            for end in range(len(parts), 1, -1):
-                head = self._key("/".join(parts[:end]))
-                if head in self._links and self._key(self._links[head]) != head:
-                    plain = "/".join([self._links[head], *parts[end:]])
-                    break
-            else:
+        if self._windows:
+            path = path.replace("\\", "/")
+        path = posixpath.normpath(path)
+        for _ in range(_MOST_LINKS):
+            followed = self._without_last_link(path)
+            if followed is None or len(path) > _LONGEST_PATH:
                 break
-        return plain.replace("/", "\\") if self._windows else plain
+            path = followed
+        return path.replace("/", "\\") if self._windows else path
+
+    def _without_last_link(self, path: str) -> str | None:
+        """The path with the link in it that is furthest to the right followed; None where there is none."""
+        parts = path.split("/")
+        for end in range(len(parts), 1, -1):
+            head = self._key("/".join(parts[:end]))
+            if head in self._links and self._key(self._links[head]) != head:
+                return "/".join([self._links[head], *parts[end:]])
+        return None
 
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
         command = tuple(map(str, argv))

@@ -119,11 +119,11 @@ class RecordingSystem(CachingSystem):
 
     def _symbol_answers(self) -> list[dict[str, Any]]:
         calls = ("symbol_needs", "missing_exports", "provided_versions", "contains")
-        return [
-            {"call": call, "arguments": to_json(key), **_answer(answer)}
-            for call in calls
-            for key, answer in self.answers(call).items()
-        ]
+        recorded = []
+        for call in calls:
+            for arguments, answer in self.answers(call).items():
+                recorded.append({"call": call, "arguments": to_json(arguments), **_answer(answer)})
+        return recorded
 
 
 def _command(argv: tuple[str, ...], done: Completed) -> dict[str, Any]:
@@ -143,7 +143,9 @@ def _binary(answer: Binary | Exception) -> dict[str, Any]:
 
 def _answer(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Exception):
-        return {"error": str(answer), "kind": "OSError" if isinstance(answer, OSError) else "BinaryError"}
+        # which of the two it was decides how a probe goes on
+        kind = "OSError" if isinstance(answer, OSError) else "BinaryError"
+        return {"error": str(answer), "kind": kind}
     return {"answer": to_json(answer)}
 
 
