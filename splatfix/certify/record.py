@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
@@ -337,78 +338,144 @@ class _Unfit(ValueError):
 
 def decode(kind: type[T], document: object) -> T:
     """A dataclass from a JSON object as far as that fits: other keys are passed over, and a field whose value is missing, or
-    of another type, takes its default. (``core.codec`` refuses both, as it should for documents that splatfix writes.)
+    of another type, takes its default, or is empty. (``core.codec`` refuses both, as it should for documents that splatfix
+    writes.)
+
+    Raises:
+        ValueError: the class has a field with a fixed set of values (an enum), and the document has none of them.
     """
-    if not isinstance(document, Mapping):
-        return kind()
+    entries = document if isinstance(document, Mapping) else {}
     values = {}
     fields: Any = kind  # a class is hashable, which mypy denies
-    for name, key, hint in _fields(fields):
-        if key not in document:
-            continue
-        try:
-            values[name] = _value(hint, document[key])
-        except _Unfit:
-            continue
+    for name, key, read, empty in _fields(fields):
+        if key in entries:
+            try:
+                values[name] = read(entries[key])
+                continue
+            except _Unfit:
+                pass
+        if empty is not None:
+            values[name] = empty()
     return kind(**values)
 
 
+_Reader = Callable[[Any], Any]
+"""From a JSON value to that of a field; raises _Unfit for one of another type."""
+
+
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, str, Any], ...]:
-    """Name, JSON key and type of each field."""
+def _fields(kind: Any) -> tuple[tuple[str, str, _Reader, Callable[[], Any] | None], ...]:
+    """Name, JSON key and reader of each field, and for one without a default what makes an empty value."""
     hints = typing.get_type_hints(kind)
-    fields = dataclasses.fields(kind)
-    return tuple((item.name, item.metadata.get("key", item.name), hints[item.name]) for item in fields)
+    fields = []
+    for item in dataclasses.fields(kind):
+        hint = hints[item.name]
+        required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        key = item.metadata.get("key", item.name)
+        fields.append((item.name, key, _reader(hint), _empty(hint) if required else None))
+    return tuple(fields)
 
 
-def _value(hint: Any, value: Any) -> Any:
-    """The value as what the hint says.
+def _empty(hint: Any) -> Callable[[], Any]:
+    if typing.get_origin(hint) is types.UnionType:
+        return lambda: None
+    if dataclasses.is_dataclass(hint):
+        return lambda: decode(typing.cast(Any, hint), {})
+    if _is_enum(hint):
+        return lambda: _unfit(hint)
+    kind = typing.get_origin(hint) or hint
+    return dict if kind is Mapping else kind
 
-    Raises:
-        _Unfit: it is something else.
-    """
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return value
-    if origin is types.UnionType:
-        return _optional(arguments, value)
-    if origin is tuple and isinstance(value, (list, tuple)):
-        return tuple(_value(arguments[0], item) for item in value)
-    if origin is Mapping and isinstance(value, Mapping):
-        return _mapping(arguments[1], value)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
-        return decode(hint, value)
-    if hint is float or hint is int:
-        return _number(hint, value)
-    if type(value) is hint:  # text and truth values
-        return value
+
+def _is_enum(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Enum)
+
+
+def _unfit(_: object) -> Any:
     raise _Unfit
 
 
-def _optional(options: tuple[Any, ...], value: Any) -> Any:
+@cache
+def _reader(hint: Any) -> _Reader:
+    """The reader of a type. It is made once, because merging decodes thousands of certificates."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return lambda value: value
+    if origin is types.UnionType:
+        return _optional([_reader(option) for option in arguments if option is not types.NoneType])
+    if origin is tuple:
+        return _tuple(arguments[0])
+    if origin is Mapping:
+        return _mapping(_reader(arguments[1]))
+    if dataclasses.is_dataclass(hint):
+        return lambda value: (
+            decode(typing.cast(Any, hint), value) if isinstance(value, Mapping) else _unfit(value)
+        )
+    if _is_enum(hint):
+        members = {member.value: member for member in hint}
+        return lambda value: members.get(value) or _unfit(value) if isinstance(value, str) else _unfit(value)
+    if hint is float or hint is int:
+        return _number(hint)
+    return lambda value: value if type(value) is hint else _unfit(value)  # text and truth values
+
+
+def _optional(readers: Sequence[_Reader]) -> _Reader:
     """Of ``float | None``: the number, or None for anything else, so that one bad value of a list spoils no other."""
-    for option in options:
-        if option is not types.NoneType:
+
+    def read(value: Any) -> Any:
+        if value is None:
+            return None
+        for reader in readers:
             try:
-                return _value(option, value)
+                return reader(value)
             except _Unfit:
                 continue
-    return None
+        return None
+
+    return read
 
 
-def _mapping(hint: Any, value: Mapping[str, Any]) -> dict[str, Any]:
-    entries = {}
-    for key, item in value.items():
-        try:
-            entries[str(key)] = _value(hint, item)
-        except _Unfit:
-            continue
-    return entries
+def _tuple(hint: Any) -> _Reader:
+    reader = _reader(hint)
+    # An object that does not fit is one less; a number less would make another row of numbers.
+    spoils = not dataclasses.is_dataclass(hint)
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise _Unfit
+        items = []
+        for item in value:
+            try:
+                items.append(reader(item))
+            except _Unfit:
+                if spoils:
+                    raise
+        return tuple(items)
+
+    return read
 
 
-def _number(kind: Any, value: object) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST:
-        raise _Unfit
-    if kind is int and value != int(value):
-        raise _Unfit
-    return kind(value)
+def _mapping(reader: _Reader) -> _Reader:
+    def read(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _Unfit
+        entries = {}
+        for key, item in value.items():
+            try:
+                entries[str(key)] = reader(item)
+            except _Unfit:
+                continue
+        return entries
+
+    return read
+
+
+def _number(kind: Any) -> _Reader:
+    def read(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST:
+            raise _Unfit
+        if kind is int and value != int(value):
+            raise _Unfit
+        return kind(value)
+
+    return read

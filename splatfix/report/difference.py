@@ -109,8 +109,8 @@ def compare(
     Raises:
         ValueError: a certificate without a verdict.
     """
-    a, b = StoredCertificate.of(document_a), StoredCertificate.of(document_b)
-    scenes_a, scenes_b = a.by_scene, b.by_scene
+    a, b = StoredCertificate(document_a), StoredCertificate(document_b)
+    scenes_a, scenes_b = a.scenes, b.scenes
     shared = [name for name in scenes_a if name in scenes_b]
     # what both had begun; two that share no scene are still compared by all that they ran
     begun = [name for name in a.results if name in b.results] or None
@@ -128,8 +128,7 @@ def compare(
     worse = _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
     measures: list[Measure] = []
     for name in shared:
-        records = (TrainingRecord.of(scenes[name].result) for scenes in (scenes_a, scenes_b))
-        measures.extend(_measures(name, *records))
+        measures.extend(_measures(name, scenes_a[name].record, scenes_b[name].record))
     return Difference(
         side_a,
         side_b,
@@ -145,19 +144,18 @@ def compare(
     )
 
 
-def _trained(certificate: StoredCertificate) -> bool:
+def _trained(stored: StoredCertificate) -> bool:
     """It trained a scene, or ended before it had."""
-    return bool(certificate.by_scene) or not certificate.ended
+    return bool(stored.scenes) or stored.certificate.interrupted or stored.certificate.unfinished
 
 
-def _side(file: str, certificate: StoredCertificate) -> Side:
-    by = short(certificate.splatfix_version)
-    return Side(file, Verdict(certificate.verdict), short(certificate.issued), by)
+def _side(file: str, stored: StoredCertificate) -> Side:
+    return Side(file, stored.certificate.verdict, short(stored.certificate.issued), stored.issued_by)
 
 
 def _files_that_differ(a: StoredCertificate, b: StoredCertificate) -> str:
-    names = {*a.sources, *b.sources}
-    return few(sorted(short(name) for name in names if a.sources.get(name) != b.sources.get(name)))
+    old, new = a.certificate.sources, b.certificate.sources
+    return few(sorted(short(name) for name in {*old, *new} if old.get(name) != new.get(name)))
 
 
 @dataclass(frozen=True)
@@ -177,21 +175,19 @@ def _changes(a: StoredCertificate, b: StoredCertificate, shared: Sequence[str]) 
             yield Change(where, code, old.outcome, new.outcome, old.measured, new.measured)
 
 
-def _results(
-    certificate: StoredCertificate, shared: Sequence[str]
-) -> Iterator[tuple[tuple[str, str], _Result]]:
+def _results(stored: StoredCertificate, shared: Sequence[str]) -> Iterator[tuple[tuple[str, str], _Result]]:
     """Every level, check, kernel and criterion, by where it is and its code."""
     reached = {True: "verified", False: "failed", None: "not verified"}
-    for level in certificate.proof:
-        yield ("level", short(level.name)), _Result(reached[level.reached], short(level.shown_by))
-    for kernel in certificate.kernels:
+    for rung in stored.certificate.proof:
+        yield ("level", rung.name.value), _Result(reached[rung.reached], short(rung.shown_by))
+    for kernel in stored.certificate.kernels:
         name = " ".join(filter(None, (short(kernel.name), short(kernel.implementation))))
-        yield ("kernel", name), _Result(short(kernel.outcome), short(kernel.detail))
-    criteria = {"diagnosis": certificate.diagnosis}
-    criteria |= {name: certificate.by_scene[name].criteria for name in shared}
+        yield ("kernel", name), _Result(kernel.outcome.value, short(kernel.detail))
+    criteria = {"diagnosis": stored.certificate.diagnosis}
+    criteria |= {name: stored.scenes[name].criteria for name in shared}
     for where, items in criteria.items():
         for item in items:
-            yield (where, short(item.code)), _Result(short(item.outcome), short(item.measured))
+            yield (where, short(item.code)), _Result(item.outcome.value, short(item.measured))
 
 
 def _measures(scene: str, a: TrainingRecord, b: TrainingRecord) -> Iterator[Measure]:

@@ -142,25 +142,29 @@ class Merger:
         Raises:
             ValueError: it has no verdict.
         """
-        certificate = StoredCertificate.of(document)
-        problems = list(problems_of(certificate))
+        stored = StoredCertificate(document)
+        problems = list(problems_of(stored))
         first = problems[0] if problems else None
         problem = f"{first.kind} {first.code}" if first else ""
-        verdict, suite = Verdict(certificate.verdict), short(certificate.suite)
+        certificate = stored.certificate
         entry = Listed(
-            file, link, verdict, short(certificate.issued), self._shared(suite), self._shared(problem)
+            file,
+            link,
+            certificate.verdict,
+            short(certificate.issued),
+            self._shared(short(certificate.suite)),
+            self._shared(problem),
         )
-        torch = certificate.environment_of("torch")
-        recorded = certificate.parts()
+        recorded = stored.parts()
         others = dict.fromkeys(item.code for item in problems if first and item.code != first.code)
         summary = _Summary(
             entry,
-            certificate.trains,
-            self._shared((certificate.gpu, certificate.driver, torch, certificate.stack)),
+            stored.trains,
+            self._shared((stored.gpu, stored.driver, stored.environment("torch"), stored.stack)),
             self._shared(tuple(self._shared(recorded.get(part, "")) for part in PARTS)),
             self._shared(first),
             self._shared(tuple(others)),
-            self._shared(fix_of(certificate, first) if first else None),
+            self._shared(fix_of(stored, first) if first else None),
         )
         self._summaries.append(summary)
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from splatfix.certify.model import Outcome, Verdict
+from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
 from splatfix.certify.record import Config, Implementation, decode
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.step import Step
@@ -56,58 +56,6 @@ _MOST_SCENES = 1000
 
 
 @dataclass(frozen=True)
-class StoredCriterion:
-    """A criterion, or a finding of the diagnosis."""
-
-    code: str = ""
-    outcome: str = ""
-    measured: str = ""
-    why: str = ""
-    advice: str = ""
-
-
-@dataclass(frozen=True)
-class StoredKernel:
-    """A kernel that was checked."""
-
-    name: str = ""
-    implementation: str = ""
-    outcome: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class StoredLevel:
-    """A level of proof."""
-
-    name: str = ""
-    reached: bool | None = None
-    shown_by: str = ""
-
-
-@dataclass(frozen=True)
-class StoredScene:
-    """A scene that ran."""
-
-    scene: str = ""
-    criteria: tuple[StoredCriterion, ...] = ()
-    unreadable: str = ""
-    result: Mapping[str, Any] = field(default_factory=dict)
-    """The trainer's document: of thousands of certificates only a few parts of it are decoded."""
-
-
-@dataclass(frozen=True)
-class _UnderWay:
-    where: str = ""
-    run: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Command:
-    argv: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class _Machine:
     kernel: str = ""
 
@@ -138,87 +86,74 @@ class _Options:
 
 
 @dataclass(frozen=True)
-class StoredCertificate:
-    """A certificate's document as far as it is compared with others."""
+class _Besides:
+    """What a document holds beside the certificate, as far as certificates are compared by it."""
 
-    verdict: str = ""
-    summary: str = ""
-    device: str = ""
-    renderer: str = ""
-    suite: str = ""
-    issued: str = ""
-    level: int | None = None
     splatfix_version: str = ""
-    interrupted: bool = False
-    unfinished: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    proof: tuple[StoredLevel, ...] = ()
-    kernels: tuple[StoredKernel, ...] = ()
-    diagnosis: tuple[StoredCriterion, ...] = ()
-    scenes: tuple[StoredScene, ...] = ()
-    under_way: _UnderWay = field(default_factory=_UnderWay)
-    repeat: _Command = field(default_factory=_Command)
-    options: _Options = field(default_factory=_Options)
     facts: _Facts = field(default_factory=_Facts)
+    options: _Options = field(default_factory=_Options)
 
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> StoredCertificate:
-        """The certificate in a document.
 
-        Raises:
-            ValueError: there is no verdict in it.
-        """
-        certificate = decode(cls, document)
-        Verdict(certificate.verdict)
-        return certificate
+class StoredCertificate:
+    """A certificate's document as far as it is compared with others.
+
+    Raises:
+        ValueError: there is no verdict in it.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.certificate = decode(Certificate, document)
+        self._besides = decode(_Besides, document)
+        self.scenes = {short(run.scene): run for run in self.certificate.scenes[:_MOST_SCENES] if run.scene}
+        """The scenes that ran, by name."""
+        self.gpu = self._gpu()
+        """The name of the GPU that ran, ``CPU`` for a run on the CPU; "" where it is not known."""
 
     @property
-    def ended(self) -> bool:
-        """The run came to its end."""
-        return not (self.interrupted or self.unfinished)
+    def issued_by(self) -> str:
+        """The version of splatfix that wrote it."""
+        return short(self._besides.splatfix_version)
+
+    @property
+    def advice(self) -> _Advice:
+        """What a diagnosis of the same environment advised."""
+        return self._besides.options.advice
 
     @property
     def trains(self) -> bool:
         """It was to train scenes: run levels 1 and 2 train none."""
-        return self.level not in (1, 2)
-
-    @property
-    def by_scene(self) -> dict[str, StoredScene]:
-        """The scenes that ran, by name."""
-        return {short(scene.scene): scene for scene in self.scenes[:_MOST_SCENES] if scene.scene}
+        return self.certificate.level not in (1, 2)
 
     @property
     def results(self) -> dict[str, Mapping[str, Any]]:
         """The trainer's document of each scene, by name; of the scene that was under way what it had told by then."""
-        results = {name: scene.result for name, scene in self.by_scene.items()}
-        if self.under_way.run:
+        results = {name: run.result for name, run in self.scenes.items()}
+        under_way = self.certificate.under_way
+        where, told = under_way.get("where"), under_way.get("run")
+        if isinstance(told, dict) and told:
             # certify calls the second training of a scene, which shows that it repeats, by this name
-            name = short(self.under_way.where).removesuffix(", again")
-            results.setdefault(name, self.under_way.run)
+            name = short(where).removesuffix(", again") if isinstance(where, str) else ""
+            results.setdefault(name, told)
         return results
 
-    def environment_of(self, name: str) -> str:
+    def environment(self, name: str) -> str:
         """A line of the environment; "" where it was not recorded."""
-        return short(self.environment.get(name, ""))
+        return short(self.certificate.environment.get(name, ""))
 
-    @property
-    def gpu(self) -> str:
-        """The name of the GPU that ran, ``CPU`` for a run on the CPU; "" where it is not known."""
-        if self.device == "cpu":
-            return "CPU"
-        return self.environment_of("GPU").removesuffix(f" ({self.device})")
+    def _gpu(self) -> str:
+        device = self.certificate.device
+        return "CPU" if device == "cpu" else self.environment("GPU").removesuffix(f" ({device})")
 
     @property
     def driver(self) -> str:
         """The driver; "not used" for a run on the CPU."""
-        return "not used" if self.device == "cpu" else self.environment_of("driver")
+        return "not used" if self.certificate.device == "cpu" else self.environment("driver")
 
     @property
     def stack(self) -> str:
         """The renderer that was asked for, and the implementation that ran."""
-        ran = self.environment_of("renderer")
-        return f"{short(self.renderer)}: {ran}" if ran else short(self.renderer)
+        ran, renderer = self.environment("renderer"), short(self.certificate.renderer)
+        return f"{renderer}: {ran}" if ran else renderer
 
     def parts(self, scenes: Collection[str] | None = None) -> dict[str, str]:
         """Those of :data:`PARTS` that it recorded.
@@ -226,32 +161,33 @@ class StoredCertificate:
         Args:
             scenes: settings and code of these only, such as those that two certificates share; None: of all.
         """
+        certificate = self.certificate
         results = {name: run for name, run in self.results.items() if scenes is None or name in scenes}
-        version, _, commit = self.environment_of("splatfix").partition(" (commit ")
-        limits = (self.environment_of("GPU clocks"), self.environment_of("GPU power limit"))
+        version, _, commit = self.environment("splatfix").partition(" (commit ")
+        limits = (self.environment("GPU clocks"), self.environment("GPU power limit"))
         parts = {
-            "device": short(self.device),
+            "device": short(certificate.device),
             "gpu-limits": ", ".join(filter(None, limits)),
-            "system": self.environment_of("system"),
-            "kernel": short(self.facts.machine.kernel),
-            "python": self.environment_of("python"),
-            "torch": self.environment_of("torch"),
-            "asked-renderer": short(self.renderer),
+            "system": self.environment("system"),
+            "kernel": short(self._besides.facts.machine.kernel),
+            "python": self.environment("python"),
+            "torch": self.environment("torch"),
+            "asked-renderer": short(certificate.renderer),
             "splatfix": version,
             "commit": commit.strip(" ()"),
-            "sources": _digest(self.sources),
-            "run-level": _number(self.level),
-            "suite": short(self.suite),
-            "card": self.environment_of("GPU id"),
+            "sources": _digest(certificate.sources),
+            "run-level": _number(certificate.level),
+            "suite": short(certificate.suite),
+            "card": self.environment("GPU id"),
             **_in_common({name: _parts_of_run(run) for name, run in results.items()}),
         }
-        if self.device == "cpu":
-            parts["processor"] = self.environment_of("CPU")
+        if certificate.device == "cpu":
+            parts["processor"] = self.environment("CPU")
         else:
             parts["processor"] = self.gpu
             parts["driver"] = self.driver
-            parts["host"] = self.environment_of("CPU")
-        argv = self.repeat.argv
+            parts["host"] = self.environment("CPU")
+        argv = certificate.repeat.argv
         if not results and "--seed" in argv[:-1]:  # it ended before the trainer told its settings
             parts["seed"] = short(argv[argv.index("--seed") + 1])
         return {name: value for name, value in parts.items() if value}
@@ -291,50 +227,49 @@ def short(text: str) -> str:
     return text if len(text) <= _MOST_TEXT else beginning(text, _MOST_TEXT)
 
 
-def problems_of(certificate: StoredCertificate) -> Iterator[Problem]:
+def problems_of(stored: StoredCertificate) -> Iterator[Problem]:
     """Why it is not certified, or undetermined: failed kernels, failed criteria, failed levels, that it did not come to
     its end, then what could not be judged. Nothing for a certificate of success."""
-    if certificate.verdict in (Verdict.CERTIFIED.value, Verdict.REHEARSED.value):
+    certificate = stored.certificate
+    if certificate.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
         return
-    yield from _judged(certificate, Outcome.FAILED)
-    for level in certificate.proof:
-        if level.reached is False:
-            yield Problem("level", short(level.name), "", short(level.shown_by))
-    for code, true in (("interrupted", certificate.interrupted), ("unfinished", certificate.unfinished)):
-        if true:
-            yield Problem("run", code, "", short(certificate.summary), advice=AGAIN)
-    yield from _judged(certificate, Outcome.UNDETERMINED)
+    yield from _judged(stored, Outcome.FAILED)
+    for rung in certificate.proof:
+        if rung.reached is False:
+            yield Problem("level", rung.name.value, "", short(rung.shown_by))
+    if certificate.interrupted:
+        yield Problem("run", "interrupted", "", short(certificate.summary), advice=AGAIN)
+    if certificate.unfinished:
+        yield Problem("run", "unfinished", "", short(certificate.summary), advice=AGAIN)
+    yield from _judged(stored, Outcome.UNDETERMINED)
 
 
-def _judged(certificate: StoredCertificate, outcome: Outcome) -> Iterator[Problem]:
+def _judged(stored: StoredCertificate, outcome: Outcome) -> Iterator[Problem]:
     """What has this outcome."""
-    yield from _criteria("diagnosis", "", certificate.diagnosis, outcome)
-    for kernel in certificate.kernels:
-        if kernel.outcome == outcome.value:
+    yield from _criteria("diagnosis", "", stored.certificate.diagnosis, outcome)
+    for kernel in stored.certificate.kernels:
+        if kernel.outcome is outcome:
             detail = short(kernel.detail) or "differs from its float64 reference"
             yield Problem("kernel", short(kernel.name), short(kernel.implementation), detail)
-    for name, scene in certificate.by_scene.items():
-        yield from _criteria("criterion", name, scene.criteria, outcome)
-        if outcome is Outcome.UNDETERMINED and scene.unreadable:
-            yield Problem("scene", "scene-readable", name, short(scene.unreadable))
+    for name, run in stored.scenes.items():
+        yield from _criteria("criterion", name, run.criteria, outcome)
+        if outcome is Outcome.UNDETERMINED and run.unreadable:
+            yield Problem("scene", "scene-readable", name, short(run.unreadable))
 
 
-def _criteria(
-    kind: str, where: str, criteria: tuple[StoredCriterion, ...], outcome: Outcome
-) -> Iterator[Problem]:
+def _criteria(kind: str, where: str, criteria: Sequence[Criterion], outcome: Outcome) -> Iterator[Problem]:
     for item in criteria:
-        if item.outcome == outcome.value:
+        if item.outcome is outcome:
             texts = map(short, (item.measured, item.why, item.advice))
             yield Problem(kind, short(item.code), where, *texts)
 
 
-def fix_of(certificate: StoredCertificate, first: Problem | None) -> Fix | None:
+def fix_of(stored: StoredCertificate, first: Problem | None) -> Fix | None:
     """What the certificate advises: where a diagnosis explained its failure its option, else what to do about the first
     problem."""
-    advice = certificate.options.advice
-    suggestion = advice.option
-    if suggestion is None and advice.also_needed:
-        suggestion = advice.also_needed[0]
+    suggestion = stored.advice.option
+    if suggestion is None and stored.advice.also_needed:
+        suggestion = stored.advice.also_needed[0]
     if suggestion is not None:
         title = short(suggestion.title) or short(suggestion.text)
         try:

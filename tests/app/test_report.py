@@ -206,7 +206,7 @@ def test_diff_names_the_run_level_and_the_check_that_failed() -> None:
     assert found.first_cause is not None and found.first_cause.part == "run-level"
     (changed,) = found.changes
     assert found.worse and (changed.where, changed.code) == ("diagnosis", "torch-missing")
-    (problem,) = problems_of(StoredCertificate.of(certificate(2, "failed")))
+    (problem,) = problems_of(StoredCertificate(certificate(2, "failed")))
     assert (problem.kind, problem.code, problem.where) == ("diagnosis", "torch-missing", "")
 
 
@@ -239,7 +239,7 @@ def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], 
             found = compare("a", whole, "b", other)
             json.dumps(to_json(found), allow_nan=False)
             assert markdown(found).startswith(("# B is ", "# A and B cannot be compared"))
-            undetermined = StoredCertificate.of({**other, "verdict": "undetermined"})
+            undetermined = StoredCertificate({**other, "verdict": "undetermined"})
             assert all(problem.kind for problem in problems_of(undetermined))
             fix = fix_of(undetermined, None)
             assert fix is None or fix.title

@@ -134,12 +134,12 @@ def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: F
     assert (found.scenes, found.environment) == ((), whole.environment)
     assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
     a, b = ({**to_json(item), "issued": ""} for item in (found, whole))
-    parts = StoredCertificate.of(a).parts()
+    parts = StoredCertificate(a).parts()
     assert parts["seed"] == str(RESULT["config"]["seed"]) and parts["iterations"] == "200"
     early = incomplete(
         dataclasses.replace(found, under_way={}, skipped=()), SUITES["quick"].scenes, {}, interrupted=True
     )
-    assert StoredCertificate.of(to_json(early)).parts()["seed"] == "0", "by the command line"
+    assert StoredCertificate(to_json(early)).parts()["seed"] == "0", "by the command line"
     assert "scenes one after the other on cpu; 0 trained" in appendix.markdown(early)
     difference = compare("a", a, "b", b)
     assert difference.causes == () and not {"CPU", "seed", "iterations"} & set(difference.not_recorded)
