@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import textwrap
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from splatfix import __version__
-from splatfix.checks import all_checks
+from splatfix.checks import all_checks, registry
 from splatfix.cli import app
+from splatfix.containers.lanes import find_lane
+from splatfix.context import make_context
+from splatfix.core.step import commands
+from splatfix.core.toml import parse_toml
+from splatfix.knowledge import using
+from splatfix.knowledge.breakages import breakage
+from tests.plan.machines import TORCH, machine
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -65,3 +77,48 @@ def test_checks_named_in_common_errors_exist() -> None:
     for row in rows:
         named = set(re.findall(r"`([a-z0-9-]+)`", row[2]))
         assert named and named <= codes, row[2]
+
+
+# The examples of docs/extending.md
+
+
+def examples(language: str, heading: str) -> list[str]:
+    """The blocks of a language below a heading."""
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    blocks = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", section, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(text) for _, text in blocks]
+
+
+def test_the_check_of_the_page_finds_what_it_looks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "REGISTERED", dict(registry.REGISTERED))
+    (code,) = examples("python", "A check")
+    exec(compile(code, "docs/extending.md", "exec"), {})  # nosec B102 - a page of ours
+    check = registry.REGISTERED["numpy-too-new"]
+    assert check.page
+    for numpy, torch, fails in (
+        ("2.2.0", "2.1.0", True),
+        ("1.26.4", "2.1.0", False),
+        ("2.2.0", "2.3.0", False),
+    ):
+        facts = machine(torch=replace(TORCH, version=torch), packages={"numpy": numpy})
+        findings = list(check.run(make_context(facts)))
+        assert [finding.status.value for finding in findings] == ["fail"] * fails
+        assert all(commands(finding.remedy) for finding in findings)
+
+
+def test_the_breakage_of_the_page_is_one(tmp_path: Path) -> None:
+    (text,) = examples("toml", "A known breakage")
+    overrides = tmp_path / "knowledge.json"
+    overrides.write_text(json.dumps({"breakages": {"example": parse_toml(text)}}), encoding="utf-8")
+    with using(overrides):
+        record = breakage("example")
+        assert record.find and record.edits and record.log
+
+
+def test_the_lane_of_the_page_is_one(tmp_path: Path) -> None:
+    (text,) = examples("toml", "A container lane")
+    lanes = Path(shutil.copytree(ROOT / "dockerfiles", tmp_path / "dockerfiles")) / "lanes.toml"
+    lanes.write_text(f"{lanes.read_text(encoding='utf-8')}\n{text}", encoding="utf-8")
+    lane = find_lane("cpu-standard", lanes)
+    assert (lane.suite, lane.torch) == ("standard", find_lane("cpu", lanes).torch)
