@@ -26,14 +26,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "context": {"facts", "knowledge"},
     "checks": {"facts", "knowledge", "context"},
     "plan": {"facts", "knowledge", "context", "checks"},
-    "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain", "kernels"},
-    "explain": {"facts", "knowledge", "context"},
+    "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain"},
+    "explain": {"knowledge"},
     "report": set(),  # the data classes only, see DATA_CLASSES
     "attest": set(),
     "certify": {"facts", "knowledge", "context", "checks", "explain"},
     "containers": {"certify", "facts", "explain"},
     "app": {
-        "binaries",
         "facts",
         "knowledge",
         "context",
@@ -311,3 +310,81 @@ def test_only_the_runner_starts_processes() -> None:
             ):
                 found.add(path.relative_to(ROOT).as_posix())
     assert found == set(STARTS_PROCESSES)
+
+
+# What is written for people. Whoever needs to know something of it gets a field of its own, by which it is decided.
+PROSE = {
+    "detail",
+    "label",
+    "meaning",
+    "message",
+    "note",
+    "reason",
+    "shown_by",
+    "summary",
+    "text",
+    "title",
+    "what",
+    "why",
+}
+_TAKES_APART = {
+    "startswith",
+    "endswith",
+    "find",
+    "index",
+    "partition",
+    "rpartition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "split",
+}
+# What still decides by a phrase; the list only gets shorter.
+STILL_BY_PHRASE = {
+    "splatfix/plan/dropins.py: 'far slower' not in reason.text",
+    "splatfix/plan/compose.py: kind.label.replace('rebuild', 'build')",
+    "splatfix/plan/compose.py: title.replace('another build of torch', 'install torch')",
+    "splatfix/certify/model.py: 'in its PyTorch half' in self.detail",
+    "splatfix/certify/levels.py: note.startswith('throughput-steady')",
+    "splatfix/context/compilers.py: item.what.removeprefix('compiler ')",
+    "splatfix/context/toolkits.py: item.what.removeprefix('toolkit ')",
+}
+
+
+def _by_phrase(node: ast.AST) -> bool:
+    """It looks for words in a text that was written for people."""
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        return _is_prose(node.comparators[0]) and _is_phrase(node.left)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        if node.func.attr in _TAKES_APART:
+            return _is_prose(node.func.value) and _is_phrase(node.args[0])
+        if ast.unparse(node.func) in ("re.search", "re.match", "re.fullmatch"):
+            return len(node.args) > 1 and _is_prose(node.args[1])
+    return False
+
+
+def _is_prose(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in PROSE
+    return isinstance(node, ast.Name) and node.id in PROSE - {"text", "label", "message"}
+
+
+def _is_phrase(node: ast.AST) -> bool:
+    values = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(isinstance(item, ast.Constant) and re.search("[a-z]{3}", str(item.value)) for item in values)
+
+
+def test_nothing_decides_by_a_phrase() -> None:
+    deciding = {
+        f"{path.relative_to(ROOT).as_posix()}: {ast.unparse(node)}"
+        for folder in ("splatfix", "smoke_trainer")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _by_phrase(node)
+    }
+    assert deciding <= STILL_BY_PHRASE
+
+
+def test_the_command_line_is_parsed_and_not_searched() -> None:
+    searching = [path.name for path in sources("cli") if "sys.argv" in path.read_text(encoding="utf-8")]
+    assert not searching
