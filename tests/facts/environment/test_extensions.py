@@ -10,7 +10,7 @@ import pytest
 
 from splatfix.facts import JitCache, LiveSystem
 from splatfix.facts.environment import probe as environment
-from splatfix.facts.environment.extensions import _has_init, cache_root, own_tag
+from splatfix.facts.environment.extensions import cache_root, own_tag
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
 
@@ -114,15 +114,6 @@ def test_without_a_home_there_is_no_cache() -> None:
     assert cache_root(LiveSystem(env={})) is None
 
 
-def test_a_python_module_is_known_by_its_init_function() -> None:
-    system = LiveSystem()
-    import _ctypes as compiled  # a real extension module of this interpreter
-
-    folder, _, name = compiled.__file__.rpartition("/")
-    assert _has_init(system, folder, name) is True
-    assert _has_init(system, folder, "nothing_there.so") is None
-
-
 @needs_gcc
 @pytest.mark.parametrize(
     ("init", "exports", "optional"),
@@ -144,3 +135,4 @@ def test_a_library_that_importing_its_package_does_not_load(
     assert found.extensions.value is not None
     (item,) = (one for one in found.extensions.value if one.path.startswith("some/"))
     assert item.links_torch and item.optional is optional
+    assert item.python_module is bool(exports)

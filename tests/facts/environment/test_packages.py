@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,10 +21,10 @@ from splatfix.facts import (
 )
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import (
-    _imports_torch,
     claimed_modules,
     origin_folder,
     read_distributions,
+    read_packages,
     read_shadows,
 )
 from splatfix.facts.source.extension_calls import extension_calls
@@ -280,8 +282,6 @@ def test_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
 
 def test_python_agrees_about_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     """A folder without __init__.py does not hide an installed package, one with it does."""
-    import subprocess
-
     source_of(site_packages, "where = 'installed'\n", "gsplat")
     packages = probe(empty_venv).packages.value or ()
     (tmp_path / "here" / "gsplat").mkdir(parents=True)
@@ -321,8 +321,6 @@ def count(settings, model):
 
 
 def test_calls_of_the_rasterizer() -> None:
-    import ast
-
     first, second, third = extension_calls("r.py", tuple(ast.walk(ast.parse(RENDER))), 9)[0]
     assert first.module == "diff_gaussian_rasterization"
     assert (first.function, first.settings, first.settings_positional) == (
@@ -352,8 +350,6 @@ def test_calls_of_the_rasterizer() -> None:
     ],
 )
 def test_guarded_imports(handler: str, catches: str | None) -> None:
-    import ast
-
     tree = tuple(ast.walk(ast.parse(f"try:\n    from fused_ssim import fused_ssim\n{handler}\n")))
     found = tuple(guarded_imports("t.py", tree))
     assert [item.catches for item in found] == ([catches] if catches else [])
@@ -374,8 +370,10 @@ def test_guarded_imports(handler: str, catches: str | None) -> None:
         ("from . import cuda\n", None),
     ],
 )
-def test_who_imports_torch_by_itself(text: str, imports: bool | None) -> None:
-    assert _imports_torch(text) is imports
+def test_who_imports_torch_by_itself(tmp_path: Path, text: str, imports: bool | None) -> None:
+    source_of(tmp_path, text, "simple_knn")
+    (found,) = read_packages(LiveSystem(), [str(tmp_path)], (), ())
+    assert found.imports_torch is imports
 
 
 def read(site: Path, manifest: str) -> Distribution:
@@ -405,11 +403,6 @@ def test_how_it_was_built(tmp_path: Path) -> None:
 def test_a_damaged_manifest_still_says_whose_it_is(tmp_path: Path, text: str) -> None:
     found = read(tmp_path, text)
     assert (found.made_by_splatfix, found.built) == ("built", None)
-
-
-def test_a_drop_in_is_not_built(tmp_path: Path) -> None:
-    found = read(tmp_path, '{"kind": "drop-in"}')
-    assert (found.made_by_splatfix, found.built) == ("drop-in", None)
 
 
 def test_a_drop_in_is_known_by_its_manifest(empty_venv: Path, site_packages: Path) -> None:

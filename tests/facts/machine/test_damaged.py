@@ -17,7 +17,6 @@ from splatfix.core.codec import from_json, to_json
 from splatfix.core.runner import Completed
 from splatfix.facts import MachineFacts
 from splatfix.facts.machine import adapters, compilers, resources, toolkits
-from splatfix.facts.machine import adapters as pci
 from splatfix.facts.machine import gpu as gpus
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.playback import PlaybackSystem
@@ -95,7 +94,7 @@ class Damaged(PlaybackSystem):
 def probe_each(system: PlaybackSystem) -> None:
     """Every probe by itself: the net that machine.probe spreads under them must not be what holds them."""
     gpus.probe(system)
-    pci.cards(system)
+    adapters.cards(system)
     adapters.probe(system)
     toolkits.probe(system)
     compilers.probe(system)
@@ -105,7 +104,7 @@ def probe_each(system: PlaybackSystem) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
 def test_damaged_machines_never_break_a_probe(name: str, seed: int) -> None:
     probe_each(Damaged(name, seed, 0.5))
     probe_each(Damaged(name, seed + 1000, 1.0))
@@ -120,29 +119,11 @@ def test_facts_of_a_damaged_machine_are_still_facts(name: str) -> None:
         assert "the probe itself broke" not in fact.error
 
 
+NVML_KEYS = "gpus driver cuda cc name error mig mig_devices bus_id memory_total error_code".split()  # noqa: SIM905
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
     lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "gpus",
-                    "driver",
-                    "cuda",
-                    "cc",
-                    "name",
-                    "error",
-                    "mig",
-                    "mig_devices",
-                    "bus_id",
-                    "memory_total",
-                    "error_code",
-                ]
-            ),
-            inner,
-            max_size=6,
-        )
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(NVML_KEYS), inner, max_size=6)
     ),
     max_leaves=20,
 )
@@ -156,7 +137,7 @@ class AnyNvml(PlaybackSystem):
         return answer
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reply=st.dictionaries(st.sampled_from(["gpus", "driver", "cuda", "error", "error_code"]), JSON))
 def test_whatever_nvml_answers(reply: dict[str, Any]) -> None:
     system = AnyNvml(raw_machines()["card-without-driver"])
@@ -167,7 +148,7 @@ def test_whatever_nvml_answers(reply: dict[str, Any]) -> None:
     assert driver.known or driver.error
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.text(max_size=300))
 def test_whatever_a_program_or_file_says(text: str) -> None:
     class Says(PlaybackSystem):
@@ -184,7 +165,7 @@ def test_whatever_a_program_or_file_says(text: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_checks_of_a_damaged_machine_do_not_crash(name: str) -> None:
     whole = facts_of(name)
-    for seed in range(4):
+    for seed in range(2):
         facts = dataclasses.replace(whole, machine=machine.probe(Damaged(name, seed, 0.6)))
         crashed = [
             item.summary

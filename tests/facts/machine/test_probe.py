@@ -40,11 +40,7 @@ def test_a_version_2_control_group_and_those_above_it(machine_of: MachineOf) -> 
         f"{base}/jobs/cpu.max": "max 100000\n",
     }
     found = resources.probe(machine_of(files=files))
-    assert (found.memory_total, found.memory_available, found.cores) == (
-        16 * GIB,
-        12 * GIB,
-        4,
-    )
+    assert (found.memory_total, found.memory_available, found.cores) == (16 * GIB, 12 * GIB, 4)
 
 
 def test_a_version_1_control_group(machine_of: MachineOf) -> None:
@@ -59,11 +55,7 @@ def test_a_version_1_control_group(machine_of: MachineOf) -> None:
         f"{base}/cpu/cpu.cfs_period_us": "100000\n",
     }
     found = resources.probe(machine_of(files=files))
-    assert (found.memory_total, found.memory_available, found.cores) == (
-        8 * GIB,
-        7 * GIB,
-        2,
-    )
+    assert (found.memory_total, found.memory_available, found.cores) == (8 * GIB, 7 * GIB, 2)
 
 
 def test_a_version_1_group_without_limit_is_none(machine_of: MachineOf) -> None:

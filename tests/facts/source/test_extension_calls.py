@@ -157,11 +157,11 @@ def test_what_is_no_extension() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        FAMILY + "    rasterizer(means3D=1)\n" * 8000,
+        FAMILY + "    rasterizer(means3D=1)\n" * 3000,
         FAMILY
-        + "    if a:\n        rasterizer = GaussianRasterizer(settings)\n" * 4000
+        + "    if a:\n        rasterizer = GaussianRasterizer(settings)\n" * 1500
         + "    rasterizer(1)\n",
-        "from gsplat import a\n" * 5000 + "def f():\n    from gsplat import b\n    b()\n" * 4000,
+        "from gsplat import a\n" * 2000 + "def f():\n    from gsplat import b\n    b()\n" * 1500,
     ],
     ids=["calls", "branches", "imports"],
 )
