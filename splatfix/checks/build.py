@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import variable
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
-from splatfix.checks.torch import own_archs
+from splatfix.checks.torch import arch_list_by_itself, own_archs
 from splatfix.context import Context, Target
 from splatfix.context.architectures import (
     own_choice,
@@ -29,7 +29,6 @@ from splatfix.knowledge.cpp_extension import (
     ArchListError,
     behaviour,
     expand_arch_list,
-    visible_gpu_arch_list,
 )
 
 _NAME = "TORCH_CUDA_ARCH_LIST"
@@ -44,35 +43,34 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
     text, torch = context.variables.get(_NAME), context.torch
     if text and torch is not None and context.torch_cuda is not None:
         result = expand_arch_list(text, torch.version)
-        evidence = (variable(context, _NAME),)
-        known_after_all = isinstance(result, ArchListError) and _may_be_known(result.item, torch)
-        if isinstance(result, ArchListError) and not known_after_all:
+        evidence = variable(context, _NAME)
+        if isinstance(result, ArchList):
+            entries = " ".join(map(str, result.entries))
+            yield this.ok(f"torch reads {_NAME} as {entries}.", evidence=evidence)
+        elif isinstance(result, ArchListError) and not _may_be_known(result.item, torch):
+            rules = "rules of torch/utils/cpp_extension.py"
             yield this.fail(
                 f"torch {torch.version} stops every build at {_NAME}={text!r}: {_what_is_wrong(result.item)}.",
-                evidence=(
-                    *evidence,
-                    Evidence("torch says", result.exception, "rules of torch/utils/cpp_extension.py"),
-                ),
-                remedy=_mended(context, text, torch),
+                evidence=(evidence, Evidence("torch says", result.exception, rules)),
+                remedy=_mended(text, torch),
             )
-        elif isinstance(result, ArchList):
-            yield this.ok(f"torch reads {_NAME} as {' '.join(map(str, result.entries))}.", evidence=evidence)
-    read = {
-        own.name: (own, item.source.label)
-        for item in context.sources_to_build
-        for own in own_variables(item.source)
-    }
-    for name, (own, label) in read.items():
+    read_by: dict[str, tuple[ArchVariable, str]] = {}
+    for item in context.sources_to_build:
+        for own in own_variables(item.source):
+            read_by[own.name] = (own, item.source.label)
+    for name, (own, label) in read_by.items():
         value = context.variables.get(name)
-        if value and not understood(own, value):
-            wanted = [arch for text in _items(value) if (arch := Arch.known(text))]
-            form = f"{'compute capabilities such as' if own.dotted else 'plain numbers such as'} {written(own, [Arch(8, 6)])}"
-            yield this.fail(
-                f"{label} reads {form} from {name}, not {value!r}.",
-                subject=name,
-                evidence=variable(context, name),
-                remedy=set_variable(name, written(own, wanted)) if wanted else unset_variable(name),
-            )
+        if not value or understood(own, value):
+            continue
+        archs = [arch for text in _items(value) if (arch := Arch.known(text))]
+        kind = "compute capabilities" if own.dotted else "plain numbers"
+        example = written(own, [Arch(8, 6)])
+        yield this.fail(
+            f"{label} reads {kind} such as {example} from {name}, not {value!r}.",
+            subject=name,
+            evidence=variable(context, name),
+            remedy=set_variable(name, written(own, archs)) if archs else unset_variable(name),
+        )
 
 
 @check(
@@ -87,23 +85,28 @@ def arch_list_unbuildable(context: Context, this: Check) -> Iterator[Finding]:
     if toolkit is None or not toolkit.archs or not entries:
         return
     cuda = major_minor(toolkit.version) or (0, 0)
-    # nvcc lists plain numbers only; from which release on it takes a letter is in the tables
-    refused = [
-        item
-        for item in entries
-        if item.arch.plain.sm not in toolkit.archs
-        or (item.arch.variant and toolkit_supports(cuda, item.arch) is False)
-    ]
-    left = [item for item in entries if item not in refused]
+    refused = []
+    for entry in entries:
+        # nvcc lists plain numbers only; from which release on it takes a letter is in the tables
+        too_old_for_letter = entry.arch.variant and toolkit_supports(cuda, entry.arch) is False
+        if entry.arch.plain.sm not in toolkit.archs or too_old_for_letter:
+            refused.append(entry)
     if refused:
+        names = ", ".join(entry.arch.sm for entry in refused)
         yield this.fail(
-            f"nvcc {toolkit.version} does not compile for {', '.join(item.arch.sm for item in refused)}, which {_NAME} asks for.",
+            f"nvcc {toolkit.version} does not compile for {names}, which {_NAME} asks for.",
             evidence=(
                 variable(context, _NAME),
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
-            remedy=set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),
+            remedy=_list_without(context, entries, refused),
         )
+
+
+def _list_without(context: Context, entries: Sequence[ArchEntry], refused: Sequence[ArchEntry]) -> Step:
+    """Set the list to what is left of it; where nothing is, to the targets."""
+    accepted = [str(entry) for entry in entries if entry not in refused]
+    return set_variable(_NAME, ";".join(accepted)) if accepted else _for_targets(context)
 
 
 @check(
@@ -115,18 +118,19 @@ def arch_list_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat from 1.0 on and FastGS use cooperative groups that begin with compute capability 7.0. One older entry in the list
     stops the build on any machine: "namespace "cooperative_groups" has no member "labeled_partition""."""
     gsplat = context.distribution("gsplat")
-    ahead = [name for name in context.builds_ahead if name == "gsplat" or name.endswith("_fastgs")]
-    if gsplat and release(gsplat.version)[:1] < (1,):
-        ahead = [name for name in ahead if name != "gsplat"]
+    modern_gsplat = gsplat is None or release(gsplat.version)[:1] >= (1,)
+    needing = []
+    for name in context.builds_ahead:
+        if (name == "gsplat" and modern_gsplat) or name.endswith("_fastgs"):
+            needing.append(name)
     entries = _entries(context)
-    old = [item for item in entries if release(item.arch.cc) < (7, 0)]
-    left = [item for item in entries if item not in old]
-    if ahead and old:
+    old = [entry for entry in entries if release(entry.arch.cc) < (7, 0)]
+    if needing and old:
         yield this.fail(
-            f"{ahead[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
-            subject=ahead[0],
+            f"{needing[0]} needs compute capability 7.0; {_NAME} asks for {', '.join(map(str, old))} as well.",
+            subject=needing[0],
             evidence=variable(context, _NAME),
-            remedy=set_variable(_NAME, ";".join(map(str, left))) if left else _for_targets(context),
+            remedy=_list_without(context, entries, old),
         )
 
 
@@ -152,12 +156,10 @@ def arch_clamped(context: Context, this: Check) -> Iterator[Finding]:
     """With TORCH_CUDA_ARCH_LIST unset torch compiles for the visible GPUs, but clamps each to the newest architecture of its
     own code: an RTX 5090 beside a torch that ends at sm_90 gets "9.0+PTX", which is compiled at the first use and
     lacks everything that is newer. A list that is set is not clamped. Source: `_get_cuda_arch_flags` (torch 2.0 to 2.15)."""
-    torch, wanted = context.torch, context.own_targets
-    if context.variables.get(_NAME, "native") != "native" or context.goal.targets:
+    torch, targets = context.torch, context.own_targets
+    if torch is None or not targets or context.goal.targets or context.has_working_gpu is not True:
         return
-    if torch is None or not torch.code or not wanted or context.has_working_gpu is not True:
-        return
-    result = visible_gpu_arch_list([item.arch for item in wanted], own_archs(torch), torch.version)
+    result = arch_list_by_itself(context, torch)
     evidence = (
         variable(context, _NAME),
         Evidence("torch's own code", " ".join(own_archs(torch)), "fat binaries of libtorch_cuda"),
@@ -171,11 +173,12 @@ def arch_clamped(context: Context, this: Check) -> Iterator[Finding]:
         )
     if not isinstance(result, ArchList):
         return
-    for target in wanted:
-        own = context.judge(torch.code, target.arch)
-        if own.usable and not any(cubin_runs_on(arch, target.arch) for arch in result.cubins):
+    entries = " ".join(map(str, result.entries))
+    for target in targets:
+        serves = context.judge(torch.code, target.arch).usable
+        if serves and not any(cubin_runs_on(arch, target.arch) for arch in result.cubins):
             yield this.warn(
-                f"torch {torch.version} would build for {' '.join(map(str, result.entries))} instead of {target.label}.",
+                f"torch {torch.version} would build for {entries} instead of {target.label}.",
                 subject=target.label,
                 evidence=evidence,
                 remedy=_for_targets(context),
@@ -190,38 +193,38 @@ def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
     if context.torch_cuda is None or context.has_working_gpu is not False or not context.toolkits:
         return
     gpus = Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via)
+    choosing_themselves = set()
     for item in context.sources_to_build:
         own = _own_choice(item.source, context)
-        # arch-list-ignored names it for the targets
-        if own and not context.targets and not context.variables.get(own.name):
+        if own is None:
+            continue
+        choosing_themselves.add(item.source.label)
+        # with a target, arch-list-ignored names the variable and its value
+        if not context.targets and not context.variables.get(own.name):
+            example = written(own, [Arch(12, 0)])
             yield this.warn(
                 f"No GPU is visible and {own.name} is not set: a build of {item.source.label} would not know which GPU to "
                 "compile for.",
                 subject=item.path,
                 evidence=(variable(context, own.name), gpus),
-                remedy=say(
-                    f"Set {own.name} to the GPU that is meant, e.g. {written(own, [Arch(12, 0)])} for an RTX 50 card."
-                ),
+                remedy=say(f"Set {own.name} to the GPU that is meant, e.g. {example} for an RTX 50 card."),
             )
     if context.variables.get(_NAME, "native") != "native":
         return
-    by_themselves = {
-        item.source.label for item in context.sources_to_build if _own_choice(item.source, context)
-    }
-    ahead = [name for name in context.builds_ahead if name not in by_themselves]
-    what = f" of {', '.join(ahead)}" if ahead else ""
-    if ahead or not by_themselves:
+    builds = [name for name in context.builds_ahead if name not in choosing_themselves]
+    if builds or not choosing_themselves:
+        subject = f" of {', '.join(builds)}" if builds else ""
         yield this.finding(
-            Status.WARN if ahead else Status.SKIP,
-            f"No GPU is visible and {_NAME} is not set: a build{what} would not know which GPU to compile for.",
+            Status.WARN if builds else Status.SKIP,
+            f"No GPU is visible and {_NAME} is not set: a build{subject} would not know which GPU to compile for.",
             evidence=(variable(context, _NAME), gpus),
             remedy=_for_targets(context),
         )
 
 
 def _own_choice(source: Source, context: Context) -> ArchVariable | None:
-    found = own_choice(source, context.archs, context.torch.version if context.torch else "2.9")
-    return found[0] if found else None
+    choice = own_choice(source, context.archs, context.torch.version if context.torch else "2.9")
+    return choice[0] if choice else None
 
 
 def _entries(context: Context) -> tuple[ArchEntry, ...]:
@@ -234,12 +237,13 @@ def _entries(context: Context) -> tuple[ArchEntry, ...]:
     return result.entries if isinstance(result, ArchList) else ()
 
 
-def _serves(item: ArchEntry, target: Target, context: Context, ptx: tuple[int, int] | None) -> bool:
-    if cubin_runs_on(item.arch, target.arch):
+def _serves(entry: ArchEntry, target: Target, context: Context, ptx: tuple[int, int] | None) -> bool:
+    if cubin_runs_on(entry.arch, target.arch):
         return True
     level = major_minor(context.driver_level(target.arch))
-    fits = drivers.ptx_jit_ok(ptx, level) if ptx and level else None
-    return item.ptx and ptx_runs_on(item.arch, target.arch) and fits is not False
+    # where either level is not known, nothing is known to refuse the PTX
+    refused = ptx and level and drivers.ptx_jit_ok(ptx, level) is False
+    return entry.ptx and ptx_runs_on(entry.arch, target.arch) and not refused
 
 
 def _may_be_known(item: str, torch: Torch) -> bool:
@@ -263,11 +267,13 @@ def _what_is_wrong(item: str) -> str:
     return f"{item!r} is not one that this torch knows"
 
 
-def _mended(context: Context, text: str, torch: Torch) -> tuple[Step, ...]:
+def _mended(text: str, torch: Torch) -> tuple[Step, ...]:
     """The list as it was meant, where torch would take that; else without the entries that torch does not know."""
-    words = [word for word in re.split(r"[^\w.+]+", text) if word]
-    dotted = [re.sub(r"^(?:sm_|compute_)?(\d{1,2})(\d[af]?)(\+PTX)?$", r"\1.\2\3", word) for word in words]
-    good = [word for word in dotted if isinstance(expand_arch_list(word, torch.version), ArchList)]
+    entries = [entry for entry in re.split(r"[^\w.+]+", text) if entry]
+    dotted = [
+        re.sub(r"^(?:sm_|compute_)?(\d{1,2})(\d[af]?)(\+PTX)?$", r"\1.\2\3", entry) for entry in entries
+    ]
+    good = [entry for entry in dotted if isinstance(expand_arch_list(entry, torch.version), ArchList)]
     if good:
         return (set_variable(_NAME, ";".join(dict.fromkeys(good))),)
     return (unset_variable(_NAME), say("Without it torch compiles for the GPUs that it sees."))
@@ -279,12 +285,12 @@ def _items(value: str) -> Iterator[str]:
 
 
 def _for_targets(context: Context) -> Step:
-    wanted = context.targets
-    if not wanted:
+    targets = context.targets
+    if not targets:
         return say(
             f"Set {_NAME} to the compute capability of the GPU that is meant, e.g. 12.0 for an RTX 50 card."
         )
-    return set_variable(_NAME, ";".join(sorted({item.arch.cc for item in wanted})))
+    return set_variable(_NAME, ";".join(sorted({target.arch.cc for target in targets})))
 
 
 MEMORY_PER_JOB = 5 * 2**29
@@ -292,6 +298,8 @@ MEMORY_PER_JOB = 5 * 2**29
 The installer plans with the same number."""
 
 
+# Enough for ten jobs of gsplat at once: with less a build may need swap.
+_WITHOUT_SWAP = 32 * 2**30
 # gsplat's own limit for its build at first use, where MAX_JOBS is not set (gsplat/cuda/_backend.py).
 _GSPLAT_JOBS = 10
 
@@ -301,51 +309,45 @@ def build_out_of_memory(context: Context, this: Check) -> Iterator[Finding]:
     """ninja starts as many compilers as there are cores and two more, unless MAX_JOBS says otherwise; each nvcc on a file with
     torch's headers may take 2.5 GiB. When memory and swap end, the kernel kills one: "nvcc error: 'cicc' died due to signal
     9". Only as many jobs count as there are files to compile."""
-    room = context.machine.resources
-    memory = room.memory_available or room.memory_total
-    jobs, what = _jobs_ahead(context)
+    resources = context.machine.resources
+    memory, swap = resources.memory_available or resources.memory_total, resources.swap_total or 0
+    jobs, build = _jobs_ahead(context)
     if jobs == 0 or not memory:
         return
-    have, need = memory + (room.swap_total or 0), jobs * MEMORY_PER_JOB
-    fits = max(1, have // MEMORY_PER_JOB)
+    available, need = memory + swap, jobs * MEMORY_PER_JOB
+    setting = f"MAX_JOBS={context.variables.get('MAX_JOBS', 'not set')}"
+    cores = counted(resources.cores or 0, "core")
+    sizes = f"{memory / 2**30:.1f} GiB free, {swap / 2**30:.1f} GiB of swap"
     evidence = (
-        Evidence(
-            "memory",
-            f"{memory / 2**30:.1f} GiB free, {(room.swap_total or 0) / 2**30:.1f} GiB of swap",
-            "/proc/meminfo",
-        ),
-        Evidence(
-            "jobs",
-            f"{jobs} at once for {what}",
-            f"MAX_JOBS={context.variables.get('MAX_JOBS', 'not set')}, {counted(room.cores or 0, 'core')}",
-        ),
+        Evidence("memory", sizes, "/proc/meminfo"),
+        Evidence("jobs", f"{jobs} at once for {build}", f"{setting}, {cores}"),
     )
     compilers = counted(jobs, "compiler")
-    if need <= have or jobs == 1:
+    if need <= available or jobs == 1:
         yield this.ok(f"Memory holds {compilers} at once.", evidence=evidence)
-    else:
-        yield this.warn(
-            f"Building {what} starts {compilers} at once (up to {need / 2**30:.0f} GiB); {have / 2**30:.0f} GiB are here.",
-            evidence=evidence,
-            remedy=set_variable("MAX_JOBS", str(fits)),
-        )
+        return
+    yield this.warn(
+        f"Building {build} starts {compilers} at once (up to {need / 2**30:.0f} GiB); {available / 2**30:.0f} GiB are here.",
+        evidence=evidence,
+        remedy=set_variable("MAX_JOBS", str(max(1, available // MEMORY_PER_JOB))),
+    )
 
 
 @check("wsl-without-swap", family="build", title="WSL2 has swap to fall back on")
 def wsl_without_swap(context: Context, this: Check) -> Iterator[Finding]:
     """WSL2 gives Linux half of Windows' memory, and its `.wslconfig` can turn swap off; a build that then runs out takes the
     whole of WSL down ("Wsl/Service/E_UNEXPECTED") instead of one compiler. Source: Microsoft's page on .wslconfig."""
-    room = context.machine.resources
-    if not context.machine.wsl or room.swap_total is None or room.memory_total is None:
+    resources = context.machine.resources
+    memory, swap = resources.memory_total, resources.swap_total
+    if not context.machine.wsl or swap is None or memory is None:
         return
-    enough = 32 * 2**30  # gsplat's ten jobs
     evidence = (
-        Evidence("swap", f"{room.swap_total / 2**30:.1f} GiB", "/proc/meminfo"),
-        Evidence("memory", f"{room.memory_total / 2**30:.1f} GiB", "/proc/meminfo"),
+        Evidence("swap", f"{swap / 2**30:.1f} GiB", "/proc/meminfo"),
+        Evidence("memory", f"{memory / 2**30:.1f} GiB", "/proc/meminfo"),
     )
-    if room.swap_total == 0 and room.memory_total < enough:
+    if swap == 0 and memory < _WITHOUT_SWAP:
         yield this.warn(
-            f"WSL2 has {room.memory_total / 2**30:.0f} GiB of memory and no swap.",
+            f"WSL2 has {memory / 2**30:.0f} GiB of memory and no swap.",
             evidence=evidence,
             remedy=(
                 "In %UserProfile%\\.wslconfig on Windows write [wsl2], then swap=16GB below it; then, on Windows: "
@@ -391,16 +393,14 @@ def ninja_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
         return
     if not context.distribution("ninja") or not context.builds_ahead:
         return
-    later = context.compiles_at_first_use
+    status, consequence = Status.SKIP, "; activate it before a build."
+    if context.compiles_at_first_use:
+        names = ", ".join(context.compiles_at_first_use)
+        status, consequence = Status.WARN, f": {names} cannot compile at the first import."
     folder = f"{python.prefix}\\Scripts" if context.windows else f"{python.prefix}/bin"
     yield this.finding(
-        Status.WARN if later else Status.SKIP,
-        "ninja is in the environment, but not on PATH"
-        + (
-            f": {', '.join(later)} cannot compile at the first import."
-            if later
-            else "; activate it before a build."
-        ),
+        status,
+        f"ninja is in the environment, but not on PATH{consequence}",
         evidence=Evidence(
             "ninja", f"not on PATH, but in {python.prefix}", context.environment.distributions.found_via
         ),
@@ -418,18 +418,19 @@ def linker_cudart_missing(context: Context, this: Check) -> Iterator[Finding]:
         return
     if not toolkit.cudart_in or toolkit.has_lib64 is None:
         return  # none at all is told by cuda-headers-missing
-    falls_back = release(torch.version)[:2] >= (2, 1) and not toolkit.has_lib64
-    searched = "lib" if falls_back else "lib64"
-    by_itself = [place for place in toolkit.cudart_in if toolkit.root == "/usr" and place.startswith("lib")]
-    if searched in toolkit.cudart_in or by_itself:
+    searched = "lib64"
+    if release(torch.version)[:2] >= (2, 1) and not toolkit.has_lib64:
+        searched = "lib"
+    # a distribution's own package lies where every linker looks
+    of_system = toolkit.root == "/usr" and any(name.startswith("lib") for name in toolkit.cudart_in)
+    if searched in toolkit.cudart_in or of_system:
         return
-    folder = f"{toolkit.root}/{toolkit.cudart_in[0]}"
     yield this.warn(
         f"torch {torch.version} makes the linker search {toolkit.root}/{searched}; libcudart.so is in {toolkit.cudart_in[0]}.",
         evidence=Evidence(
             toolkit.root, f"libcudart.so in {', '.join(toolkit.cudart_in)}", "; ".join(toolkit.found_via)
         ),
-        remedy=prepend_variable("LIBRARY_PATH", folder),
+        remedy=prepend_variable("LIBRARY_PATH", f"{toolkit.root}/{toolkit.cudart_in[0]}"),
     )
 
 
@@ -439,22 +440,21 @@ def linker_libcuda_missing(context: Context, this: Check) -> Iterator[Finding]:
     package; in containers and on build machines only the toolkit's stub has it, in WSL2 it lies in /usr/lib/wsl/lib. The
     link then ends in "cannot find -lcuda"."""
     linkable, toolkit = context.machine.linkable_libcuda, context.build_toolkit
-    stubs = f"{toolkit.root}/lib64/stubs" if toolkit else "lib64/stubs of a CUDA toolkit"
-    asking = [item.source for item in context.sources_to_build if "cuda" in item.source.libraries]
-    if not asking or linkable.value is None or linkable.value or context.machine.system != "linux":
+    linking = [item.source for item in context.sources_to_build if "cuda" in item.source.libraries]
+    if not linking or linkable.value is None or linkable.value or context.machine.system != "linux":
         return
+    stubs = f"{toolkit.root}/lib64/stubs" if toolkit else "lib64/stubs of a CUDA toolkit"
+    remedy = [
+        context.install(linking[0].folder, text="This gives the linker one"),
+        say(f"Other builds need its folder on LIBRARY_PATH: {stubs}, where it is there, or the driver's."),
+    ]
+    if context.machine.wsl:
+        remedy = [prepend_variable("LIBRARY_PATH", "/usr/lib/wsl/lib")]
     yield this.warn(
-        f"{asking[0].label} links -lcuda, and the linker finds no libcuda.so.",
-        subject=asking[0].label,
+        f"{linking[0].label} links -lcuda, and the linker finds no libcuda.so.",
+        subject=linking[0].label,
         evidence=Evidence("libcuda.so", "nowhere", linkable.found_via),
-        remedy=(prepend_variable("LIBRARY_PATH", "/usr/lib/wsl/lib"),)
-        if context.machine.wsl
-        else (
-            context.install(asking[0].folder, text="This gives the linker one"),
-            say(
-                f"Other builds need its folder on LIBRARY_PATH: {stubs}, where it is there, or the driver's."
-            ),
-        ),
+        remedy=remedy,
     )
 
 
@@ -467,43 +467,44 @@ def cub_thrust_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     toolkit, copies = context.build_toolkit, context.machine.header_copies
     if toolkit is None or not toolkit.cub or context.torch_cuda is None:
         return
-    for item in copies.value or ():
-        inside = item.folder.startswith(f"{toolkit.root}/") or toolkit.root in ("/usr", item.folder)
-        in_front = item.via == "CUB_HOME"  # all others come after the -I of the toolkit
-        other = [name for name in (item.cub, item.thrust) if name and name != toolkit.cub]
-        if inside or not other:
+    for copy in copies.value or ():
+        inside = copy.folder.startswith(f"{toolkit.root}/") or toolkit.root in ("/usr", copy.folder)
+        others = [version for version in (copy.cub, copy.thrust) if version not in ("", None, toolkit.cub)]
+        if inside or not others:
             continue
+        # all others come after the -I of the toolkit
+        in_front = copy.via == "CUB_HOME"
+        note = "" if in_front else "; it is searched after the toolkit's"
+        versions = f"CUB {copy.cub or 'not there'}, Thrust {copy.thrust or 'not there'}"
         yield this.finding(
             Status.WARN if in_front else Status.SKIP,
-            f"{item.folder} holds CUB or Thrust {other[0]}, the toolkit's are {toolkit.cub}"
-            + ("." if in_front else "; it is searched after the toolkit's."),
-            subject=item.folder,
+            f"{copy.folder} holds CUB or Thrust {others[0]}, the toolkit's are {toolkit.cub}{note}.",
+            subject=copy.folder,
             evidence=(
-                Evidence(
-                    item.folder,
-                    f"CUB {item.cub or 'not there'}, Thrust {item.thrust or 'not there'}",
-                    item.via,
-                ),
+                Evidence(copy.folder, versions, copy.via),
                 Evidence(toolkit.root, f"CUB {toolkit.cub}", "cub/version.cuh"),
             ),
-            remedy=f"Take {item.folder} out of {item.via}, or remove that separate cub or thrust package.",
+            remedy=f"Take {copy.folder} out of {copy.via}, or remove that separate cub or thrust package.",
         )
 
 
 def _jobs_ahead(context: Context) -> tuple[int, str]:
     """How many compilers the builds ahead start at most at once, and for what; (0, "") where nothing is to be built."""
     cores = context.machine.resources.cores
-    asked = context.variables.get("MAX_JOBS", "")
+    setting = context.variables.get("MAX_JOBS", "")
     if cores is None or not context.builds_ahead:
         return 0, ""
-    ninja = "ninja" in context.machine.tools or context.distribution("ninja")
-    limit = (int(asked) if asked.isdigit() and int(asked) else cores + 2) if ninja else 1
-    most, what = 0, ""
+    limit = 1  # without ninja setuptools compiles one file after the other
+    if "ninja" in context.machine.tools or context.distribution("ninja"):
+        limit = cores + 2
+        if setting.isdigit() and int(setting) > 0:
+            limit = int(setting)
+    most, name = 0, ""
     for item in context.sources_to_build:
-        files = sum(name.endswith(".cu") for module in item.source.modules for name in module.sources)
+        files = sum(file.endswith(".cu") for module in item.source.modules for file in module.sources)
         if min(limit, files) > most:
-            most, what = min(limit, files), item.source.label
+            most, name = min(limit, files), item.source.label
     if "gsplat" in context.compiles_at_first_use:
-        gsplat = limit if asked else min(limit, _GSPLAT_JOBS)
-        most, what = max((most, what), (gsplat, "gsplat"))
-    return most, what
+        jobs = limit if setting else min(limit, _GSPLAT_JOBS)
+        most, name = max((most, name), (jobs, "gsplat"))
+    return most, name

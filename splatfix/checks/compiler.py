@@ -18,27 +18,24 @@ from splatfix.knowledge import cpp_extension, host_compilers
 @check("host-compiler-missing", family="compiler", title="A C++ compiler is installed")
 def host_compiler_missing(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
-    if not context.machine.compilers.known:
+    compilers, compiler = context.machine.compilers, context.host_compiler
+    if not compilers.known:
         yield this.unknown(
-            "The C++ compilers of this machine could not be determined.",
-            evidence=reason(context.machine.compilers),
+            "The C++ compilers of this machine could not be determined.", evidence=reason(compilers)
         )
-        return
-    compiler = context.host_compiler
-    if compiler is not None:
+    elif compiler is not None:
+        version = compiler.version or compiler.error
         yield this.ok(
             f"{compiler.kind} {compiler.version or '(version not known)'}",
-            evidence=Evidence(
-                compiler.path, compiler.version or compiler.error, ", ".join(compiler.found_via)
-            ),
+            evidence=Evidence(compiler.path, version, ", ".join(compiler.found_via)),
         )
     elif context.torch_cuda is not None:
-        what = "the Visual Studio Build Tools (C++ workload)" if context.windows else "g++"
+        package = "the Visual Studio Build Tools (C++ workload)" if context.windows else "g++"
         yield this.finding(
             Status.SKIP if context.made_to_run else Status.WARN,
             "No C++ compiler was found: extensions cannot be built here.",
-            evidence=Evidence("searched", context.machine.compilers.found_via),
-            remedy=f"Install {what}.",
+            evidence=Evidence("searched", compilers.found_via),
+            remedy=f"Install {package}.",
         )
 
 
@@ -50,41 +47,36 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     toolkit, compiler = _pair(context, context.nvcc_host_compiler)
     if toolkit is None or compiler is None:
         return
-    limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family_of(compiler))
-    major = release(compiler.version)[0]
+    family, major = family_of(compiler), release(compiler.version)[0]
+    limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family)
+    nvcc, name = f"nvcc {toolkit.version}", f"{compiler.kind} {compiler.version}"
+    shown = "not known" if limit is None else limit
     evidence = (
         host_compiler(compiler),
-        Evidence(
-            "nvcc's limit",
-            f"{family_of(compiler)} {limit if limit is not None else 'not known'}",
-            f"crt/host_config.h of {toolkit.root}",
-        ),
+        Evidence("nvcc's limit", f"{family} {shown}", f"crt/host_config.h of {toolkit.root}"),
     )
+    allowing = _variable_that_takes_any(context)
     if limit is None:
-        yield this.unknown(f"nvcc's limit for {family_of(compiler)} is not known.", evidence=evidence)
-    elif family_of(compiler) == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
+        yield this.unknown(f"nvcc's limit for {family} is not known.", evidence=evidence)
+    elif family == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
         yield this.fail(
-            f"nvcc {toolkit.version} cannot read the C++ library of {compiler.kind} {compiler.version}, though its header "
+            f"{nvcc} cannot read the C++ library of {name}, though its header "
             "accepts it (\"parameter packs not expanded with '...'\" in std_function.h).",
             evidence=evidence,
             remedy=_other_compiler(context, toolkit, "gcc", 10),
         )
     elif major <= limit:
-        yield this.ok(
-            f"nvcc {toolkit.version} accepts {compiler.kind} {compiler.version} (up to {limit}).",
-            evidence=evidence,
-        )
-    elif _told_to_take_any(context):
+        yield this.ok(f"{nvcc} accepts {name} (up to {limit}).", evidence=evidence)
+    elif allowing:
         yield this.skip(
-            f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} knows ({family_of(compiler)} {limit}); "
-            f"{_told_to_take_any(context)} allows it anyway.",
+            f"{name} is newer than {nvcc} knows ({family} {limit}); {allowing} allows it anyway.",
             evidence=evidence,
         )
     else:
         yield this.fail(
-            f"{compiler.kind} {compiler.version} is newer than nvcc {toolkit.version} accepts ({family_of(compiler)} {limit}).",
+            f"{name} is newer than {nvcc} accepts ({family} {limit}).",
             evidence=evidence,
-            remedy=_other_compiler(context, toolkit, family_of(compiler), limit),
+            remedy=_other_compiler(context, toolkit, family, limit),
         )
 
 
@@ -105,15 +97,14 @@ def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-def _newer_gcc(context: Context, oldest: int) -> tuple[Step, ...]:
+def _newer_gcc(context: Context, oldest: int) -> Step:
     toolkit = context.build_toolkit
-    if found := _best_here(context, "gcc", oldest, toolkit.gcc_max if toolkit else None):
-        return (_use(found),)
-    return (
-        say(
-            f"Load or install gcc {oldest} or newer (module load gcc, gcc-toolset, or conda's gxx_linux-64) and set "
-            "CC, CXX and CUDAHOSTCXX to it."
-        ),
+    compiler = _best_here(context, "gcc", oldest, toolkit.gcc_max if toolkit else None)
+    if compiler:
+        return _use(compiler)
+    return say(
+        f"Load or install gcc {oldest} or newer (module load gcc, gcc-toolset, or conda's gxx_linux-64) and set "
+        "CC, CXX and CUDAHOSTCXX to it."
     )
 
 
@@ -164,48 +155,47 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
     torch = context.torch
     if toolkit is None or compiler is None or torch is None or context.machine.system != "linux":
         return
-    rules = cpp_extension.behaviour(torch.version)
-    family = family_of(compiler)
+    rules, family = cpp_extension.behaviour(torch.version), family_of(compiler)
     if rules is None or family not in ("gcc", "clang"):
         return
-    cuda = release(toolkit.version)
     setting = context.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
-    if why := host_compilers.compiler_check_skipped(torch.version, setting):
-        yield this.skip(f"torch does not check the host compiler: {why}.", evidence=torch_version(context))
+    skipped = host_compilers.compiler_check_skipped(torch.version, setting)
+    if skipped:
+        yield this.skip(
+            f"torch does not check the host compiler: {skipped}.", evidence=torch_version(context)
+        )
         return
+    cuda, version = release(toolkit.version), release(compiler.version)
     bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
     if bounds is None:
         return  # torch only warns there
+    rule = f"torch {torch.version} with CUDA {toolkit.version}"
     evidence = (
         host_compiler(compiler),
-        Evidence(
-            f"torch {torch.version} with CUDA {toolkit.version}",
-            f"{family} {bounds}",
-            "torch/utils/cpp_extension.py",
-        ),
+        Evidence(rule, f"{family} {bounds}", "torch/utils/cpp_extension.py"),
     )
-    if bounds.allows(release(compiler.version)):
+    if bounds.allows(version):
         yield this.ok(
             f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
             evidence=evidence,
         )
-    else:
-        too_old = release(compiler.version) < bounds.min
-        limit = bounds.max_exclusive[0] - 1
-        yield this.fail(
-            f"torch {torch.version} refuses {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
-            evidence=evidence,
-            remedy=_newer_gcc(context, bounds.min[0])
-            if too_old
-            else _other_compiler(context, toolkit, family, limit),
-        )
+        return
+    remedy = _other_compiler(context, toolkit, family, bounds.max_exclusive[0] - 1)
+    if version < bounds.min:
+        remedy = _newer_gcc(context, bounds.min[0])
+    yield this.fail(
+        f"torch {torch.version} refuses {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",
+        evidence=evidence,
+        remedy=remedy,
+    )
 
 
-def _told_to_take_any(context: Context) -> str:
+def _variable_that_takes_any(context: Context) -> str:
     """The variable that switches nvcc's own limit off; "" for none."""
     for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
-        words = context.variables.get(name, "").replace("--allow", "-allow").split()
-        if {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"} & set(words):
+        # nvcc takes one dash or two
+        flags = context.variables.get(name, "").replace("--allow", "-allow").split()
+        if {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"} & set(flags):
             return name
     return ""
 
@@ -218,31 +208,29 @@ def _pair(context: Context, compiler: Compiler | None) -> tuple[Toolkit | None, 
     return toolkit, compiler
 
 
-def _other_compiler(context: Context, toolkit: Toolkit, family: str, limit: int) -> tuple[Step, ...]:
+def _other_compiler(context: Context, toolkit: Toolkit, family: str, limit: int) -> Step:
     """An accepted compiler that is already here, else the one to install."""
     torch = context.torch
     oldest = host_compilers.oldest_gcc_of_torch(torch.version) if torch and family == "gcc" else None
-    if found := _best_here(context, family, oldest, limit):
-        return (_use(found),)
+    compiler = _best_here(context, family, oldest, limit)
+    if compiler:
+        return _use(compiler)
     name = f"g++-{limit}" if family == "gcc" else f"clang-{limit}"
-    return (
-        say(
-            f"Install {name} and set CC, CXX and CUDAHOSTCXX to it; or use a newer CUDA toolkit than {toolkit.version}."
-        ),
+    return say(
+        f"Install {name} and set CC, CXX and CUDAHOSTCXX to it; or use a newer CUDA toolkit than {toolkit.version}."
     )
 
 
 def _best_here(context: Context, family: str, oldest: int | None, newest: int | None) -> Compiler | None:
     """The newest C++ compiler of a family that is here and lies within these majors."""
-    fitting = [
-        item
-        for item in context.machine.compilers.value or ()
-        if item.kind in ("g++", "clang++")
-        and family_of(item) == family
-        and release(item.version)
-        and (oldest or 0) <= release(item.version)[0] <= (newest or 999)
-    ]
-    return max(fitting, key=lambda item: release(item.version), default=None)
+    fitting = []
+    for compiler in context.machine.compilers.value or ():
+        version = release(compiler.version)
+        if compiler.kind not in ("g++", "clang++") or family_of(compiler) != family or not version:
+            continue
+        if (oldest or 0) <= version[0] <= (newest or 999):
+            fitting.append(compiler)
+    return max(fitting, key=lambda compiler: release(compiler.version), default=None)
 
 
 def _use(compiler: Compiler) -> Step:
@@ -269,11 +257,11 @@ def msvc_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
         return
     if any(item.kind == "cl" and "PATH" in item.found_via for item in context.machine.compilers.value or ()):
         return
-    later = context.compiles_at_first_use
-    if not later:
+    names = ", ".join(context.compiles_at_first_use)
+    if not names:
         return  # a setup.py finds it all the same
     yield this.warn(
-        f"Visual Studio is installed, but cl.exe is not on PATH: {', '.join(later)} cannot compile at the first import.",
+        f"Visual Studio is installed, but cl.exe is not on PATH: {names} cannot compile at the first import.",
         evidence=Evidence(
             compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)
         ),
@@ -290,10 +278,10 @@ def msvc_x86_host(context: Context, this: Check) -> Iterator[Finding]:
         return
     prompt = context.variables.get("VSCMD_ARG_TGT_ARCH", "")
     for item in context.machine.compilers.value or ():
-        place = item.path.replace("/", "\\").lower()
         if item.kind != "cl" or "PATH" not in item.found_via:
             continue
-        if place.endswith("\\x86\\cl.exe") or "\\hostx86\\" in place or prompt == "x86":
+        path = item.path.replace("/", "\\").lower()
+        if path.endswith("\\x86\\cl.exe") or "\\hostx86\\" in path or prompt == "x86":
             yield this.fail(
                 "The cl.exe on PATH is the 32-bit one: torch's headers do not compile with it.",
                 subject=item.path,
@@ -315,10 +303,13 @@ def distutils_use_sdk_unset(context: Context, this: Check) -> Iterator[Finding]:
         return
     if "DISTUTILS_USE_SDK" in variables:
         return
+    status, stopped = Status.SKIP, "a build"
     waiting = [item.source.label for item in context.sources_to_build if item.source.uses_torch_builder]
+    if waiting:
+        status, stopped = Status.WARN, waiting[0]
     yield this.finding(
-        Status.WARN if waiting else Status.SKIP,
-        f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {waiting[0] if waiting else 'a build'}.",
+        status,
+        f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {stopped}.",
         evidence=(variable(context, "VSCMD_ARG_TGT_ARCH"), variable(context, "DISTUTILS_USE_SDK")),
         remedy=set_variable("DISTUTILS_USE_SDK", "1"),
     )

@@ -28,17 +28,17 @@ def container_shm_small(context: Context, this: Check) -> Iterator[Finding]:
     started with more; a batch of large images ends in "Bus error" or "unable to allocate shared memory (shm)". Trainers
     that load images in their own process, as Inria's does, need none. Source: PyTorch's README, "Docker Image":
     --ipc=host or --shm-size."""
-    found = context.machine.confinement
-    if found.value is None or found.value.shm is None or not context.has_nvidia_gpu:
+    confinement = context.machine.confinement
+    if confinement.value is None or confinement.value.shm is None or not context.has_nvidia_gpu:
         return
-    mebibytes = found.value.shm / 2**20
-    evidence = Evidence(_SHM, f"{mebibytes:.0f} MiB", found.found_via)
-    if found.value.shm >= _GOOD_SHM:
-        yield this.ok(f"{_SHM} has {mebibytes:.0f} MiB.", evidence=evidence)
+    size = confinement.value.shm
+    evidence = Evidence(_SHM, f"{size / 2**20:.0f} MiB", confinement.found_via)
+    if size >= _GOOD_SHM:
+        yield this.ok(f"{_SHM} has {size / 2**20:.0f} MiB.", evidence=evidence)
         return
     yield this.finding(
-        Status.SKIP if found.value.shm >= _DOCKER_SHM else Status.WARN,
-        f"{_SHM} has {mebibytes:.0f} MiB: a DataLoader with workers (gsplat's trainers) ends in a bus error there.",
+        Status.SKIP if size >= _DOCKER_SHM else Status.WARN,
+        f"{_SHM} has {size / 2**20:.0f} MiB: a DataLoader with workers (gsplat's trainers) ends in a bus error there.",
         evidence=evidence,
         remedy=(
             start_again(context, "--shm-size", "8g"),
@@ -57,16 +57,16 @@ def container_memory_limit(context: Context, this: Check) -> Iterator[Finding]:
     """The control group's limit counts every process of the container, and what it reads through the page cache. One nvcc
     on a file with torch's headers takes up to 2.5 GiB; beyond the limit the kernel kills it, inside the container without
     a message ("Killed", exit code 137)."""
-    found = context.machine.confinement
-    if found.value is None or found.value.memory is None:
+    confinement = context.machine.confinement.value
+    if confinement is None or confinement.memory is None:
         return
-    limit = found.value.memory
-    evidence = Evidence("memory limit", f"{limit / 2**30:.1f} GiB", "the control group")
-    if limit >= MEMORY_PER_JOB:
-        yield this.ok(f"The container may use {limit / 2**30:.1f} GiB of memory.", evidence=evidence)
+    limit = f"{confinement.memory / 2**30:.1f} GiB"
+    evidence = Evidence("memory limit", limit, "the control group")
+    if confinement.memory >= MEMORY_PER_JOB:
+        yield this.ok(f"The container may use {limit} of memory.", evidence=evidence)
         return
     yield this.warn(
-        f"The container may use {limit / 2**30:.1f} GiB of memory, which is less than one compiler takes "
+        f"The container may use {limit} of memory, which is less than one compiler takes "
         f"({MEMORY_PER_JOB / 2**30:.1f} GiB).",
         evidence=evidence,
         remedy=(
@@ -85,10 +85,11 @@ def container_process_limit(context: Context, this: Check) -> Iterator[Finding]:
     """The pids limit of a control group counts threads too. torch starts one for each core in several pools, and each
     compiler of a build is four processes (nvcc, cicc, ptxas, cc1plus); beyond the limit come "fork: Resource temporarily
     unavailable", "pthread_create failed" and "can't start new thread"."""
-    found = context.machine.confinement
-    if found.value is None or found.value.processes is None:
+    confinement = context.machine.confinement.value
+    if confinement is None or confinement.processes is None:
         return
-    limit, cores = found.value.processes, context.machine.resources.cores or 1
+    limit, cores = confinement.processes, context.machine.resources.cores or 1
+    # for each core two compilers of four processes, or torch's pools; the rest for a shell, pip and ninja
     need = 64 + 8 * cores
     evidence = (
         Evidence("pids limit", str(limit), "the control group"),
@@ -111,15 +112,13 @@ def container_process_limit(context: Context, this: Check) -> Iterator[Finding]:
 def container_root_read_only(context: Context, this: Check) -> Iterator[Finding]:
     """In a container with a read-only root nothing can be written but what is mounted. Compilers, pip, Triton and torch's
     caches write into /tmp: without a mount there they end in "Read-only file system"."""
-    found = context.machine.confinement
-    if found.value is None or not found.value.read_only:
+    confinement = context.machine.confinement
+    if confinement.value is None or not confinement.value.read_only:
         return
-    evidence = Evidence("root", "read-only", found.found_via)
-    if found.value.writable:
-        yield this.skip(
-            f"The container's root is read-only; {', '.join(found.value.writable)} can be written.",
-            evidence=evidence,
-        )
+    evidence = Evidence("root", "read-only", confinement.found_via)
+    if confinement.value.writable:
+        folders = ", ".join(confinement.value.writable)
+        yield this.skip(f"The container's root is read-only; {folders} can be written.", evidence=evidence)
         return
     yield this.warn(
         "The container's root is read-only, and no place for temporary files is mounted.",
@@ -136,23 +135,21 @@ def container_device_closed(context: Context, this: Check) -> Iterator[Finding]:
     """The driver's device files belong to root; by default everybody may open them, and some sites restrict them to a
     group (NVreg_DeviceFileGID and NVreg_DeviceFileMode of the kernel module). A container's user is not in that group:
     NVML says "Insufficient Permissions" and CUDA finds no device. Rootless Podman also drops a user's further groups."""
-    found = context.machine.confinement
-    if found.value is None or not found.value.closed_devices:
+    confinement = context.machine.confinement.value
+    if confinement is None or not confinement.closed_devices:
         return
-    closed = found.value.closed_devices
-    if context.machine.container == "podman":
-        groups = ("--group-add", "keep-groups")
-    else:
-        groups = ("--group-add", "GID")
+    devices = ", ".join(confinement.closed_devices)
+    # only podman can hand over the groups of whoever starts it, without knowing their numbers
+    group = "keep-groups" if context.machine.container == "podman" else "GID"
     yield this.fail(
-        f"User {found.value.user} of this container may not open {', '.join(closed)}.",
+        f"User {confinement.user} of this container may not open {devices}.",
         evidence=(
-            Evidence("closed to this user", ", ".join(closed), "find /dev ! -readable"),
-            Evidence("user", str(found.value.user), "/proc/self/status"),
+            Evidence("closed to this user", devices, "find /dev ! -readable"),
+            Evidence("user", str(confinement.user), "/proc/self/status"),
         ),
         remedy=(
             say("On the host, stat -c %g /dev/nvidia0 names the group that may open it."),
-            start_again(context, *groups),
+            start_again(context, "--group-add", group),
             say(
                 "Or open the files to everybody: options nvidia NVreg_DeviceFileMode=0666 in /etc/modprobe.d."
             ),

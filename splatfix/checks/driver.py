@@ -14,7 +14,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step, prepend_variable, run, say
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
-from splatfix.facts import Fact
+from splatfix.facts import Driver, Fact
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
 
@@ -45,38 +45,35 @@ def driver_too_old(context: Context, this: Check) -> Iterator[Finding]:
             evidence=Evidence("driver", "unknown", context.machine.driver.error),
         )
         return
-    platform = context.platform or "linux"
-    floor = drivers.runtime_floor(cuda, platform)
-    evidence = (
+    floor = drivers.runtime_floor(cuda, context.platform or "linux")
+    evidence = [
         Evidence("driver", driver.version, context.machine.driver.found_via),
         Evidence("torch", f"{torch.version} (CUDA {torch.cuda})", context.environment.torch.found_via),
-    )
+    ]
     if floor is None:
         yield this.unknown(
             f"The oldest driver for CUDA {torch.cuda} is not in the tables.", evidence=evidence
         )
         return
-    words, level = driver_words(floor), major_minor(driver.cuda)
-    if release(driver.version) < floor and level and level[0] >= cuda[0] and driver.cuda_error is None:
+    oldest, level = driver_words(floor), major_minor(driver.cuda)
+    if release(driver.version) >= floor:
+        yield this.ok(f"Driver {driver.version} runs CUDA {torch.cuda} (needs {oldest}).", evidence=evidence)
+    elif level and level[0] >= cuda[0] and driver.cuda_error is None:
+        libraries = ", ".join(context.machine.libcuda.value or ())
         yield this.ok(
             f"libcuda provides CUDA {driver.cuda} on driver {driver.version}, enough for torch's CUDA {torch.cuda}.",
-            evidence=(
-                *evidence,
-                Evidence("libcuda", f"CUDA {driver.cuda}", ", ".join(context.machine.libcuda.value or ())),
-            ),
+            evidence=(*evidence, Evidence("libcuda", f"CUDA {driver.cuda}", libraries)),
         )
-    elif release(driver.version) < floor:
+    else:
         yield this.fail(
-            f"Driver {driver.version} is too old for torch's CUDA {torch.cuda}, which needs {words} or newer.",
+            f"Driver {driver.version} is too old for torch's CUDA {torch.cuda}, which needs {oldest} or newer.",
             evidence=evidence,
             remedy=(
-                f"Upgrade the NVIDIA driver to {words} or newer (on WSL2: the Windows driver), then reboot.",
+                f"Upgrade the NVIDIA driver to {oldest} or newer (on WSL2: the Windows driver), then reboot.",
                 "Or install a torch build for an older CUDA and rebuild the extensions.",
             ),
             link="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
         )
-    else:
-        yield this.ok(f"Driver {driver.version} runs CUDA {torch.cuda} (needs {words}).", evidence=evidence)
 
 
 @check(
@@ -92,24 +89,30 @@ def driver_library_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     driver = context.machine.driver.value
     if driver is None:
         return
-    different = bool(driver.version and driver.library_version and driver.version != driver.library_version)
-    if not different and driver.nvml_error != 18 and driver.cuda_error != _MISMATCH:
+    versions_differ = driver.version and driver.library_version and driver.version != driver.library_version
+    if not versions_differ and driver.nvml_error != 18 and driver.cuda_error != _MISMATCH:
         return
-    versions = (
-        f"the loaded kernel module is {driver.version or 'of another version'}, its libraries are "
-        f"{driver.library_version if different else 'of another version'}"
+    module = driver.version or "of another version"
+    libraries = driver.library_version if versions_differ else "of another version"
+    versions = f"the loaded kernel module is {module}, its libraries are {libraries}"
+    signs = [versions]
+    if driver.nvml_error:
+        signs.append(f"NVML error {driver.nvml_error}")
+    if driver.cuda_error:
+        signs.append(f"CUDA error {driver.cuda_error}")
+    remedy: tuple[str | Step, ...] = (
+        "Reboot the machine.",
+        run("nvidia-smi", text="Then check that the driver answers"),
     )
-    codes = [f"NVML error {driver.nvml_error}"] if driver.nvml_error else []
-    codes += [f"CUDA error {driver.cuda_error}"] if driver.cuda_error else []
-    yield this.fail(
-        f"The NVIDIA driver was upgraded without a reboot: {versions}.",
-        evidence=Evidence("driver", "; ".join([versions, *codes]), context.machine.driver.found_via),
-        remedy=(
+    if context.machine.container:
+        remedy = (
             "Start the container anew: it holds the libraries of the driver that the host had before.",
             "Where nvidia-smi fails on the host too, reboot the host.",
         )
-        if context.machine.container
-        else ("Reboot the machine.", run("nvidia-smi", text="Then check that the driver answers")),
+    yield this.fail(
+        f"The NVIDIA driver was upgraded without a reboot: {versions}.",
+        evidence=Evidence("driver", "; ".join(signs), context.machine.driver.found_via),
+        remedy=remedy,
     )
 
 
@@ -128,18 +131,14 @@ def driver_library_missing(context: Context, this: Check) -> Iterator[Finding]:
         return
     if driver.cuda or driver.library_version:
         return
-    container, variables = context.machine.container, context.variables
-    evidence = (
+    container, gpus = context.machine.container, context.machine.gpus
+    evidence = [
         Evidence("kernel module", driver.version, context.machine.driver.found_via),
-        Evidence(
-            "libcuda and NVML", "not found", context.machine.gpus.found_via or context.machine.gpus.error
-        ),
-        *(
-            variable(context, name)
-            for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
-            if name in variables
-        ),
-    )
+        Evidence("libcuda and NVML", "not found", gpus.found_via or gpus.error),
+    ]
+    for name in ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"):
+        if name in context.variables:
+            evidence.append(variable(context, name))
     if container is None:
         yield this.fail(
             f"The kernel module {driver.version} is loaded, but the driver's libraries (libcuda, NVML) are not installed.",
@@ -171,48 +170,62 @@ def cuda_does_not_start(context: Context, this: Check) -> Iterator[Finding]:
     cuda, driver = context.machine.cuda, context.machine.driver.value
     if driver is None or cuda == Fact():
         return  # gpu-without-driver tells the one; the other are facts from a splatfix that did not ask
-    code = driver.cuda_error if cuda.value is None else NO_DEVICE
     if cuda.value:
         names = ", ".join(f"cuda:{place} {item.name}" for place, item in enumerate(cuda.value))
         yield this.ok(
             f"CUDA starts and lists {counted(len(cuda.value), 'GPU')}.",
             evidence=Evidence("cuInit", names, cuda.found_via),
         )
-    elif code in (_MISMATCH, drivers.FORWARD_COMPAT_REFUSED) or (
-        driver.nvml_error == _NO_NVML and cuda.absent
-    ):
         return
-    elif context.machine.container and driver.nvml_error == _UNKNOWN:
+    code = driver.cuda_error if cuda.value is None else NO_DEVICE
+    if _start_told_elsewhere(context, driver, code):
+        return
+    if context.machine.container and driver.nvml_error == _UNKNOWN:
         yield _taken_away(context, this, code)
-    elif (code == NO_DEVICE and not context.nvidia_gpus) or context.all_lost:
-        return  # there is nothing that CUDA could start on
-    elif code == NO_DEVICE and context.hides_all and not context.machine.cuda_unfiltered.error:
-        return  # no-gpu-visible tells of the variable
-    elif cuda.absent:
-        yield this.fail(
+    # without a GPU there is nothing that CUDA could start on
+    elif not (code == NO_DEVICE and not context.nvidia_gpus) and not context.all_lost:
+        yield _does_not_start(context, this, code)
+
+
+def _start_told_elsewhere(context: Context, driver: Driver, code: int | None) -> bool:
+    """driver-library-mismatch, forward-compat-on-geforce, driver-library-missing or no-gpu-visible has the cause."""
+    if code in (_MISMATCH, drivers.FORWARD_COMPAT_REFUSED):
+        return True
+    if driver.nvml_error == _NO_NVML and context.machine.cuda.absent:
+        return True
+    if context.machine.container and driver.nvml_error == _UNKNOWN:
+        return False
+    return code == NO_DEVICE and context.hides_all and not context.machine.cuda_unfiltered.error
+
+
+def _does_not_start(context: Context, this: Check, code: int | None) -> Finding:
+    cuda = context.machine.cuda
+    evidence = (reason(cuda), *_given(context))
+    if cuda.absent:
+        remedy = "Install the driver's package with libcuda (libnvidia-compute, nvidia-driver-cuda-libs)."
+        if context.machine.container:
+            remedy = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility."
+        return this.fail(
             "NVML lists GPUs, but there is no libcuda: CUDA programs find no driver.",
-            evidence=(reason(cuda), *_given(context)),
-            remedy="Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility."
-            if context.machine.container
-            else "Install the driver's package with libcuda (libnvidia-compute, nvidia-driver-cuda-libs).",
+            evidence=evidence,
+            remedy=remedy,
         )
-    elif code is None:
-        yield this.unknown(
+    if code is None:
+        return this.unknown(
             "Whether CUDA starts is not known: it gave no answer.",
-            evidence=(reason(cuda), *_given(context)),
+            evidence=evidence,
             remedy=(
                 run("nvidia-smi"),
                 say("If that hangs too, the GPU is lost: look for Xid in dmesg, and reboot."),
             ),
         )
-    elif code < 0:
-        yield this.fail(
+    if code < 0:  # the child that called cuInit was ended by this signal
+        return this.fail(
             f"libcuda crashes when it starts (signal {-code}).",
-            evidence=(reason(cuda), *_given(context)),
+            evidence=evidence,
             remedy="Reinstall the NVIDIA driver, and take other copies of libcuda out of LD_LIBRARY_PATH.",
         )
-    else:
-        yield _refused(context, this, code)
+    return _refused(context, this, code)
 
 
 def _taken_away(context: Context, this: Check, code: int | None) -> Finding:
@@ -231,41 +244,17 @@ def _taken_away(context: Context, this: Check, code: int | None) -> Finding:
 
 def _refused(context: Context, this: Check, code: int) -> Finding:
     """cuInit's code with what it means here."""
-    container = context.machine.container
+    container, driver = context.machine.container, context.machine.driver.value
     known = drivers.start_failure(code)
+    name = f" ({known.name})" if known else ""
+    evidence = (Evidence("cuInit", f"error {code}{name}", "child process"), *_given(context))
     files = context.machine.device_files.value
-    evidence = (
-        Evidence("cuInit", f"error {code}{f' ({known.name})' if known else ''}", "child process"),
-        *_given(context),
-    )
+    # in a container and in WSL2 having no device files at all is another failure, with checks of its own
     own_module = files is not None and not (container or context.machine.wsl)
     if "nvidia-uvm" not in (files or ()) and (files or own_module):
-        make = run("sudo", "nvidia-modprobe", "-u", "-c=0", text="On the host" if container else "")
-        again = say(
-            "Then start the container anew, with the GPU passed by the engine and not by single --device options."
-        )
-        return this.fail(
-            f"CUDA does not start (error {code}): /dev/nvidia-uvm is not here.",
-            evidence=evidence,
-            remedy=(make, again) if container else (make,),
-        )
+        return _no_uvm(context, this, code, evidence)
     if code == NO_DEVICE and all(gpu.mig and not gpu.mig_devices for gpu in context.nvidia_gpus):
-        first = context.nvidia_gpus[0].index
-        return this.fail(
-            "CUDA finds no GPU: MIG is on, and there is no instance for a program to use.",
-            evidence=evidence,
-            remedy="Make an instance on the host, and start the container with it (docker: --gpus device=MIG-UUID)."
-            if container
-            else (
-                run(
-                    *("sudo", "nvidia-smi", "mig", "-i", str(first), "-cgi", "0", "-C"),
-                    text="Make one instance of the whole card (nvidia-smi mig -lgip lists the other sizes)",
-                ),
-                run("sudo", "nvidia-smi", "-i", str(first), "-mig", "0", text="Or switch MIG off"),
-            ),
-            link="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
-        )
-    driver = context.machine.driver.value
+        return _no_mig_instance(context, this, evidence)
     if code == NO_DEVICE and driver and driver.nvml_error == _NO_PERMISSION:
         known = drivers.start_failure(_OPERATING_SYSTEM)  # NVML says more than CUDA
     if known is None:
@@ -274,11 +263,43 @@ def _refused(context: Context, this: Check, code: int) -> Finding:
             evidence=evidence,
             remedy=("Look for the driver's own words, then reboot:", run("sudo", "dmesg")),
         )
-    lines = (known.container_remedy if container else ()) or known.remedy
+    lines = known.remedy
+    if container and known.container_remedy:
+        lines = known.container_remedy
     return this.fail(
         f"CUDA does not start (error {code}): {known.means}.",
         evidence=evidence,
-        remedy=tuple(_step(line) for line in lines),
+        remedy=[_step(line) for line in lines],
+    )
+
+
+def _no_uvm(context: Context, this: Check, code: int, evidence: tuple[Evidence, ...]) -> Finding:
+    container = context.machine.container
+    text = "On the host" if container else ""
+    steps = [run("sudo", "nvidia-modprobe", "-u", "-c=0", text=text)]
+    if container:
+        passing = "with the GPU passed by the engine and not by single --device options"
+        steps.append(say(f"Then start the container anew, {passing}."))
+    return this.fail(
+        f"CUDA does not start (error {code}): /dev/nvidia-uvm is not here.", evidence=evidence, remedy=steps
+    )
+
+
+def _no_mig_instance(context: Context, this: Check, evidence: tuple[Evidence, ...]) -> Finding:
+    card = str(context.nvidia_gpus[0].index)
+    make_one = "Make one instance of the whole card (nvidia-smi mig -lgip lists the other sizes)"
+    remedy: tuple[str | Step, ...] = (
+        run("sudo", "nvidia-smi", "mig", "-i", card, "-cgi", "0", "-C", text=make_one),
+        run("sudo", "nvidia-smi", "-i", card, "-mig", "0", text="Or switch MIG off"),
+    )
+    if context.machine.container:
+        start = "start the container with it (docker: --gpus device=MIG-UUID)"
+        remedy = (f"Make an instance on the host, and {start}.",)
+    return this.fail(
+        "CUDA finds no GPU: MIG is on, and there is no instance for a program to use.",
+        evidence=evidence,
+        remedy=remedy,
+        link="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
     )
 
 
@@ -286,21 +307,16 @@ def _step(line: str) -> Step:
     return run(*shlex.split(line[2:])) if line.startswith("$ ") else say(line)
 
 
-def _given(context: Context) -> tuple[Evidence, ...]:
+def _given(context: Context) -> Iterator[Evidence]:
     """What else CUDA starts from: device files, and the variables that choose GPUs."""
-    files, variables = context.machine.device_files, context.variables
-    every = context.machine.cuda_unfiltered
-    names = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
-    listed = Evidence("device files", ", ".join(files.value or ()) or "none", files.found_via)
-    return (
-        *(
-            (Evidence("cuInit without CUDA_VISIBLE_DEVICES", every.error, "child process"),)
-            if every.error
-            else ()
-        ),
-        *((listed,) if files.value is not None else ()),
-        *(variable(context, name) for name in names if name in variables),
-    )
+    files, unfiltered = context.machine.device_files, context.machine.cuda_unfiltered
+    if unfiltered.error:
+        yield Evidence("cuInit without CUDA_VISIBLE_DEVICES", unfiltered.error, "child process")
+    if files.value is not None:
+        yield Evidence("device files", ", ".join(files.value) or "none", files.found_via)
+    for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"):
+        if name in context.variables:
+            yield variable(context, name)
 
 
 @check(
@@ -313,10 +329,11 @@ def wsl_wrong_libcuda(context: Context, this: Check) -> Iterator[Finding]:
     """In WSL2 the driver is Windows'; its libcuda lies in /usr/lib/wsl/lib. A Linux driver package (nvidia-driver-*,
     cuda-drivers, the `cuda` meta-package) puts another libcuda into the system folders, which is found first and sees
     no GPU: error 100 or "Found no NVIDIA driver". Source: NVIDIA's CUDA on WSL user guide."""
-    found = context.machine.libcuda
-    if not context.machine.wsl or not found.value:
+    libcuda = context.machine.libcuda
+    if not context.machine.wsl or not libcuda.value:
         return
-    first, evidence = found.value[0], (Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),)
+    first = libcuda.value[0]
+    evidence = Evidence("libcuda.so.1", ", ".join(libcuda.value), libcuda.found_via)
     if "/wsl/" in first:
         yield this.ok(f"libcuda is {first}, from the Windows driver.", evidence=evidence)
     else:
@@ -324,10 +341,8 @@ def wsl_wrong_libcuda(context: Context, this: Check) -> Iterator[Finding]:
             f"{first} of a Linux driver is loaded instead of WSL2's libcuda.",
             evidence=evidence,
             remedy=(
-                (
-                    "Remove the Linux driver's packages (libnvidia-compute-*, nvidia-driver-*), keep the toolkit's. "
-                    "Until then:"
-                ),
+                "Remove the Linux driver's packages (libnvidia-compute-*, nvidia-driver-*), keep the toolkit's. "
+                "Until then:",
                 prepend_variable("LD_LIBRARY_PATH", "/usr/lib/wsl/lib"),
             ),
             link="https://docs.nvidia.com/cuda/wsl-user-guide/",
@@ -344,13 +359,13 @@ def stub_libcuda_loaded(context: Context, this: Check) -> Iterator[Finding]:
     """The toolkit's lib64/stubs holds an empty libcuda to link against on machines without a driver. With that folder in
     LD_LIBRARY_PATH (it belongs into LIBRARY_PATH) and a libcuda.so.1 in it, as some images link it, programs load the empty
     one: error 34, CUDA_ERROR_STUB_LIBRARY, or no GPU at all. Source: CUDA's driver API, CUDA_ERROR_STUB_LIBRARY."""
-    found = context.machine.libcuda
-    if not found.value or "/stubs/" not in found.value[0] or len(found.value) < 2:
+    libcuda = context.machine.libcuda
+    if not libcuda.value or "/stubs/" not in libcuda.value[0] or len(libcuda.value) < 2:
         return  # without another one there is no driver here, and the stub does no harm
     yield this.fail(
-        f"{found.value[0]} is loaded before the driver's {found.value[1]}.",
+        f"{libcuda.value[0]} is loaded before the driver's {libcuda.value[1]}.",
         evidence=(
-            Evidence("libcuda.so.1", ", ".join(found.value), found.found_via),
+            Evidence("libcuda.so.1", ", ".join(libcuda.value), libcuda.found_via),
             variable(context, "LD_LIBRARY_PATH"),
         ),
         remedy="Take the stubs folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; LIBRARY_PATH may keep it.",
@@ -368,18 +383,20 @@ def forward_compat_on_geforce(context: Context, this: Check) -> Iterator[Finding
     """NVIDIA's images carry a newer libcuda in /usr/local/cuda/compat. It lets data-centre GPUs run a CUDA that is newer than the
     driver; a GeForce answers with error 804 ("forward compatibility was attempted on non supported HW"). Source: NVIDIA's
     page on forward compatibility."""
-    found, driver = context.machine.libcuda, context.machine.driver.value
+    driver, via = context.machine.driver.value, context.machine.libcuda.found_via
+    libraries = context.machine.libcuda.value or ()
     names = [gpu.name for gpu in context.nvidia_gpus]
-    compat = bool(found.value) and "/compat/" in (found.value or ("",))[0]
+    from_compat = bool(libraries) and "/compat/" in libraries[0]
     refused = driver is not None and driver.cuda_error == drivers.FORWARD_COMPAT_REFUSED
-    if not refused and not (compat and any("GeForce" in name for name in names)):
+    if not refused and not (from_compat and any("GeForce" in name for name in names)):
         return
+    start = f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked"
+    library = libraries[0] if libraries else "a compat folder"
     yield this.fail(
-        f"libcuda comes from {(found.value or ('a compat folder',))[0]}, "
-        f"which {names[0] if names else 'this GPU'} does not support.",
+        f"libcuda comes from {library}, which {names[0] if names else 'this GPU'} does not support.",
         evidence=(
-            Evidence("libcuda.so.1", ", ".join(found.value or ()) or "not known", found.found_via),
-            Evidence("cuInit", f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked"),
+            Evidence("libcuda.so.1", ", ".join(libraries) or "not known", via),
+            Evidence("cuInit", start),
         ),
         remedy=(
             "Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's "

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from splatfix.checks.evidence import reason, unread_files, version_of
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
+from splatfix.checks.torch import pinned_torch
 from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, removed_by
 from splatfix.context.readings import SETUPTOOLS_DROPPED
@@ -37,10 +38,10 @@ def interpreter_answers(context: Context, this: Check) -> Iterator[Finding]:
             remedy="Recreate the environment, or choose another one with --python.",
         )
         return
-    found = interpreter.value
+    python = interpreter.value
     yield this.ok(
-        f"Python {found.version} ({found.kind}) at {found.prefix}",
-        evidence=Evidence("executable", found.executable, interpreter.found_via),
+        f"Python {python.version} ({python.kind}) at {python.prefix}",
+        evidence=Evidence("executable", python.executable, interpreter.found_via),
     )
 
 
@@ -49,12 +50,11 @@ def no_installer(context: Context, this: Check) -> Iterator[Finding]:
     """uv and Poetry make environments without pip, where `python -m pip` fails; uv installs there, or the pip of another
     Python (`pip --python`, pip 22.3 and newer). A Python that the system or uv manages refuses every installation (PEP
     668). splatfix builds and installs with the pip inside, else with uv, else with the pip beside itself."""
-    python = context.interpreter
+    python, installers = context.interpreter, context.environment.installer
     if python is None or context.environment.distributions.value is None:
         return
-    evidence = [
-        Evidence("Python", f"{python.executable} ({python.kind})", context.environment.interpreter.found_via)
-    ]
+    via = context.environment.interpreter.found_via
+    evidence = [Evidence("Python", f"{python.executable} ({python.kind})", via)]
     if python.externally_managed:
         yield this.warn(
             f"{python.executable} refuses installations (PEP 668).",
@@ -65,24 +65,27 @@ def no_installer(context: Context, this: Check) -> Iterator[Finding]:
             ),
         )
         return
-    found = installer_of(context.facts)
-    if found is None and context.environment.installer.error:
-        yield this.finding(
-            Status.SKIP if context.made_to_run else Status.WARN,
-            "The environment has no pip, and neither uv nor another pip that installs there was found.",
-            evidence=evidence,
-            remedy=run(python.executable, "-m", "ensurepip", text="Add pip to it"),
-        )
-    if found is None:
+    installer = installer_of(context.facts)
+    if installer is None:
+        if installers.error:
+            yield this.finding(
+                Status.SKIP if context.made_to_run else Status.WARN,
+                "The environment has no pip, and neither uv nor another pip that installs there was found.",
+                evidence=evidence,
+                remedy=run(python.executable, "-m", "ensurepip", text="Add pip to it"),
+            )
         return
-    what = f"{found.kind} {found.version}" if found.version else "the environment's own pip"
-    if found.program:
-        evidence.append(Evidence(found.program, found.version, context.environment.installer.found_via))
-    again = ""
-    if command := removed_by(context.facts):
+    name = "the environment's own pip"
+    if installer.version:
+        name = f"{installer.kind} {installer.version}"
+    if installer.program:
+        evidence.append(Evidence(installer.program, installer.version, installers.found_via))
+    lock_note = ""
+    command = removed_by(context.facts)
+    if command:
         evidence.append(Evidence("lock file", python.lock_file))
-        again = f"; `{command}` removes again what is not in its lock file"
-    yield this.ok(f"Packages are installed by {what}{again}.", evidence=evidence)
+        lock_note = f"; `{command}` removes again what is not in its lock file"
+    yield this.ok(f"Packages are installed by {name}{lock_note}.", evidence=evidence)
 
 
 @check("build-tools-missing", family="environment", title="Build tools installed")
@@ -92,19 +95,23 @@ def build_tools(context: Context, this: Check) -> Iterator[Finding]:
     if context.environment.distributions.value is None or context.torch_cuda is None:
         return
     setuptools = context.distribution("setuptools")
-    evidence = [version_of(context, name) for name in ("setuptools", "wheel", "ninja")]
-    needs = [] if setuptools else ["setuptools"]
-    if not context.distribution("wheel") and release(setuptools.version if setuptools else "0") < (70, 1):
-        needs.append("wheel")
+    missing = []
+    if setuptools is None:
+        missing.append(_compatible_setuptools(context))
+    # setuptools 70.1 took over bdist_wheel, for which wheel was needed before
+    brings_wheel = setuptools is not None and release(setuptools.version) >= (70, 1)
+    if not context.distribution("wheel") and not brings_wheel:
+        missing.append("wheel")
     if not context.distribution("ninja") and "ninja" not in context.machine.tools:
-        needs.append("ninja")
-    if needs:
-        asked = [_compatible_with_torch(name, context) for name in needs]
+        missing.append("ninja")
+    evidence = [version_of(context, name) for name in ("setuptools", "wheel", "ninja")]
+    if missing:
+        names = ", ".join(requirement.partition("<")[0] for requirement in missing)
         yield this.finding(
             Status.SKIP if context.made_to_run else Status.WARN,
-            f"Missing to build extensions: {', '.join(needs)}.",
+            f"Missing to build extensions: {names}.",
             evidence=evidence,
-            remedy=context.pip("install", *asked),
+            remedy=context.pip("install", *missing),
         )
     else:
         yield this.ok("Build tools installed.", evidence=evidence)
@@ -120,30 +127,30 @@ def setuptools_incompatible(context: Context, this: Check) -> Iterator[Finding]:
     torch, setuptools = context.torch, context.distribution("setuptools")
     if torch is None or setuptools is None:
         return
-    asking = [(f"torch {torch.version}", "cpp_extension.py", torch.builder_imports)]
-    asking += [
-        (item.source.label, f"{item.path}/setup.py", item.source.imports) for item in context.sources_to_build
-    ]
+    importers = [(f"torch {torch.version}", "cpp_extension.py", torch.builder_imports)]
+    for item in context.sources_to_build:
+        importers.append((item.source.label, f"{item.path}/setup.py", item.source.imports))
     for name, limit in SETUPTOOLS_DROPPED.items():
-        wrong = [(who, file) for who, file, imports in asking if name in imports]
-        if wrong and release(setuptools.version)[:1] >= (limit,):
-            who, file = wrong[0]
-            yield this.fail(
-                f"{who} imports {name}; setuptools {setuptools.version} no longer has it.",
-                evidence=(
-                    version_of(context, "setuptools"),
-                    Evidence(file, f"imports {name}", "its source text"),
-                ),
-                remedy=context.pip("install", f"setuptools<{limit}"),
-            )
-            return
+        if release(setuptools.version)[:1] < (limit,):
+            continue
+        for importer, file, imports in importers:
+            if name in imports:
+                yield this.fail(
+                    f"{importer} imports {name}; setuptools {setuptools.version} no longer has it.",
+                    evidence=(
+                        version_of(context, "setuptools"),
+                        Evidence(file, f"imports {name}", "its source text"),
+                    ),
+                    remedy=context.pip("install", f"setuptools<{limit}"),
+                )
+                return
 
 
-def _compatible_with_torch(name: str, context: Context) -> str:
-    """A requirement; setuptools below the release that dropped what this torch's builder imports of it."""
-    torch = context.torch
-    limits = [limit for gone, limit in SETUPTOOLS_DROPPED.items() if torch and gone in torch.builder_imports]
-    return f"{name}<{min(limits)}" if name == "setuptools" and limits else name
+def _compatible_setuptools(context: Context) -> str:
+    """A requirement: setuptools, below the release that dropped what this torch's builder imports of it."""
+    imports = context.torch.builder_imports if context.torch else ()
+    limits = [limit for name, limit in SETUPTOOLS_DROPPED.items() if name in imports]
+    return f"setuptools<{min(limits)}" if limits else "setuptools"
 
 
 @check(
@@ -156,18 +163,17 @@ def import_shadowing(context: Context, this: Check) -> Iterator[Finding]:
     is then imported instead of the installed package: "cannot import name '_C' from partially initialized module". A
     folder that holds compiled modules itself is an installation in place and counts as such."""
     installed = {item.module for item in context.packages} | {"torch", "torchvision", "numpy"}
-    checkout = context.checkout
-    seen: dict[str, Shadow] = {item.path: item for item in context.environment.shadows.value or ()}
-    seen |= {item.path: item for item in (checkout.shadows if checkout else ())}
-    for item in seen.values():
-        if item.native or item.module not in installed:
-            continue
-        yield this.warn(
-            f"{item.path} shadows the installed {item.module}.",
-            subject=item.module,
-            evidence=Evidence("searched first", item.path, "names in the current folder"),
-            remedy=f"Run from another folder, or rename {item.path}.",
-        )
+    shadows: dict[str, Shadow] = {item.path: item for item in context.environment.shadows.value or ()}
+    if context.checkout:
+        shadows |= {item.path: item for item in context.checkout.shadows}
+    for shadow in shadows.values():
+        if not shadow.native and shadow.module in installed:
+            yield this.warn(
+                f"{shadow.path} shadows the installed {shadow.module}.",
+                subject=shadow.module,
+                evidence=Evidence("searched first", shadow.path, "names in the current folder"),
+                remedy=f"Run from another folder, or rename {shadow.path}.",
+            )
 
 
 @check("editable-source-gone", family="environment", title="Sources of editable installs exist")
@@ -198,38 +204,38 @@ def python_version_unsupported(context: Context, this: Check) -> Iterator[Findin
     evidence = Evidence(
         "Python", f"{python.version} ({python.implementation}, {python.platform_tag})", python.executable
     )
-    known = torch_releases.releases()
-    answers = {row.release: row.supports_python(version) for row in known} if version else {}
-    narrow = python.platform_tag in ("win32", "linux-i686", "linux-armv7l")
-    ordinary = python.implementation == "CPython" and not narrow
-    fitting = [release for release, answer in answers.items() if answer]
-    if ordinary and fitting:
-        newest = max(fitting, key=release)
-        later = [release for release, answer in answers.items() if answer is None]
-        open_end = f"; of {max(later, key=release)} that is not known" if later else ""
-        yield this.ok(
-            f"torch up to {newest} has wheels for Python {python.version}{open_end}.", evidence=evidence
-        )
-        return
-    if ordinary and version and all(version > _newest_python(row) for row in known):
-        yield this.unknown(
-            f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.",
-            evidence=evidence,
-        )
-        return
-    why = (
-        "it is a 32-bit build"
-        if narrow
-        else f"it is {python.implementation}"
-        if python.implementation != "CPython"
-        else "no release in splatfix's tables has wheels for it"
-    )
-    last = max(known, key=lambda row: release(row.release))
-    upper = ".".join(map(str, last.python_max)) if last.python_max else "the newest"
+    rows = torch_releases.releases()
+    if python.platform_tag in ("win32", "linux-i686", "linux-armv7l"):
+        obstacle = "it is a 32-bit build"
+    elif python.implementation != "CPython":
+        obstacle = f"it is {python.implementation}"
+    else:
+        obstacle = "no release in splatfix's tables has wheels for it"
+        supports = {row.release: row.supports_python(version) for row in rows} if version else {}
+        fitting = [name for name, answer in supports.items() if answer]
+        if fitting:
+            newest = max(fitting, key=release)
+            undecided = [name for name, answer in supports.items() if answer is None]
+            open_end = ""
+            if undecided:
+                open_end = f"; of {max(undecided, key=release)} that is not known"
+            yield this.ok(
+                f"torch up to {newest} has wheels for Python {python.version}{open_end}.", evidence=evidence
+            )
+            return
+        if version and all(version > _newest_python(row) for row in rows):
+            yield this.unknown(
+                f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.",
+                evidence=evidence,
+            )
+            return
+    latest = max(rows, key=lambda row: release(row.release))
+    lower = ".".join(map(str, latest.python_min))
+    upper = ".".join(map(str, latest.python_max or ())) or "the newest"
     yield this.fail(
-        f"torch has no wheels for this Python {python.version}: {why}.",
+        f"torch has no wheels for this Python {python.version}: {obstacle}.",
         evidence=evidence,
-        remedy=f"Recreate the environment with 64-bit CPython {'.'.join(map(str, last.python_min))} to {upper}.",
+        remedy=f"Recreate the environment with 64-bit CPython {lower} to {upper}.",
     )
 
 
@@ -253,19 +259,15 @@ def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
             remedy="Use a distribution or an image with glibc (Debian, Ubuntu, RHEL); Alpine's musl cannot load torch.",
         )
         return
-    found = context.checkout
-    pins = (item for item in (found.pins if found else ()) if item.name.lower() in ("torch", "pytorch"))
-    pin = next((item for item in pins if item.spec.startswith("==")), None)
+    pin = pinned_torch(context)
     row = torch_releases.release(pin.spec.removeprefix("==")) if pin else None
     if pin is None or row is None:
         return
     platform = context.platform or "linux"
-    glibc = major_minor(context.machine.glibc)
+    minor, glibc = major_minor(python.version), major_minor(context.machine.glibc)
     obstacles = [
-        torch_releases.wheel_obstacle(
-            item, platform, context.machine.machine, python=major_minor(python.version), glibc=glibc
-        )
-        for item in row.builds
+        torch_releases.wheel_obstacle(build, platform, context.machine.machine, python=minor, glibc=glibc)
+        for build in row.builds
     ]
     if obstacles and all(obstacles):
         yield this.warn(

@@ -11,7 +11,7 @@ from splatfix.context import Context
 from splatfix.core.reading import Unread
 from splatfix.core.step import Step, fill_in, say
 from splatfix.core.words import counted
-from splatfix.facts import Compiler
+from splatfix.facts import CheckoutSource, Compiler
 
 
 class _MayFail(Protocol):
@@ -32,25 +32,26 @@ def variable(context: Context, name: str, unset: str = "not set") -> Evidence:
 
 def torch_version(context: Context) -> Evidence:
     """Version of the installed torch."""
-    return Evidence("torch", context.torch.version if context.torch else "none", _found_torch(context))
+    torch = context.environment.torch
+    return Evidence("torch", torch.value.version if torch.value else "none", torch.found_via)
 
 
 def torch_cuda(context: Context) -> Evidence:
     """CUDA version of the installed torch; None for a build without CUDA."""
-    cuda = context.torch.cuda if context.torch else None
-    return Evidence("torch.version.cuda", str(cuda), _found_torch(context))
-
-
-def _found_torch(context: Context) -> str:
-    return context.environment.torch.found_via
+    torch = context.environment.torch
+    return Evidence("torch.version.cuda", str(torch.value and torch.value.cuda), torch.found_via)
 
 
 def version_of(context: Context, name: str) -> Evidence:
     """Version of an installed distribution."""
-    found = context.distribution(name)
-    return Evidence(
-        name, found.version if found else "not installed", context.environment.distributions.found_via
-    )
+    installed = context.distribution(name)
+    version = installed.version if installed else "not installed"
+    return Evidence(name, version, context.environment.distributions.found_via)
+
+
+def file_of(source: CheckoutSource, name: str = "setup.py") -> str:
+    """A file of a source, relative to its checkout."""
+    return name if source.path == "." else f"{source.path}/{name}"
 
 
 def host_compiler(compiler: Compiler) -> Evidence:
@@ -72,28 +73,30 @@ def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
         return (fill_in("apptainer", "exec", "--nv", "IMAGE", text="On the host, start it with --nv"),)
     if container == "buildkit":
         return (say("No GPU is there while an image is built; name the GPU with --target."),)
-    text = "On the host, start it with the GPU"
+    start = "On the host, start it with the GPU"
     if container == "podman":
-        needs = "unresolvable CDI devices', the host needs the NVIDIA Container Toolkit"
+        error = "unresolvable CDI devices', the host needs the NVIDIA Container Toolkit"
+        generate = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
         return (
-            fill_in("podman", "run", "--device", "nvidia.com/gpu=all", "IMAGE", text=text),
-            say(
-                f"Where it says '{needs} ({_TOOLKIT}): sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-            ),
+            fill_in("podman", "run", "--device", "nvidia.com/gpu=all", "IMAGE", text=start),
+            say(f"Where it says '{error} ({_TOOLKIT}): {generate}"),
         )
     engine = _ENGINES.get(container, "docker")
-    setup = "sudo nvidia-ctk runtime configure --runtime=docker, and restart docker"
-    needed = f"The host needs the NVIDIA Container Toolkit ({_TOOLKIT}){f', then: {setup}' if engine == 'docker' else ''}."
-    windows = (
-        "On Windows: NVIDIA's driver for Windows, a WSL that is up to date (wsl --update), in Docker Desktop 'Use the WSL "
-        "2 based engine'; an engine of the distribution's own needs the NVIDIA Container Toolkit in it."
-    )
+    if wsl:
+        host = (
+            "On Windows: NVIDIA's driver for Windows, a WSL that is up to date (wsl --update), in Docker Desktop 'Use the "
+            "WSL 2 based engine'; an engine of the distribution's own needs the NVIDIA Container Toolkit in it."
+        )
+    else:
+        host = f"The host needs the NVIDIA Container Toolkit ({_TOOLKIT})"
+        if engine == "docker":
+            host += ", then: sudo nvidia-ctk runtime configure --runtime=docker, and restart docker"
+        host += "."
+    compose = "deploy.resources.reservations.devices with driver: nvidia, count: all, capabilities: [gpu]"
     return (
-        fill_in(engine, "run", "--gpus", "all", "IMAGE", text=text),
-        say(
-            "compose: deploy.resources.reservations.devices with driver: nvidia, count: all, capabilities: [gpu]."
-        ),
-        say(windows) if wsl else say(needed),
+        fill_in(engine, "run", "--gpus", "all", "IMAGE", text=start),
+        say(f"compose: {compose}."),
+        say(host),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.model import Evidence, Finding, Status
@@ -18,11 +18,12 @@ from splatfix.facts import Driver, Gpu
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
 
+_ORDER = "CUDA_DEVICE_ORDER"
 _NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 
 
+# Blackwell, sm_100 and newer: its driver has NVIDIA's open kernel modules only.
 _NEEDS_OPEN = 100
-"""Blackwell, sm_100 and newer: its driver has NVIDIA's open kernel modules only."""
 
 
 @check("nvidia-gpu-missing", family="gpu", title="NVIDIA GPUs on this machine", blocks=Blocks.CARD)
@@ -37,79 +38,102 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
     """
     gpus = context.machine.gpus
     if gpus.value is None:
-        if context.machine.wsl and context.machine.cuda.absent:
-            yield this.unknown(
-                "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
-                evidence=reason(gpus),
-                remedy=(
-                    "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
-                    run("wsl.exe", "--update"),
-                    run("wsl.exe", "--shutdown"),
-                ),
-                link="https://docs.nvidia.com/cuda/wsl-user-guide/",
-            )
-            return
-        yield this.unknown(
-            "The GPUs of this machine could not be determined.",
-            evidence=reason(gpus),
-            remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
-        )
+        yield _gpus_not_known(context, this)
         return
     cards = context.nvidia_gpus
-    if unused := context.unused_cards:
-        yield _not_for_programs(context, this, unused)
+    if context.unused_cards:
+        yield _left_aside(context, this)
     elif not cards:
-        hint = (
-            "binaries are judged for --target"
-            if context.goal.targets
-            else "give --target sm_120 to judge for a GPU elsewhere"
-        )
-        others = ", ".join(gpu.name for gpu in gpus.value)
-        adapters = [item for item in context.machine.adapters.value or () if item.kind != "cpu"]
-        seen = ", ".join(f"{item.name} ({item.backend})" for item in adapters)
-        brush = f" A wgpu trainer such as brush would use {seen}." if seen else ""
-        instead = f", but {others}: CUDA extensions cannot run on it" if others else ""
-        yield this.skip(
-            f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
-            evidence=Evidence("GPUs", others or "none", gpus.found_via),
-        )
-    aside = context.left_aside
+        yield _no_card(context, this)
     for gpu in cards:
-        where = f"GPU {gpu.index}"
         if gpu.nvml_error is not None:
-            yield this.finding(
-                Status.FAIL if context.all_lost else Status.WARN,
-                f"{where}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
-                subject=where,
-                evidence=Evidence(where, _words(gpu), gpus.found_via),
-                remedy=(
-                    run("sudo", "dmesg", text="Look for its last Xid, such as 79 (it fell off the bus)"),
-                    "Reboot; a card that is lost again has a fault in power, cooling or seat.",
-                ),
-            )
-            continue
-        capability = f"compute capability {gpu.cc}" if gpu.cc else "compute capability not known"
-        memory = f", {gpu.memory_total / 2**30:.1f} GiB" if gpu.memory_total else ""
-        known = gpu.cc and not (gpu.mig and not gpu.mig_devices)
-        hidden = f"; {aside[gpu.index]}" if gpu.index in aside else ""
-        yield this.finding(
-            Status.PASS if known else Status.UNKNOWN,
-            f"{where}: {gpu.name}, {capability}{memory}{_instances(gpu)}{hidden}",
-            subject=where,
-            evidence=Evidence(where, _words(gpu), gpus.found_via),
-            remedy=(run("nvidia-smi", "-L"),) if gpu.mig and not gpu.mig_devices else (),
+            yield _lost(context, this, gpu)
+        else:
+            yield _present(context, this, gpu)
+
+
+def _gpus_not_known(context: Context, this: Check) -> Finding:
+    if context.machine.wsl and context.machine.cuda.absent:
+        return this.unknown(
+            "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
+            evidence=reason(context.machine.gpus),
+            remedy=(
+                "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
+                run("wsl.exe", "--update"),
+                run("wsl.exe", "--shutdown"),
+            ),
+            link="https://docs.nvidia.com/cuda/wsl-user-guide/",
         )
+    return this.unknown(
+        "The GPUs of this machine could not be determined.",
+        evidence=reason(context.machine.gpus),
+        remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
+    )
 
 
-def _not_for_programs(context: Context, this: Check, cards: tuple[Gpu, ...]) -> Finding:
-    """Cards in sight that no program here can use, apart from those that one can."""
-    why = " and ".join(dict.fromkeys(context.left_aside[gpu.index] for gpu in cards))
+def _no_card(context: Context, this: Check) -> Finding:
+    """No NVIDIA GPU: what another vendor's is good for, and how binaries are judged all the same."""
+    hint = "give --target sm_120 to judge for a GPU elsewhere"
+    if context.goal.targets:
+        hint = "binaries are judged for --target"
+    others = ", ".join(gpu.name for gpu in context.machine.gpus.value or ())
+    instead = f", but {others}: CUDA extensions cannot run on it" if others else ""
+    # wgpu also lists renderers in software, which are no help
+    adapters = [item for item in context.machine.adapters.value or () if item.kind != "cpu"]
+    brush = ""
+    if adapters:
+        names = ", ".join(f"{item.name} ({item.backend})" for item in adapters)
+        brush = f" A wgpu trainer such as brush would use {names}."
     return this.skip(
-        f"{counted(len(cards), 'NVIDIA card')} on the PCI bus left aside: {why}.",
+        f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
+        evidence=Evidence("GPUs", others or "none", context.machine.gpus.found_via),
+    )
+
+
+def _left_aside(context: Context, this: Check) -> Finding:
+    """Cards in sight that no program here can use, apart from those that one can."""
+    cards = context.unused_cards
+    reasons = " and ".join(dict.fromkeys(context.left_aside[gpu.index] for gpu in cards))
+    listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards)
+    return this.skip(
+        f"{counted(len(cards), 'NVIDIA card')} on the PCI bus left aside: {reasons}.",
         subject="PCI bus",
-        evidence=Evidence(
-            "PCI bus", "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards), "/sys/bus/pci/devices"
+        evidence=Evidence("PCI bus", listed, "/sys/bus/pci/devices"),
+    )
+
+
+def _lost(context: Context, this: Check, gpu: Gpu) -> Finding:
+    # with another card that answers, programs still run
+    status = Status.FAIL if context.all_lost else Status.WARN
+    return this.finding(
+        status,
+        f"GPU {gpu.index}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
+        subject=f"GPU {gpu.index}",
+        evidence=_gpu_evidence(context, gpu),
+        remedy=(
+            run("sudo", "dmesg", text="Look for its last Xid, such as 79 (it fell off the bus)"),
+            "Reboot; a card that is lost again has a fault in power, cooling or seat.",
         ),
+    )
+
+
+def _present(context: Context, this: Check, gpu: Gpu) -> Finding:
+    parts = [gpu.name, "compute capability not known"]
+    if gpu.cc:
+        parts[1] = f"compute capability {gpu.cc}"
+    if gpu.memory_total:
+        parts.append(f"{gpu.memory_total / 2**30:.1f} GiB")
+    hidden = context.left_aside.get(gpu.index, "")
+    no_instance = gpu.mig and not gpu.mig_devices
+    status = Status.PASS
+    if not gpu.cc or no_instance:
+        status = Status.UNKNOWN
+    return this.finding(
+        status,
+        f"GPU {gpu.index}: {', '.join(parts)}{_instances(gpu)}{hidden and f'; {hidden}'}",
+        subject=f"GPU {gpu.index}",
+        evidence=_gpu_evidence(context, gpu),
+        remedy=[run("nvidia-smi", "-L")] if no_instance else [],
     )
 
 
@@ -126,7 +150,7 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
     a virtual machine. A loaded driver that drives none of the cards is too old for them, or is NVIDIA's closed kernel module,
     which does not serve Blackwell. Source: NVIDIA's driver README, "Open Linux Kernel Modules"."""
     driver, cards = context.machine.driver, context.unused_cards
-    if driver.absent or not driver.known:
+    if not driver.known:
         cards = (*context.nvidia_gpus, *cards)
     elif context.nvidia_gpus:
         return  # one is used; nvidia-gpu-missing names the others
@@ -135,54 +159,47 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
     if not driver.known and not driver.absent:
         yield this.unknown("Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver))
         return
-    if context.machine.container is not None and (
-        driver.known or any(gpu.kernel_driver == "nvidia" for gpu in cards)
-    ):
-        return  # its host has one
-    asked = driver.value is None or driver.value.nvml_error in (None, _NOT_LOADED)
-    for bound in dict.fromkeys(gpu.kernel_driver or "" for gpu in cards):
-        if asked or bound not in ("", "nvidia"):  # where NVML itself failed, another check says why
-            yield _undriven(
-                context, this, bound, tuple(gpu for gpu in cards if (gpu.kernel_driver or "") == bound)
-            )
+    by_host = driver.known or any(gpu.kernel_driver == "nvidia" for gpu in cards)
+    if context.machine.container is not None and by_host:
+        return  # the container's host has a driver
+    nvml_is_silent = driver.value is None or driver.value.nvml_error in (None, _NOT_LOADED)
+    by_kernel_driver: dict[str, list[Gpu]] = {}
+    for gpu in cards:
+        by_kernel_driver.setdefault(gpu.kernel_driver or "", []).append(gpu)
+    for bound, bound_cards in by_kernel_driver.items():
+        # where NVML itself failed, another check says why
+        if nvml_is_silent or bound not in ("", "nvidia"):
+            yield _undriven(context, this, bound, bound_cards)
 
 
-def _undriven(context: Context, this: Check, bound: str, cards: tuple[Gpu, ...]) -> Finding:
+def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -> Finding:
     """Cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
     names = ", ".join(gpu.name for gpu in cards)
     it = "it" if len(cards) == 1 else "them"
-    install = (
-        f"Install the NVIDIA driver {'on the host ' if context.machine.container else ''}"
-        "with your system's package manager{}, then reboot.",
-        run("nvidia-smi", text="Then check that the driver answers"),
-    )
-    loaded = f"driver {driver.version or '(version not known)'}" if driver else "no NVIDIA driver is loaded"
+    version = "none"
+    if driver:
+        version = driver.version or "version not known"
     if bound.startswith("vfio"):
         summary = f"{names} found, but {bound} keeps {it} for a virtual machine."
-        back = tuple(_give_back(gpu.bus_id) for gpu in cards if re.fullmatch(_BUS, gpu.bus_id or ""))
-        ids = ", ".join(sorted({(gpu.pci_id or "its id") for gpu in cards}))
-        remedy: tuple[str | Step, ...] = (
-            f"Work in the virtual machine that has {it}. To give {it} back to this system:",
-            *back,
-            f"Reserved at boot: take {ids} out of vfio-pci.ids (kernel command line, /etc/modprobe.d), and reboot.",
-            *(() if driver else (install[0].format(""),)),
-        )
+        remedy = _out_of_the_virtual_machine(context, it, cards)
     elif bound == "nouveau" and driver:
+        loaded = f"driver {driver.version or '(version not known)'}"
         summary = (
             f"{names} found, but nouveau is bound to {it}, which has no CUDA; {loaded} is loaded beside it."
         )
-        remedy = (
+        remedy = [
             "Put 'blacklist nouveau' and 'options nouveau modeset=0' into /etc/modprobe.d/nouveau.conf, "
-            "rebuild the initramfs, then reboot.",
-        )
+            "rebuild the initramfs, then reboot."
+        ]
     elif driver is None:
-        summary = f"{names} found, but no NVIDIA driver is loaded" + (
-            f" ({bound} is bound to {it}, without CUDA support)." if bound else "."
-        )
-        gives_way = f" (it keeps {bound} off the card)" if bound == "nouveau" else ""
-        remedy = (install[0].format(gives_way), *install[1:])
+        instead = f" ({bound} is bound to {it}, without CUDA support)" if bound else ""
+        summary = f"{names} found, but no NVIDIA driver is loaded{instead}."
+        gives_way = " (it keeps nouveau off the card)" if bound == "nouveau" else ""
+        check_it = run("nvidia-smi", text="Then check that the driver answers")
+        remedy = [_install_driver(context, gives_way), check_it]
     else:
+        loaded = f"driver {driver.version or '(version not known)'}"
         summary = f"{names} found, but {loaded}, which is loaded, does not drive {it}."
         remedy = _newer_driver(cards, driver)
     return this.fail(
@@ -191,14 +208,30 @@ def _undriven(context: Context, this: Check, bound: str, cards: tuple[Gpu, ...])
         evidence=(
             Evidence("GPUs", names, context.machine.gpus.found_via),
             Evidence("bound to", bound or "nothing", "/sys/bus/pci/devices/*/driver"),
-            Evidence(
-                "driver",
-                (driver.version or "version not known") if driver else "none",
-                context.machine.driver.error or context.machine.driver.found_via,
-            ),
+            Evidence("driver", version, context.machine.driver.error or context.machine.driver.found_via),
         ),
         remedy=remedy,
     )
+
+
+def _install_driver(context: Context, note: str = "") -> str:
+    host = "on the host " if context.machine.container else ""
+    return f"Install the NVIDIA driver {host}with your system's package manager{note}, then reboot."
+
+
+def _out_of_the_virtual_machine(context: Context, it: str, cards: Sequence[Gpu]) -> list[str | Step]:
+    remedy: list[str | Step] = [
+        f"Work in the virtual machine that has {it}. To give {it} back to this system:"
+    ]
+    # the address goes into a root shell's command: nothing but an address may stand there
+    remedy += [_give_back(gpu.bus_id) for gpu in cards if re.fullmatch(_BUS, gpu.bus_id or "")]
+    ids = ", ".join(sorted({(gpu.pci_id or "its id") for gpu in cards}))
+    remedy.append(
+        f"Reserved at boot: take {ids} out of vfio-pci.ids (kernel command line, /etc/modprobe.d), and reboot."
+    )
+    if context.machine.driver.value is None:
+        remedy.append(_install_driver(context))
+    return remedy
 
 
 _BUS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
@@ -214,21 +247,21 @@ def _give_back(bus: str | None) -> Step:
     return run("sudo", "sh", "-c", script)
 
 
-def _newer_driver(cards: tuple[Gpu, ...], driver: Driver) -> tuple[str | Step, ...]:
+def _newer_driver(cards: Sequence[Gpu], driver: Driver) -> list[str | Step]:
     """What a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
     archs = [arch for gpu in cards if (arch := Arch.known(gpu.cc))]
     floors = [floor.version for arch in archs if (floor := drivers.gpu_driver_floor(arch))]
     log = run("sudo", "dmesg", text="The driver's own reason, in lines with NVRM")
     if floors and driver.version and release(driver.version) < max(floors):
-        return (f"Upgrade the NVIDIA driver to {driver_words(max(floors))} or newer, then reboot.", log)
+        return [f"Upgrade the NVIDIA driver to {driver_words(max(floors))} or newer, then reboot.", log]
     if driver.open_module is False and any(arch.number >= _NEEDS_OPEN for arch in archs):
         kind = "NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open)"
-        return (f"Install the driver with {kind}, then reboot.", log)
-    return (
+        return [f"Install the driver with {kind}, then reboot.", log]
+    return [
         log,
         "'RmInitAdapter failed': switch on Above 4G Decoding and Resizable BAR in the firmware, see that the card's power and "
         "seat are right, and upgrade the driver.",
-    )
+    ]
 
 
 @check("gpu-not-free", family="gpu", title="The GPUs take another program", blocks=Blocks.COMPUTE_MODE)
@@ -237,24 +270,21 @@ def gpu_not_free(context: Context, this: Check) -> Iterator[Finding]:
     GPU in each mode; the first call that uses it ends in "CUDA-capable device(s) is/are busy or unavailable" (error 46). Source:
     CUDA C++ Programming Guide, "Compute Modes"; NVIDIA/DIGITS#2005, pytorch/pytorch#3871."""
     for gpu in context.visible_gpus:
-        evidence = Evidence(f"GPU {gpu.index}", f"compute mode {gpu.compute_mode}", "NVML")
-        again = run(
-            *("sudo", "nvidia-smi", "-i", str(gpu.index), "-c", "DEFAULT"), text="Let it take every program"
-        )
+        card = f"GPU {gpu.index}"
+        mode = Evidence(card, f"compute mode {gpu.compute_mode}", "NVML")
+        set_default = ("sudo", "nvidia-smi", "-i", str(gpu.index), "-c", "DEFAULT")
+        reopen = run(*set_default, text="Let it take every program")
         if gpu.compute_mode == "prohibited":
             yield this.fail(
-                f"GPU {gpu.index} ({gpu.name}) is closed to computing.",
-                subject=f"GPU {gpu.index}",
-                evidence=evidence,
-                remedy=again,
+                f"{card} ({gpu.name}) is closed to computing.", subject=card, evidence=mode, remedy=reopen
             )
         elif gpu.compute_processes:
             yield this.warn(
-                f"GPU {gpu.index} ({gpu.name}) takes one program at a time, and one is computing on it; only programs of one MPS "
+                f"{card} ({gpu.name}) takes one program at a time, and one is computing on it; only programs of one MPS "
                 "server share it.",
-                subject=f"GPU {gpu.index}",
-                evidence=(evidence, Evidence("programs on it", str(gpu.compute_processes), "NVML")),
-                remedy=(run("nvidia-smi", text="Wait for the program, or end it"), again),
+                subject=card,
+                evidence=(mode, Evidence("programs on it", str(gpu.compute_processes), "NVML")),
+                remedy=(run("nvidia-smi", text="Wait for the program, or end it"), reopen),
             )
 
 
@@ -269,14 +299,14 @@ def _instances(gpu: Gpu) -> str:
     return f"; a program gets {one}{names} of it, with its share of the memory"
 
 
-def _words(gpu: Gpu) -> str:
+def _gpu_evidence(context: Context, gpu: Gpu) -> Evidence:
     parts = [gpu.name, f"cc {gpu.cc or 'unknown'}"]
     if gpu.memory_total:
         parts.append(f"{gpu.memory_total} bytes")
     if gpu.bus_id:
         parts.append(gpu.bus_id)
     parts += gpu.mig_devices
-    return ", ".join(parts)
+    return Evidence(f"GPU {gpu.index}", ", ".join(parts), context.machine.gpus.found_via)
 
 
 _LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
@@ -293,44 +323,54 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     such an image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your
     system". So was one whose PCI bus shows cards that the host's NVIDIA driver drives. In WSL2 the way to the GPU is
     /dev/dxg instead. Where the host's driver shows through /proc too, driver-library-missing says it."""
-    machine, asked = context.machine, context.variables.get("NVIDIA_VISIBLE_DEVICES")
-    of_the_host = [gpu for gpu in context.unused_cards if gpu.kernel_driver == "nvidia"]
+    machine = context.machine
     if machine.container is None or context.has_nvidia_gpu or not machine.driver.absent:
         return
-    seen = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in of_the_host)
-    limits = machine.confinement.value
-    no_way = machine.wsl and limits is not None and not limits.wsl_device
-    files = machine.device_files
-    evidence = (
-        variable(context, "NVIDIA_VISIBLE_DEVICES"),
-        Evidence("GPUs", "none", machine.gpus.found_via or machine.gpus.error),
-        *((Evidence("PCI bus", seen, "/sys/bus/pci/devices"),) if seen else ()),
-        *((Evidence("/dev/nvidia*", "none", files.found_via),) if files.value == () else ()),
-        *((Evidence("/dev/dxg", "not here", "WSL2's way to the GPU"),) if no_way else ()),
-    )
-    how = start_with_gpu(machine.container, wsl=machine.wsl)
-    box = f"this {machine.container} container{' in WSL2' if machine.wsl else ''}"
-    if asked in ("", "void", "none"):
+    requested = context.variables.get("NVIDIA_VISIBLE_DEVICES")
+    cards_of_host = [gpu for gpu in context.unused_cards if gpu.kernel_driver == "nvidia"]
+    evidence = tuple(_not_passed_evidence(context, cards_of_host))
+    remedy = start_with_gpu(machine.container, wsl=machine.wsl)
+    name = f"his {machine.container} container"
+    if machine.wsl:
+        name += " in WSL2"
+    if requested in ("", "void", "none"):
         yield this.skip(
-            f"NVIDIA_VISIBLE_DEVICES={asked!r} hides the GPUs from {box}.", evidence=evidence, remedy=how
-        )
-    elif of_the_host and not context.goal.targets:
-        yield this.fail(
-            f"The host has {counted(len(of_the_host), 'NVIDIA card')}, but {box} was started without the GPU.",
+            f"NVIDIA_VISIBLE_DEVICES={requested!r} hides the GPUs from t{name}.",
             evidence=evidence,
-            remedy=how,
+            remedy=remedy,
+        )
+    elif cards_of_host and not context.goal.targets:
+        count = counted(len(cards_of_host), "NVIDIA card")
+        yield this.fail(
+            f"The host has {count}, but t{name} was started without the GPU.",
+            evidence=evidence,
+            remedy=remedy,
             link=_LINK,
         )
-    elif asked is not None:
+    elif requested is not None:
         yield this.warn(
-            f"T{box[1:]} requests GPU {asked!r} but has none.", evidence=evidence, remedy=how, link=_LINK
+            f"T{name} requests GPU {requested!r} but has none.", evidence=evidence, remedy=remedy, link=_LINK
         )
     elif context.torch_cuda is not None:
         yield this.skip(
-            f"T{box[1:]} has no GPU; whether its host has one is not seen from inside.",
+            f"T{name} has no GPU; whether its host has one is not seen from inside.",
             evidence=evidence,
-            remedy=how,
+            remedy=remedy,
         )
+
+
+def _not_passed_evidence(context: Context, cards_of_host: Sequence[Gpu]) -> Iterator[Evidence]:
+    machine = context.machine
+    yield variable(context, "NVIDIA_VISIBLE_DEVICES")
+    yield Evidence("GPUs", "none", machine.gpus.found_via or machine.gpus.error)
+    if cards_of_host:
+        listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards_of_host)
+        yield Evidence("PCI bus", listed, "/sys/bus/pci/devices")
+    if machine.device_files.value == ():
+        yield Evidence("/dev/nvidia*", "none", machine.device_files.found_via)
+    confinement = machine.confinement.value
+    if machine.wsl and confinement is not None and not confinement.wsl_device:
+        yield Evidence("/dev/dxg", "not here", "WSL2's way to the GPU")
 
 
 @check("docker-gpu-runtime-missing", family="gpu", title="Docker can pass GPUs to containers")
@@ -370,38 +410,45 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
     value, reading, gpus = context.variables.get(NAME), context.visible_value, context.nvidia_gpus
     if value is None or reading is None or not gpus:
         return
-    left, hidden = context.visible_gpus, sorted(context.hidden_gpus)
-    every = context.machine.cuda_unfiltered
-    without = f"cuInit without {NAME}"
-    evidence = (
-        variable(context, NAME),
-        Evidence("GPUs", str(len(gpus)), context.machine.gpus.found_via),
-        *((Evidence(without, counted(len(every.value), "GPU"), every.found_via),) if every.value else ()),
-        *((Evidence(without, every.error, "child process"),) if every.error else ()),
-    )
-    right = set_variable(NAME, reading.meant)
+    visible, hidden = context.visible_gpus, sorted(context.hidden_gpus)
+    evidence = tuple(_visibility_evidence(context))
+    correction = set_variable(NAME, reading.meant)
+    total = counted(len(gpus), "GPU")
     if context.hides_all:
-        why = reading.lost or "CUDA does not list the GPU that it names"
+        obstacle = reading.lost or "CUDA does not list the GPU that it names"
         if context.machine.container and re.match("[0-9]", value):
-            why += "; a container counts its own GPUs, from 0"
+            obstacle += "; a container counts its own GPUs, from 0"
+        if not (reading.lost and reading.meant):
+            text = f"Show them all, or set it to one, such as {_example(value, gpus)}"
+            correction = unset_variable(NAME, text=text)
         yield this.fail(
-            f"{NAME}={value!r} hides every GPU from all programs: {why}.",
+            f"{NAME}={value!r} hides every GPU from all programs: {obstacle}.",
             evidence=evidence,
-            remedy=right
-            if reading.lost and reading.meant
-            else unset_variable(
-                NAME, text=f"Show them all, or set it to one, such as {_example(value, gpus)}"
-            ),
+            remedy=correction,
         )
-    elif left and reading.lost and reading.meant:
+    elif visible and reading.lost and reading.meant:
         yield this.warn(
-            f"{NAME}={value!r} leaves {len(left)} of {counted(len(gpus), 'GPU')}: {reading.lost}.",
+            f"{NAME}={value!r} leaves {len(visible)} of {total}: {reading.lost}.",
             evidence=evidence,
-            remedy=right,
+            remedy=correction,
         )
     elif context.machine.cuda.value or reading.places:
-        apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked" if hidden else ""
-        yield this.ok(f"{len(left)} of {counted(len(gpus), 'GPU')} visible{apart}.", evidence=evidence)
+        apart = ""
+        if hidden:
+            apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked"
+        yield this.ok(f"{len(visible)} of {total} visible{apart}.", evidence=evidence)
+
+
+def _visibility_evidence(context: Context) -> Iterator[Evidence]:
+    """Only what CUDA lists without the variable shows that it is the variable that hides the rest."""
+    yield variable(context, NAME)
+    yield Evidence("GPUs", str(len(context.nvidia_gpus)), context.machine.gpus.found_via)
+    unfiltered = context.machine.cuda_unfiltered
+    if unfiltered.value:
+        count = counted(len(unfiltered.value), "GPU")
+        yield Evidence(f"cuInit without {NAME}", count, unfiltered.found_via)
+    if unfiltered.error:
+        yield Evidence(f"cuInit without {NAME}", unfiltered.error, "child process")
 
 
 def _example(value: str, gpus: tuple[Gpu, ...]) -> str:
@@ -417,44 +464,35 @@ def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
     tensors on cuda:1 they end in "an illegal memory access". One visible GPU is the safe setting. Between different GPUs the
     number itself is ambiguous: nvidia-smi counts by bus, CUDA by speed, unless CUDA_DEVICE_ORDER=PCI_BUS_ID."""
     cards = context.nvidia_gpus
-    variables = context.variables
-    chosen, order = variables.get("CUDA_VISIBLE_DEVICES"), variables.get("CUDA_DEVICE_ORDER")
-    if len(cards) < 2:
+    if len(cards) < 2 or context.hides_all:  # no-gpu-visible tells of a variable that hides them all
         return
+    value, order = context.variables.get(NAME), context.variables.get(_ORDER)
     mixed = len({gpu.name for gpu in cards}) > 1
+    listed = "; ".join(f"{gpu.index}: {gpu.name}" for gpu in cards)
     evidence = (
-        Evidence(
-            "GPUs", "; ".join(f"{gpu.index}: {gpu.name}" for gpu in cards), context.machine.gpus.found_via
-        ),
-        variable(context, "CUDA_VISIBLE_DEVICES"),
-        Evidence(
-            "CUDA_DEVICE_ORDER", order or "not set (CUDA puts the fastest first)", "environment variable"
-        ),
+        Evidence("GPUs", listed, context.machine.gpus.found_via),
+        variable(context, NAME),
+        Evidence(_ORDER, order or "not set (CUDA puts the fastest first)", "environment variable"),
     )
-    if context.hides_all:
-        return  # no-gpu-visible tells of it
-    numbers = chosen if chosen is not None and re.fullmatch(r"[\d,\s]+", chosen) and chosen.strip() else None
-    if mixed and numbers is not None and order != "PCI_BUS_ID":
-        meant = [cards[place].index for place in read_value(numbers, cards).places or ()]
-        got = [gpu.index for gpu in context.visible_gpus]
-        if context.machine.cuda.known and got == meant:
+    numbered = value is not None and re.fullmatch(r"[\d,\s]+", value) and value.strip()
+    if value is not None and numbered and mixed and order != "PCI_BUS_ID":
+        by_bus = [cards[place].index for place in read_value(value, cards).places or ()]
+        by_cuda = [gpu.index for gpu in context.visible_gpus]
+        if context.machine.cuda.known and by_cuda == by_bus:
             return
-        takes = (
-            f"selects {', '.join(f'{gpu.name} (GPU {gpu.index})' for gpu in context.visible_gpus)}"
-            if context.machine.cuda.known
-            else "uses CUDA's numbering"
-        )
+        selection = "uses CUDA's numbering"
+        if context.machine.cuda.known:
+            names = ", ".join(f"{gpu.name} (GPU {gpu.index})" for gpu in context.visible_gpus)
+            selection = f"selects {names}"
         yield this.warn(
-            f"CUDA_VISIBLE_DEVICES={chosen} {takes}, but nvidia-smi numbers these GPUs by PCI bus.",
+            f"{NAME}={value} {selection}, but nvidia-smi numbers these GPUs by PCI bus.",
             evidence=evidence,
-            remedy=set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+            remedy=set_variable(_ORDER, "PCI_BUS_ID"),
         )
-    elif chosen is None or "," in chosen:
+    elif value is None or "," in value:
+        by_bus_first = [set_variable(_ORDER, "PCI_BUS_ID")] if mixed else []
         yield this.skip(
-            f"{counted(len(cards), 'GPU')} found: train on cuda:0 and select the GPU with CUDA_VISIBLE_DEVICES.",
+            f"{counted(len(cards), 'GPU')} found: train on cuda:0 and select the GPU with {NAME}.",
             evidence=evidence,
-            remedy=(
-                *((set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),) if mixed else ()),
-                set_variable("CUDA_VISIBLE_DEVICES", str(cards[0].index)),
-            ),
+            remedy=(*by_bus_first, set_variable(NAME, str(cards[0].index))),
         )

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from splatfix.checks.evidence import reason, torch_cuda
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
-from splatfix.checks.torch import own_archs
+from splatfix.checks.torch import arch_list_by_itself
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
 from splatfix.context.readings import best_toolkit
 from splatfix.core.step import Step, prepend_variable, say, set_variable
 from splatfix.core.versions import major_minor, release
-from splatfix.facts import Toolkit
+from splatfix.facts import Toolkit, ToolkitChoice
 from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch, arch_info, cubin_runs_on, ptx_runs_on
-from splatfix.knowledge.cpp_extension import ArchList, visible_gpu_arch_list
+from splatfix.knowledge.cpp_extension import ArchList
 
 
 @check("cuda-toolkit-missing", family="toolkit", title="A CUDA toolkit with a working nvcc is installed")
@@ -24,8 +24,7 @@ def cuda_toolkit_missing(context: Context, this: Check) -> Iterator[Finding]:
     """Building an extension needs nvcc with its headers; the driver, conda's cudatoolkit and torch's own runtime wheels
     do not bring it. Without one, only prebuilt wheels and pure-PyTorch parts can be used."""
     toolkits = context.machine.toolkits
-    found = context.toolkits
-    for toolkit in found:
+    for toolkit in context.toolkits:
         yield this.ok(
             f"CUDA toolkit {toolkit.version} at {toolkit.root}",
             subject=toolkit.root,
@@ -34,23 +33,20 @@ def cuda_toolkit_missing(context: Context, this: Check) -> Iterator[Finding]:
                 Evidence("compiles for", " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
         )
-    if found or context.torch_cuda is None:
+    if context.toolkits or context.torch_cuda is None:
         return
     if toolkits.value is None:
         yield this.unknown(
             "The CUDA toolkits of this machine could not be determined.", evidence=reason(toolkits)
         )
         return
+    evidence = [Evidence("searched", toolkits.found_via)]
+    for toolkit in toolkits.value:
+        evidence.append(Evidence(toolkit.root, toolkit.error or f"missing {', '.join(toolkit.missing)}"))
     yield this.finding(
         Status.SKIP if context.made_to_run else Status.WARN,
         "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
-        evidence=(
-            Evidence("searched", toolkits.found_via),
-            *(
-                Evidence(item.root, item.error or f"missing {', '.join(item.missing)}")
-                for item in toolkits.value or ()
-            ),
-        ),
+        evidence=evidence,
         remedy=_a_toolkit(context),
     )
 
@@ -74,40 +70,11 @@ def cuda_home_wrong(context: Context, this: Check) -> Iterator[Finding]:
     """When CUDA_HOME is not set, torch takes the folder above the one in which the first `nvcc` on PATH lies. It follows
     neither links nor wrapper scripts, so an nvcc in /usr/local/bin makes it look for headers in /usr/local/include.
     A CUDA_HOME that names a folder without a toolkit fails in the same way."""
-    choice = context.environment.toolkit_choice.value
-    torch = context.torch
+    choice, torch = context.environment.toolkit_choice.value, context.torch
     if choice is not None and choice.root is not None:
-        evidence: tuple[Evidence, ...] = (
-            Evidence(
-                "torch's CUDA_HOME",
-                f"{choice.root}, by {choice.rule}",
-                context.environment.toolkit_choice.found_via,
-            ),
-            Evidence("headers there", {True: "yes", False: "no", None: "not looked at"}[choice.has_headers]),
-        )
-        if choice.has_headers and choice.real_root is None:
-            yield this.ok(f"torch would take CUDA_HOME={choice.root}.", evidence=evidence)
-            return
-        best = choice.real_root or getattr(best_toolkit(context.facts, context.torch_cuda), "root", None)
-        if choice.real_root:
-            evidence += (Evidence("nvcc's own root", choice.real_root, "nvcc --dryrun (TOP)"),)
-        remedy = set_variable("CUDA_HOME", best) if best else "Install a CUDA toolkit and set CUDA_HOME."
-        if choice.has_headers:
-            yield this.warn(
-                f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}.",
-                evidence=evidence,
-                remedy=remedy,
-            )
-            return
-        why = "its nvcc is a wrapper script or link" if choice.real_root else "no CUDA headers are there"
-        yield this.fail(
-            f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {why}.",
-            evidence=evidence,
-            remedy=remedy,
-        )
-        return
+        yield _cuda_home(context, this, choice)
     # A CPU build of torch sets no CUDA_HOME; a CUDA build installed later would stumble over the wrapper.
-    if torch is not None and torch.cuda is None and not context.variables.get("CUDA_HOME"):
+    elif torch is not None and torch.cuda is None and not context.variables.get("CUDA_HOME"):
         for toolkit in context.toolkits:
             if toolkit.wrapper:
                 yield this.warn(
@@ -119,6 +86,38 @@ def cuda_home_wrong(context: Context, this: Check) -> Iterator[Finding]:
                     remedy=set_variable("CUDA_HOME", toolkit.root),
                 )
                 return
+
+
+def _cuda_home(context: Context, this: Check, choice: ToolkitChoice) -> Finding:
+    """What torch takes for CUDA_HOME: with headers, and the nvcc in it its own?"""
+    via = context.environment.toolkit_choice.found_via
+    headers = {True: "yes", False: "no", None: "not looked at"}[choice.has_headers]
+    evidence = [
+        Evidence("torch's CUDA_HOME", f"{choice.root}, by {choice.rule}", via),
+        Evidence("headers there", headers),
+    ]
+    if choice.has_headers and choice.real_root is None:
+        return this.ok(f"torch would take CUDA_HOME={choice.root}.", evidence=evidence)
+    best = best_toolkit(context.facts, context.torch_cuda)
+    remedy: Step | str = "Install a CUDA toolkit and set CUDA_HOME."
+    obstacle = "no CUDA headers are there"
+    if choice.real_root:
+        evidence.append(Evidence("nvcc's own root", choice.real_root, "nvcc --dryrun (TOP)"))
+        remedy = set_variable("CUDA_HOME", choice.real_root)
+        obstacle = "its nvcc is a wrapper script or link"
+    elif best:
+        remedy = set_variable("CUDA_HOME", best.root)
+    if choice.has_headers:
+        return this.warn(
+            f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}.",
+            evidence=evidence,
+            remedy=remedy,
+        )
+    return this.fail(
+        f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {obstacle}.",
+        evidence=evidence,
+        remedy=remedy,
+    )
 
 
 @check(
@@ -133,20 +132,25 @@ def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     fitting = best_toolkit(context.facts, cuda)
     toolkit = context.cuda_home or fitting
     if toolkit is not None and release(toolkit.version)[0] == cuda[0]:
-        minor = "" if release(toolkit.version)[1] == cuda[1] else " (the minors differ, which works)"
+        minor = ""
+        if release(toolkit.version)[1] != cuda[1]:
+            minor = " (the minors differ, which works)"
         yield this.ok(
             f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.",
             evidence=_mismatch_evidence(context, toolkit),
         )
         return
-    shown = toolkit or context.toolkits[0]
-    install = f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
+    toolkit = toolkit or context.toolkits[0]
+    remedy: Step | str = (
+        f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
+        f"{release(toolkit.version)[0]}."
+    )
+    if fitting:
+        remedy = set_variable("CUDA_HOME", fitting.root)
     yield this.fail(
-        f"The toolkit is CUDA {shown.version}, torch was built for {torch.cuda}: torch refuses to build with it.",
-        evidence=_mismatch_evidence(context, shown),
-        remedy=set_variable("CUDA_HOME", fitting.root)
-        if fitting
-        else f"{install}{release(shown.version)[0]}.",
+        f"The toolkit is CUDA {toolkit.version}, torch was built for {torch.cuda}: torch refuses to build with it.",
+        evidence=_mismatch_evidence(context, toolkit),
+        remedy=remedy,
     )
 
 
@@ -167,24 +171,24 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=evidence,
             )
             continue
-        others = [t for t in context.toolkits if target.arch.plain.sm in t.archs]
-        if (instead := _sibling(toolkit, target.arch)) is not None:
-            stops = not context.goal.targets and _stops_at(context, toolkit)
+        older = _sibling(toolkit, target.arch)
+        if older is not None:
+            status, consequence = Status.SKIP, ""
+            if not context.goal.targets and _torch_would_compile_more(context, toolkit):
+                status, consequence = Status.WARN, ", for which torch would compile"
             yield this.finding(
-                Status.WARN if stops else Status.SKIP,
-                f"Toolkit {toolkit.version} does not support {target.arch.cc}"
-                + (", for which torch would compile" if stops else "")
-                + f"; {instead.cc} is what to build, and runs on {target.label}.",
+                status,
+                f"Toolkit {toolkit.version} does not support {target.arch.cc}{consequence}; "
+                f"{older.cc} is what to build, and runs on {target.label}.",
                 subject=target.label,
                 evidence=evidence,
-                remedy=set_variable("TORCH_CUDA_ARCH_LIST", instead.cc),
+                remedy=set_variable("TORCH_CUDA_ARCH_LIST", older.cc),
             )
             continue
-        remedy = (
-            (set_variable("CUDA_HOME", others[0].root),)
-            if others
-            else (say(_which_toolkit(target.arch)), *_by_ptx(context, toolkit, target.arch))
-        )
+        others = [other for other in context.toolkits if target.arch.plain.sm in other.archs]
+        remedy = [say(_which_toolkit(target.arch)), *_by_ptx(context, toolkit, target.arch)]
+        if others:
+            remedy = [set_variable("CUDA_HOME", others[0].root)]
         yield this.fail(
             f"Toolkit {toolkit.version} cannot compile for {target.label}.",
             subject=target.label,
@@ -194,12 +198,11 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _mismatch_evidence(context: Context, toolkit: Toolkit) -> tuple[Evidence, ...]:
-    wrapped = context.wrapper_choice
-    note = f" (behind {wrapped.nvcc})" if wrapped and wrapped.real_root == toolkit.root else ""
-    return (
-        Evidence("nvcc", f"{toolkit.version} in {toolkit.root}{note}", "nvcc --version"),
-        torch_cuda(context),
-    )
+    wrapper = context.wrapper_choice
+    nvcc = f"{toolkit.version} in {toolkit.root}"
+    if wrapper and wrapper.real_root == toolkit.root:
+        nvcc += f" (behind {wrapper.nvcc})"
+    return (Evidence("nvcc", nvcc, "nvcc --version"), torch_cuda(context))
 
 
 def _plain_archs(toolkit: Toolkit) -> list[Arch]:
@@ -211,15 +214,10 @@ def _sibling(toolkit: Toolkit, arch: Arch) -> Arch | None:
     return max((one for one in _plain_archs(toolkit) if cubin_runs_on(one, arch)), default=None)
 
 
-def _stops_at(context: Context, toolkit: Toolkit) -> bool:
+def _torch_would_compile_more(context: Context, toolkit: Toolkit) -> bool:
     """With no list set torch would ask this nvcc for an architecture that it does not know."""
-    torch = context.torch
-    if torch is None or not torch.code or context.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native":
-        return False
-    built = visible_gpu_arch_list(
-        [item.arch for item in context.own_targets], own_archs(torch), torch.version
-    )
-    return isinstance(built, ArchList) and any(one.plain.sm not in toolkit.archs for one in built.cubins)
+    archs = arch_list_by_itself(context, context.torch) if context.torch else None
+    return isinstance(archs, ArchList) and any(arch.plain.sm not in toolkit.archs for arch in archs.cubins)
 
 
 def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
@@ -228,11 +226,13 @@ def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
     older = max((one for one in _plain_archs(toolkit) if ptx_runs_on(one, arch)), default=None)
     isa = drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0))
     level = major_minor(context.driver_level(arch))
-    fits = drivers.ptx_jit_ok(isa, level) if isa and level else None
-    if older is None or fits is False or (torch and torch.knows_archs and older.cc not in torch.knows_archs):
+    refused_by_driver = isa and level and drivers.ptx_jit_ok(isa, level) is False
+    if older is None or refused_by_driver:
         return ()
-    why = "Or build PTX of an older one, which the driver compiles at first use (minutes, once)"
-    return (set_variable("TORCH_CUDA_ARCH_LIST", f"{older.cc}+PTX", why),)
+    if torch and torch.knows_archs and older.cc not in torch.knows_archs:
+        return ()
+    text = "Or build PTX of an older one, which the driver compiles at first use (minutes, once)"
+    return (set_variable("TORCH_CUDA_ARCH_LIST", f"{older.cc}+PTX", text),)
 
 
 def _which_toolkit(arch: Arch) -> str:
@@ -251,30 +251,30 @@ def cuda_headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     toolkit = context.build_toolkit
     if context.torch_cuda is None or toolkit is None:
         return
-    looked_for = Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for")
+    evidence = [Evidence(toolkit.root, ", ".join(toolkit.missing) or "complete", "files looked for")]
     if not toolkit.missing:
-        yield this.ok(f"The toolkit at {toolkit.root} is complete.", evidence=looked_for)
+        yield this.ok(f"The toolkit at {toolkit.root} is complete.", evidence=evidence)
         return
-    found = (
-        Evidence(header, folder, "the environment's own NVIDIA packages")
-        for header, folder in toolkit.elsewhere.items()
-    )
+    for header, folder in toolkit.elsewhere.items():
+        evidence.append(Evidence(header, folder, "the environment's own NVIDIA packages"))
     names = ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
     yield this.warn(
         f"The toolkit at {toolkit.root} lacks header files that extensions may need: {names}.",
-        evidence=(looked_for, *found),
+        evidence=evidence,
         remedy=_missing_parts(context, toolkit),
     )
 
 
-def _missing_parts(context: Context, toolkit: Toolkit) -> tuple[Step, ...]:
+def _missing_parts(context: Context, toolkit: Toolkit) -> list[Step]:
     """The headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed."""
-    left = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
-    whole = say(f"Install the whole toolkit with its development packages: {', '.join(left)} not found.")
+    missing = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
     folders = list(dict.fromkeys(toolkit.elsewhere.values()))
-    if not folders:
-        return (whole,)
-    # cl reads INCLUDE, not CPATH
-    name, separator = ("INCLUDE", ";") if context.windows else ("CPATH", ":")
-    step = prepend_variable(name, separator.join(folders))
-    return (step, whole) if left else (step,)
+    steps: list[Step] = []
+    if folders:
+        # cl reads INCLUDE, not CPATH
+        name, separator = ("INCLUDE", ";") if context.windows else ("CPATH", ":")
+        steps.append(prepend_variable(name, separator.join(folders)))
+    if missing or not folders:
+        names = ", ".join(missing)
+        steps.append(say(f"Install the whole toolkit with its development packages: {names} not found."))
+    return steps

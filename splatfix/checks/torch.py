@@ -16,10 +16,10 @@ from splatfix.context.torch_wheels import builds_for
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
 from splatfix.core.versions import release
-from splatfix.facts import Torch
+from splatfix.facts import Distribution, Pin, Torch
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
-from splatfix.knowledge.cpp_extension import ArchListError, visible_gpu_arch_list
+from splatfix.knowledge.cpp_extension import ArchList, ArchListError, visible_gpu_arch_list
 
 
 @check("torch-missing", family="torch", title="torch is installed", bears_on=RungName.RESOLVED)
@@ -46,13 +46,13 @@ def torch_installed(context: Context, this: Check) -> Iterator[Finding]:
             remedy="Reinstall torch in this environment.",
         )
     else:
-        kind = (
-            f"CUDA {torch.value.cuda}"
-            if torch.value.cuda
-            else (f"ROCm {torch.value.hip}" if torch.value.hip else "CPU")
-        )
+        build = "CPU"
+        if torch.value.cuda:
+            build = f"CUDA {torch.value.cuda}"
+        elif torch.value.hip:
+            build = f"ROCm {torch.value.hip}"
         yield this.ok(
-            f"torch {torch.value.version}, a {kind} build",
+            f"torch {torch.value.version}, a {build} build",
             evidence=Evidence("torch", f"{torch.value.version} in {torch.value.folder}", torch.found_via),
         )
 
@@ -64,11 +64,8 @@ def torch_imports(context: Context, this: Check) -> Iterator[Finding]:
     for probe in context.environment.imports:
         if probe.module != "torch":
             continue
-        evidence = Evidence(
-            "import torch",
-            f"{probe.outcome}: {probe.detail}" if probe.detail else probe.outcome,
-            "child process",
-        )
+        result = f"{probe.outcome}: {probe.detail}" if probe.detail else probe.outcome
+        evidence = Evidence("import torch", result, "child process")
         if probe.ok:
             yield this.ok(f"torch imports ({probe.seconds:.1f} s).", evidence=evidence)
         else:
@@ -87,29 +84,20 @@ def cpu_only_torch(context: Context, this: Check) -> Iterator[Finding]:
     torch = context.torch
     if torch is None or torch.cuda:
         return
-    if torch.hip and not (context.has_nvidia_gpu or context.goal.targets):
-        return  # an AMD machine that nobody asked to serve NVIDIA's
-    evidence = torch_cuda(context)
-    if context.has_nvidia_gpu or context.goal.targets:
-        wanted = (
-            "this machine's GPU" if context.has_nvidia_gpu else " or ".join(map(str, context.goal.targets))
-        )
+    gpu = " or ".join(map(str, context.goal.targets))
+    if context.has_nvidia_gpu:
+        gpu = "this machine's GPU"
+    if gpu:
         yield this.fail(
-            f"torch {torch.version} is a {torch.built_for} build: it cannot use {wanted} nor build CUDA "
-            "extensions.",
-            evidence=evidence,
+            f"torch {torch.version} is a {torch.built_for} build: it cannot use {gpu} nor build CUDA extensions.",
+            evidence=torch_cuda(context),
             remedy=torch_for(context, context.targets),
         )
-    else:
-        yield this.skip(
-            (
-                "torch for macOS computes on the CPU and on Metal (MPS)"
-                if context.machine.system == "darwin"
-                else "torch is a CPU build, which suits a machine without a GPU"
-            )
-            + "; CUDA extensions cannot be built with it.",
-            evidence=evidence,
-        )
+    elif not torch.hip:  # ROCm on an AMD machine that nobody asked to serve NVIDIA's is as it should be
+        kind = "torch is a CPU build, which suits a machine without a GPU"
+        if context.machine.system == "darwin":
+            kind = "torch for macOS computes on the CPU and on Metal (MPS)"
+        yield this.skip(f"{kind}; CUDA extensions cannot be built with it.", evidence=torch_cuda(context))
 
 
 @check(
@@ -141,19 +129,16 @@ def torch_arch_unsupported(context: Context, this: Check) -> Iterator[Finding]:
             yield this.finding(
                 status, f"torch {torch.version} {verdict.reason}.", subject=target.label, evidence=evidence
             )
-        else:
-            too_new = verdict.too_new_ptx and not verdict.missing
-            what = (
-                f"machine code for {target.label}, and {verdict.reason}"
-                if too_new
-                else f"code for {target.label}"
-            )
-            yield this.fail(
-                f"torch {torch.version} has no {what}.",
-                subject=target.label,
-                evidence=evidence,
-                remedy=torch_for(context, (target,)),
-            )
+            continue
+        lacking = f"code for {target.label}"
+        if verdict.too_new_ptx and not verdict.missing:
+            lacking = f"machine code for {target.label}, and {verdict.reason}"
+        yield this.fail(
+            f"torch {torch.version} has no {lacking}.",
+            subject=target.label,
+            evidence=evidence,
+            remedy=torch_for(context, (target,)),
+        )
 
 
 @check("arch-unknown-to-torch", family="torch", title="torch can build extensions for the GPU", gpu_code=True)
@@ -168,8 +153,8 @@ def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
     for target in context.targets:
         if target.arch.cc in torch.knows_archs:
             continue
-        instead = _known_sibling(torch, target.arch)
-        if instead is None:
+        older = _known_sibling(torch, target.arch)
+        if older is None:
             yield this.fail(
                 f"torch {torch.version} refuses to build for {target.label}: {target.arch.cc} is not in its list.",
                 subject=target.label,
@@ -177,26 +162,27 @@ def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
                 remedy=torch_for(context, (target,)),
             )
             continue
-        stops = not context.goal.targets and _stops_over_visible_gpus(context, torch)
+        status, consequence = Status.SKIP, ""
+        if not context.goal.targets and isinstance(arch_list_by_itself(context, torch), ArchListError):
+            status, consequence = Status.WARN, ", at which a build without an arch list stops"
         yield this.finding(
-            Status.WARN if stops else Status.SKIP,
-            f"torch {torch.version} does not know {target.arch.cc} by its number"
-            + (", at which a build without an arch list stops" if stops else "")
-            + f"; {instead.cc} is what to build, and runs on {target.label}.",
+            status,
+            f"torch {torch.version} does not know {target.arch.cc} by its number{consequence}; "
+            f"{older.cc} is what to build, and runs on {target.label}.",
             subject=target.label,
             evidence=evidence,
-            remedy=set_variable("TORCH_CUDA_ARCH_LIST", instead.cc),
+            remedy=set_variable("TORCH_CUDA_ARCH_LIST", older.cc),
         )
 
 
 def own_archs(torch: Torch) -> tuple[str, ...]:
     """torch's list of its own architectures: those that most of its fatbins have (single kernels may have more)."""
     total = sum(group.count for group in torch.code)
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for group in torch.code:
         for entry in group.entries:
-            seen[entry.arch] = seen.get(entry.arch, 0) + group.count
-    return tuple(name for name, count in seen.items() if 2 * count >= total)
+            counts[entry.arch] = counts.get(entry.arch, 0) + group.count
+    return tuple(name for name, count in counts.items() if 2 * count >= total)
 
 
 def _known_sibling(torch: Torch, arch: Arch) -> Arch | None:
@@ -205,50 +191,59 @@ def _known_sibling(torch: Torch, arch: Arch) -> Arch | None:
     return max((one for one in known if not one.variant and cubin_runs_on(one, arch)), default=None)
 
 
-def _stops_over_visible_gpus(context: Context, torch: Torch) -> bool:
-    """With no list set torch would end a build here, because it works out a number that it does not know itself."""
+def arch_list_by_itself(context: Context, torch: Torch) -> ArchList | ArchListError | None:
+    """The architectures that torch works out where no list is set; None: a list is set, or torch has no CUDA code."""
+    # "native" is torch's own word for an unset list
     if context.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native" or not torch.code:
-        return False
-    wanted = [item.arch for item in context.own_targets]
-    return isinstance(visible_gpu_arch_list(wanted, own_archs(torch), torch.version), ArchListError)
+        return None
+    archs = [target.arch for target in context.own_targets]
+    return visible_gpu_arch_list(archs, own_archs(torch), torch.version)
 
 
-def torch_for(context: Context, wanted: tuple[Target, ...]) -> tuple[Step, ...]:
+def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]:
     """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
 
     One that serves all GPUs asked for comes first. Where there is none, the command is no command: it would take from
     one GPU what it gives to the other.
     """
-    if not wanted:
-        return (
-            fill_in(
-                *("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH"),
-                text="Show the command that installs torch for your GPU",
-            ),
-        )
-    served = context.torch_wheel
-    best = served or next(iter(builds_for(context.facts, [item.arch for item in wanted])), None)
+    if not targets:
+        command = ("splatfix", "diagnose", *python_option(context.facts), "--target", "ARCH")
+        return (fill_in(*command, text="Show the command that installs torch for your GPU"),)
+    serves_all = context.torch_wheel
+    best = serves_all
     if best is None:
+        best = next(iter(builds_for(context.facts, [target.arch for target in targets])), None)
+    if best is None:
+        text = "No torch build in splatfix's tables supports these GPUs with this driver and Python together."
+        return (say(text),)
+    _, arguments = torch_releases.replacing_words(best.torch, best.tag, torch_family(context.facts))
+    if serves_all:
+        rebuild = "Then rebuild every CUDA extension"
         return (
-            say(
-                "No torch build in splatfix's tables supports these GPUs with this driver and Python together."
-            ),
+            context.pip("install", *arguments),
+            context.reinstall(*context.owners, text=rebuild, wanted=targets),
         )
-    _, words = torch_releases.replacing_words(best.torch, best.tag, torch_family(context.facts))
-    command = context.pip("install", *words)
-    rebuild = context.reinstall(*context.owners, text="Then rebuild every CUDA extension", wanted=wanted)
-    if served:
-        return (command, rebuild)
+    labels = " and ".join(target.label for target in context.targets)
+    alone = f"For {targets[0].arch.sm}, in an environment of its own"
     return (
         fill_in(
-            *("FOLDER/bin/python", "-m", "pip", "install", *words),
-            text=f"No single torch build supports {' and '.join(item.label for item in context.targets)}. For "
-            f"{wanted[0].arch.sm}, in an environment of its own",
+            *("FOLDER/bin/python", "-m", "pip", "install", *arguments),
+            text=f"No single torch build supports {labels}. {alone}",
         ),
         say(
             "Or keep to one kind of GPU here: CUDA_DEVICE_ORDER=PCI_BUS_ID and its number in CUDA_VISIBLE_DEVICES."
         ),
     )
+
+
+def pinned_torch(context: Context) -> Pin | None:
+    """The exact torch release that the checkout pins, where no torch is installed yet and the tables know the release."""
+    if context.checkout is None or context.environment.torch_installed.value is not False:
+        return None
+    for pin in context.checkout.pins:
+        if pin.name.lower() in ("torch", "pytorch") and pin.spec.startswith("=="):
+            return pin if torch_releases.release(pin.spec.removeprefix("==")) else None
+    return None
 
 
 @check("numpy2-abi-mismatch", family="torch", title="torch is compatible with the installed numpy")
@@ -276,52 +271,51 @@ def torch_companions(context: Context, this: Check) -> Iterator[Finding]:
     """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
     it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
     CUDA part of the version (`+cu128`) has to agree as well."""
-    distributions = {item.name.lower(): item for item in context.distributions}
     torch = context.torch
     if torch is None:
         return
-    have = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
+    distributions = {item.name.lower(): item for item in context.distributions}
+    versions = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
     for name in ("torch", "torchvision", "torchaudio"):
-        item = distributions.get(name)
-        for pin in item.pins if item else ():
-            other, _, exact = pin.partition("==")
-            if other not in have or item is None:
-                continue
-            installed, wanted = have[other].partition("+"), exact.partition("+")
-            evidence = (
-                Evidence(name, f"{item.version} wants {pin}", "its metadata"),
-                Evidence(other, have[other], context.environment.distributions.found_via),
-            )
-            tag = item.version.partition("+")[2]
-            if installed[0] != wanted[0] and not wanted[0].endswith("*"):
-                summary = f"{name} {item.version} was made for {other} {exact}; {have[other]} is installed."
-            elif other == "torch" and tag and installed[2] and tag != installed[2]:
-                summary = f"{name} is a {tag} build, torch a {installed[2]} build."
-            else:
-                yield this.ok(
-                    f"{name} {item.version} fits {other} {have[other]}.", subject=name, evidence=evidence
-                )
-                continue
-            # a patch keeps the binary interface, though pip calls it a conflict
-            patch = (
-                other != "triton"
-                and release(installed[0])[:2] == release(wanted[0])[:2]
-                and installed[0] != wanted[0]
-            )
-            culprit = "triton" if other == "triton" else name
-            fix = f"triton=={exact}" if other == "triton" else culprit
-            yield this.finding(
-                Status.WARN if patch else Status.FAIL,
-                summary,
-                subject=name,
-                evidence=evidence,
-                remedy=context.pip("install", fix)
-                if other == "triton"
-                else say(
-                    f"Install the {culprit} that matches torch {torch.version}, from the same index, "
-                    "both in one pip command."
-                ),
-            )
+        if name not in distributions:
+            continue
+        for pin in distributions[name].pins:
+            other, _, expected = pin.partition("==")
+            if other in versions:
+                yield _companion(context, this, distributions[name], name, other, expected, versions[other])
+
+
+def _companion(
+    context: Context, this: Check, item: Distribution, name: str, other: str, expected: str, installed: str
+) -> Finding:
+    """Whether a package and the one that its metadata pins belong together."""
+    evidence = (
+        Evidence(name, f"{item.version} wants {other}=={expected}", "its metadata"),
+        Evidence(other, installed, context.environment.distributions.found_via),
+    )
+    plain, _, local = installed.partition("+")
+    expected_plain = expected.partition("+")[0]
+    tag = item.version.partition("+")[2]
+    other_release = plain != expected_plain and not expected_plain.endswith("*")
+    if other_release:
+        summary = f"{name} {item.version} was made for {other} {expected}; {installed} is installed."
+    elif other == "torch" and tag and local and tag != local:
+        summary = f"{name} is a {tag} build, torch a {local} build."
+    else:
+        return this.ok(f"{name} {item.version} fits {other} {installed}.", subject=name, evidence=evidence)
+    if other == "triton":
+        remedy = context.pip("install", f"triton=={expected}")
+        return this.fail(summary, subject=name, evidence=evidence, remedy=remedy)
+    # a patch keeps the binary interface, though pip calls it a conflict
+    patch = plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]
+    return this.finding(
+        Status.WARN if patch else Status.FAIL,
+        summary,
+        subject=name,
+        evidence=evidence,
+        remedy=f"Install the {name} that matches torch {context.torch.version if context.torch else ''}, "
+        "from the same index, both in one pip command.",
+    )
 
 
 _ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -335,41 +329,36 @@ def alloc_conf_crash(context: Context, this: Check) -> Iterator[Finding]:
     allocate beside torch (thrust, cudaMalloc), so it is the first thing to take out when a kernel reports an illegal access.
     Source: pytorch#119452, pytorch#123548, pytorch PR#134338, wild-gaussians#16."""
     torch = context.torch
+    if torch is None or context.torch_cuda is None:
+        return
+    # both names are read into one setting; the first that is set decides
     for name in _ALLOC:
-        text = context.variables.get(name, "")
-        if (
-            torch is None
-            or context.torch_cuda is None
-            or not re.search(r"expandable_segments:\s*true", text, re.IGNORECASE)
-        ):
-            continue
-        version = release(torch.version)[:2]
-        clash = re.search(r"max_split_size_mb|garbage_collection_threshold", text)
-        rest = ",".join(part for part in text.split(",") if "expandable_segments" not in part)
-        evidence = (variable(context, name), torch_version(context))
-        remedy = set_variable(name, rest) if rest else unset_variable(name)
-        if version < (2, 1):
-            yield this.fail(
-                f"torch {torch.version} does not support expandable_segments and stops "
-                "at its first use of the GPU.",
-                evidence=evidence,
-                remedy=remedy,
-            )
-        elif clash and version < (2, 6):
-            yield this.warn(
-                f"expandable_segments with {clash.group(0)} crashes "
-                f"the allocator of torch {torch.version} when memory is short.",
-                evidence=evidence,
-                remedy=remedy,
-            )
-        else:
-            words = (
-                "is not supported on Windows and ignored"
-                if context.windows
-                else "is on: take it out first when a kernel reports an illegal memory access"
-            )
-            yield this.skip(f"expandable_segments {words}.", evidence=evidence, remedy=remedy)
-        return  # both names are read into one setting
+        value = context.variables.get(name, "")
+        if re.search(r"expandable_segments:\s*true", value, re.IGNORECASE):
+            yield _expandable_segments(context, this, torch, name, value)
+            return
+
+
+def _expandable_segments(context: Context, this: Check, torch: Torch, name: str, value: str) -> Finding:
+    version = release(torch.version)[:2]
+    clash = re.search(r"max_split_size_mb|garbage_collection_threshold", value)
+    others = ",".join(part for part in value.split(",") if "expandable_segments" not in part)
+    remedy = set_variable(name, others) if others else unset_variable(name)
+    evidence = (variable(context, name), torch_version(context))
+    status = Status.SKIP
+    summary = "expandable_segments is on: take it out first when a kernel reports an illegal memory access."
+    if version < (2, 1):
+        status = Status.FAIL
+        summary = f"torch {torch.version} does not support expandable_segments and stops at its first use of the GPU."
+    elif clash and version < (2, 6):
+        status = Status.WARN
+        summary = (
+            f"expandable_segments with {clash.group(0)} crashes the allocator of torch {torch.version} "
+            "when memory is short."
+        )
+    elif context.windows:
+        summary = "expandable_segments is not supported on Windows and ignored."
+    return this.finding(status, summary, evidence=evidence, remedy=remedy)
 
 
 @check("msvc-runtime-missing", family="torch", title="The Visual C++ runtime is installed")
@@ -377,11 +366,12 @@ def msvc_runtime_missing(context: Context, this: Check) -> Iterator[Finding]:
     """torch's Windows wheels load vcruntime140_1.dll and msvcp140.dll from System32. Without the Visual C++ redistributable
     `import torch` ends in "[WinError 126] The specified module could not be found. Error loading c10.dll". Source: torch's
     own message in torch/__init__.py, which asks for the redistributable."""
-    lost, python = context.machine.missing_msvc_runtime, context.interpreter
-    if context.torch is None or not lost.value or (python is not None and python.kind == "conda"):
+    missing, python = context.machine.missing_msvc_runtime, context.interpreter
+    if context.torch is None or not missing.value or (python is not None and python.kind == "conda"):
         return  # conda's Python brings its own copy
+    names = ", ".join(missing.value)
     yield this.warn(
-        f"{', '.join(lost.value)} of the Visual C++ redistributable is not in System32.",
-        evidence=Evidence("System32", "lacks " + ", ".join(lost.value), lost.found_via),
+        f"{names} of the Visual C++ redistributable is not in System32.",
+        evidence=Evidence("System32", f"lacks {names}", missing.found_via),
         remedy="Install the Visual C++ redistributable: https://aka.ms/vs/17/release/vc_redist.x64.exe",
     )

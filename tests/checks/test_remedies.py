@@ -211,7 +211,7 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
 def test_no_command_is_written_down_with_a_blank_to_fill_in() -> None:
     """``run(...)`` is runnable as it is; what a person must complete is ``say``."""
     seen = 0
-    for file in sorted(Path(splatfix.checks.__file__).parent.glob("*.py")):
+    for file in sorted(Path(splatfix.checks.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if (
                 isinstance(node, ast.Call)
@@ -337,7 +337,7 @@ def test_an_environment_that_did_not_answer_is_not_named(rtx_5080: Facts) -> Non
 
 def test_only_the_module_for_it_words_the_advice_to_build() -> None:
     """What a check says for itself could forget the environment or the GPU."""
-    for file in sorted(Path(splatfix.checks.__file__).parent.glob("*.py")):
+    for file in sorted(Path(splatfix.checks.__file__).parent.rglob("*.py")):
         texts = [
             part.value
             for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import torch_version, variable
+from splatfix.checks.evidence import file_of, torch_version, variable
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
@@ -23,32 +23,30 @@ def cuda_code_left_out(context: Context, this: Check) -> Iterator[Finding]:
     if context.torch_cuda is None:
         return
     for item in context.sources_to_build:
-        switches, name = item.source.switches, item.source.label
-        for off in switches.off:
-            if context.variables.get(off, "0") not in ("", "0"):
+        switches, label = item.source.switches, item.source.label
+        for name in switches.off:
+            if context.variables.get(name, "0") not in ("", "0"):
                 yield this.fail(
-                    f"{name} is built without its CUDA code: {off} is set.",
+                    f"{label} is built without its CUDA code: {name} is set.",
                     subject=item.path,
-                    evidence=variable(context, off),
-                    remedy=unset_variable(off),
+                    evidence=variable(context, name),
+                    remedy=unset_variable(name),
                 )
-        said = any(context.variables.get(on) == value for on, value in switches.on.items())
-        if not switches.by_gpu or said or context.has_working_gpu is not False:
+        overridden = any(context.variables.get(name) == value for name, value in switches.on.items())
+        if not switches.by_gpu or overridden or context.has_working_gpu is not False:
             continue
-        on, value = next(iter(switches.on.items()), ("", ""))
+        remedy = context.install(item.source.folder)
+        if switches.on:
+            remedy = set_variable(*next(iter(switches.on.items())))
         yield this.warn(
-            f"No GPU is visible, and {name} compiles its CUDA code only where torch sees one.",
+            f"No GPU is visible, and {label} compiles its CUDA code only where torch sees one.",
             subject=item.path,
             evidence=(
-                Evidence(_setup_py(item), "torch.cuda.is_available()", "its syntax tree"),
+                Evidence(file_of(item), "torch.cuda.is_available()", "its syntax tree"),
                 Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via),
             ),
-            remedy=set_variable(on, value) if on else context.install(item.source.folder),
+            remedy=remedy,
         )
-
-
-def _setup_py(item: CheckoutSource) -> str:
-    return "setup.py" if item.path == "." else f"{item.path}/setup.py"
 
 
 @check("headers-missing", family="checkout", title="Headers that the sources include are there")
@@ -59,54 +57,58 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     is what stands behind #if, what the source carries along, and every header that is neither CUDA's nor torch's."""
     toolkit = context.build_toolkit
     for item in context.sources_to_build:
-        of_torch = [one for one in item.headers_missing if not one.toolkits]
-        of_cuda = [one for one in item.headers_missing if toolkit and toolkit.root in one.toolkits]
-        if of_cuda and toolkit:
-            owner = Evidence(toolkit.root, f"CUDA {toolkit.version}, its include folders", "looked for there")
-            yield _outcome(item, of_cuda, f"CUDA {toolkit.version}", owner, context, this)
-        if of_torch and context.torch:
-            yield _outcome(
-                item, of_torch, f"torch {context.torch.version}", torch_version(context), context, this
-            )
+        if toolkit is not None:
+            owner = f"CUDA {toolkit.version}"
+            headers = [header for header in item.headers_missing if toolkit.root in header.toolkits]
+            searched = Evidence(toolkit.root, f"{owner}, its include folders", "looked for there")
+            yield from _missing_headers(context, this, item, headers, owner, searched)
+        if context.torch is not None:
+            # what no toolkit is named for is torch's
+            headers = [header for header in item.headers_missing if not header.toolkits]
+            owner = f"torch {context.torch.version}"
+            yield from _missing_headers(context, this, item, headers, owner, torch_version(context))
 
 
-def _outcome(
-    item: CheckoutSource,
-    lost: list[MissingHeader],
-    owner: str,
-    evidence: Evidence,
+def _missing_headers(
     context: Context,
     this: Check,
-) -> Finding:
-    first = lost[0]
-    return this.fail(
-        f"{item.source.label} includes {', '.join(one.header for one in lost)}, which {owner} does not have "
-        f"({first.file} line {first.line}).",
+    item: CheckoutSource,
+    headers: list[MissingHeader],
+    owner: str,
+    searched: Evidence,
+) -> Iterator[Finding]:
+    if not headers:
+        return
+    names = ", ".join(header.header for header in headers)
+    includes = (
+        Evidence(f"{item.path}/{header.file}:{header.line}", f"#include {header.header}", "its text")
+        for header in headers
+    )
+    yield this.fail(
+        f"{item.source.label} includes {names}, which {owner} does not have "
+        f"({headers[0].file} line {headers[0].line}).",
         subject=item.path,
-        evidence=(
-            *(
-                Evidence(f"{item.path}/{one.file}:{one.line}", f"#include {one.header}", "its text")
-                for one in lost
-            ),
-            evidence,
-        ),
-        remedy=tuple(_remedy(item, lost, context)),
+        evidence=(*includes, searched),
+        remedy=_without_headers(context, item, headers),
     )
 
 
-def _remedy(item: CheckoutSource, lost: list[MissingHeader], context: Context) -> Iterator[Step]:
-    cures = {}
-    for one in lost:
-        line = f"#include <{one.header}>"
-        known = (record for record in breakages() if record.edits and record.find)
-        cures[one.header] = next(
-            (record.cure for record in known if record.find and record.find.find(line)), ""
-        )
-    if all(cures.values()):
-        yield say(
-            f"In the source: {'; '.join(dict.fromkeys(cures.values()))}. Or let splatfix do it on a copy:"
-        )
-        yield context.install(item.source.folder)
-        return
-    unknown = ", ".join(header for header, cure in cures.items() if not cure)
-    yield say(f"Install the part of it that holds {unknown}, or use a version of it that does.")
+def _without_headers(context: Context, item: CheckoutSource, headers: list[MissingHeader]) -> list[Step]:
+    """The known edits, where each header has one; else the part of the toolkit or of torch that brings the rest."""
+    cures = {header.header: _known_cure(f"#include <{header.header}>") for header in headers}
+    unknown = [header for header, cure in cures.items() if not cure]
+    if unknown:
+        names = ", ".join(unknown)
+        return [say(f"Install the part of it that holds {names}, or use a version of it that does.")]
+    edits = "; ".join(dict.fromkeys(cures.values()))
+    return [
+        say(f"In the source: {edits}. Or let splatfix do it on a copy:"),
+        context.install(item.source.folder),
+    ]
+
+
+def _known_cure(line: str) -> str:
+    for record in breakages():
+        if record.edits and record.find and record.find.find(line):
+            return record.cure
+    return ""

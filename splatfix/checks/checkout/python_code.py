@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from splatfix.checks.evidence import file_of
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
-from splatfix.context.imports import brought_by, missing_modules, pip_arguments
+from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
 from splatfix.context.readings import python_versions
 from splatfix.context.requirements import name_of, unmet
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Checkout, CheckoutSource, CodeMatch, ImportedModule, Source
+from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedModule, Source
 from splatfix.knowledge.breakages import Breakage, CheckText, When, breakage, breakages
 from splatfix.knowledge.torch_releases import TorchBuild
 
+# A finding stays readable; the rest comes up again once these are mended.
 _SHOWN = 8
 
 
@@ -27,154 +29,163 @@ def imports_missing(context: Context, this: Check) -> Iterator[Finding]:
     'plyfile'", after a build of many minutes. Left out is what may fail without harm: an import in a `try`, one for type
     checkers, one behind a condition or inside a function. A module that has to be compiled against torch is named with
     its repository; of one that is in no list, only that it is missing."""
-    found = context.checkout
-    if found is None:
+    checkout = context.checkout
+    if checkout is None:
         return
-    sources = [item.source for item in found.sources] + ([found.package] if found.package else [])
-    inside = tuple(need for source in sources for need in source.needs)
-    yield from _lacking(
-        context, this, found, sources, (*(item for item in found.needs if not item.beside), *inside)
-    )
-    told = {item.name for item in inside}
-    others = (item for item in found.needs if item.beside and item.name not in told)
-    yield from _lacking(context, this, found, [], tuple(others))
+    packages = [item.source for item in checkout.sources]
+    if checkout.package:
+        packages.append(checkout.package)
+    of_packages = [need for source in packages for need in source.needs]
+    at_start = [need for need in checkout.needs if not need.beside]
+    yield from _lacking(context, this, checkout, packages, [*at_start, *of_packages])
+    named = {need.name for need in of_packages}
+    optional = [need for need in checkout.needs if need.beside and need.name not in named]
+    yield from _lacking(context, this, checkout, [], optional)
 
 
 def _lacking(
-    context: Context, this: Check, found: Checkout, sources: Sequence[Source], needs: Sequence[ImportedModule]
+    context: Context,
+    this: Check,
+    checkout: Checkout,
+    packages: Sequence[Source],
+    needs: Sequence[ImportedModule],
 ) -> Iterator[Finding]:
     """What these imports and these packages lack; of scripts that one can do without only a warning."""
     facts = context.facts
-    lost = missing_modules(
-        facts,
-        needs,
-        declared=(pin.name for pin in found.pins),
-        brought=brought_by(
-            [*(item.source for item in found.sources), *([found.package] if found.package else [])]
-        ),
+    bringing = [item.source for item in checkout.sources]
+    if checkout.package:
+        bringing.append(checkout.package)
+    missing = missing_modules(
+        facts, needs, declared=(pin.name for pin in checkout.pins), brought=brought_by(bringing)
     )
-    declared = {
-        name_of(text): (text, source)
-        for source in (sources if facts.environment.distributions.value is not None else ())
-        for text in unmet(facts, source)
-        if name_of(text) != "torch"
-    }
-    wanted = {name_of(text): text for text in lost.requirements}
-    wanted |= {name: text for name, (text, _) in declared.items()}
-    beside = any(item.beside for item in lost.places)
-    if not lost.places and not declared:
+    declared = _declared_and_missing(facts, packages)
+    if not missing.places and not declared:
         return
-    modules = ", ".join(item.name for item in lost.places)
-    others = ", ".join(
-        text for name, (text, _) in declared.items() if name not in map(name_of, lost.requirements)
-    )
-    words = [
-        f"Imported by {'scripts that its README starts' if beside else 'the code'}, and not installed: {modules}."
-        if modules
-        else "",
-        f"Declared by its packages, and not installed: {others}." if others else "",
+    beside = any(need.beside for need in missing.places)
+    requirements = {name_of(text): text for text in missing.requirements}
+    only_declared = [text for name, (text, _) in declared.items() if name not in requirements]
+    requirements |= {name: text for name, (text, _) in declared.items()}
+    sentences = []
+    if missing.places:
+        importer = "scripts that its README starts" if beside else "the code"
+        modules = ", ".join(need.name for need in missing.places)
+        sentences.append(f"Imported by {importer}, and not installed: {modules}.")
+    if only_declared:
+        sentences.append(f"Declared by its packages, and not installed: {', '.join(only_declared)}.")
+    installable = requirements or missing.repositories
+    evidence = [
+        Evidence(f"{need.file}:{need.line}", f"import {need.name}", "its syntax tree")
+        for need in missing.places[:_SHOWN]
     ]
+    for text, source in list(declared.values())[:_SHOWN]:
+        evidence.append(Evidence(source.label, text, "install_requires or pyproject.toml"))
+    evidence.append(Evidence("installed", "none of them", context.environment.modules.found_via))
     yield this.finding(
-        Status.FAIL if (wanted or lost.repositories) and not beside else Status.WARN,
-        " ".join(filter(None, words)),
+        # what is in no list may be a module of the stack's own, which nothing here can install
+        Status.FAIL if installable and not beside else Status.WARN,
+        " ".join(sentences),
         subject="beside" if beside else "",
-        evidence=(
-            *(
-                Evidence(f"{item.file}:{item.line}", f"import {item.name}", "its syntax tree")
-                for item in lost.places[:_SHOWN]
-            ),
-            *(
-                Evidence(source.label, text, "install_requires or pyproject.toml")
-                for text, source in list(declared.values())[:_SHOWN]
-            ),
-            Evidence("installed", "none of them", context.environment.modules.found_via),
-        ),
-        remedy=(
-            *(
-                [context.pip("install", *pip_arguments(facts, wanted.values(), _torch_to_be(context)))]
-                if wanted
-                else []
-            ),
-            *(
-                step
-                for item in lost.repositories
-                for step in (
-                    run(
-                        "git",
-                        "clone",
-                        "--recursive",
-                        item.address,
-                        text=f"{item.module} is compiled against torch",
-                    ),
-                    context.install(item.clone),
-                )
-            ),
-            *(
-                [say(f"What brings {', '.join(lost.unknown)} is for the README to say.")]
-                if lost.unknown
-                else []
-            ),
-        ),
+        evidence=evidence,
+        remedy=_install_missing(context, list(requirements.values()), missing),
     )
+
+
+def _declared_and_missing(facts: Facts, packages: Sequence[Source]) -> dict[str, tuple[str, Source]]:
+    """What packages declare that they need and the environment lacks, by name; torch has checks of its own."""
+    missing: dict[str, tuple[str, Source]] = {}
+    if facts.environment.distributions.value is None:
+        return missing
+    for source in packages:
+        for text in unmet(facts, source):
+            if name_of(text) != "torch":
+                missing[name_of(text)] = (text, source)
+    return missing
+
+
+def _install_missing(context: Context, requirements: list[str], missing: MissingModules) -> list[Step]:
+    steps = []
+    if requirements:
+        words = pip_arguments(context.facts, requirements, _torch_to_be(context))
+        steps.append(context.pip("install", *words))
+    for item in missing.repositories:
+        text = f"{item.module} is compiled against torch"
+        steps.append(run("git", "clone", "--recursive", item.address, text=text))
+        steps.append(context.install(item.clone))
+    if missing.unknown:
+        steps.append(say(f"What brings {', '.join(missing.unknown)} is for the README to say."))
+    return steps
 
 
 def _register(record: Breakage, text: CheckText) -> None:
     """The check of one known breakage of Python code; their records (``patches/``) say what differs."""
 
     def look(context: Context, this: Check) -> Iterator[Finding]:
-        known, found = breakage(record.key).when, context.checkout
-        if found is None or not _holds(known, context):
+        when = breakage(record.key).when  # a user's --knowledge may have changed its versions
+        checkout = context.checkout
+        if checkout is None or not _holds(when, context):
             return
-        cause = _cause(known, context)
-        groups: list[tuple[CheckoutSource | None, tuple[CodeMatch, ...]]] = [(None, found.python_matches)]
-        groups += [(item, item.matches) for item in found.sources]
+        groups: list[tuple[CheckoutSource | None, tuple[CodeMatch, ...]]] = [(None, checkout.python_matches)]
+        groups += [(item, item.matches) for item in checkout.sources]
         for item, matches in groups:
-            places = [match for match in matches if match.breakage == record.key]
-            if not places:
-                continue
-            first = next((place for place in places if place.at_import), places[0])
-            yield this.finding(
-                Status.FAIL if first.at_import else Status.WARN,
-                text.summary.format(
-                    cause=cause,
-                    file=_file(item, first.file),
-                    line=first.line,
-                    text=first.text or record.title,
-                ),
-                subject=item.path if item else first.file,
-                evidence=(
-                    *(
-                        Evidence(f"{_file(item, place.file)}:{place.line}", place.text, "its syntax tree")
-                        for place in places[:_SHOWN]
-                    ),
-                    Evidence("here", cause, context.environment.distributions.found_via),
-                ),
-                remedy=_remedy(record, text, item, context),
-            )
+            own = [match for match in matches if match.breakage == record.key]
+            if own:
+                yield _breaks(context, this, record, text, item, own)
 
     look.__doc__ = text.page
     check(text.code, family="checkout", title=text.title)(look)
 
 
-def _holds(known: When, context: Context) -> bool:
-    if known.lacks and (context.environment.distributions.value is None or context.distribution(known.lacks)):
-        return False
-    return known.holds(python_versions(context.facts))
+def _breaks(
+    context: Context,
+    this: Check,
+    record: Breakage,
+    text: CheckText,
+    item: CheckoutSource | None,
+    matches: list[CodeMatch],
+) -> Finding:
+    """One finding for the checkout's own code, or for one of its sources."""
+    cause = _cause(breakage(record.key).when, context)
+    # what is reached at import stops the program; what a function does may never be called
+    first = next((match for match in matches if match.at_import), matches[0])
+    summary = text.summary.format(
+        cause=cause, file=_file(item, first.file), line=first.line, text=first.text or record.title
+    )
+    evidence = [
+        Evidence(f"{_file(item, match.file)}:{match.line}", match.text, "its syntax tree")
+        for match in matches[:_SHOWN]
+    ]
+    evidence.append(Evidence("here", cause, context.environment.distributions.found_via))
+    return this.finding(
+        Status.FAIL if first.at_import else Status.WARN,
+        summary,
+        subject=item.path if item else first.file,
+        evidence=evidence,
+        remedy=_remedy(record, text, item, context),
+    )
 
 
-def _cause(known: When, context: Context) -> str:
+def _holds(when: When, context: Context) -> bool:
+    if when.lacks:
+        installed = context.environment.distributions.value
+        if installed is None or context.distribution(when.lacks):
+            return False
+    return when.holds(python_versions(context.facts))
+
+
+def _cause(when: When, context: Context) -> str:
     """``Python 3.12.1``, ``numpy 2.4.6``, ``Python 3.12.1 without setuptools``."""
     versions = python_versions(context.facts)
-    words = [
-        f"{'Python' if name == 'python' else name} {'.'.join(map(str, versions[name]))}"
-        for name in known.versions
-        if name in versions
-    ]
-    return " and ".join(words) + (f" without {known.lacks}" if known.lacks else "")
+    names = []
+    for name in when.versions:
+        if name in versions:
+            shown = "Python" if name == "python" else name
+            names.append(f"{shown} {'.'.join(map(str, versions[name]))}")
+    without = f" without {when.lacks}" if when.lacks else ""
+    return " and ".join(names) + without
 
 
 def _file(item: CheckoutSource | None, name: str) -> str:
-    return name if item is None or item.path == "." else f"{item.path}/{name}"
+    return file_of(item, name) if item else name
 
 
 def _remedy(

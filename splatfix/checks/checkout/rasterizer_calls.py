@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from splatfix.core.words import counted
 from splatfix.facts import Checkout, ExtensionCall, RenderCall, SplatPackage
@@ -39,15 +39,18 @@ def unanswered(checkout: Checkout, dropin: Dropin) -> Iterator[tuple[str, list[s
     """Every call in a checkout that a drop-in does not answer: where it is, and the arguments and values that are lacking."""
     face = face_of(dropin)
     for (file, function, module), calls in alternatives(checkout.calls).items():
-        if module == dropin.module and (problems := fewest(calls, face)):
+        problems = fewest(calls, face) if module == dropin.module else []
+        if problems:
             yield f"{function}() in {file}:{calls[0].line}", problems
-    hidden = {name for item in checkout.guarded for name in item.names}
+    guarded = {name for item in checkout.guarded for name in item.names}
     for call in checkout.extension_calls:
-        inside = call.module == dropin.module or call.module.startswith(f"{dropin.module}.")
+        if call.module != dropin.module and not call.module.startswith(f"{dropin.module}."):
+            continue
         name = f"{call.module}.{call.name}".removeprefix(f"{dropin.module}.")
-        if call.name in hidden and name not in face.functions:
+        if call.name in guarded and name not in face.functions:
             continue  # its import fails, and the code goes on without it
-        if inside and (problem := _not_answered(call, name, face)):
+        problem = _not_answered(call, name, face)
+        if problem:
             yield f"{call.file}:{call.line}", [problem]
 
 
@@ -62,10 +65,12 @@ def _not_answered(call: ExtensionCall, name: str, face: Face) -> str:
     if name not in face.functions:
         return f"it calls {name}, which it lacks"
     parameters = face.functions[name]
-    extra = [word for word in call.keywords if parameters is not None and word not in parameters]
+    if parameters is None:
+        return ""
+    extra = [keyword for keyword in call.keywords if keyword not in parameters]
     if extra:
         return f"it gives {name} {', '.join(extra)}, which it does not know"
-    if parameters is not None and call.positional > len(parameters):
+    if call.positional > len(parameters):
         return f"it gives {name} {call.positional} arguments, of which it knows {len(parameters)}"
     return ""
 
@@ -75,39 +80,46 @@ def differences(call: RenderCall, face: Face) -> list[str]:
     problems: list[str] = []
     if call.settings_positional >= 0 and face.settings is not None:
         required = face.settings[: len(face.settings) - face.settings_defaults]
-        given = {*face.settings[: call.settings_positional], *call.settings}
-        problems += _keywords(
-            "settings", call.settings, face.settings, [n for n in required if n not in given]
-        )
+        by_position = face.settings[: call.settings_positional]
+        problems += _keywords("settings", call.settings, face.settings, required, by_position)
     if (call.forward or call.forward_positional > 0) and face.forward is not None:
-        given = {*face.forward[: call.forward_positional], *call.forward}
-        missing = [name for name in face.forward[: face.forward_required] if name not in given]
-        problems += _keywords("the call", call.forward, face.forward, missing)
-    if call.unpacks is not None and face.returns is not None and call.unpacks != face.returns:
+        required = face.forward[: face.forward_required]
+        by_position = face.forward[: call.forward_positional]
+        problems += _keywords("the call", call.forward, face.forward, required, by_position)
+    if face.returns is not None and call.unpacks is not None and call.unpacks != face.returns:
         problems.append(f"it takes {counted(call.unpacks, 'result')}, {face.returns} come back")
     elif face.returns is not None and call.at_least > face.returns:
         problems.append(f"it takes result {call.at_least}, {face.returns} come back")
     else:
         # image and radii come first everywhere; what comes after them has the same place in several variants
-        taken = list(zip(call.results, face.values, strict=False))[2:]
-        problems += [f"it takes {a} where {b} comes back" for a, b in taken if not _may_be(a, b)]
+        for variable, value in list(zip(call.results, face.values, strict=False))[2:]:
+            if not _may_be(variable, value):
+                problems.append(f"it takes {variable} where {value} comes back")
     return problems
 
 
 def _may_be(variable: str, value: str) -> bool:
     """A variable is named after a result (``depth_image`` after ``invdepths``, ``listsRender`` after ``listBufferRender``),
     or tells nothing (``_``)."""
-    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", variable)]
+    parts = [part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", variable)]
     value = value.lower()
-    return not words or any(len(word) > 3 and (word in value or word.rstrip("s") in value) for word in words)
+    # shorter ones (of, to, map) are in nearly every name
+    return not parts or any(len(part) > 3 and (part in value or part.rstrip("s") in value) for part in parts)
 
 
-def _keywords(what: str, given: tuple[str, ...], known: tuple[str, ...], missing: list[str]) -> Iterator[str]:
-    extra = [name for name in given if name not in known]
+def _keywords(
+    subject: str,
+    keywords: Sequence[str],
+    parameters: Sequence[str],
+    required: Sequence[str],
+    by_position: Sequence[str],
+) -> Iterator[str]:
+    extra = [name for name in keywords if name not in parameters]
     if extra:
-        yield f"{what} gives {', '.join(extra)}, which it does not know"
+        yield f"{subject} gives {', '.join(extra)}, which it does not know"
+    missing = [name for name in required if name not in keywords and name not in by_position]
     if missing:
-        yield f"{what} leaves out {', '.join(missing)}"
+        yield f"{subject} leaves out {', '.join(missing)}"
 
 
 def call_words(call: RenderCall) -> str:

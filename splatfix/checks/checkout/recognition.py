@@ -46,131 +46,175 @@ class Recognition:
 
 
 @lru_cache(maxsize=4)
-def recognise(found: Checkout) -> Recognition | None:
+def recognise(checkout: Checkout) -> Recognition | None:
     """The stack that the evidence speaks for most; None where it carries no claim at all.
 
     A claim needs the repository's own address, or all the files by which the stack is known; failing these, half of the
     files with an address (in its README, among its submodules) or a call of the stack's module, or a submodule's address
     with a call that fits. A README that clones another stack may do so for its rasterizer alone.
     """
-    weighed = [one for row in stacks() if (one := _weigh(found, row))]
-    return max(weighed, key=lambda item: (item[0], item[1].own))[1] if weighed else None
-
-
-def _weigh(found: Checkout, row: Stack) -> tuple[int, Recognition] | None:
-    names = {name.lower() for name in row.repositories}
-    submodules = {item.path: repository_of(item.url) for item in found.submodules}
-    itself = repository_of(found.remote) in names
-    readme = next((name for item in found.clones if (name := repository_of(item)) in names), "")
-    files, lost = _files_of(row, found)
-    addresses = [name for name in row.addresses if name.lower() in submodules.values()]
-    fits, differs, compared = _calls(found, row)
-    half = len(files) >= max(len(lost), 1)
-    by_parts = half and (readme or addresses or compared)
-    if not (itself or not lost or by_parts or (addresses and fits)):
+    claims = [claim for row in stacks() if (claim := _weigh(checkout, row))]
+    if not claims:
         return None
-    evidence = (
-        (_ITS_REMOTE * itself, f"cloned from {repository_of(found.remote)}"),
-        (_ITS_README * bool(readme), f"its README clones {readme}"),
-        (
-            _ITS_FILE * (1 + len(set(files) - _common_files())) if not lost else half,
-            f"it has {', '.join(files)}",
-        ),
-        (_ITS_SUBMODULE * len(addresses), f"submodules from {', '.join(addresses)}"),
-        (_ITS_CALL * bool(fits), f"it calls the rasterizer as {row.name} does: {fits}"),
-    )
-    against = differs
+    _, best = max(claims, key=lambda claim: (claim[0], claim[1].own))
+    return best
+
+
+def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
+    """How much speaks for a stack, and what; None where it is too little for a claim."""
+    repositories = {name.lower() for name in row.repositories}
+    remote = repository_of(checkout.remote)
+    clones = [repository_of(address) for address in checkout.clones]
+    readme = next((name for name in clones if name in repositories), "")
+    submodules = {item.path: repository_of(item.url) for item in checkout.submodules}
+    addresses = [name for name in row.addresses if name.lower() in submodules.values()]
+    files, missing_files = _files_of(row, checkout)
+    calls = _compare_calls(checkout, row)
+
+    itself = remote in repositories
+    half_of_files = len(files) >= max(len(missing_files), 1)
+    by_parts = half_of_files and (readme or addresses or calls.compared)
+    if not (itself or not missing_files or by_parts or (addresses and calls.fitting)):
+        return None
+
+    weighed: list[tuple[int, str]] = []
+    if itself:
+        weighed.append((_ITS_REMOTE, f"cloned from {remote}"))
+    if readme:
+        weighed.append((_ITS_README, f"its README clones {readme}"))
+    if not missing_files:
+        weight = _ITS_FILE * (1 + len(set(files) - _common_files()))
+        weighed.append((weight, f"it has {', '.join(files)}"))
+    elif half_of_files:
+        weighed.append((1, f"it has {', '.join(files)}"))
+    if addresses:
+        weighed.append((_ITS_SUBMODULE * len(addresses), f"submodules from {', '.join(addresses)}"))
+    if calls.fitting:
+        weighed.append((_ITS_CALL, f"it calls the rasterizer as {row.name} does: {calls.fitting}"))
+
+    against: list[str] = []
     if not itself:
-        against = (*_elsewhere(found, row, readme, submodules), *against)
-        against += _besides(found, row) if fits else ()
-        against += (f"it lacks {', '.join(lost)}",) if lost else ()
-    seen = Recognition(
+        against += _other_addresses(checkout, row, readme, submodules)
+    against += calls.differing
+    if not itself and calls.fitting:
+        against += _further_rasterizers(checkout, row)
+    if not itself and missing_files:
+        against.append(f"it lacks {', '.join(missing_files)}")
+    fits = None
+    if calls.fitting or calls.differing:
+        fits = bool(calls.fitting)
+    recognition = Recognition(
         row,
         own=not against,
-        evidence=tuple(text for weight, text in evidence if weight),
-        against=against,
-        call_fits=bool(fits) if fits or differs else None,
-        difference=differs[0] if differs else "",
+        evidence=tuple(text for _, text in weighed),
+        against=tuple(against),
+        call_fits=fits,
+        difference=calls.differing[0] if calls.differing else "",
     )
-    return sum(weight for weight, _ in evidence), seen
+    return sum(weight for weight, _ in weighed), recognition
 
 
-def _elsewhere(found: Checkout, row: Stack, readme: str, submodules: dict[str, str]) -> Iterator[str]:
+def _other_addresses(
+    checkout: Checkout, row: Stack, readme: str, submodules: dict[str, str]
+) -> Iterator[str]:
     """Addresses that are not those of the stack."""
-    if remote := repository_of(found.remote):
+    remote = repository_of(checkout.remote)
+    if remote:
         yield f"cloned from {remote}"
-    clones = [name for item in found.clones if (name := repository_of(item)) not in submodules.values()]
-    if clones and not readme:
-        yield f"its README clones {clones[0]}"
+    clones = [repository_of(address) for address in checkout.clones]
+    others = [name for name in clones if name and name not in submodules.values()]
+    if others and not readme:
+        yield f"its README clones {others[0]}"
     expected = {name.lower().rpartition("/")[2]: name.lower() for name in row.addresses}
     for path, name in submodules.items():
-        meant = expected.get(path.rpartition("/")[2].lower())
-        if meant and name and name != meant:
+        upstream = expected.get(path.rpartition("/")[2].lower())
+        if upstream and name and name != upstream:
             yield f"{path} is from {name}"
 
 
-def _calls(found: Checkout, row: Stack) -> tuple[str, tuple[str, ...], bool]:
-    """The functions whose calls the stack's rasterizer answers, in what the others differ, and whether any call is of it."""
-    wanted = [one for key in row.needs if (one := variant(key)) and one.kind == "rasterizer"]
-    if not wanted or not found.calls:
-        return "", (), False
+@dataclass(frozen=True)
+class _Calls:
+    """A checkout's calls beside what a stack's rasterizer answers."""
+
+    fitting: str = ""
+    """The functions whose calls it answers; "" as soon as one differs."""
+    differing: tuple[str, ...] = ()
+    compared: bool = False
+    """Some call is of the stack's module."""
+
+
+def _compare_calls(checkout: Checkout, row: Stack) -> _Calls:
+    variants = [found for key in row.needs if (found := variant(key)) and found.kind == "rasterizer"]
+    if not variants or not checkout.calls:
+        return _Calls()
     fitting: dict[str, None] = {}
     differing: list[str] = []
-    for (file, function, module), calls in islice(alternatives(found.calls).items(), _MOST_COMPARED):
-        faces = [_face(one) for one in wanted if one.module == module]
-        where = f"{function or 'a call'}() in {file}:{calls[0].line}"
-        problems = min((differences(call, face) for call in calls for face in faces), key=len, default=None)
+    for (file, function, module), calls in islice(alternatives(checkout.calls).items(), _MOST_COMPARED):
+        faces = [_face(one) for one in variants if one.module == module]
+        if not faces:
+            continue
+        problems = min((differences(call, face) for call in calls for face in faces), key=len)
         if problems:
-            differing.append(f"{where}: {'; '.join(problems)}")
-        elif problems is not None:
+            location = f"{function or 'a call'}() in {file}:{calls[0].line}"
+            differing.append(f"{location}: {'; '.join(problems)}")
+        else:
             fitting[f"{function}()"] = None
-    differing += _other_calls(found, wanted)
-    if len(differing) > _MOST_TOLD:
-        differing[_MOST_TOLD:] = [f"and {counted(len(differing) - _MOST_TOLD, 'call')} more"]
-    if not fitting and not differing:
-        others = ", ".join(sorted({call.module for call in found.calls}))
-        return "", (f"it calls {others}, not {wanted[0].module}",), False
-    return ("" if differing else ", ".join(fitting)), tuple(differing), True
+    differing += _other_calls(checkout, variants)
+    hidden = len(differing) - _MOST_TOLD
+    if hidden > 0:
+        differing[_MOST_TOLD:] = [f"and {counted(hidden, 'call')} more"]
+    if differing:
+        return _Calls("", tuple(differing), compared=True)
+    if fitting:
+        return _Calls(", ".join(fitting), compared=True)
+    modules = ", ".join(sorted({call.module for call in checkout.calls}))
+    return _Calls("", (f"it calls {modules}, not {variants[0].module}",))
 
 
-def _besides(found: Checkout, row: Stack) -> tuple[str, ...]:
+def _further_rasterizers(checkout: Checkout, row: Stack) -> list[str]:
     """Rasterizers that are called beside the stack's own."""
-    own = {one.module for key in row.needs if (one := variant(key))}
-    others = sorted({call.module for call in found.calls} - own)
-    return (f"it calls {', '.join(others)} besides",) if others else ()
+    own = {needed.module for key in row.needs if (needed := variant(key))}
+    others = sorted({call.module for call in checkout.calls} - own)
+    return [f"it calls {', '.join(others)} besides"] if others else []
 
 
-def _other_calls(found: Checkout, wanted: list[Variant]) -> Iterator[str]:
+def _other_calls(checkout: Checkout, variants: list[Variant]) -> Iterator[str]:
     """Methods and classes that are called of a rasterizer and that no variant of it here has."""
-    hidden = {name for item in found.guarded for name in item.names}
-    for call in found.extension_calls:
-        rows = [one for one in wanted if one.module == call.module]
+    guarded = {name for item in checkout.guarded for name in item.names}
+    for call in checkout.extension_calls:
+        rows = [row for row in variants if row.module == call.module]
+        if not rows or call.name in guarded:
+            continue
+        known = set(OF_MODULES)
+        for row in rows:
+            known |= {*row.methods, *row.extra_classes}
         owner, _, method = call.name.rpartition(".")
-        known = {name for one in rows for name in (*one.methods, *one.extra_classes, *OF_MODULES)}
-        asked = method if owner else call.name if call.name[:1].isupper() else ""
-        if rows and asked and asked not in known and call.name not in hidden:
+        # a lower-case name without an owner is a function, of which the tables say nothing
+        is_class = not owner and call.name[:1].isupper()
+        if (owner and method not in known) or (is_class and call.name not in known):
             yield f"{call.file}:{call.line}: it calls {call.name}"
 
 
 def _face(row: Variant) -> Face:
-    returns = None if row.returns is None else len(row.returns)
+    returns = len(row.returns) if row.returns is not None else None
     return Face(settings=row.settings, forward=row.forward, returns=returns)
 
 
-def _files_of(row: Stack, found: Checkout) -> tuple[list[str], list[str]]:
+def _files_of(row: Stack, checkout: Checkout) -> tuple[list[str], list[str]]:
     """Files by which a stack is known that are there, without those that every fork keeps, and files that are not."""
-    have, common = _all_paths(found), _common_files()
+    paths, common = _all_paths(checkout), _common_files()
     own = [path for path in row.recognise if path not in common] or row.recognise
-    return [path for path in own if path in have], [path for path in row.recognise if path not in have]
+    return [path for path in own if path in paths], [path for path in row.recognise if path not in paths]
 
 
-def _all_paths(found: Checkout) -> set[str]:
-    have = set(found.paths)
-    for path in found.paths:
+def _all_paths(checkout: Checkout) -> set[str]:
+    """Its files and their folders."""
+    paths = set(checkout.paths)
+    for path in checkout.paths:
         while "/" in path:
             path = path.rpartition("/")[0]
-            have.add(path)
-    return have
+            paths.add(path)
+    return paths
 
 
 def _common_files() -> frozenset[str]:
@@ -188,10 +232,12 @@ def repository_of(address: str) -> str:
     return "/".join(parts[-2:]).lower() if len(parts) > 2 and not address.startswith("file:") else ""
 
 
-def stack_of(found: Checkout) -> Stack | None:
+def stack_of(checkout: Checkout) -> Stack | None:
     """The stack whose extensions a checkout needs: the one that it is or was made from, unless its own call differs. Of one
     that was made from it, neither the commits of the submodules nor the memory it takes are known."""
-    seen = recognise(found)
-    if seen is None or seen.call_fits is False:
+    recognition = recognise(checkout)
+    if recognition is None or recognition.call_fits is False:
         return None
-    return seen.stack if seen.own else replace(seen.stack, submodules={}, vram_gb=None)
+    if recognition.own:
+        return recognition.stack
+    return replace(recognition.stack, submodules={}, vram_gb=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import torch_version
+from splatfix.checks.evidence import file_of, torch_version
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
@@ -19,6 +19,9 @@ from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
 
+# As g++ and nvcc spell them; what is not here is no C++ standard.
+_STANDARDS = {"11": 11, "14": 14, "17": 17, "1z": 17, "20": 20, "2a": 20}
+
 
 @check("build-isolation-enabled", family="checkout", title="pip builds the sources where torch is")
 def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
@@ -27,38 +30,29 @@ def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
     fit it. pip before 25.3 did so only for sources with a pyproject.toml, or where setuptools or (from 23.1 on) wheel is
     missing; pip 25.3 and uv do it always. Source: pip's changelog, 25.3 ("--use-pep517 is now always on"), and its
     `load_pyproject_toml` before."""
-    torch, kind = context.torch, _who_isolates(context)
-    if torch is None or context.torch_cuda is None or not kind:
+    torch, builder = context.torch, _who_isolates(context)
+    if torch is None or context.torch_cuda is None or not builder:
         return
     waiting = [item for item in context.sources_to_build if item.source.uses_torch_builder]
-    wrong = [
-        item
-        for item in waiting
-        if _isolated(item, kind, context) and not _pins_this_torch(item, torch.version)
-    ]
-    if not wrong:
-        if waiting:
-            yield this.ok(
-                f"{kind} builds {counted(len(waiting), 'source')} where torch is.",
-                evidence=Evidence("build with", kind, context.environment.distributions.found_via),
-            )
-        return
-    names = ", ".join(item.source.label for item in wrong)
-    yield this.warn(
-        f"{kind} builds {names} apart from this environment, where torch {torch.version} is not.",
-        evidence=(
-            Evidence("build with", kind, context.environment.distributions.found_via),
-            *(
-                Evidence(
-                    "pyproject.toml" if item.path == "." else f"{item.path}/pyproject.toml",
-                    " ".join(item.source.build_requires) or "not there",
-                    "build-system.requires",
-                )
-                for item in wrong
-            ),
-        ),
-        remedy=tuple(context.pip("install", "--no-build-isolation", item.source.folder) for item in wrong),
-    )
+    apart = []
+    for item in waiting:
+        if _isolated(item, builder, context) and not _pins_this_torch(item, torch.version):
+            apart.append(item)
+    evidence = [Evidence("build with", builder, context.environment.distributions.found_via)]
+    if apart:
+        for item in apart:
+            requires = " ".join(item.source.build_requires) or "not there"
+            evidence.append(Evidence(file_of(item, "pyproject.toml"), requires, "build-system.requires"))
+        names = ", ".join(item.source.label for item in apart)
+        yield this.warn(
+            f"{builder} builds {names} apart from this environment, where torch {torch.version} is not.",
+            evidence=evidence,
+            remedy=[context.pip("install", "--no-build-isolation", item.source.folder) for item in apart],
+        )
+    elif waiting:
+        yield this.ok(
+            f"{builder} builds {counted(len(waiting), 'source')} where torch is.", evidence=evidence
+        )
 
 
 @check("msvc-std-ambiguous", family="checkout", title="Visual Studio reads torch's headers in CUDA files")
@@ -66,19 +60,20 @@ def msvc_std_ambiguous(context: Context, this: Check) -> Iterator[Finding]:
     """On Windows nvcc and Visual Studio stumble over torch/csrc/dynamo/compiled_autograd.h: "error C2872: 'std': ambiguous
     symbol". torch has a way around it that only works with USE_CUDA defined. Source: pytorch#144707, pytorch#188952,
     cubvh#31; seen with torch 2.9 to 2.11."""
-    torch, known = context.torch, breakage("msvc-std-ambiguous").when
+    torch, record = context.torch, breakage("msvc-std-ambiguous")
     if torch is None or context.build_toolkit is None:
         return
-    if not known.holds({"torch": release(torch.version)[:2]}, context.machine.system):
+    if not record.when.holds({"torch": release(torch.version)[:2]}, context.machine.system):
         return
     for item in context.sources_to_build:
-        if item.source.uses_torch_builder and not any("USE_CUDA" in flag for flag in item.source.nvcc_flags):
+        flags = item.source.nvcc_flags
+        if item.source.uses_torch_builder and not any("USE_CUDA" in flag for flag in flags):
             yield this.warn(
                 f"{item.source.label} may end in C2872 ('std': ambiguous symbol) with torch {torch.version}.",
                 subject=item.path,
                 evidence=(
                     torch_version(context),
-                    Evidence(f"{item.path}/setup.py", " ".join(item.source.nvcc_flags) or "no nvcc flags"),
+                    Evidence(f"{item.path}/setup.py", " ".join(flags) or "no nvcc flags"),
                 ),
                 remedy=set_variable("NVCC_APPEND_FLAGS", "-DUSE_CUDA"),
             )
@@ -86,58 +81,57 @@ def msvc_std_ambiguous(context: Context, this: Check) -> Iterator[Finding]:
 
 def _who_isolates(context: Context) -> str:
     """``pip 25.3``, ``uv``, or "" where it is not known who builds here."""
-    if pip := context.distribution("pip"):
+    pip = context.distribution("pip")
+    if pip:
         return f"pip {pip.version}"
-    python, found = context.interpreter, context.environment.installer.value
-    if found and found.program:
-        return "uv" if found.kind == "uv" else f"pip {found.version}"
+    python, installer = context.interpreter, context.environment.installer.value
+    if installer and installer.program:
+        return "uv" if installer.kind == "uv" else f"pip {installer.version}"
     return "uv" if python and python.kind == "uv" else ""
 
 
-def _isolated(item: CheckoutSource, kind: str, context: Context) -> bool:
+def _isolated(item: CheckoutSource, builder: str, context: Context) -> bool:
     """pip's own condition (``load_pyproject_toml``): since 23.1 it isolates where wheel is missing as well."""
-    return (
-        kind == "uv"
-        or release(kind)[:2] >= (25, 3)
-        or "pyproject.toml" in item.source.build_files
-        or not context.distribution("setuptools")
-        or (release(kind)[:2] >= (23, 1) and not context.distribution("wheel"))
-    )
+    version = release(builder)[:2]
+    if builder == "uv" or version >= (25, 3) or "pyproject.toml" in item.source.build_files:
+        return True
+    without_wheel = version >= (23, 1) and not context.distribution("wheel")
+    return without_wheel or not context.distribution("setuptools")
 
 
 def _pins_this_torch(item: CheckoutSource, version: str) -> bool:
-    return any(
-        text.replace(" ", "") == f"torch=={version.partition('+')[0]}" for text in item.source.build_requires
-    )
+    pin = f"torch=={version.partition('+')[0]}"
+    return any(requirement.replace(" ", "") == pin for requirement in item.source.build_requires)
 
 
 def _register(record: Breakage, text: CheckText) -> None:
     """The check of one known breakage; all have the same logic, their records (``patches/``) say the rest."""
 
     def look(context: Context, this: Check) -> Iterator[Finding]:
-        known = breakage(record.key).when  # a user's --knowledge may have changed its versions
+        when = breakage(record.key).when  # a user's --knowledge may have changed its versions
         compiler, cuda = context.nvcc_host_compiler, _build_cuda(context)
+        by_gcc = "gcc" in when.versions
         gcc = release(compiler.version) if compiler and family_of(compiler) == "gcc" else ()
-        if not known.holds({"gcc": gcc, "cuda": cuda or ()}, context.machine.system):
+        if not when.holds({"gcc": gcc, "cuda": cuda or ()}, context.machine.system):
             return
-        if cuda is None and "gcc" not in known.versions:
+        if cuda is None and not by_gcc:
             return  # without CUDA nothing of it is compiled
-        cause = f"g++ {_dotted(gcc)}" if "gcc" in known.versions else f"CUDA {_dotted(cuda or ())}"
+        cause = f"g++ {_dotted(gcc)}" if by_gcc else f"CUDA {_dotted(cuda or ())}"
         for item in context.sources_to_build:
-            match = next((one for one in item.matches if one.breakage == record.key), None)
-            if match is not None:
-                yield this.finding(
-                    Status.FAIL if text.fails else Status.WARN,
-                    text.summary.format(
-                        source=item.source.label, cause=cause, file=match.file, line=match.line
-                    ),
-                    subject=item.path,
-                    evidence=Evidence(f"{_file(item, match.file)}:{match.line}", match.text, "read as text"),
-                    remedy=(
-                        f"In the source: {record.cure}. Or let splatfix do it on a copy:",
-                        context.install(item.source.folder),
-                    ),
-                )
+            match = next((match for match in item.matches if match.breakage == record.key), None)
+            if match is None:
+                continue
+            location = {"file": match.file, "line": match.line}
+            yield this.finding(
+                Status.FAIL if text.fails else Status.WARN,
+                text.summary.format(source=item.source.label, cause=cause, **location),
+                subject=item.path,
+                evidence=Evidence(f"{file_of(item, match.file)}:{match.line}", match.text, "read as text"),
+                remedy=(
+                    f"In the source: {record.cure}. Or let splatfix do it on a copy:",
+                    context.install(item.source.folder),
+                ),
+            )
 
     look.__doc__ = text.page
     check(text.code, family="checkout", title=text.title)(look)
@@ -160,17 +154,17 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
     if torch is None:
         return
     version = release(torch.version)[:2]
-    forced = [year for year in (17, 20) if breakage(f"cxx-standard-{year}").when.holds({"torch": version})]
-    needed = max(forced, default=14)
+    needed = 14
+    for year in (17, 20):
+        if breakage(f"cxx-standard-{year}").when.holds({"torch": version}):
+            needed = year
     for item in context.sources_to_build:
         for flag in item.cxx_flags:
-            found = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
-            standard = {"11": 11, "14": 14, "17": 17, "1z": 17, "20": 20, "2a": 20}.get(
-                found.group(1) if found else ""
-            )
+            match = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
+            standard = _STANDARDS.get(match.group(1)) if match else None
             if standard is None:
                 continue
-            evidence = (Evidence(_file(item), flag, "its syntax tree"), torch_version(context))
+            evidence = (Evidence(file_of(item), flag, "its syntax tree"), torch_version(context))
             if standard < needed:
                 # torch 2.13 has C++20 in its headers, the #error that refuses C++17 outright comes with 2.14
                 surely = standard < 17 or version >= (2, 14)
@@ -180,7 +174,7 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
                     subject=item.path,
                     evidence=evidence,
                     remedy=(
-                        f"Remove {flag} from {_file(item)}; torch adds the right one itself. Or, on a copy:",
+                        f"Remove {flag} from {file_of(item)}; torch adds the right one itself. Or, on a copy:",
                         context.install(item.source.folder),
                     ),
                 )
@@ -189,7 +183,7 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
                     f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} does not support C++20.",
                     subject=item.path,
                     evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
-                    remedy=f"Remove {flag} from {_file(item)}, or build with CUDA 12 or newer.",
+                    remedy=f"Remove {flag} from {file_of(item)}, or build with CUDA 12 or newer.",
                 )
 
 
@@ -199,40 +193,38 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
     word. fused-ssim does it on purpose (CUDA_ARCHITECTURES rules it, else the visible GPU, else 7.5, 8.0 and 8.9 without
     PTX), tiny-cuda-nn blanks torch's list as well (TCNN_CUDA_ARCHITECTURES rules it); others hard-code numbers, or only meant
     -march=native. The numbers written down are judged against each GPU."""
-    torch = context.torch
+    version = context.torch.version if context.torch else "2.9"
     for item in context.sources_to_build:
-        wanted, version = context.targets, torch.version if torch else "2.9"
         choice = choose_archs(item.source, context.archs, version)
         if isinstance(choice, ArchChoice) and choice.decider is Decider.TORCH:
             continue
+        flags = item.source.nvcc_flags
         fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
-        flag = arch_flags_switched_off(item.source.nvcc_flags, version)
-        evidence = Evidence(_file(item), flag or f"TORCH_CUDA_ARCH_LIST={fixed or '...'}", "its syntax tree")
+        shown = arch_flags_switched_off(flags, version) or f"TORCH_CUDA_ARCH_LIST={fixed or '...'}"
+        evidence = Evidence(file_of(item), shown, "its syntax tree")
         own = own_choice(item.source, context.archs, version)
-        variable, value = (own[0].name, own[1]) if own else ("", "")
-        unserved = [target for target in wanted if not _serves(item, fixed, target.arch)]
-        seen_at_build = (
-            context.has_nvidia_gpu
-            and not context.goal.targets
-            and (item.source.switches.asks_gpu or "-arch=" in "".join(item.source.nvcc_flags))
-        )
-        if variable and unserved and not seen_at_build and not context.variables.get(variable):
+        variable = own[0].name if own else ""
+        unserved = [target for target in context.targets if not _serves(item, fixed, target.arch)]
+        asks_for_gpu = item.source.switches.asks_gpu or "-arch=" in "".join(flags)
+        seen_at_build = context.has_nvidia_gpu and not context.goal.targets and asks_for_gpu
+        label = item.source.label
+        if own and unserved and not seen_at_build and not context.variables.get(variable):
             yield this.warn(
-                f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
+                f"{label} ignores TORCH_CUDA_ARCH_LIST; without {variable} it has no code for {unserved[0].label}.",
                 subject=item.path,
                 evidence=evidence,
-                remedy=set_variable(variable, value),
+                remedy=set_variable(variable, own[1]),
             )
-        elif variable or seen_at_build or (wanted and not unserved):
+        elif own or seen_at_build or (context.targets and not unserved):
+            by = f" ({variable})" if own else ""
             yield this.ok(
-                f"{item.source.label} chooses its architectures itself"
-                f"{f' ({variable})' if variable else ''}; TORCH_CUDA_ARCH_LIST is ignored.",
+                f"{label} chooses its architectures itself{by}; TORCH_CUDA_ARCH_LIST is ignored.",
                 subject=item.path,
                 evidence=evidence,
             )
         elif unserved:
             yield this.fail(
-                f"{item.source.label} builds for the architectures in its setup.py only, none of which runs on "
+                f"{label} builds for the architectures in its setup.py only, none of which runs on "
                 f"{unserved[0].label}.",
                 subject=item.path,
                 evidence=evidence,
@@ -243,7 +235,7 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
             )
         else:
             yield this.skip(
-                f"{item.source.label} ignores TORCH_CUDA_ARCH_LIST; no GPU here and no --target to judge it for.",
+                f"{label} ignores TORCH_CUDA_ARCH_LIST; no GPU here and no --target to judge it for.",
                 subject=item.path,
                 evidence=evidence,
             )
@@ -259,7 +251,7 @@ def arch_in_path(context: Context, this: Check) -> Iterator[Finding]:
             yield this.fail(
                 f'{item.source.label} is in a folder with "arch" in its path; torch then ignores TORCH_CUDA_ARCH_LIST.',
                 subject=item.path,
-                evidence=Evidence(_file(item), f"-I{item.source.folder}/...", "its syntax tree"),
+                evidence=Evidence(file_of(item), f"-I{item.source.folder}/...", "its syntax tree"),
                 remedy=(
                     'Move the checkout to a path without the letters "arch". Or build on a copy:',
                     context.install(item.source.folder),
@@ -278,33 +270,31 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
     toolkit = context.build_toolkit
     if toolkit is None or not toolkit.archs:
         return
-    oldest = min(release(name)[0] for name in toolkit.archs)
-    newest = max(release(name)[0] for name in toolkit.archs)
+    numbers = [release(name)[0] for name in toolkit.archs]
     for item in context.sources_to_build:
-        fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
-        named = {arch.sm for arch, _ in _written_down(item, fixed)}
-        refused = sorted(
-            (name for name in named if name not in toolkit.archs and name[-1].isdigit()), key=release
-        )
-        if not refused or any("-arch=" in flag for flag in item.source.nvcc_flags):
+        if any("-arch=" in flag for flag in item.source.nvcc_flags):
             continue  # it chooses architectures by itself; the numbers are a fallback that is not used here
-        dropped = [name for name in refused if release(name)[0] < oldest]
-        why = (
-            "no longer compiles"
-            if dropped
-            else "does not compile yet"
-            if all(release(name)[0] > newest for name in refused)
-            else "does not compile"
-        )
+        fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
+        named = sorted({arch.sm for arch, _ in _written_down(item, fixed)}, key=release)
+        # nvcc lists plain numbers; what it makes of a letter is not in its list
+        refused = [name for name in named if name not in toolkit.archs and name[-1].isdigit()]
+        if not refused:
+            continue
+        obstacle = "does not compile"
+        if any(release(name)[0] < min(numbers) for name in refused):
+            obstacle = "no longer compiles"
+        elif all(release(name)[0] > max(numbers) for name in refused):
+            obstacle = "does not compile yet"
+        names = ", ".join(refused)
         yield this.fail(
-            f"{item.source.label} asks for {', '.join(refused)}, which nvcc {toolkit.version} {why}.",
+            f"{item.source.label} asks for {names}, which nvcc {toolkit.version} {obstacle}.",
             subject=item.path,
             evidence=(
-                Evidence(_file(item), " ".join(sorted(named, key=release)), "its syntax tree"),
+                Evidence(file_of(item), " ".join(named), "its syntax tree"),
                 Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
             ),
             remedy=(
-                f"Remove {', '.join(refused)} from {_file(item)}. Or, on a copy:",
+                f"Remove {names} from {file_of(item)}. Or, on a copy:",
                 context.install(item.source.folder),
             ),
         )
@@ -314,8 +304,8 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
 def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
     """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
     built by anything. splatfix reads both as syntax and executes neither."""
-    found = context.checkout
-    for item in found.sources if found else ():
+    checkout = context.checkout
+    for item in checkout.sources if checkout else ():
         if item.source.error:
             yield this.fail(
                 f"{item.path}: {item.source.error}.",
@@ -323,11 +313,6 @@ def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=Evidence(item.path, item.source.error, "parsed"),
                 remedy="Repair that file, or check out the commit again.",
             )
-
-
-def _file(item: CheckoutSource, name: str = "setup.py") -> str:
-    """A file of the source, relative to the checkout."""
-    return name if item.path == "." else f"{item.path}/{name}"
 
 
 def _build_cuda(context: Context) -> tuple[int, ...] | None:
@@ -343,7 +328,8 @@ def _dotted(version: tuple[int, ...]) -> str:
 def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arch, bool]]:
     """Architectures that setup.py names in numbers, each with whether it means PTX."""
     for name, ptx in _names_of_archs(item, fixed):
-        if arch := Arch.known(name):
+        arch = Arch.known(name)
+        if arch:
             yield arch, ptx
 
 
@@ -351,16 +337,20 @@ def _names_of_archs(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[s
     for flag in item.source.nvcc_flags:
         for kind, number in re.findall(r"code=\[?\"?(sm|compute)_(\d+[af]?)", flag):
             yield f"sm_{number}", kind == "compute"
-        if match := re.fullmatch(r"-arch=(sm|compute)_(\d+[af]?)", flag):
+        match = re.fullmatch(r"-arch=(sm|compute)_(\d+[af]?)", flag)
+        if match:
             yield f"sm_{match.group(2)}", match.group(1) == "compute"
     for text in re.split(r"[;\s]+", fixed or ""):
-        if match := re.fullmatch(r"(\d+\.\d+[af]?)(\+PTX)?", text):
+        match = re.fullmatch(r"(\d+\.\d+[af]?)(\+PTX)?", text)
+        if match:
             yield match.group(1), False
             if match.group(2):
                 yield match.group(1), True
 
 
 def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:
-    return any(
-        ptx_runs_on(one, arch) if ptx else cubin_runs_on(one, arch) for one, ptx in _written_down(item, fixed)
-    )
+    for own, ptx in _written_down(item, fixed):
+        runs_on = ptx_runs_on if ptx else cubin_runs_on
+        if runs_on(own, arch):
+            return True
+    return False

@@ -10,7 +10,7 @@ from splatfix.checks.checkout.recognition import recognise, stack_of
 from splatfix.checks.evidence import reason, unread_files, version_of
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, check
-from splatfix.checks.torch import torch_for
+from splatfix.checks.torch import pinned_torch, torch_for
 from splatfix.context import Context
 from splatfix.core.step import run, say
 from splatfix.core.words import counted
@@ -24,61 +24,58 @@ def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
     one stack has, and by its own call of the rasterizer; each is named. One that differs from the stack it was made from is
     called that, with the differences. Which variant it calls and how much memory it takes follow from that, unless the call
     is another. Asked for with `--repo DIR`."""
-    found = context.checkout
-    if found is None:
+    checkout = context.checkout
+    if checkout is None:
         if context.facts.checkout.error:
             yield this.unknown("The checkout could not be read.", evidence=reason(context.facts.checkout))
         return
-    where = f"commit {found.commit[:7]}" if found.commit else "no git commit"
-    evidence = (
-        Evidence(
-            found.folder,
-            f"{where}{f' of {found.remote}' if found.remote else ''}",
-            context.facts.checkout.found_via,
-        ),
-        *(
-            Evidence(f"{call.file}:{call.line}", call_words(call), "its syntax tree")
-            for call in found.calls[:1]
-        ),
-    )
-    if found.photos:
+    commit = f"commit {checkout.commit[:7]}" if checkout.commit else "no git commit"
+    origin = f"{commit} of {checkout.remote}" if checkout.remote else commit
+    evidence = [Evidence(checkout.folder, origin, context.facts.checkout.found_via)]
+    if checkout.calls:
+        call = checkout.calls[0]
+        evidence.append(Evidence(f"{call.file}:{call.line}", call_words(call), "its syntax tree"))
+    if checkout.photos:
+        photos = counted(checkout.photos, "photo")
         yield this.warn(
-            f"{found.folder} holds {counted(found.photos, 'photo')} and no code: there is no checkout to look at.",
+            f"{checkout.folder} holds {photos} and no code: there is no checkout to look at.",
             evidence=evidence,
             remedy=(
-                run("splatfix", "scenes", "check", found.folder, text="See whether a trainer can load them"),
+                run(
+                    "splatfix", "scenes", "check", checkout.folder, text="See whether a trainer can load them"
+                ),
                 say("Or give the trainer's checkout with --repo."),
             ),
         )
         return
-    seen = recognise(found)
-    if seen is None:
-        called = ", ".join(sorted({call.module for call in found.calls}))
-        what = f"; it calls {called}" if called else ""
+    recognition = recognise(checkout)
+    if recognition is None:
+        modules = ", ".join(sorted({call.module for call in checkout.calls}))
+        calls = f"; it calls {modules}" if modules else ""
         yield this.skip(
-            f"{found.folder} is not a stack that splatfix knows ({where}{what}).", evidence=evidence
+            f"{checkout.folder} is not a stack that splatfix knows ({commit}{calls}).", evidence=evidence
         )
         return
-    evidence += tuple(Evidence("for it", text, "its own text") for text in seen.evidence)
-    evidence += tuple(Evidence("against it", text, "its own text") for text in seen.against)
-    if seen.call_fits is False:
+    evidence += [Evidence("for it", text, "its own text") for text in recognition.evidence]
+    evidence += [Evidence("against it", text, "its own text") for text in recognition.against]
+    if recognition.call_fits is False:
         yield this.skip(
-            f"{found.folder} is {seen.words} ({where}), and calls another rasterizer: {seen.difference}.",
+            f"{checkout.folder} is {recognition.words} ({commit}), and calls another rasterizer: "
+            f"{recognition.difference}.",
             evidence=evidence,
         )
         return
-    stack = seen.stack
+    stack = recognition.stack
     needs = ", ".join((*stack.needs, *stack.also_needs)) or "nothing native"
-    extra = {"compiled when it runs": stack.jit, "its architectures are chosen by": stack.arch_variable}
-    yield this.ok(
-        f"{seen.words}, {where}." if seen.own else f"{found.folder} is {seen.words} ({where}).",
-        subject=stack.key,
-        evidence=(
-            *evidence,
-            Evidence("needs", needs, stack.source),
-            *(Evidence(name, text, stack.source) for name, text in extra.items() if text),
-        ),
-    )
+    evidence.append(Evidence("needs", needs, stack.source))
+    if stack.jit:
+        evidence.append(Evidence("compiled when it runs", stack.jit, stack.source))
+    if stack.arch_variable:
+        evidence.append(Evidence("its architectures are chosen by", stack.arch_variable, stack.source))
+    summary = f"{checkout.folder} is {recognition.words} ({commit})."
+    if recognition.own:
+        summary = f"{recognition.words}, {commit}."
+    yield this.ok(summary, subject=stack.key, evidence=evidence)
 
 
 @check(
@@ -87,28 +84,16 @@ def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
 def pinned_torch_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """Most stacks still pin torch 1.12 and CUDA 11.6 in their environment file. No build of that release carries code for
     a newer GPU, so the environment that the file describes cannot work there. Said only where torch is not installed yet."""
-    found = context.checkout
-    if found is None or context.environment.torch_installed.value is not False:
+    pin = pinned_torch(context)
+    if pin is None:
         return
-    pin = next(
-        (
-            item
-            for item in found.pins
-            if item.name.lower() in ("torch", "pytorch") and item.spec.startswith("==")
-        ),
-        None,
-    )
-    if pin is None or torch_releases.release(pin.spec.removeprefix("==")) is None:
-        return
+    version = pin.spec.removeprefix("==")
+    platform = context.platform or "linux"
     for target in context.targets:
-        version = pin.spec.removeprefix("==")
-        if not torch_releases.builds_for_arch(
-            target.arch,
-            context.platform or "linux",
-            context.machine.machine,
-            torch=version,
-            include_unknown=True,
-        ):
+        builds = torch_releases.builds_for_arch(
+            target.arch, platform, context.machine.machine, torch=version, include_unknown=True
+        )
+        if not builds:
             yield this.warn(
                 f"{pin.file} pins torch {version}; none of its builds has code for {target.label}.",
                 subject=target.label,
@@ -128,20 +113,20 @@ def pinned_torch_too_old(context: Context, this: Check) -> Iterator[Finding]:
 def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat changes its interface between releases: before 1.0 other functions, from 1.5 on radii with a last dimension of
     two, which splatfacto unpacks wrongly. A stack that pins a release means it."""
-    found = context.checkout
-    have = context.distribution("gsplat")
-    pin = next((item for item in (found.pins if found else ()) if item.name.lower() == "gsplat"), None)
-    if have is None or pin is None or not pin.spec.startswith("=="):
+    checkout, gsplat = context.checkout, context.distribution("gsplat")
+    pins = [pin for pin in checkout.pins if pin.name.lower() == "gsplat"] if checkout else []
+    if gsplat is None or not pins or not pins[0].spec.startswith("=="):
         return
-    wanted = pin.spec.removeprefix("==")
+    pin = pins[0]
+    version = pin.spec.removeprefix("==")
     evidence = (Evidence(pin.file, f"gsplat{pin.spec}", "its text"), version_of(context, "gsplat"))
-    if have.version.partition("+")[0] == wanted:
-        yield this.ok(f"gsplat {have.version} is the one that is pinned.", evidence=evidence)
+    if gsplat.version.partition("+")[0] == version:
+        yield this.ok(f"gsplat {gsplat.version} is the one that is pinned.", evidence=evidence)
     else:
         yield this.warn(
-            f"{pin.file} pins gsplat {wanted}; {have.version} is installed.",
+            f"{pin.file} pins gsplat {version}; {gsplat.version} is installed.",
             evidence=evidence,
-            remedy=context.pip("install", f"gsplat=={wanted}"),
+            remedy=context.pip("install", f"gsplat=={version}"),
         )
 
 
@@ -149,48 +134,47 @@ def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
 def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
     """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
     average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""
-    found = context.checkout
-    stack = stack_of(found) if found else None
+    stack = stack_of(context.checkout) if context.checkout else None
     if stack is None or stack.vram_gb is None or not context.has_nvidia_gpu:
         return
-    hidden = context.hidden_gpus
-    sizes = [
-        _for_one_program(gpu)
-        for gpu in context.machine.gpus.value or ()
-        if gpu.vendor == "nvidia" and gpu.index not in hidden
-    ]
-    known = [size for size in sizes if size]
-    if not known:
+    # a card that CUDA does not list for a reason of its own counts: only a variable takes it away
+    largest = 0.0
+    for gpu in context.machine.gpus.value or ():
+        if gpu.vendor == "nvidia" and gpu.index not in context.hidden_gpus:
+            largest = max(largest, (_for_one_program(gpu) or 0) / 1e9)
+    if not largest:
         return
     mean, most = stack.vram_gb
-    have = max(known) / 1e9
     evidence = (
-        Evidence("largest GPU for one program", f"{have:.1f} GB", context.machine.gpus.found_via),
+        Evidence("largest GPU for one program", f"{largest:.1f} GB", context.machine.gpus.found_via),
         Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source),
     )
-    if have < mean:
+    if largest < mean:
         yield this.warn(
-            f"{stack.name} takes {mean} GB on average; the GPU has {have:.1f} GB.",
+            f"{stack.name} takes {mean} GB on average; the GPU has {largest:.1f} GB.",
             evidence=evidence,
             remedy="Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians.",
         )
+    elif largest < most:
+        yield this.ok(
+            f"The GPU's {largest:.1f} GB hold most scenes; the largest takes {most} GB.", evidence=evidence
+        )
     else:
-        words = "any published scene" if have >= most else f"most scenes; the largest takes {most} GB"
-        yield this.ok(f"The GPU's {have:.1f} GB hold {words}.", evidence=evidence)
+        yield this.ok(f"The GPU's {largest:.1f} GB hold any published scene.", evidence=evidence)
 
 
 def _for_one_program(gpu: Gpu) -> float | None:
     """Bytes that one program can have of a card: all, or those of its largest MIG instance (``MIG 3g.40gb``); None: not known."""
     if not gpu.mig:
         return gpu.memory_total
-    found = [re.search(r"\b\d+g\.(\d+)gb", name) for name in gpu.mig_devices]
-    return max((int(match.group(1)) * 1e9 for match in found if match), default=None)
+    matches = (re.search(r"\b\d+g\.(\d+)gb", name) for name in gpu.mig_devices)
+    return max((int(match.group(1)) * 1e9 for match in matches if match), default=None)
 
 
 @check("unreadable-source", family="checkout", title="Files of the checkout can be read")
 def unreadable_source(context: Context, this: Check) -> Iterator[Finding]:
     """A checkout is read within limits on the size of a file, its nesting and the number of files and folders; pipes, devices
     and Python that this version cannot read are left out too. What is left out may hold what another check looks for."""
-    found = context.checkout
-    if found is not None:
-        yield from unread_files(this, found.unreadable, f"{found.folder}/")
+    checkout = context.checkout
+    if checkout is not None:
+        yield from unread_files(this, checkout.unreadable, f"{checkout.folder}/")

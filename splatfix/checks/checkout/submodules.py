@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from splatfix.checks.checkout.recognition import stack_of
@@ -26,64 +26,67 @@ def submodules_missing(context: Context, this: Check) -> Iterator[Finding]:
     list of requirements names, or the stack is known to need; viewers and the like are only mentioned, and so are extensions
     that are installed already. In a clone git fetches them; in an unpacked ZIP each is cloned at the commit that is known to
     belong there. Addresses that need an SSH key are replaced by those over https."""
-    found = context.checkout
-    if found is None or not found.submodules:
+    checkout = context.checkout
+    if checkout is None or not checkout.submodules:
         return
-    have = installed_modules(context) or set()
-    empty = [item for item in found.submodules if item.empty]
-    reasons = {item.path: next(_needed_by(item, found), "") for item in empty}
-    needed = [item for item in empty if reasons[item.path] and module_of(item, found) not in have]
-    others = [item for item in empty if item not in needed]
+    installed = installed_modules(context) or set()
+    needed: dict[Submodule, str] = {}
+    optional: list[Submodule] = []
+    for submodule in checkout.submodules:
+        if not submodule.empty:
+            continue
+        reason = _needed_by(submodule, checkout)
+        if reason and module_of(submodule, checkout) not in installed:
+            needed[submodule] = reason
+        else:
+            optional.append(submodule)
     if needed:
-        names = [f"{item.path} ({reasons[item.path]})" for item in needed]
+        names = "; ".join(f"{submodule.path} ({reason})" for submodule, reason in needed.items())
+        remedy = list(fetching(context, list(needed)))
+        if _to_build(needed, checkout):
+            remedy.append(let_splatfix_fetch(context.install(checkout.folder)))
         yield this.fail(
-            f"Empty in {found.folder}: {'; '.join(names)}.",
-            evidence=tuple(_empty_evidence(item) for item in needed),
-            remedy=(
-                *fetching(context, needed),
-                *([let_splatfix_fetch(context.install(found.folder))] if _to_build(needed, found) else []),
-            ),
+            f"Empty in {checkout.folder}: {names}.",
+            evidence=[_empty_evidence(submodule) for submodule in needed],
+            remedy=remedy,
         )
-    elif len(others) < len(found.submodules):
+    elif len(optional) < len(checkout.submodules):
+        paths = ", ".join(submodule.path for submodule in checkout.submodules)
         yield this.ok(
             "All submodules that anything needs are there or installed.",
-            evidence=Evidence(".gitmodules", ", ".join(item.path for item in found.submodules)),
+            evidence=Evidence(".gitmodules", paths),
         )
-    if others:
+    if optional:
         yield this.skip(
-            f"Empty, and not needed: {', '.join(item.path for item in others)}.",
-            evidence=tuple(_empty_evidence(item) for item in others),
+            f"Empty, and not needed: {', '.join(submodule.path for submodule in optional)}.",
+            evidence=[_empty_evidence(submodule) for submodule in optional],
         )
 
 
-def _to_build(needed: Sequence[Submodule], found: Checkout) -> bool:
+def _to_build(needed: Iterable[Submodule], checkout: Checkout) -> bool:
     """``splatfix install`` finds an extension in the checkout, at the latest once these were fetched."""
-    return bool(found.sources) or any(
-        module_of(item, found) in found.imports or re.search(r"(^|/)submodules/", item.path)
-        for item in needed
-    )
+    return bool(checkout.sources) or any(_is_extension(submodule, checkout) for submodule in needed)
 
 
-def _needed_by(item: Submodule, found: Checkout) -> Iterator[str]:
-    """What needs a submodule, in words, the surest only."""
-    stack = stack_of(found)
-    known = stacks.recipe(stack.key) if stack else None
-    users = [
-        source.source.label
-        for source in found.sources
-        if any(
-            holds(item, posixpath.normpath(posixpath.join(source.path, lost)))
-            for lost in source.source.lacking
-        )
-    ]
-    if users:
-        yield f"{users[0]} needs it"
-    elif known and any(part.path == item.path for part in known.parts):
-        yield f"{known.name} needs it"
-    elif item.named_in:
-        yield f"{item.named_in[0]} needs it"
-    elif module_of(item, found) in found.imports or re.search(r"(^|/)submodules/", item.path):
-        yield "an extension"
+def _is_extension(submodule: Submodule, checkout: Checkout) -> bool:
+    # every stack of Inria's family keeps its extensions, and nothing else, in a folder of this name
+    in_folder = re.search(r"(^|/)submodules/", submodule.path) is not None
+    return in_folder or module_of(submodule, checkout) in checkout.imports
+
+
+def _needed_by(submodule: Submodule, checkout: Checkout) -> str:
+    """What needs a submodule, as a reason for people, the surest only; "" where nothing does."""
+    for source in checkout.sources:
+        paths = (posixpath.normpath(posixpath.join(source.path, name)) for name in source.source.lacking)
+        if any(holds(submodule, path) for path in paths):
+            return f"{source.source.label} needs it"
+    stack = stack_of(checkout)
+    recipe = stacks.recipe(stack.key) if stack else None
+    if recipe and any(part.path == submodule.path for part in recipe.parts):
+        return f"{recipe.name} needs it"
+    if submodule.named_in:
+        return f"{submodule.named_in[0]} needs it"
+    return "an extension" if _is_extension(submodule, checkout) else ""
 
 
 @dataclass(frozen=True)
@@ -111,19 +114,19 @@ class Needed:
         )
 
 
-def needed_submodules(found: Checkout) -> tuple[Needed, ...]:
+def needed_submodules(checkout: Checkout) -> tuple[Needed, ...]:
     """The empty submodules of a checkout and of the extensions in it, without those that nothing needs."""
-    stack = stack_of(found)
+    stack = stack_of(checkout)
     commits = stack.submodules if stack else {}
-    needed = {
-        item.path: Needed(item, found.remote, item.recorded or commits.get(item.path, ""))
-        for item in found.submodules
-        if item.empty and any(_needed_by(item, found))
-    }
-    for source in found.sources:
-        for own in source.source.submodules:
-            path = posixpath.normpath(posixpath.join(source.path, own.path))
-            needed.setdefault(path, Needed(replace(own, path=path), "", own.recorded or ""))
+    needed: dict[str, Needed] = {}
+    for submodule in checkout.submodules:
+        if submodule.empty and _needed_by(submodule, checkout):
+            commit = submodule.recorded or commits.get(submodule.path, "")
+            needed[submodule.path] = Needed(submodule, checkout.remote, commit)
+    for source in checkout.sources:
+        for nested in source.source.submodules:
+            path = posixpath.normpath(posixpath.join(source.path, nested.path))
+            needed.setdefault(path, Needed(replace(nested, path=path), "", nested.recorded or ""))
     return tuple(needed.values())
 
 
@@ -135,66 +138,64 @@ def _empty_evidence(item: Submodule) -> Evidence:
 
 
 def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:
-    """How these submodules of the checkout are fetched; see :func:`how_to_fetch`."""
-    found = context.checkout
-    assert found is not None, "its submodules are known"
-    stack = stack_of(found)
-    clone = found.commit is not None
-    return how_to_fetch(
-        found.folder, empty, clone=clone, remote=found.remote, commits=stack.submodules if stack else None
-    )
+    """How these submodules of the context's checkout are fetched; see :func:`how_to_fetch`."""
+    checkout = context.checkout
+    if checkout is None:
+        return ()
+    stack = stack_of(checkout)
+    commits = stack.submodules if stack else None
+    clone = checkout.commit is not None
+    return how_to_fetch(checkout.folder, empty, clone=clone, remote=checkout.remote, commits=commits)
 
 
 @check("glm-missing", family="checkout", title="Headers that the extensions include are there")
 def glm_missing(context: Context, this: Check) -> Iterator[Finding]:
     """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
     it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
-    found = context.checkout
-    for item in found.sources if found else ():
-        lost = [
-            name
-            for name in item.source.missing_folders
-            if not _in_empty_submodule(found, posixpath.join(item.path, name))
-        ]
-        if lost:
-            own = [one for one in item.source.submodules if one.path in lost]
-            unknown_of = [name for name in lost if name not in {one.path for one in own}]
-            restore = say(f"Restore {', '.join(unknown_of)} from the repository that the source is of.")
-            yield this.fail(
-                f"{item.source.label} lacks {few(lost)}.",
-                subject=item.path,
-                evidence=Evidence(
-                    item.path, "missing or empty: " + ", ".join(lost), "setup.py and .gitmodules"
-                ),
-                remedy=(
-                    *how_to_fetch(item.source.folder, own, clone=item.source.clone),
-                    *((restore,) if unknown_of else ()),
-                ),
-            )
+    checkout = context.checkout
+    for item in checkout.sources if checkout else ():
+        missing = _outside_empty_submodules(checkout, item.path, item.source.missing_folders)
+        if not missing:
+            continue
+        fetchable = [submodule for submodule in item.source.submodules if submodule.path in missing]
+        remedy = list(how_to_fetch(item.source.folder, fetchable, clone=item.source.clone))
+        paths = {submodule.path for submodule in fetchable}
+        others = [name for name in missing if name not in paths]
+        if others:
+            remedy.append(say(f"Restore {', '.join(others)} from the repository that the source is of."))
+        folders = "missing or empty: " + ", ".join(missing)
+        yield this.fail(
+            f"{item.source.label} lacks {few(missing)}.",
+            subject=item.path,
+            evidence=Evidence(item.path, folders, "setup.py and .gitmodules"),
+            remedy=remedy,
+        )
 
 
-def _in_empty_submodule(found: Checkout | None, path: str) -> bool:
-    """submodules-missing tells of it."""
-    empty = [item for item in found.submodules if item.empty] if found else []
-    return any(holds(item, posixpath.normpath(path)) for item in empty)
+def _outside_empty_submodules(checkout: Checkout | None, folder: str, names: Iterable[str]) -> list[str]:
+    """The paths below a folder that lie in no empty submodule: of those submodules-missing tells."""
+    empty = [submodule for submodule in checkout.submodules if submodule.empty] if checkout else []
+    outside = []
+    for name in names:
+        path = posixpath.normpath(posixpath.join(folder, name))
+        if not any(holds(submodule, path) for submodule in empty):
+            outside.append(name)
+    return outside
 
 
 @check("source-incomplete", family="checkout", title="Files that setup.py compiles are there")
 def source_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     """setup.py names the files that it compiles. Where one of them is missing (an interrupted download, a commit that moved
     it, a file that .gitignore swallowed) the build ends in "No such file or directory" or "no rule to make"."""
-    found = context.checkout
-    for item in found.sources if found else ():
-        lost = [
-            name
-            for module in item.source.modules
-            for name in module.missing
-            if not _in_empty_submodule(found, posixpath.join(item.path, name))
-        ]
-        if lost:
+    checkout = context.checkout
+    for item in checkout.sources if checkout else ():
+        names = [name for module in item.source.modules for name in module.missing]
+        missing = _outside_empty_submodules(checkout, item.path, names)
+        if missing:
+            listed = "named in setup.py, not there: " + ", ".join(missing)
             yield this.fail(
-                f"{item.source.label} lacks {few(lost)}.",
+                f"{item.source.label} lacks {few(missing)}.",
                 subject=item.path,
-                evidence=Evidence(item.path, "named in setup.py, not there: " + ", ".join(lost), "setup.py"),
+                evidence=Evidence(item.path, listed, "setup.py"),
                 remedy="Restore the commit's files with git checkout, or clone again.",
             )

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
+from splatfix.checks.extension.linkage import other_cxx11_abi
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
@@ -26,18 +27,17 @@ def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
     again as it is, and fails with an undefined symbol. Only the cache folder of this Python and CUDA is judged."""
     torch = context.torch
     for item in _current(context):
-        missing = item.linkage.torch_missing
-        abi = item.linkage.cxx11_abi
-        other_abi = torch is not None and None not in (abi, torch.cxx11_abi) and abi != torch.cxx11_abi
+        linkage = item.linkage
         if item.error:
             yield _stale(context, this, item, f"its library cannot be read ({item.error})")
-        elif torch is not None and (missing or other_abi):
-            yield _stale(context, this, item, f"it was compiled against another torch than {torch.version}")
-        elif item.linkage.error:
+        elif torch is not None and (linkage.torch_missing or other_cxx11_abi(torch, linkage)):
+            obstacle = f"it was compiled against another torch than {torch.version}"
+            yield _stale(context, this, item, obstacle)
+        elif linkage.error:
             yield this.unknown(
                 f"Whether the cached {item.name} fits torch is not known.",
                 subject=item.name,
-                evidence=reason(item.linkage),
+                evidence=reason(linkage),
             )
         elif item.library is not None:
             yield this.ok(
@@ -57,20 +57,21 @@ def jit_cache_arch(context: Context, this: Check) -> Iterator[Finding]:
     """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
     is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
     for item in _current(context):
-        if not item.code:
-            continue
-        for target in context.targets:
+        # without code nothing can be judged: a library for the CPU, or one that could not be read
+        for target in context.targets if item.code else ():
             verdict = context.judge(item.code, target.arch)
-            if not verdict.usable:
-                yield this.fail(
-                    f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
-                    subject=f"{item.name} on {target.label}",
-                    evidence=(
-                        Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
-                        *(Evidence("build.ninja", flag) for flag in item.gencode[:8]),
-                    ),
-                    remedy=_remove(context, item),
-                )
+            if verdict.usable:
+                continue
+            flags = [Evidence("build.ninja", flag) for flag in item.gencode[:8]]
+            yield this.fail(
+                f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
+                subject=f"{item.name} on {target.label}",
+                evidence=(
+                    Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
+                    *flags,
+                ),
+                remedy=_remove(context, item),
+            )
 
 
 @check("jit-cache-locked", family="extension", title="No build at first use was left locked")
@@ -101,12 +102,14 @@ def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
 def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc. Without a toolkit it
     prints "No CUDA toolkit found. gsplat will be disabled.", the import succeeds, and every call fails."""
-    installed = next((item for item in context.packages if item.module == "gsplat"), None)
+    gsplat = next((package for package in context.packages if package.module == "gsplat"), None)
     toolkits, via = context.machine.toolkits, context.environment.extensions.found_via
-    if installed is None or context.torch_cuda is None:
+    if gsplat is None or context.torch_cuda is None:
         return
     compiled = [item.path for item in context.extensions if item.path.startswith("gsplat/")]
-    compiled += [item.folder for item in _current(context) if item.name.startswith("gsplat") and item.library]
+    for item in _current(context):
+        if item.name.startswith("gsplat") and item.library:
+            compiled.append(item.folder)
     if compiled:
         yield this.ok("gsplat's kernels are compiled.", evidence=Evidence("compiled", compiled[0], via))
     elif toolkits.value is None:
@@ -115,7 +118,7 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
         yield this.fail(
             "gsplat has no compiled kernels, and there is no nvcc to compile them.",
             evidence=(
-                Evidence(installed.folder, "no compiled module", via),
+                Evidence(gsplat.folder, "no compiled module", via),
                 Evidence("toolkits", "none", toolkits.found_via),
             ),
             remedy="Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index.",
@@ -123,7 +126,7 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     else:
         yield this.skip(
             "gsplat compiles its kernels at the first import (minutes).",
-            evidence=Evidence(installed.folder, "no compiled module, none in torch's cache", via),
+            evidence=Evidence(gsplat.folder, "no compiled module, none in torch's cache", via),
         )
 
 
@@ -133,14 +136,15 @@ def _current(context: Context) -> Iterator[JitCache]:
             yield item
 
 
-def _stale(context: Context, this: Check, item: JitCache, why: str) -> Finding:
+def _stale(context: Context, this: Check, item: JitCache, obstacle: str) -> Finding:
     evidence = [Evidence(item.folder, f"built {item.built}", "torch's extension cache")]
-    if lost := ", ".join(item.linkage.torch_missing[:3]):
-        evidence.append(Evidence("not in torch", lost, "hash tables of torch's libraries"))
+    if item.linkage.torch_missing:
+        symbols = ", ".join(item.linkage.torch_missing[:3])
+        evidence.append(Evidence("not in torch", symbols, "hash tables of torch's libraries"))
     if item.torch_folder:
         evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
     return this.fail(
-        f"The cached {item.name} is stale: {why}.",
+        f"The cached {item.name} is stale: {obstacle}.",
         subject=item.name,
         evidence=evidence,
         remedy=_remove(context, item),

@@ -18,6 +18,10 @@ from splatfix.facts import Extension, Linkage, RuntimeCopy, Torch
 _DRIVER_LIBRARY = re.compile(r"libcuda\.so|libnvidia-|libnvcuvid|nvcuda\.dll|nvml\.dll", re.IGNORECASE)
 
 
+_ABIS = {
+    True: "the new C++ ABI (_GLIBCXX_USE_CXX11_ABI=1)",
+    False: "the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0)",
+}
 _TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
 
 
@@ -35,51 +39,53 @@ def torch_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     torch = context.torch
     yield from _unused(context, this)
     for item, linkage in _linked(context):
-        if not item.links_torch or _other_abi(context, linkage):
-            continue
-        subject = _name(item)
-        if linkage.torch_missing:
-            yield this.fail(
-                f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
-                f"{'is' if len(linkage.torch_missing) == 1 else 'are'} not in torch {torch.version if torch else ''}.",
-                subject=subject,
-                evidence=(
-                    Evidence(item.path, "imports " + _few(linkage.torch_missing), "its dynamic symbol table"),
-                    Evidence("torch", torch.folder if torch else "", "hash tables of its libraries"),
-                ),
-                remedy=_rebuild(context, item),
-            )
-        elif linkage.error:
-            yield this.unknown(
-                f"Whether torch has what {subject} imports is not known.",
-                subject=subject,
-                evidence=reason(linkage),
-            )
-        elif (
-            torch is not None
-            and (other := _built_against(context, item))
-            and _release(other) != _release(_own(torch))
-        ):
-            yield this.warn(
-                f"{subject} was built against torch {_words(other)}, and torch {_words(_own(torch))} is installed; "
-                "it finds its symbols there, and may still read torch's classes wrongly.",
-                subject=subject,
-                evidence=(
-                    Evidence("built with torch", other, "splatfix.json in its metadata folder"),
-                    Evidence("torch", _own(torch), context.environment.torch.found_via),
-                ),
-                remedy=_rebuild(context, item),
-            )
-        elif linkage.torch_symbols:
-            yield this.ok(
-                f"{subject}: torch exports all {counted(linkage.torch_symbols, 'symbol')} it imports.",
-                subject=subject,
-                evidence=Evidence(
-                    item.path,
-                    f"{linkage.torch_symbols} imported from torch",
-                    "hash tables of torch's libraries",
-                ),
-            )
+        # cxx11-abi-mismatch tells of the other kind of std::string
+        if item.links_torch and not (torch and other_cxx11_abi(torch, linkage)):
+            yield from _symbols_of_torch(context, this, item, linkage)
+
+
+def _symbols_of_torch(context: Context, this: Check, item: Extension, linkage: Linkage) -> Iterator[Finding]:
+    torch, subject = context.torch, _name(item)
+    other = _other_torch(context, item)
+    if linkage.torch_missing:
+        version, folder = (torch.version, torch.folder) if torch else ("", "")
+        are = "is" if len(linkage.torch_missing) == 1 else "are"
+        symbols = "imports " + _few(linkage.torch_missing)
+        yield this.fail(
+            f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
+            f"{are} not in torch {version}.",
+            subject=subject,
+            evidence=(
+                Evidence(item.path, symbols, "its dynamic symbol table"),
+                Evidence("torch", folder, "hash tables of its libraries"),
+            ),
+            remedy=_rebuild(context, item),
+        )
+    elif linkage.error:
+        yield this.unknown(
+            f"Whether torch has what {subject} imports is not known.",
+            subject=subject,
+            evidence=reason(linkage),
+        )
+    elif torch is not None and other:
+        installed = f"{torch.version} {torch.cuda}"
+        yield this.warn(
+            f"{subject} was built against torch {_words(other)}, and torch {_words(installed)} is installed; "
+            "it finds its symbols there, and may still read torch's classes wrongly.",
+            subject=subject,
+            evidence=(
+                Evidence("built with torch", other, "splatfix.json in its metadata folder"),
+                Evidence("torch", installed, context.environment.torch.found_via),
+            ),
+            remedy=_rebuild(context, item),
+        )
+    elif linkage.torch_symbols:
+        symbols = f"{linkage.torch_symbols} imported from torch"
+        yield this.ok(
+            f"{subject}: torch exports all {counted(linkage.torch_symbols, 'symbol')} it imports.",
+            subject=subject,
+            evidence=Evidence(item.path, symbols, "hash tables of torch's libraries"),
+        )
 
 
 @check("cxx11-abi-mismatch", family="extension", title="Extensions and torch agree on the C++ ABI")
@@ -88,20 +94,16 @@ def cxx11_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     (conda's torch differs again). An extension of the other kind ends in an undefined symbol with "Ss" or "cxx11" in its
     name. The installed torch is asked by the name under which libc10 exports its error function."""
     torch = context.torch
-    for item, linkage in _linked(context):
-        if torch is None or not _other_abi(context, linkage):
+    for item, linkage in _linked(context) if torch else ():
+        if torch is None or not other_cxx11_abi(torch, linkage):
             continue
-        new, old = "the new C++ ABI (_GLIBCXX_USE_CXX11_ABI=1)", "the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0)"
+        own, of_torch = _ABIS[bool(linkage.cxx11_abi)], _ABIS[bool(torch.cxx11_abi)]
+        symbols = _few(linkage.torch_missing) or "names of its imports"
         yield this.fail(
-            f"{_name(item)} was compiled for {new if linkage.cxx11_abi else old}, torch {torch.version} for "
-            f"{old if linkage.cxx11_abi else new}.",
+            f"{_name(item)} was compiled for {own}, torch {torch.version} for {of_torch}.",
             subject=_name(item),
             evidence=(
-                Evidence(
-                    item.path,
-                    _few(linkage.torch_missing) or "names of its imports",
-                    "its dynamic symbol table",
-                ),
+                Evidence(item.path, symbols, "its dynamic symbol table"),
                 Evidence("torch", f"{torch.version} in {torch.folder}", "exports of libc10"),
             ),
             remedy=_rebuild(context, item),
@@ -114,13 +116,12 @@ def ext_link_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
     for item, linkage in _linked(context):
         if linkage.own_missing and not linkage.torch_missing and _is_module(item):
+            symbols = "imports " + _few(linkage.own_missing)
             yield this.fail(
                 f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
                 f"{_few(linkage.own_missing, 1)}.",
                 subject=_name(item),
-                evidence=Evidence(
-                    item.path, "imports " + _few(linkage.own_missing), "its dynamic symbol table"
-                ),
+                evidence=Evidence(item.path, symbols, "its dynamic symbol table"),
                 remedy=(
                     "Remove its build folder, then rebuild the right commit from its source folder.",
                     *_rebuild(context, item),
@@ -133,27 +134,31 @@ def shared_lib_not_found(context: Context, this: Check) -> Iterator[Finding]:
     """Every library named in an extension's dynamic section is looked for where the loader would look: its RPATH or
     RUNPATH, LD_LIBRARY_PATH, the libraries that torch has loaded by then, conda's lib folder, ld.so.conf, the system
     folders. A missing one ends the import with "cannot open shared object file"."""
-    cuda = context.torch_cuda
     for item, linkage in _linked(context):
         if not _is_module(item):
             continue
-        lost = [name for name in linkage.unresolved if not _DRIVER_LIBRARY.match(name)]
-        if not context.environment.torch_installed.value:
-            lost = [name for name in lost if not _TORCH_LIBRARY.match(name)]  # torch-missing says it
-        if cuda is not None and item.links_torch:  # another major is told by cuda-runtime-mismatch
-            lost = [
-                name for name in lost if not name.startswith("libcudart.") or release(name)[:1] == cuda[:1]
-            ]
-        if lost:
+        missing = [name for name in linkage.unresolved if not _reported_elsewhere(context, item, name)]
+        if missing:
             yield this.fail(
-                f"{_name(item)} needs {', '.join(lost)}, found nowhere.",
+                f"{_name(item)} needs {', '.join(missing)}, found nowhere.",
                 subject=_name(item),
                 evidence=Evidence(item.path, "needs " + ", ".join(item.needed), "its dynamic section"),
                 remedy=(
-                    f"Install the package that brings {lost[0]}, or rebuild against what is here:",
+                    f"Install the package that brings {missing[0]}, or rebuild against what is here:",
                     *_rebuild(context, item),
                 ),
             )
+
+
+def _reported_elsewhere(context: Context, item: Extension, library: str) -> bool:
+    """Another check tells why a library is missing."""
+    if _DRIVER_LIBRARY.match(library):
+        return True
+    if not context.environment.torch_installed.value and _TORCH_LIBRARY.match(library):
+        return True  # torch-missing
+    cuda = context.torch_cuda
+    of_torch = cuda is not None and item.links_torch and library.startswith("libcudart.")
+    return of_torch and release(library)[:1] != (cuda or ())[:1]  # cuda-runtime-mismatch
 
 
 @check("glibcxx-missing", family="extension", title="libstdc++ is new enough for the extensions")
@@ -190,60 +195,58 @@ def duplicate_runtimes(context: Context, this: Check) -> Iterator[Finding]:
     process do not know each other's types and allocators: tensors passed between them crash or are refused. torch's own
     bundled libraries do not count."""
     copies = context.environment.runtime_copies
-    foreign: dict[str, list[RuntimeCopy]] = {}
+    by_owner: dict[str, list[RuntimeCopy]] = {}
     for copy in copies.value or ():
         if copy.bundled and not copy.path.startswith(("torch/", "nvidia/")):
-            foreign.setdefault(copy.path.split("/")[0].removesuffix(".libs"), []).append(copy)
-    for owner, found in foreign.items():
+            by_owner.setdefault(copy.path.split("/")[0].removesuffix(".libs"), []).append(copy)
+    for owner, own_copies in by_owner.items():
+        libraries = " and ".join(sorted({copy.library for copy in own_copies}))
         yield this.warn(
-            f"{owner} brings its own {' and '.join(sorted({item.library for item in found}))} beside torch's.",
+            f"{owner} brings its own {libraries} beside torch's.",
             subject=owner,
-            evidence=tuple(Evidence(item.library, item.path, copies.found_via) for item in found),
+            evidence=[Evidence(copy.library, copy.path, copies.found_via) for copy in own_copies],
             remedy=f"Build {owner}'s extensions from source against the installed torch instead of its wheel.",
         )
 
 
 def _unused(context: Context, this: Check) -> Iterator[Finding]:
     """One warning for each distribution that brings libraries for another torch which importing it does not load."""
-    torch, told = context.torch, set[str]()
+    torch, reported = context.torch, set[str]()
     for item in context.extensions:
         linkage, owner = item.linkage, item.distribution or _name(item)
-        if not item.optional or linkage is None or torch is None or owner in told:
+        if not item.optional or linkage is None or torch is None or owner in reported:
             continue
-        if linkage.torch_missing or linkage.unresolved or _other_abi(context, linkage):
-            told.add(owner)
+        if linkage.torch_missing or linkage.unresolved or other_cxx11_abi(torch, linkage):
+            reported.add(owner)
+            lacking = "needs " + ", ".join(linkage.unresolved)
+            if linkage.torch_missing:
+                lacking = "imports " + _few(linkage.torch_missing)
             yield this.warn(
                 f"{owner} brings {item.path.rpartition('/')[2]}, which torch {torch.version} cannot load; "
                 f"importing {owner} leaves it alone.",
                 subject=owner,
-                evidence=Evidence(
-                    item.path,
-                    "imports " + _few(linkage.torch_missing)
-                    if linkage.torch_missing
-                    else "needs " + ", ".join(linkage.unresolved),
-                    "its dynamic section and symbol table",
-                ),
+                evidence=Evidence(item.path, lacking, "its dynamic section and symbol table"),
                 remedy=f"Nothing, unless you use {owner}'s functions for torch: they need the torch they were built for.",
             )
 
 
-def _built_against(context: Context, item: Extension) -> str:
-    """Version and CUDA of the torch that splatfix compiled an extension against; "" for what it did not build."""
-    found = (one.built for one in context.distributions if one.name == item.distribution)
-    return next((record.torch for record in found if record), "")
+def _other_torch(context: Context, item: Extension) -> str:
+    """Version and CUDA of the torch that splatfix compiled an extension against, where it is not the installed one's minor
+    release, within which torch keeps its classes; "" for what it did not build."""
+    torch = context.torch
+    owners = (one for one in context.distributions if one.name == item.distribution)
+    built = next((owner.built.torch for owner in owners if owner.built), "")
+    if torch is None or not built:
+        return ""
+    return built if _binary_interface(built) != _binary_interface(f"{torch.version} {torch.cuda}") else ""
 
 
 def _words(torch: str) -> str:
     version, _, cuda = torch.partition(" ")
-    return version if not cuda or "+" in version else f"{version} of CUDA {cuda}"
+    return f"{version} of CUDA {cuda}" if cuda and "+" not in version else version
 
 
-def _own(torch: Torch) -> str:
-    return f"{torch.version} {torch.cuda}"
-
-
-def _release(torch: str) -> tuple[tuple[int, ...], str]:
-    """What a binary is built for: torch's minor release, within which it keeps its classes, and CUDA's."""
+def _binary_interface(torch: str) -> tuple[tuple[int, ...], str]:
     version, _, cuda = torch.partition(" ")
     return release(version.partition("+")[0])[:2], cuda
 
@@ -269,47 +272,42 @@ def _is_module(item: Extension) -> bool:
     return item.importable and not item.path.rpartition("/")[2].startswith("lib")
 
 
-def _other_abi(context: Context, linkage: Linkage) -> bool:
-    torch = context.torch
-    return (
-        torch is not None
-        and None not in (torch.cxx11_abi, linkage.cxx11_abi)
-        and torch.cxx11_abi != linkage.cxx11_abi
-    )
+def other_cxx11_abi(torch: Torch, linkage: Linkage) -> bool:
+    """It was compiled for the other of libstdc++'s two ABIs; False where either is not known."""
+    known = torch.cxx11_abi is not None and linkage.cxx11_abi is not None
+    return known and torch.cxx11_abi != linkage.cxx11_abi
 
 
 def _runtime(
     context: Context, this: Check, families: tuple[str, ...], library: str, remedy: tuple[Step, ...]
 ) -> Iterator[Finding]:
-    found = next(
-        (item for item in context.environment.runtime_libraries.value or () if item.name == library), None
-    )
+    """Extensions that want a version of a runtime library (``GLIBCXX_3.4.32``) that is newer than the one here."""
+    libraries = {item.name: item for item in reversed(context.environment.runtime_libraries.value or ())}
+    here = libraries.get(library)
+    newest = {text.partition("_")[0]: text for text in here.versions} if here else {}
     for item, linkage in _linked(context):
-        wanted = [text for _, text in linkage.versions if text.partition("_")[0] in families]
-        if not wanted:
+        versions = [text for _, text in linkage.versions if text.partition("_")[0] in families]
+        if not versions:
             continue
-        if found is None:
+        evidence = [Evidence(item.path, "wants " + ", ".join(versions), "its version table")]
+        if here is None:
             yield this.unknown(
                 f"Whether {library} has the versions {_name(item)} wants is not known.",
                 subject=_name(item),
-                evidence=Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),
+                evidence=evidence,
             )
             continue
-        have = {text.partition("_")[0]: text for text in found.versions}
-        lacking = [
-            text
-            for text in wanted
-            if (known := have.get(text.partition("_")[0])) and release(text) > release(known)
-        ]
+        lacking: dict[str, str] = {}
+        for text in versions:
+            limit = newest.get(text.partition("_")[0])
+            if limit and release(text) > release(limit):
+                lacking[text] = limit
         if lacking:
+            evidence.append(Evidence(here.path, ", ".join(here.versions), "its version definitions"))
             yield this.fail(
-                f"{_name(item)} wants {', '.join(lacking)}; {found.path} ends at "
-                f"{', '.join(have[text.partition('_')[0]] for text in lacking)}.",
+                f"{_name(item)} wants {', '.join(lacking)}; {here.path} ends at {', '.join(lacking.values())}.",
                 subject=_name(item),
-                evidence=(
-                    Evidence(item.path, "wants " + ", ".join(wanted), "its version table"),
-                    Evidence(found.path, ", ".join(found.versions), "its version definitions"),
-                ),
+                evidence=evidence,
                 remedy=remedy,
             )
 
@@ -333,5 +331,5 @@ def _count(symbols: tuple[str, ...]) -> str:
 
 
 def _few(symbols: tuple[str, ...], number: int = 3) -> str:
-    more = f" and {len(symbols) - number} more" if len(symbols) > number else ""
-    return ", ".join(symbols[:number]) + more
+    shown = ", ".join(symbols[:number])
+    return f"{shown} and {len(symbols) - number} more" if len(symbols) > number else shown

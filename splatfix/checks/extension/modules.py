@@ -13,7 +13,7 @@ from splatfix.context.coverage import Coverage, code_words
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import release
-from splatfix.facts import Distribution, Extension
+from splatfix.facts import Distribution, Extension, FatbinGroup
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
@@ -39,43 +39,35 @@ def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
     if extensions.value is None:
         yield this.unknown("The native extensions could not be looked at.", evidence=reason(extensions))
         return
-    wanted = context.targets
     for item in context.extensions:
         if not item.code or not (item.links_torch or item.importable):
             continue
-        evidence = (Evidence(item.path, code_words(item.code), extensions.found_via),)
-        if not wanted:
+        code = code_words(item.code)
+        evidence = Evidence(item.path, code, extensions.found_via)
+        if not context.targets:
             yield this.skip(
-                f"{_name(item)} carries {code_words(item.code)}; "
-                "no GPU here and no --target to judge it for.",
+                f"{_name(item)} carries {code}; no GPU here and no --target to judge it for.",
                 subject=_name(item),
                 evidence=evidence,
             )
-        for target in wanted:
-            if (verdict := _verdict(context, item, target)).too_new_ptx and not verdict.missing:
-                continue  # ptx-newer-than-driver tells that
-            finding = _judged(context, this, item, target, verdict, evidence)
-            meant = _meant_for(item)
-            if finding.status is Status.FAIL and meant is not None and meant.plain != target.arch.plain:
-                finding = this.skip(
-                    f"{item.path} is meant for {meant.sm} alone.", subject=finding.subject, evidence=evidence
-                )
-            if finding.status is Status.FAIL and (item.optional or not item.links_torch):
-                finding = this.skip(
-                    f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}. "
-                    "No stack that splatfix knows calls them.",
-                    subject=finding.subject,
-                    evidence=evidence,
-                )
-            yield finding
-    for one in context.distributions:
-        yield from _of_dropin(context, this, one)
+        for target in context.targets:
+            verdict = context.judge(code_of(item), target.arch)
+            # ptx-newer-than-driver tells of PTX that is all there is
+            if verdict.missing or not verdict.too_new_ptx:
+                yield _judged(context, this, item, target, verdict, evidence)
+    for distribution in context.distributions:
+        yield from _of_dropin(context, this, distribution)
+
+
+def code_of(item: Extension | Distribution) -> tuple[FatbinGroup, ...]:
+    """Its fatbins, each as often as it occurs, so that a verdict's reason counts right."""
+    return tuple(group for group in item.code for _ in range(group.count))
 
 
 def _of_dropin(context: Context, this: Check, dropin: Distribution) -> Iterator[Finding]:
     """The CUDA code that a drop-in brings. What it does not bring torch's NVRTC compiles at the first call."""
-    words = dropin.code_error or code_words(dropin.code)
-    evidence = (Evidence(f"{dropin.name} {dropin.version}", words, "its cubins, read as bytes"),)
+    code = dropin.code_error or code_words(dropin.code)
+    evidence = Evidence(f"{dropin.name} {dropin.version}", code, "its cubins, read as bytes")
     remedy = context.install(dropin.dropin, "--backend", "nvrtc", text="Install it anew")
     if dropin.code_error:
         yield this.fail(
@@ -85,17 +77,17 @@ def _of_dropin(context: Context, this: Check, dropin: Distribution) -> Iterator[
             remedy=remedy,
         )
     for target in context.targets if dropin.code else ():
-        fatbins = tuple(group for group in dropin.code for _ in range(group.count))
-        verdict = context.judge(fatbins, target.arch)
-        yield this.finding(
-            Status.PASS if verdict.usable else Status.WARN,
-            f"{dropin.name} {verdict.reason}."
-            if verdict.usable
-            else f"{dropin.name} carries no code for {target.label}: NVRTC compiles it at the first call.",
-            subject=f"{dropin.name} on {target.label}",
-            evidence=evidence,
-            remedy=() if verdict.usable else remedy,
-        )
+        verdict = context.judge(code_of(dropin), target.arch)
+        subject = f"{dropin.name} on {target.label}"
+        if verdict.usable:
+            yield this.ok(f"{dropin.name} {verdict.reason}.", subject=subject, evidence=evidence)
+        else:
+            yield this.warn(
+                f"{dropin.name} carries no code for {target.label}: NVRTC compiles it at the first call.",
+                subject=subject,
+                evidence=evidence,
+                remedy=remedy,
+            )
 
 
 @check(
@@ -109,28 +101,26 @@ def ptx_newer_than_driver(context: Context, this: Check) -> Iterator[Finding]:
     """An extension without machine code for the GPU depends on its PTX, which the driver compiles at first use. A driver compiles
     the PTX of its own CUDA and older: "the provided PTX was compiled with an unsupported toolchain" (error 222), or, where
     launches are not checked, silence and garbage. Source: the PTX ISA's release table (knowledge/data/drivers.json)."""
-    known = context.machine.driver
-    driver = known.value
+    driver = context.machine.driver
     for item in context.extensions:
         if not item.code or not item.links_torch or item.optional:
             continue
         for target in context.targets:
-            verdict = _verdict(context, item, target)
-            if not verdict.too_new_ptx or verdict.missing:
+            verdict = context.judge(code_of(item), target.arch)
+            if verdict.missing or not verdict.too_new_ptx:
                 continue
-            entries = (entry for group in item.code for entry in group.entries)
+            entries = [entry for group in item.code for entry in group.entries]
             newest = max(entry.ptx_version for entry in entries if entry.ptx_version)
             level = cuda_of_ptx_isa(newest)
             cuda = ".".join(map(str, level)) if level else f"PTX {newest[0]}.{newest[1]}"
             limit = context.driver_level(target.arch)
+            own = f"{driver.value.version} (CUDA {limit})" if driver.value else "none"
             yield this.fail(
                 f"{_name(item)} needs PTX of CUDA {cuda} on {target.label}; this driver compiles up to CUDA {limit}.",
                 subject=f"{_name(item)} on {target.label}",
                 evidence=(
                     Evidence(item.path, code_words(item.code), context.environment.extensions.found_via),
-                    Evidence(
-                        "driver", f"{driver.version} (CUDA {limit})" if driver else "none", known.found_via
-                    ),
+                    Evidence("driver", own, driver.found_via),
                 ),
                 remedy=(
                     context.reinstall(item.distribution, text="Rebuild it with machine code"),
@@ -150,13 +140,15 @@ def cuda_runtime_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     cuda, torch = context.torch_cuda, context.torch
     if cuda is None or torch is None:
         return
-    told: set[str] = set()
+    reported: set[str] = set()
     for item in context.extensions:
+        if not item.links_torch or item.optional:
+            continue
         runtime = next((match for name in item.needed if (match := _CUDART.match(name))), None)
         major = runtime and (runtime.group(1) or runtime.group(2))
-        if not item.links_torch or item.optional or not runtime or not major or int(major) == cuda[0]:
+        if not runtime or not major or int(major) == cuda[0]:
             continue
-        told.add(item.distribution or "")
+        reported.add(item.distribution or "")
         yield this.fail(
             f"{_name(item)} was built for CUDA {major}, torch is a CUDA {torch.cuda} build.",
             subject=_name(item),
@@ -166,21 +158,19 @@ def cuda_runtime_mismatch(context: Context, this: Check) -> Iterator[Finding]:
             ),
             remedy=context.reinstall(item.distribution, text=f"Rebuild {_name(item)} from its source folder"),
         )
-    for one in context.distributions:
-        if one.built is None or not one.built.cuda_mismatch or one.name in told:
+    for distribution in context.distributions:
+        built, name = distribution.built, distribution.name
+        if built is None or not built.cuda_mismatch or name in reported:
             continue
+        manifest = "splatfix.json in its metadata folder"
         yield this.warn(
-            f"{one.name} was built with --force-cuda-mismatch: {one.built.cuda_mismatch}; it may crash or compute wrongly.",
-            subject=one.name,
+            f"{name} was built with --force-cuda-mismatch: {built.cuda_mismatch}; it may crash or compute wrongly.",
+            subject=name,
             evidence=(
-                Evidence(
-                    f"{one.name} {one.version}",
-                    one.built.cuda_mismatch,
-                    "splatfix.json in its metadata folder",
-                ),
+                Evidence(f"{name} {distribution.version}", built.cuda_mismatch, manifest),
                 torch_cuda(context),
             ),
-            remedy=context.reinstall(one.name, text=f"Rebuild {one.name} with a toolkit of CUDA {cuda[0]}"),
+            remedy=context.reinstall(name, text=f"Rebuild {name} with a toolkit of CUDA {cuda[0]}"),
         )
 
 
@@ -199,10 +189,11 @@ def extension_python_mismatch(context: Context, this: Check) -> Iterator[Finding
             continue
         if item.python_module is False or _twin(context, item, interpreter.abi_tag):
             continue
-        same = python == tuple(release(interpreter.version)[:2])
-        made_for = f"another build ({name.split('.')[1]}) of Python" if same else "Python"
+        build = "Python"
+        if python == tuple(release(interpreter.version)[:2]):
+            build = f"another build ({name.split('.')[1]}) of Python"
         yield this.warn(
-            f"{item.path} was built for {made_for} {python[0]}.{python[1]}; Python {interpreter.version} does not see it.",
+            f"{item.path} was built for {build} {python[0]}.{python[1]}; Python {interpreter.version} does not see it.",
             subject=_name(item),
             evidence=(
                 Evidence("file name", item.path, context.environment.extensions.found_via),
@@ -228,19 +219,19 @@ def extension_damaged(context: Context, this: Check) -> Iterator[Finding]:
 @check("extension-import-fails", family="extension", title="Extensions import in the target environment")
 def extension_imports(context: Context, this: Check) -> Iterator[Finding]:
     """Done only with `--imports`: each module is imported after torch in a child process of the target interpreter."""
-    others = {item.module for item in context.environment.extensions.value or ()}
-    others -= {item.module for item in context.extensions}
+    left_out = {item.module for item in context.environment.extensions.value or ()}
+    left_out -= {item.module for item in context.extensions}
+    owners: dict[str, str | None] = {}
+    for item in context.extensions:
+        owners.setdefault(item.module.split(".")[0], item.distribution)
     for probe in context.environment.imports:
-        if probe.module == "torch" or probe.module in others:
+        if probe.module == "torch" or probe.module in left_out:
             continue
         evidence = Evidence(f"import {probe.module}", probe.detail or probe.outcome, "child process")
         if probe.ok:
             yield this.ok(f"{probe.module} imports.", subject=probe.module, evidence=evidence)
         else:
-            root = probe.module.partition(".")[0]
-            owner = next(
-                (item.distribution for item in context.extensions if item.module.split(".")[0] == root), None
-            )
+            owner = owners.get(probe.module.partition(".")[0])
             yield this.fail(
                 f"Importing {probe.module} fails ({probe.outcome}): {probe.detail}",
                 subject=probe.module,
@@ -249,39 +240,35 @@ def extension_imports(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-def _meant_for(item: Extension) -> Arch | None:
+def _arch_in_name(item: Extension) -> Arch | None:
     """The architecture that a file names itself after (``_C_cutlass_90a.abi3.so`` of torchao): one of several, of which its
     package loads the one that fits. No splatting extension does it."""
-    found = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0])
-    return Arch.parse(f"sm_{found.group(1)}") if found else None
-
-
-def _verdict(context: Context, item: Extension, target: Target) -> Coverage:
-    # each group as often as it occurs, so that the reason counts right
-    fatbins = tuple(group for group in item.code for _ in range(group.count))
-    return context.judge(fatbins, target.arch)
+    stem = item.path.rpartition("/")[2].split(".")[0]
+    match = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", stem)
+    return Arch.parse(f"sm_{match.group(1)}") if match else None
 
 
 def _judged(
-    context: Context,
-    this: Check,
-    item: Extension,
-    target: Target,
-    verdict: Coverage,
-    evidence: tuple[Evidence, ...],
+    context: Context, this: Check, item: Extension, target: Target, verdict: Coverage, evidence: Evidence
 ) -> Finding:
+    subject = f"{_name(item)} on {target.label}"
     if verdict.usable:
         # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
         status = Status.UNKNOWN if verdict.ptx_unsure and not context.goal.targets else Status.PASS
-        return this.finding(
-            status,
-            f"{_name(item)} {verdict.reason}.",
-            subject=f"{_name(item)} on {target.label}",
+        return this.finding(status, f"{_name(item)} {verdict.reason}.", subject=subject, evidence=evidence)
+    if item.optional or not item.links_torch:
+        return this.skip(
+            f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}. "
+            "No stack that splatfix knows calls them.",
+            subject=subject,
             evidence=evidence,
         )
+    named = _arch_in_name(item)
+    if named is not None and named.plain != target.arch.plain:
+        return this.skip(f"{item.path} is meant for {named.sm} alone.", subject=subject, evidence=evidence)
     return this.fail(
         f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",
-        subject=f"{_name(item)} on {target.label}",
+        subject=subject,
         evidence=evidence,
         remedy=(
             context.reinstall(item.distribution, text="Rebuild it from its source folder"),
@@ -295,9 +282,10 @@ def _twin(context: Context, item: Extension, abi_tag: str) -> bool:
     """The same module lies beside it, under a name that this Python imports."""
     folder, _, name = item.path.rpartition("/")
     module = name.partition(".")[0]
-    for one in context.extensions:
-        place, _, other = one.path.rpartition("/")
-        if (place, other.partition(".")[0]) == (folder, module) and extension_file_fits(other, abi_tag):
+    for other in context.extensions:
+        other_folder, _, other_name = other.path.rpartition("/")
+        same = (other_folder, other_name.partition(".")[0]) == (folder, module)
+        if same and extension_file_fits(other_name, abi_tag):
             return True
     return False
 

@@ -24,34 +24,33 @@ def splat_variant(context: Context, this: Check) -> Iterator[Finding]:
     are told apart by the fields of their Settings tuple, the classes and parameters of their Python source, the number of
     values a forward returns, and the functions of their compiled part."""
     packages = context.environment.packages
-    for item in packages.value or ():
-        if not stacks.variants(leaf(item)):
+    for package in packages.value or ():
+        module = package.module
+        if not stacks.variants(leaf(package)):
             continue
-        evidence = Evidence(f"{item.module}/__init__.py", fingerprint(item), packages.found_via)
-        if is_dropin(context, item):
-            if item.dropin:
+        if is_dropin(context, package):
+            if package.dropin:
                 yield this.ok(
-                    f"{item.module} is splatfix's drop-in {item.dropin}.",
-                    subject=item.module,
-                    evidence=Evidence("splatfix.json", item.dropin, "the manifest of its distribution"),
+                    f"{module} is splatfix's drop-in {package.dropin}.",
+                    subject=module,
+                    evidence=Evidence("splatfix.json", package.dropin, "the manifest of its distribution"),
                 )
-        elif item.error:
+            continue
+        if package.error:
             yield this.unknown(
-                f"Which variant {item.module} is could not be read.",
-                subject=item.module,
-                evidence=reason(item),
+                f"Which variant {module} is could not be read.", subject=module, evidence=reason(package)
             )
-        elif not (item.settings or item.classes or item.exports):
+            continue
+        if not (package.settings or package.classes or package.exports):
             continue  # simple_knn's Python side is empty: it tells nothing
-        elif names := variant_names(item):
-            yield this.ok(
-                f"{item.module} is the variant {' or '.join(names)}.", subject=item.module, evidence=evidence
-            )
+        evidence = Evidence(f"{module}/__init__.py", fingerprint(package), packages.found_via)
+        names = variant_names(package)
+        if names:
+            summary = f"{module} is the variant {' or '.join(names)}."
+            yield this.ok(summary, subject=module, evidence=evidence)
         else:
             yield this.skip(
-                f"{item.module} is not a variant that splatfix knows.",
-                subject=item.module,
-                evidence=evidence,
+                f"{module} is not a variant that splatfix knows.", subject=module, evidence=evidence
             )
 
 
@@ -60,24 +59,23 @@ def compiled_part_missing(context: Context, this: Check) -> Iterator[Finding]:
     """A package can be installed without its CUDA module: built on a machine without nvcc, copied by hand, or run from its
     source folder. Some then fail at import; `import fused_ssim` succeeds where torch sees no GPU, and fails at its first
     call instead. splatfix looks for the file of every compiled module that the Python source imports."""
-    for item in context.packages:
-        wanted = {row.extension for row in stacks.variants(leaf(item))}
-        if not wanted or item.error or is_dropin(context, item) or _is_lookalike(context, item):
+    for package in context.packages:
+        expected = sorted({row.extension for row in stacks.variants(leaf(package))})
+        if not expected or package.error or is_dropin(context, package) or _is_lookalike(context, package):
             continue
-        lost = list(item.native_missing)
-        if not item.native and not lost:
-            lost = [f"one of {', '.join(sorted(wanted))}"] if len(wanted) > 1 else sorted(wanted)
-        if lost:
+        missing = list(package.native_missing)
+        if not package.native and not missing:
+            missing = expected
+            if len(expected) > 1:
+                missing = [f"one of {', '.join(expected)}"]
+        if missing:
+            names = ", ".join(missing)
+            distribution = package.distributions[0] if package.distributions else None
             yield this.fail(
-                f"{item.module} is installed without its compiled part ({', '.join(lost)}).",
-                subject=item.module,
-                evidence=Evidence(
-                    item.folder, "no file for " + ", ".join(lost), "its source text and its folder"
-                ),
-                remedy=context.reinstall(
-                    item.distributions[0] if item.distributions else None,
-                    text=f"Build {leaf(item)} from its source folder",
-                ),
+                f"{package.module} is installed without its compiled part ({names}).",
+                subject=package.module,
+                evidence=Evidence(package.folder, f"no file for {names}", "its source text and its folder"),
+                remedy=context.reinstall(distribution, text=f"Build {leaf(package)} from its source folder"),
             )
 
 
@@ -86,15 +84,15 @@ def compiled_part_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """Installing one variant over another can leave the Python files of one beside the compiled module of the other. The
     source then calls functions that the module does not have: "module '..._C' has no attribute ...". The names are
     looked for in the module's bytes."""
-    for item in context.packages:
-        if item.exports_missing:
+    for package in context.packages:
+        if package.exports_missing:
+            calls = "calls " + ", ".join(package.exports)
+            missing = ", ".join(package.exports_missing)
             yield this.fail(
-                f"The compiled part of {item.module} lacks {', '.join(item.exports_missing)}, which its source calls.",
-                subject=item.module,
-                evidence=Evidence(
-                    item.folder, "calls " + ", ".join(item.exports), "source text and bytes of the module"
-                ),
-                remedy=f"Uninstall {leaf(item)} until pip finds no more of it, then install the one variant you want.",
+                f"The compiled part of {package.module} lacks {missing}, which its source calls.",
+                subject=package.module,
+                evidence=Evidence(package.folder, calls, "source text and bytes of the module"),
+                remedy=f"Uninstall {leaf(package)} until pip finds no more of it, then install the one variant you want.",
             )
 
 
@@ -103,28 +101,25 @@ def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
     """Stacks ship different packages under one module name. Two of them in one environment overwrite each other's files,
     or the one that comes first on the path hides the other. Each stack needs an environment of its own."""
     by_module: dict[str, list[SplatPackage]] = {}
-    for item in context.packages:
-        by_module.setdefault(item.module, []).append(item)
+    for package in context.packages:
+        by_module.setdefault(package.module, []).append(package)
     for module, copies in by_module.items():
-        owners = [name for item in copies for name in item.distributions]
-        if len(copies) < 2 and len({name.lower().replace("-", "_") for name in owners}) < 2:
+        owners = [name for package in copies for name in package.distributions]
+        if len(copies) > 1:
+            clash = f"is in {len(copies)} places; {copies[0].folder} is the one imported"
+        elif len({name.lower().replace("-", "_") for name in owners}) > 1:
+            clash = f"belongs to {' and '.join(owners)} at once"
+        else:
             continue
-        what = (
-            f"is in {len(copies)} places; {copies[0].folder} is the one imported"
-            if len(copies) > 1
-            else f"belongs to {' and '.join(owners)} at once"
-        )
+        evidence = []
+        for package in copies:
+            names = ", ".join(package.distributions) or "no distribution"
+            text = f"{names}; {_variant_words(package)}"
+            evidence.append(Evidence(package.folder, text, "RECORD and top_level.txt"))
         yield this.warn(
-            f"{module} {what}.",
+            f"{module} {clash}.",
             subject=module,
-            evidence=tuple(
-                Evidence(
-                    item.folder,
-                    f"{', '.join(item.distributions) or 'no distribution'}; {_variant_words(item)}",
-                    "RECORD and top_level.txt",
-                )
-                for item in copies
-            ),
+            evidence=evidence,
             remedy=(
                 f"Uninstall all but the {module} that your stack calls, then reinstall that one; "
                 "give every stack an environment of its own."
@@ -144,23 +139,24 @@ def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
     undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
     sources that wait to be built."""
     gsplat = context.distribution("gsplat")
-    asking = {item.module: (gsplat.version if gsplat else "", item.folder) for item in context.packages}
+    installed_version = gsplat.version if gsplat else ""
+    versions = {package.module: (installed_version, package.folder) for package in context.packages}
     for item in context.sources_to_build:
         for name in (item.source.name or "", *item.source.packages):
-            asking.setdefault(name.replace("-", "_"), (item.source.version or "", item.source.folder))
-    for module, (version, folder) in asking.items():
-        modern = module == "gsplat" and release(version)[:1] >= (1,)
-        if not modern and module != "diff_gaussian_rasterization_fastgs":
+            module = name.replace("-", "_")
+            versions.setdefault(module, (item.source.version or "", item.source.folder))
+    for module, (version, folder) in versions.items():
+        modern_gsplat = module == "gsplat" and release(version)[:1] >= (1,)
+        if not modern_gsplat and module != "diff_gaussian_rasterization_fastgs":
             continue
+        name = f"gsplat {version}" if modern_gsplat else module
         for target in context.targets:
             if release(target.arch.cc) < (7, 0):
-                shown = f"{module} {version}" if module == "gsplat" and version else module
+                via = context.environment.packages.found_via
                 yield this.fail(
-                    f"{shown} needs compute capability 7.0; {target.label} has {target.arch.cc}.",
+                    f"{name} needs compute capability 7.0; {target.label} has {target.arch.cc}.",
                     subject=f"{module} on {target.label}",
-                    evidence=Evidence(
-                        module, f"{version} in {folder}".strip(), context.environment.packages.found_via
-                    ),
+                    evidence=Evidence(module, f"{version} in {folder}".strip(), via),
                     remedy="Use a stack of Inria's family on this GPU, or gsplat 0.1.11 where the code allows it.",
                 )
 
@@ -170,20 +166,20 @@ def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
     """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
     its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
     for item in context.distributions:
-        known = stacks.lookalike(item.name)
-        if known is None or item.made_by_splatfix or not _from_index(item):
+        lookalike = stacks.lookalike(item.name)
+        if lookalike is None or item.made_by_splatfix or not _from_index(item):
             continue
-        native = any(one.distribution == item.name for one in context.extensions)
-        if known.name == "simple-knn" and native:
+        native = any(extension.distribution == item.name for extension in context.extensions)
+        if lookalike.name == "simple-knn" and native:
             continue  # it holds CUDA code, so it is the real one
-        if known.found is None:
+        if lookalike.found is None:
             continue  # nothing of that name was on the index; whoever built this knows what it is
         yield this.finding(
             Status.WARN if native else Status.FAIL,
-            f"{item.name} {item.version} is {known.really}.",
+            f"{item.name} {item.version} is {lookalike.really}.",
             subject=item.name,
             evidence=Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),
-            remedy=(f"The stack needs {known.wanted}.", context.pip("uninstall", item.name)),
+            remedy=(f"The stack needs {lookalike.wanted}.", context.pip("uninstall", item.name)),
         )
 
 
@@ -193,8 +189,9 @@ def installed_modules(context: Context) -> set[str] | None:
     extensions = context.environment.extensions.value
     if packages is None or extensions is None:
         return None
-    loose = {re.split(r"[./]", item.path)[0] for item in extensions if item.importable}
-    return {item.module.partition(".")[0] for item in packages} | loose
+    modules = {package.module.partition(".")[0] for package in packages}
+    # a compiled module may lie beside the packages, in none of them
+    return modules | {re.split(r"[./]", item.path)[0] for item in extensions if item.importable}
 
 
 def leaf(item: SplatPackage) -> str:
@@ -202,30 +199,33 @@ def leaf(item: SplatPackage) -> str:
     return item.module.rpartition(".")[2]
 
 
-def variant_names(item: SplatPackage) -> tuple[str, ...]:
+def variant_names(package: SplatPackage) -> tuple[str, ...]:
     """The variants that an installed package can be, the best matches only; those that a drop-in stands for."""
-    if dropin := dropin_named(item.dropin):
+    dropin = dropin_named(package.dropin)
+    if dropin:
         return dropin.serves
-    found = stacks.identify(
-        leaf(item),
-        settings=item.settings,
-        exports=item.exports or None,
-        returns=item.returns,
-        forward=item.forward,
-        classes=item.classes or None,
+    matches = stacks.identify(
+        leaf(package),
+        settings=package.settings,
+        exports=package.exports or None,
+        returns=package.returns,
+        forward=package.forward,
+        classes=package.classes or None,
     )
-    best = len(found[0].agreements) if found else 0
-    return tuple(match.variant.key for match in found if len(match.agreements) == best)
+    most = len(matches[0].agreements) if matches else 0
+    return tuple(match.variant.key for match in matches if len(match.agreements) == most)
 
 
-def fingerprint(item: SplatPackage) -> str:
-    """The traits that tell variants apart, in words."""
-    parts = (
-        [f"{counted(len(item.settings), 'setting')} ending in {item.settings[-1]}"] if item.settings else []
-    )
-    parts += [f"returns {counted(item.returns, 'value')}"] if item.returns else []
-    parts += ["functions " + " ".join(item.exports)] if item.exports else []
-    return "; ".join(parts) or f"compiled modules {' '.join(item.native) or 'none'}"
+def fingerprint(package: SplatPackage) -> str:
+    """The traits that tell variants apart, for people."""
+    traits = []
+    if package.settings:
+        traits.append(f"{counted(len(package.settings), 'setting')} ending in {package.settings[-1]}")
+    if package.returns:
+        traits.append(f"returns {counted(package.returns, 'value')}")
+    if package.exports:
+        traits.append("functions " + " ".join(package.exports))
+    return "; ".join(traits) or f"compiled modules {' '.join(package.native) or 'none'}"
 
 
 def _variant_words(item: SplatPackage) -> str:
@@ -260,17 +260,17 @@ def import_torch_first(context: Context, this: Check) -> Iterator[Finding]:
     """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
     their compiled part; one that does not (simple_knn) must be imported after torch, else it ends in "libc10.so: cannot
     open shared object file". Nothing is broken; only the order of the imports matters."""
-    packages = {item.module: item for item in context.packages}
+    packages = {package.module: package for package in context.packages}
     for item in context.extensions:
         owner = packages.get(item.path.rpartition("/")[0].replace("/", "."))
         if not item.importable or not item.links_torch or owner is None or owner.imports_torch is not False:
             continue
-        asked = [name for name in item.needed if _LOAD_ALONE.match(name)]
+        libraries = ", ".join(name for name in item.needed if _LOAD_ALONE.match(name))
         yield this.skip(
             f"Import torch before {owner.module}: it does not do so itself.",
             subject=owner.module,
             evidence=(
-                Evidence(item.path, f"needs {', '.join(asked)}", "its dynamic section"),
+                Evidence(item.path, f"needs {libraries}", "its dynamic section"),
                 Evidence(f"{owner.module}/__init__.py", "no import of torch", "its text"),
             ),
             remedy="Write import torch above it.",
@@ -282,18 +282,19 @@ def egl_missing(context: Context, this: Check) -> Iterator[Finding]:
     """nvdiffrast's RasterizeGLContext is compiled at its first use and includes EGL/egl.h: "fatal error: EGL/egl.h: No such
     file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it; since
     0.3 it has a plugin of its own, so that only programs that ask for the GL one are stopped."""
-    lost = context.machine.missing_graphics
-    asking = [
-        item.source.label for item in context.sources_to_build if {"EGL", "GL"} & set(item.source.libraries)
-    ]
-    plugin = context.distribution("nvdiffrast")
-    if not lost.value or (plugin is None and not asking):
+    missing, plugin = context.machine.missing_graphics, context.distribution("nvdiffrast")
+    including = []
+    for item in context.sources_to_build:
+        if {"EGL", "GL"} & set(item.source.libraries):
+            including.append(item.source.label)
+    if not missing.value or (plugin is None and not including):
         return
-    urgent = bool(asking) or (plugin is not None and release(plugin.version)[:2] < (0, 3))
+    headers = ", ".join(missing.value)
+    urgent = bool(including) or (plugin is not None and release(plugin.version)[:2] < (0, 3))
     yield this.finding(
         Status.WARN if urgent else Status.SKIP,
-        f"{asking[0] if asking else 'nvdiffrast'} compiles against OpenGL, and {', '.join(lost.value)} is not here.",
-        evidence=Evidence("headers", "not there: " + ", ".join(lost.value), lost.found_via),
+        f"{including[0] if including else 'nvdiffrast'} compiles against OpenGL, and {headers} is not here.",
+        evidence=Evidence("headers", f"not there: {headers}", missing.found_via),
         remedy=(
             "Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
             "libgles2-mesa-dev, then remove nvdiffrast_plugin from torch's extension cache."
