@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from splatfix.certify.model import SceneRun
-from splatfix.context.targets import gpu_of
+from splatfix.context import make_context
 from splatfix.facts import Facts, Gpu
 
 _DIGITS = 16
@@ -20,7 +20,7 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
     """
     every = facts.machine.gpus.value or ()
     driver = facts.machine.driver.value
-    used = gpu_of(facts, device) if device != "cpu" else None
+    used = make_context(facts).gpu_of(device) if device != "cpu" else None
     told = next((name for run in scenes if (name := run.result.get("machine", {}).get("gpu"))), None)
     found = {"GPU": "none used" if device == "cpu" and every else "none"}
     if device != "cpu":

@@ -9,7 +9,7 @@ from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Blocks, Check, check
 from splatfix.context import Context
-from splatfix.context.targets import NO_DEVICE
+from splatfix.context.gpus import NO_DEVICE
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, prepend_variable, run, say
 from splatfix.core.versions import major_minor, release

@@ -9,8 +9,8 @@ from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
 from splatfix.checks.torch import pinned_torch
 from splatfix.context import Context
-from splatfix.context.commands import installer_of, make_environment, removed_by
-from splatfix.context.readings import SETUPTOOLS_DROPPED
+from splatfix.context.commands import installer_of, make_environment, pip, removed_by
+from splatfix.context.installed import SETUPTOOLS_DROPPED
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import major_minor, release
@@ -111,7 +111,7 @@ def build_tools(context: Context, this: Check) -> Iterator[Finding]:
             Status.SKIP if context.made_to_run else Status.WARN,
             f"Missing to build extensions: {names}.",
             evidence=evidence,
-            remedy=context.pip("install", *missing),
+            remedy=pip(context.facts, "install", *missing),
         )
     else:
         yield this.ok("Build tools installed.", evidence=evidence)
@@ -141,7 +141,7 @@ def setuptools_incompatible(context: Context, this: Check) -> Iterator[Finding]:
                         version_of(context, "setuptools"),
                         Evidence(file, f"imports {name}", "its source text"),
                     ),
-                    remedy=context.pip("install", f"setuptools<{limit}"),
+                    remedy=pip(context.facts, "install", f"setuptools<{limit}"),
                 )
                 return
 
@@ -187,7 +187,7 @@ def editable_source_gone(context: Context, this: Check) -> Iterator[Finding]:
                 subject=item.name,
                 evidence=Evidence(item.name, item.origin, "direct_url.json or egg-link"),
                 remedy=(
-                    context.pip("uninstall", item.name),
+                    pip(context.facts, "uninstall", item.name),
                     "Then reinstall it, not editable, from the folder where its source is now.",
                 ),
             )

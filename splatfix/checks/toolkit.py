@@ -10,7 +10,6 @@ from splatfix.checks.registry import Check, check
 from splatfix.checks.torch import arch_list_by_itself
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
-from splatfix.context.readings import best_toolkit
 from splatfix.core.step import Step, prepend_variable, say, set_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Toolkit, ToolkitChoice
@@ -98,7 +97,7 @@ def _cuda_home(context: Context, this: Check, choice: ToolkitChoice) -> Finding:
     ]
     if choice.has_headers and choice.real_root is None:
         return this.ok(f"torch would take CUDA_HOME={choice.root}.", evidence=evidence)
-    best = best_toolkit(context.facts, context.torch_cuda)
+    best = context.best_toolkit(context.torch_cuda)
     remedy: Step | str = "Install a CUDA toolkit and set CUDA_HOME."
     obstacle = "no CUDA headers are there"
     if choice.real_root:
@@ -129,7 +128,7 @@ def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     cuda, torch = context.torch_cuda, context.torch
     if cuda is None or torch is None or not context.toolkits:
         return
-    fitting = best_toolkit(context.facts, cuda)
+    fitting = context.best_toolkit(cuda)
     toolkit = context.cuda_home or fitting
     if toolkit is not None and release(toolkit.version)[0] == cuda[0]:
         minor = ""

@@ -9,9 +9,9 @@ from splatfix.checks.evidence import reason, torch_cuda, torch_version, variable
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context, Target
-from splatfix.context.commands import python_option
+from splatfix.context.commands import pip, python_option
 from splatfix.context.coverage import code_words
-from splatfix.context.readings import torch_family
+from splatfix.context.installed import torch_family
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
@@ -220,8 +220,8 @@ def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]
     if serves_all:
         rebuild = "Then rebuild every CUDA extension"
         return (
-            context.pip("install", *arguments),
-            context.reinstall(*context.owners, text=rebuild, wanted=targets),
+            pip(context.facts, "install", *arguments),
+            context.reinstall(*context.owners, text=rebuild, targets=targets),
         )
     labels = " and ".join(target.label for target in context.targets)
     alone = f"For {targets[0].arch.sm}, in an environment of its own"
@@ -260,7 +260,7 @@ def numpy2_abi(context: Context, this: Check) -> Iterator[Finding]:
         yield this.fail(
             f"torch {torch.version} was compiled for numpy 1; numpy {numpy.version} is installed.",
             evidence=evidence,
-            remedy=context.pip("install", "numpy<2"),
+            remedy=pip(context.facts, "install", "numpy<2"),
         )
     else:
         yield this.ok(f"torch {torch.version} works with numpy {numpy.version}.", evidence=evidence)
@@ -304,7 +304,7 @@ def _companion(
     else:
         return this.ok(f"{name} {item.version} fits {other} {installed}.", subject=name, evidence=evidence)
     if other == "triton":
-        remedy = context.pip("install", f"triton=={expected}")
+        remedy = pip(context.facts, "install", f"triton=={expected}")
         return this.fail(summary, subject=name, evidence=evidence, remedy=remedy)
     # a patch keeps the binary interface, though pip calls it a conflict
     patch = plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]

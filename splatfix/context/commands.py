@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from splatfix.context.readings import is_windows, python_of
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.facts import Facts, Installer, Interpreter
 from splatfix.knowledge import Arch, Auto
@@ -64,7 +63,7 @@ def pip(facts: Facts, verb: str, *what: str, text: str = "") -> Step:
     if python is None:
         return run("pip", verb, *what, text=text)
     if python.externally_managed:
-        windows = is_windows(facts)
+        windows = facts.machine.system == "windows"
         make = make_environment(python).line(windows=windows)
         then = run(*Installer().command(python_to_be(facts), verb, *what)).line(windows=windows)
         return say(f"This Python refuses installations (PEP 668). {make}. Then: {then}")
@@ -80,7 +79,7 @@ def make_environment(python: Interpreter) -> Step:
 
 def python_to_be(facts: Facts) -> str:
     """The interpreter in the environment of :func:`make_environment`."""
-    return r".venv\Scripts\python.exe" if is_windows(facts) else ".venv/bin/python"
+    return r".venv\Scripts\python.exe" if facts.machine.system == "windows" else ".venv/bin/python"
 
 
 def installer_of(facts: Facts) -> Installer | None:
@@ -101,7 +100,8 @@ def removed_by(facts: Facts) -> str:
 
 def python_option(facts: Facts) -> tuple[str, ...]:
     """``--python /env/bin/python``; () where the interpreter did not answer."""
-    return ("--python", python_of(facts)) if facts.environment.interpreter.value else ()
+    python = facts.environment.interpreter.value
+    return ("--python", python.executable) if python else ()
 
 
 def see_options(facts: Facts) -> Step:
@@ -118,7 +118,7 @@ def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
 
 def remove_command(facts: Facts, path: str, text: str = "", *, folder: bool = False) -> Step:
     """The command that removes a file, or a folder with what is in it, in this machine's shell."""
-    if is_windows(facts):
+    if facts.machine.system == "windows":
         verb = ("rmdir", "/s") if folder else ("del",)
         return run(*verb, path.replace("/", "\\"), text=text)
     return run("rm", *(("-r",) if folder else ()), path, text=text)

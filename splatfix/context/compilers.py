@@ -167,46 +167,6 @@ def _visual_studio(facts: Facts, toolkit: Toolkit, version: tuple[int, ...]) -> 
     return f'Install the Build Tools for Visual Studio with "Desktop development with C++"{limit}.'
 
 
-def host_compiler(facts: Facts) -> Compiler | None:
-    """The C++ compiler a build would use: what CXX (or CC) names, else the first g++ on PATH, else clang++."""
-    compilers = facts.machine.compilers.value or ()
-    for variable in ("CXX", "CC"):
-        named = [item for item in compilers if variable in item.found_via]
-        if named:
-            return named[0]
-    for kind in ("g++", "clang++", "cl", "gcc"):
-        for item in compilers:
-            # setuptools finds Visual Studio by its own list, so cl need not be on PATH
-            within_reach = "PATH" in item.found_via or kind == "cl"
-            if item.kind == kind and within_reach and item.path.endswith((kind, f"{kind}.exe")):
-                return item
-    return None
-
-
-def nvcc_host_compiler(facts: Facts) -> Compiler | None:
-    """The host compiler that nvcc calls in a build by torch, which is another one than torch's where only CXX is set.
-
-    torch hands CC to nvcc as ``-ccbin`` (``unix_cuda_flags`` of torch/utils/cpp_extension.py); of several nvcc takes the
-    last. Without one it takes NVCC_CCBIN, then gcc on PATH (nvcc 13.0, ``--dryrun``); CXX and CUDAHOSTCXX are not asked.
-    """
-    compilers = facts.machine.compilers.value or ()
-    for variable in ("NVCC_APPEND_FLAGS -ccbin", "CC", "NVCC_PREPEND_FLAGS -ccbin", "NVCC_CCBIN"):
-        for item in compilers:
-            if variable in item.found_via and item.kind != "cl":
-                return item
-    if facts.machine.system == "linux":
-        found = {
-            name: item
-            for name in ("gcc", "g++")
-            for item in reversed(compilers)
-            if "PATH" in item.found_via and item.path.endswith(f"/{name}")
-        }
-        gcc, gxx = found.get("gcc"), found.get("g++")
-        if gcc or gxx:  # they come together, though not every record of a machine names both
-            return gxx if gxx and (gcc is None or gcc.version == gxx.version) else gcc
-    return host_compiler(facts)
-
-
 def family_of(compiler: Compiler) -> str:
     """``gcc``, ``clang`` or ``cl``."""
     return {"g++": "gcc", "clang++": "clang"}.get(compiler.kind, compiler.kind)

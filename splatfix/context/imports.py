@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from splatfix.context.readings import python_versions, torch_family, torch_of
+from splatfix.context.installed import python_versions, torch_family
 from splatfix.facts import Facts, ImportedModule, Source
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.imports import Repository, repository_of, requirement_of
@@ -91,7 +91,7 @@ def pip_arguments(
     Args:
         instead: the build that takes the place of the installed one; then that one stays.
     """
-    wanted, torch = tuple(requirements), torch_of(facts)
+    wanted, torch = tuple(requirements), facts.environment.torch.value
     if torch is None or not set(COMPANIONS) & set(wanted):
         return wanted
     pin, tag = f"torch=={torch.version}", torch.version.partition("+")[2]

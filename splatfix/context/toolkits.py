@@ -8,8 +8,8 @@ from pathlib import PurePath
 
 from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
+from splatfix.context.gpus import Gpus
 from splatfix.context.model import Choice, Rejected
-from splatfix.context.targets import driver_level
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
@@ -312,7 +312,7 @@ def _ptx_with(
         return f"CUDA {toolkit.version} supports no older architecture whose PTX {lacking[0].sm} could take"
     isa, unsure = ptx_isa_of_cuda((version[0], version[1])), ""
     for arch in lacking:
-        level = driver_level(facts, arch)
+        level = Gpus(facts).driver_level(arch)
         reads = _driver_reads(isa, level)
         if isa and reads is False:
             return f"its PTX {isa[0]}.{isa[1]} is newer than a driver of CUDA {level} translates (error 222)"

@@ -6,18 +6,8 @@ from collections.abc import Sequence
 
 from splatfix.context.commands import pip
 from splatfix.context.compilers import family_of
-from splatfix.context.readings import (
-    best_toolkit,
-    compiling_toolkits,
-    glibc_of,
-    installed_driver,
-    platform_of,
-    python_version,
-    torch_cuda,
-    torch_family,
-    torch_of,
-)
-from splatfix.context.targets import listed_gpus
+from splatfix.context.installed import Installed, installed_driver, torch_family
+from splatfix.context.toolchain import Toolchain
 from splatfix.core.step import Step
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Facts
@@ -28,37 +18,39 @@ from splatfix.knowledge.toolkits import provisionable
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, builds_for_arch, replacing_words
 
 
-def nearness(facts: Facts, build: TorchBuild) -> tuple[bool, bool, bool]:
+def _distance(here: Toolchain, build: TorchBuild) -> tuple[bool, bool, bool]:
     """How far a build is from what is here, for a sort: another release than the installed one, another CUDA than torch's
     or the toolkit's, another CUDA major. The nearest asks least of stack, toolkit and extensions."""
-    here = torch_of(facts)
-    toolkit = best_toolkit(facts, torch_cuda(facts)) or best_toolkit(facts, None)
-    have = torch_cuda(facts) or (major_minor(toolkit.version) if toolkit else None)
-    return (
-        not (here and here.version.startswith(f"{build.release}.")),
-        build.cuda != have,
-        have is None or build.cuda[0] != have[0],
-    )
+    torch, cuda = here.torch, here.torch_cuda
+    if cuda is None:
+        toolkit = here.best_toolkit(None)
+        cuda = major_minor(toolkit.version) if toolkit else None
+    same_release = torch is not None and torch.version.startswith(f"{build.release}.")
+    return not same_release, build.cuda != cuda, cuda is None or build.cuda[0] != cuda[0]
 
 
-def toolkit_trouble(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> int:
+def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) -> int:
     """What a toolkit to compile beside this build asks: 0 it is here, 1 PyPI wheels bring it, 2 a person must install it;
     3 nothing compiles for these GPUs beside it."""
-    served = [_compiled_for(build, arch) for arch in archs]
-    wanted = [arch for arch in served if arch is not None]
-    if len(wanted) < len(served) or not any(_names(build.cuda[0], minor, wanted) for minor in range(10)):
+    compiled = [arch for target in archs if (arch := _compiled_for(build, target))]
+    major, minor = build.cuda
+    if len(compiled) < len(archs) or not any(_names(major, number, compiled) for number in range(10)):
         return 3
-    for toolkit in compiling_toolkits(facts):
-        version = release(toolkit.version)
-        if version[0] == build.cuda[0] and all(
-            arch.sm in toolkit.archs
-            if toolkit.archs and not arch.variant
-            else _names(version[0], version[1], [arch])
-            for arch in wanted
+    for toolkit in here.toolkits:
+        if release(toolkit.version)[0] == major and all(
+            _compiles(toolkit.archs, toolkit.version, arch) for arch in compiled
         ):
             return 0
-    from_wheels = facts.machine.system == "linux" and provisionable(build.cuda[0])
-    return 1 if from_wheels and _names(*build.cuda, wanted) else 2
+    from_wheels = here.machine.system == "linux" and provisionable(major)
+    return 1 if from_wheels and _names(major, minor, compiled) else 2
+
+
+def _compiles(listed: Sequence[str], version: str | None, arch: Arch) -> bool:
+    # nvcc lists plain numbers only; of a letter, and where it was not asked, the tables tell
+    if listed and not arch.variant:
+        return arch.sm in listed
+    major, minor = release(version)[:2]
+    return _names(major, minor, [arch])
 
 
 def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
@@ -69,20 +61,20 @@ def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
 def _compiled_for(build: TorchBuild, arch: Arch) -> Arch | None:
     """What torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; None: none."""
     rules = behaviour(build.torch.replace("*", "0"))
-    known = [one for name in (rules.supported_arches if rules else ()) if (one := Arch.known(name))]
+    names = rules.supported_arches if rules else ()
+    known = [one for name in names if (one := Arch.known(name))]
     if not known or arch in known:
         return arch
     return max((one for one in known if not one.variant and cubin_runs_on(one, arch)), default=None)
 
 
-def compiler_trouble(facts: Facts, build: TorchBuild) -> bool:
+def _compiler_trouble(facts: Facts, build: TorchBuild) -> bool:
     """Every gcc here is older than this torch's headers take."""
     oldest = oldest_gcc_of_torch(build.torch.replace("*", "0"))
-    majors = [
-        release(item.version)[0]
-        for item in facts.machine.compilers.value or ()
-        if family_of(item) == "gcc" and release(item.version)
-    ]
+    majors = []
+    for compiler in facts.machine.compilers.value or ():
+        if family_of(compiler) == "gcc" and release(compiler.version):
+            majors.append(release(compiler.version)[0])
     return bool(majors) and oldest is not None and max(majors) < oldest
 
 
@@ -91,30 +83,27 @@ def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[
 
     Findings and options both take the first by it.
     """
-    torch = torch_of(facts)
-    older = torch is not None and release(build.release)[:2] < release(torch.version)[:2]
-    trouble = toolkit_trouble(facts, build, archs)
-    asks = trouble + 2 * compiler_trouble(facts, build)  # a download is half of what a step by hand asks
-    return (trouble == 3, asks, older, *nearness(facts, build))
+    here = Toolchain(facts)
+    older = here.torch is not None and release(build.release)[:2] < release(here.torch.version)[:2]
+    trouble = _toolkit_trouble(here, build, archs)
+    asks = trouble + 2 * _compiler_trouble(facts, build)  # a download is half of what a step by hand asks
+    return (trouble == 3, asks, older, *_distance(here, build))
 
 
 def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
     """Published builds other than the installed one that run on every one of these GPUs with this Python, glibc and, where
     one of them is here, driver; the one to advise first."""
-    here = {gpu.cc for gpu in listed_gpus(facts)}
-    driver = release(installed_driver(facts)) if any(arch.plain.cc in here for arch in archs) else ()
-    every = (item.build for item in builds_for_all(archs, facts, driver=driver or None))
-    others = (build for build in every if not _is_installed(facts, build))
+    here = Toolchain(facts)
+    own = {gpu.cc for gpu in here.nvidia_gpus}
+    driver = None
+    if any(arch.plain.cc in own for arch in archs):
+        driver = release(installed_driver(facts)) or None
+    others = []
+    for ranked in builds_for_all(archs, facts, driver=driver):
+        same_release = here.torch is not None and here.torch.version.startswith(f"{ranked.build.release}.")
+        if not same_release or here.torch_cuda != ranked.build.cuda:
+            others.append(ranked.build)
     return sorted(others, key=lambda build: preference(facts, build, archs))
-
-
-def _is_installed(facts: Facts, build: TorchBuild) -> bool:
-    torch = torch_of(facts)
-    return (
-        torch is not None
-        and torch.version.startswith(f"{build.release}.")
-        and torch_cuda(facts) == build.cuda
-    )
 
 
 def no_wheels(facts: Facts) -> str:
@@ -138,25 +127,28 @@ def builds_for_all(
         leaving_out: ``python`` or ``glibc``, which is then not asked.
         include_unknown: also those of which the tables do not know whether they run there.
     """
-    platform = platform_of(facts)
-    if platform is None or no_wheels(facts) or not archs:
+    here = Installed(facts)
+    if here.platform is None or no_wheels(facts) or not archs:
         return []
-    python = None if leaving_out == "python" else python_version(facts)
-    glibc = None if leaving_out == "glibc" else glibc_of(facts)
-    first, *others = (
-        builds_for_arch(
+    python = None if leaving_out == "python" else here.python
+    glibc = None if leaving_out == "glibc" else here.glibc
+    common: list[RankedBuild] = []
+    for place, arch in enumerate(archs):
+        builds = builds_for_arch(
             arch,
-            platform,
+            here.platform,
             facts.machine.machine,
             python=python,
             glibc=glibc,
             driver=driver,
             include_unknown=include_unknown,
         )
-        for arch in archs
-    )
-    rest = [{(item.build.release, item.build.tag) for item in other} for other in others]
-    return [item for item in first if all((item.build.release, item.build.tag) in other for other in rest)]
+        keys = {(item.build.release, item.build.tag) for item in builds}
+        if place == 0:
+            common = list(builds)
+        else:
+            common = [item for item in common if (item.build.release, item.build.tag) in keys]
+    return common
 
 
 def install_command(build: TorchBuild, facts: Facts) -> tuple[str, Step]:

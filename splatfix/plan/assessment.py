@@ -11,8 +11,7 @@ from splatfix.checks import Finding, Status, all_checks, check_named, run_checks
 from splatfix.checks.registry import Blocks
 from splatfix.context import Context, Target, make_context
 from splatfix.context.coverage import judge
-from splatfix.context.readings import installed_driver
-from splatfix.context.targets import own_gpus
+from splatfix.context.installed import installed_driver
 from splatfix.context.torch_wheels import no_wheels
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, say
@@ -73,7 +72,7 @@ class Assessment:
     def not_asked_for(self) -> tuple[Arch, ...]:
         """GPUs of this machine that are no target."""
         asked = {arch.plain for arch in self.archs}
-        return tuple(arch for arch in sorted(own_gpus(self.facts)) if arch not in asked)
+        return tuple(arch for arch in sorted(self.context.own_archs()) if arch not in asked)
 
     @property
     def torch(self) -> Torch | None:

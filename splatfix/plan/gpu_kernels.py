@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 
 from splatfix.context import Context
+from splatfix.context.commands import pip
 from splatfix.core.errors import Problem
 from splatfix.core.step import say
 from splatfix.core.versions import release
@@ -54,7 +55,7 @@ def nvrtc_serves(context: Context) -> Compilable | Problem:
         return Problem(
             "nvrtc-missing",
             f"torch {torch.version} has its CUDA libraries as wheels, and that of NVRTC is missing.",
-            todo=(context.pip("install", wheel, text="Install it"),),
+            todo=(pip(context.facts, "install", wheel, text="Install it"),),
         )
     if dropped := [arch.sm for arch in context.archs if _dropped(arch, cuda)]:
         what = f"The NVRTC of CUDA {torch.cuda} does not compile for {', '.join(dropped)} any more."

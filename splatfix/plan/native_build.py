@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from splatfix.context import Choice, Context, Rejected
+from splatfix.context import Choice, Context, Rejected, make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.compilers import HostCompilers, choose_compilers
-from splatfix.context.readings import has_working_gpu, python_versions
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import Problem
 from splatfix.core.step import run, say
@@ -191,7 +190,9 @@ def _archs_and_edits(
 
 def _waits_for_gpu(source: Source, facts: Facts) -> bool:
     """Without a GPU in sight it would compile none of its CUDA code, and it reads no variable that changes that."""
-    return source.switches.by_gpu and not source.switches.on and has_working_gpu(facts) is not True
+    return (
+        source.switches.by_gpu and not source.switches.on and make_context(facts).has_working_gpu is not True
+    )
 
 
 def _asks_gpu(source: Source) -> bool:

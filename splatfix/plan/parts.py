@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from splatfix.checks import FAMILIES, Finding, Status, run_checks, select
 from splatfix.checks.extension.packages import is_dropin, leaf, variant_names
 from splatfix.context import Context
-from splatfix.context.readings import distributions_of, files_installed, names_built
+from splatfix.context.pending_builds import distributions_of, files_installed, names_built
 from splatfix.facts import (
     Extension,
     Facts,

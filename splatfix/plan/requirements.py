@@ -85,7 +85,8 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
             f"torch in the environment of {where} cannot be read: {torch.error}.",
             meaning="Its version and CUDA build decide everything else.",
             todo=(
-                context.pip(
+                pip(
+                    context.facts,
                     *("install", "--force-reinstall", "--no-deps", "torch"),
                     text="Reinstall it",
                 ),
@@ -107,7 +108,7 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
 
 def _torch_to_install(context: Context, *, cuda: bool) -> Step:
     """The command that ``diagnose`` names too; the drop-ins run with any torch."""
-    return torch_for(context, context.targets)[0] if cuda else context.pip("install", "torch")
+    return torch_for(context, context.targets)[0] if cuda else pip(context.facts, "install", "torch")
 
 
 def missing_build_tools(

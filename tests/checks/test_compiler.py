@@ -13,7 +13,7 @@ import pytest
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
-from splatfix.context.compilers import host_compiler, nvcc_host_compiler
+from splatfix.context.toolchain import Toolchain
 from splatfix.core.step import commands, set_variable
 from splatfix.facts import Compiler, Distribution, Fact, Facts, Toolkit
 from tests.knowledge.torch_sources import TorchSource, torch_sources
@@ -48,7 +48,7 @@ def test_what_nvcc_is_given_counts_for_nvcc(changed: Changer, variable: str) -> 
     }
     assert found["host-gcc-too-new"].status.value == "pass"
     assert "/opt/bin/g++" in found["host-gcc-too-new"].evidence[0].value
-    by_torch = host_compiler(changed(compilers=Fact((FIFTEEN, named(variable)), "")))
+    by_torch = Toolchain(changed(compilers=Fact((FIFTEEN, named(variable)), ""))).host_compiler
     assert by_torch is not None and (by_torch.path == "/opt/bin/g++") == (variable == "CC")
 
 
@@ -67,7 +67,7 @@ def test_gcc_and_another_gxx_on_path(changed: Changer) -> None:
     facts = changed(compilers=Fact((gcc, Compiler("g++", "/usr/local/bin/g++", "13.3.0", ("PATH",))), ""))
     assert "gcc 15.1.0 is newer" in only(facts, "host-gcc-too-new").summary
     same = changed(compilers=Fact((dataclasses.replace(gcc, version="13.3.0"), named("PATH", "13.3.0")), ""))
-    chosen = nvcc_host_compiler(same)
+    chosen = Toolchain(same).nvcc_host_compiler
     assert chosen is not None and chosen.kind == "g++"
 
 
@@ -137,14 +137,14 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
         )
         called = set(re.findall(r'^#\$ "?\S*/of_(\w+)"? -', done.stderr, re.MULTILINE))
         here = (*(Compiler("gcc", name, "12.2.0", (settings[name],)) for name in chosen), FIFTEEN)
-        ours = nvcc_host_compiler(changed(compilers=Fact(here, "")))
+        ours = Toolchain(changed(compilers=Fact(here, ""))).nvcc_host_compiler
         assert ours is not None
         assert called == ({ours.path} if chosen else set()), (chosen, done.stderr[:400])
 
 
 def test_torchs_own_choice_is_not_nvccs(changed: Changer) -> None:
     facts = changed(compilers=Fact((FIFTEEN, named("CXX")), ""))
-    ours, theirs = host_compiler(facts), nvcc_host_compiler(facts)
+    ours, theirs = Toolchain(facts).host_compiler, Toolchain(facts).nvcc_host_compiler
     assert ours is not None and theirs is not None
     assert (ours.path, theirs.path) == ("/opt/bin/g++", "/usr/bin/g++")
 

@@ -8,7 +8,7 @@ import pytest
 
 from splatfix.cli.options import arch_names, archs_or_auto
 from splatfix.context import Goal, make_context
-from splatfix.context.targets import driver_level, own_gpus
+from splatfix.context.gpus import Gpus
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact, Facts, Gpu
 from splatfix.knowledge import Arch
@@ -21,7 +21,7 @@ def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
     radeon = Gpu(3, "AMD Radeon RX 7900 XTX", vendor="amd")
     unread = Gpu(2, "NVIDIA PCI device 2b85")
     facts = machine(gpus=(RTX_5080, RTX_4090, unread, radeon, dataclasses.replace(RTX_4090, index=4)))
-    assert tuple(own_gpus(facts)) == (Arch(12, 0), Arch(8, 9))
+    assert tuple(Gpus(facts).own_archs()) == (Arch(12, 0), Arch(8, 9))
     assert archs_for(("auto", "sm_90"), facts) == (Arch(12, 0), Arch(8, 9), Arch(9, 0))
 
 
@@ -32,9 +32,9 @@ def archs_for(requested: tuple[str, ...], facts: Facts) -> tuple[Arch, ...]:
 @pytest.mark.parametrize(("target", "level"), [("sm_120", "12.8"), ("sm_120a", "12.8"), ("sm_90", None)])
 def test_a_driver_speaks_for_the_gpus_that_are_here(target: str, level: str | None) -> None:
     facts = with_driver(machine(gpus=(RTX_5080,)), "570.86.15", "12.8")
-    assert driver_level(facts, Arch.parse(target)) == level
+    assert Gpus(facts).driver_level(Arch.parse(target)) == level
     nothing_known = dataclasses.replace(facts.machine, driver=Fact(None, "", "could not be read"))
-    assert driver_level(dataclasses.replace(facts, machine=nothing_known), Arch.parse(target)) is None
+    assert Gpus(dataclasses.replace(facts, machine=nothing_known)).driver_level(Arch.parse(target)) is None
 
 
 def test_gpus_that_could_not_be_asked_for_are_not_called_absent() -> None:

@@ -9,7 +9,7 @@ import pytest
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.context.compilers import choose_compilers
-from splatfix.context.targets import driver_level
+from splatfix.context.gpus import Gpus
 from splatfix.context.toolkits import choose_ptx, choose_toolkit
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
@@ -100,7 +100,7 @@ def test_ptx_is_for_the_driver_that_a_reboot_brings() -> None:
     facts = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,))
     stale = Driver("535.183.01", "12.2", library_version="580.95.05", nvml_error=18)
     facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, driver=Fact(stale, "test")))
-    assert driver_level(facts, SM_120) == "13.0"
+    assert Gpus(facts).driver_level(SM_120) == "13.0"
     assert not choose_ptx(facts, TORCH_128, (SM_120,)).required().unsure
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from splatfix.checks import run_checks
 from splatfix.context import make_context
-from splatfix.context.targets import hidden_gpus, visible_gpus
+from splatfix.context.gpus import Gpus
 from splatfix.context.visible import read_value
 from splatfix.core.step import commands
 from splatfix.facts import CudaDevice, Driver, Fact, Gpu
@@ -75,7 +75,7 @@ def test_hidden_only_where_that_is_certain(
     changed: Changer, value: str, order: str, hidden: set[int]
 ) -> None:
     variables = {"CUDA_VISIBLE_DEVICES": value} | ({"CUDA_DEVICE_ORDER": order} if order else {})
-    assert hidden_gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)) == hidden
+    assert Gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)).hidden_gpus == hidden
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_the_variable_is_blamed_where_shown(
 def test_no_gpu_is_visible_where_cuda_found_none(changed: Changer) -> None:
     """A MIG instance may be one that we cannot know of, until CUDA says that there is none."""
     machine = {"gpus": Fact(CARDS, "NVML"), "variables": {"CUDA_VISIBLE_DEVICES": "MIG-1"}}
-    assert visible_gpus(changed(**machine)) == CARDS
+    assert Gpus(changed(**machine)).visible_gpus == CARDS
     refused = Fact(Driver("575.57.08", "12.9", cuda_error=100), "libcuda")
-    assert visible_gpus(changed(**machine, driver=refused)) == ()
+    assert Gpus(changed(**machine, driver=refused)).visible_gpus == ()
 
 
 def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:

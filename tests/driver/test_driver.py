@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.context import Goal, make_context
-from splatfix.context.targets import gpu_of
 from tests.conftest import ROOT
 from tests.driver import A100, FLAGS, HERE, RTX_3090, RTX_5090, Diagnosis, Machines, Scenario
 from tests.driver.scenarios import (
@@ -93,11 +92,11 @@ def test_cuda_counts_in_its_own_order(machines: Machines) -> None:
     assert [item.name for item in facts.machine.cuda.value or ()] == [RTX_5090.name, RTX_3090.name]
     assert [gpu.name for gpu in facts.machine.gpus.value or ()] == [RTX_3090.name, RTX_5090.name]
     for device, name in {"cuda": RTX_5090.name, "cuda:0": RTX_5090.name, "cuda:1": RTX_3090.name}.items():
-        gpu = gpu_of(facts, device)
+        gpu = make_context(facts).gpu_of(device)
         assert gpu is not None
         assert gpu.name == name
         assert make_context(facts, Goal(device=device)).archs[0].cc == gpu.cc
-    assert gpu_of(facts, "cuda:2") is None
+    assert make_context(facts).gpu_of("cuda:2") is None
 
 
 def test_what_a_card_says_of_itself(machines: Machines) -> None:

@@ -8,8 +8,9 @@ from splatfix.checks.evidence import file_of
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
+from splatfix.context.commands import pip
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
-from splatfix.context.readings import python_versions
+from splatfix.context.installed import python_versions
 from splatfix.context.requirements import name_of, unmet
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedModule, Source
@@ -106,7 +107,7 @@ def _install_missing(context: Context, requirements: list[str], missing: Missing
     steps = []
     if requirements:
         words = pip_arguments(context.facts, requirements, _torch_to_be(context))
-        steps.append(context.pip("install", *words))
+        steps.append(pip(context.facts, "install", *words))
     for item in missing.repositories:
         text = f"{item.module} is compiled against torch"
         steps.append(run("git", "clone", "--recursive", item.address, text=text))
@@ -192,7 +193,7 @@ def _remedy(
     record: Breakage, text: CheckText, item: CheckoutSource | None, context: Context
 ) -> tuple[Step, ...]:
     if text.install:
-        return (context.pip("install", text.install),)
+        return (pip(context.facts, "install", text.install),)
     if item is None or not record.edits:
         return (say(f"In the code: {record.cure}."),)
     return (

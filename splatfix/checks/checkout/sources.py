@@ -10,6 +10,7 @@ from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_choice
+from splatfix.context.commands import pip
 from splatfix.context.compilers import family_of
 from splatfix.core.step import set_variable
 from splatfix.core.versions import release
@@ -47,7 +48,9 @@ def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
         yield this.warn(
             f"{builder} builds {names} apart from this environment, where torch {torch.version} is not.",
             evidence=evidence,
-            remedy=[context.pip("install", "--no-build-isolation", item.source.folder) for item in apart],
+            remedy=[
+                pip(context.facts, "install", "--no-build-isolation", item.source.folder) for item in apart
+            ],
         )
     elif waiting:
         yield this.ok(

@@ -12,6 +12,7 @@ from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, check
 from splatfix.checks.torch import pinned_torch, torch_for
 from splatfix.context import Context
+from splatfix.context.commands import pip
 from splatfix.core.step import run, say
 from splatfix.core.words import counted
 from splatfix.facts import Gpu
@@ -126,7 +127,7 @@ def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         yield this.warn(
             f"{pin.file} pins gsplat {version}; {gsplat.version} is installed.",
             evidence=evidence,
-            remedy=context.pip("install", f"gsplat=={version}"),
+            remedy=pip(context.facts, "install", f"gsplat=={version}"),
         )
 
 

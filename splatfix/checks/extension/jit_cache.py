@@ -10,6 +10,7 @@ from splatfix.checks.extension.linkage import other_cxx11_abi
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
+from splatfix.context.commands import remove_command
 from splatfix.context.coverage import code_words
 from splatfix.core.step import Step, say
 from splatfix.facts import JitCache
@@ -94,7 +95,7 @@ def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
                 f"A killed build left {item.name} locked; importing it waits for ever.",
                 subject=item.name,
                 evidence=evidence,
-                remedy=("When no build is running:", context.remove(f"{item.folder}/lock")),
+                remedy=("When no build is running:", remove_command(context.facts, f"{item.folder}/lock")),
             )
 
 
@@ -152,7 +153,10 @@ def _stale(context: Context, this: Check, item: JitCache, obstacle: str) -> Find
 
 
 def _remove(context: Context, item: JitCache) -> tuple[Step, ...]:
-    return (say("Remove it; the next import recompiles it:"), context.remove(item.folder, folder=True))
+    return (
+        say("Remove it; the next import recompiles it:"),
+        remove_command(context.facts, item.folder, folder=True),
+    )
 
 
 def _age(then: str, now: str) -> datetime.timedelta | None:

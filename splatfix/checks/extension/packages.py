@@ -9,6 +9,7 @@ from splatfix.checks.evidence import reason
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, check
 from splatfix.context import Context
+from splatfix.context.commands import pip
 from splatfix.core.versions import release
 from splatfix.core.words import counted
 from splatfix.facts import Distribution, SplatPackage
@@ -179,7 +180,7 @@ def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
             f"{item.name} {item.version} is {lookalike.really}.",
             subject=item.name,
             evidence=Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),
-            remedy=(f"The stack needs {lookalike.wanted}.", context.pip("uninstall", item.name)),
+            remedy=(f"The stack needs {lookalike.wanted}.", pip(context.facts, "uninstall", item.name)),
         )
 
 

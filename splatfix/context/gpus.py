@@ -1,0 +1,253 @@
+"""Which NVIDIA GPUs a program here would see, which are left aside and why, and which architectures to serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from splatfix.context.installed import Installed
+from splatfix.context.model import Target
+from splatfix.context.visible import NAME, Reading, read_value
+from splatfix.core.errors import Exit, Problem
+from splatfix.core.step import say
+from splatfix.core.versions import release
+from splatfix.facts import CudaDevice, Gpu, same_bus
+from splatfix.knowledge import AUTO, Arch, Auto, drivers
+
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuInit
+_NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
+
+
+class Gpus(Installed):
+    """The layer of the context that knows the GPUs of the machine."""
+
+    @cached_property
+    def nvidia_gpus(self) -> tuple[Gpu, ...]:
+        """The NVIDIA GPUs that a program on this machine could use, hidden by a variable or not: those that the driver lists.
+
+        A card that only the PCI bus shows is driven by something else (vfio, nouveau, nothing), or is the host's and was not
+        given to this container; so are those that a kernel module alone lists inside a container.
+        """
+        not_usable = {"bus"} if self.machine.container is None else {"bus", "kernel module"}
+        gpus = self.machine.gpus.value or ()
+        return tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.shown_by not in not_usable)
+
+    @property
+    def has_nvidia_gpu(self) -> bool:
+        """At least one NVIDIA GPU is known to be here, and the driver lists it."""
+        return bool(self.nvidia_gpus)
+
+    @property
+    def all_lost(self) -> bool:
+        """The driver counts GPUs and cannot reach any of them."""
+        return bool(self.nvidia_gpus) and all(gpu.nvml_error is not None for gpu in self.nvidia_gpus)
+
+    @cached_property
+    def unused_cards(self) -> tuple[Gpu, ...]:
+        """NVIDIA cards in sight that no program here can use: without NVIDIA's driver, or the host's."""
+        gpus = self.machine.gpus.value or ()
+        return tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu not in self.nvidia_gpus)
+
+    @property
+    def has_working_gpu(self) -> bool | None:
+        """An NVIDIA GPU that torch would see; None when that is not known."""
+        driver, cuda = self.machine.driver, self.machine.cuda
+        if self.machine.gpus.value is None:
+            return None
+        if not self.nvidia_gpus:
+            return False
+        if cuda.known or cuda.absent:
+            return bool(cuda.value)
+        if driver.value is None:
+            return False if driver.absent else None
+        if driver.value.cuda_error is not None:
+            return False
+        # a Jetson has no NVML, but its libcuda answers
+        return driver.value.nvml_error != _NO_NVML or driver.value.cuda is not None
+
+    @cached_property
+    def _without_variable(self) -> tuple[Gpu, ...]:
+        """What CUDA lists where CUDA_VISIBLE_DEVICES is not set, in its order; the driver's list where it was not asked."""
+        devices = self.machine.cuda_unfiltered.value
+        return self.nvidia_gpus if devices is None else _as_cuda_lists(devices, self.nvidia_gpus)
+
+    @cached_property
+    def visible_value(self) -> Reading | None:
+        """What CUDA_VISIBLE_DEVICES leaves of the GPUs that the driver lists, or of CUDA's own where they are known; None
+        where it is not set."""
+        value = self.variables.get(NAME)
+        return None if value is None else read_value(value, self._without_variable)
+
+    @cached_property
+    def hides_all(self) -> bool:
+        """CUDA_VISIBLE_DEVICES alone leaves programs without a GPU: CUDA finds one as soon as it is not set, or the value
+        leaves none of any number of GPUs. That CUDA finds no device while it is set does not show this."""
+        machine, driver, reading = self.machine, self.machine.driver.value, self.visible_value
+        if reading is None or machine.cuda.value or not self.nvidia_gpus:
+            return False
+        if machine.cuda_unfiltered.known or reading.places == ():
+            return True
+        # an instance that the driver does not tell of, on facts from a splatfix that did not ask twice
+        refused = driver is not None and driver.cuda_error == NO_DEVICE
+        return reading.places is None and refused and not machine.cuda_unfiltered.error
+
+    @cached_property
+    def visible_gpus(self) -> tuple[Gpu, ...]:
+        """The NVIDIA GPUs that a program started here would see, as far as that is certain.
+
+        CUDA's own list is the answer, in its order: CUDA has applied CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Where CUDA
+        did not give one, the variable is applied to the GPUs that the driver lists. A number in it counts in CUDA's order
+        (the fastest first), which is then not known, unless CUDA_DEVICE_ORDER says PCI_BUS_ID: all of them count as visible.
+        So they do where it names a MIG instance that no card here tells of, unless CUDA itself found no device.
+        """
+        gpus, reading = self.nvidia_gpus, self.visible_value
+        if self.machine.cuda.value is not None:
+            return _as_cuda_lists(self.machine.cuda.value, gpus)
+        if self.hides_all:
+            return ()
+        if reading is None or reading.places is None:
+            return gpus
+        by_uuid = self.variables.get(NAME, "").startswith(("GPU-", "MIG-"))
+        if by_uuid or self._ordered_by_bus:
+            return tuple(gpus[place] for place in reading.places)
+        return gpus
+
+    @property
+    def _ordered_by_bus(self) -> bool:
+        return self.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+
+    @cached_property
+    def hidden_gpus(self) -> frozenset[int]:
+        """Index of each NVIDIA GPU that no program started here would see, beside some that it would see."""
+        visible = {gpu.index for gpu in self.visible_gpus}
+        return frozenset(gpu.index for gpu in self.nvidia_gpus if visible and gpu.index not in visible)
+
+    @cached_property
+    def left_aside(self) -> dict[int, str]:
+        """Why no program here gets a card, by the index of each NVIDIA card for which that is so."""
+        reasons: dict[int, str] = {}
+        for gpu in self.nvidia_gpus:
+            if not self.hides_all and gpu.index not in self.hidden_gpus:
+                continue
+            unusable = gpu.nvml_error is not None or (gpu.mig and not gpu.mig_devices)
+            by_variable = NAME in self.variables and not unusable
+            reasons[gpu.index] = f"hidden by {NAME}" if by_variable else "not listed by CUDA"
+        for gpu in self.unused_cards:
+            if self.machine.container:
+                reasons[gpu.index] = "not given to this container"
+            elif gpu.kernel_driver not in (None, "", "nvidia"):
+                reasons[gpu.index] = f"bound to {gpu.kernel_driver}"
+            elif self.machine.gpus.found_via == "libcuda" and NAME in self.variables:
+                reasons[gpu.index] = f"not listed by CUDA with {NAME}={self.variables[NAME]}"
+            else:
+                reasons[gpu.index] = "not listed by the driver"
+        return reasons
+
+    def gpu_of(self, device: str) -> Gpu | None:
+        """The GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is not certain."""
+        kind, _, number = device.partition(":")
+        place = int(number or 0) if (number or "0").isdecimal() else -1
+        if kind != "cuda" or not 0 <= place < len(self.visible_gpus):
+            return None
+        # of equal cards the order does not matter
+        equal = len({gpu.name for gpu in self.visible_gpus}) == 1
+        if not (self.machine.cuda.known or equal or self._ordered_by_bus):
+            return None
+        return self.visible_gpus[place]
+
+    def own_archs(self, device: str = "") -> dict[Arch, list[str]]:
+        """The architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those that
+        programs see, or of the one that ``device`` (``cuda:1``) means."""
+        meant = self.gpu_of(device) if device else None
+        gpus = (meant,) if meant else self.visible_gpus or self._without_variable or self.nvidia_gpus
+        used = {gpu.index for gpu in gpus}
+        archs: dict[Arch, list[str]] = {}
+        for gpu in self.nvidia_gpus:
+            arch = Arch.known(gpu.cc)
+            if arch is not None and gpu.index in used:
+                archs.setdefault(arch, []).append(f"GPU {gpu.index}, {gpu.name}")
+        return archs
+
+    def find_targets(self, requested: Iterable[Arch | Auto] = (), device: str = "") -> tuple[Target, ...]:
+        """The architectures asked for, each once, in the order given; nothing named means ``AUTO``: this machine's GPUs, or
+        the one that ``device`` means."""
+        own = self.own_archs(device)
+        targets: dict[Arch, Target] = {}
+        for item in tuple(requested) or (AUTO,):
+            if isinstance(item, Arch):
+                targets.setdefault(item, Target(item, f"{item.sm} (--target)", item.plain in own))
+                continue
+            for arch, names in own.items():
+                targets.setdefault(arch, Target(arch, f"{arch.sm} ({'; '.join(names)})", here=True))
+        return tuple(targets.values())
+
+    def driver_level(self, target: Arch) -> str | None:
+        """The CUDA level whose PTX this machine's driver compiles for a GPU, such as ``13.0``; None: not known, as for a GPU
+        elsewhere.
+
+        The driver says it itself; where neither NVML nor libcuda answered, and while it waits for its reboot, its version
+        tells (knowledge/data/drivers.json).
+        """
+        driver = self.machine.driver.value
+        here = {Arch.known(gpu.cc) for gpu in self.nvidia_gpus}
+        if driver is None or (self.machine.gpus.value is not None and target.plain not in here):
+            return None
+        if driver.cuda and driver.library_version in (None, driver.version):
+            return driver.cuda
+        version = release(driver.library_version or driver.version)
+        level = drivers.cuda_level_of_driver(version) if version else None
+        return f"{level[0]}.{level[1]}" if level else driver.cuda
+
+    def no_gpu_problem(self) -> Problem:
+        """Why ``auto`` finds no GPU to serve here."""
+        gpus = self.machine.gpus
+        others = [gpu for gpu in gpus.value or () if gpu not in self.nvidia_gpus]
+        example = None
+        if gpus.value is None and gpus.error:
+            problem = f"Which GPUs this machine has is not known ({gpus.error})."
+        elif self.nvidia_gpus:
+            problem = f"The compute capability of {self.nvidia_gpus[0].name} could not be read."
+        elif self.unused_cards:
+            card = self.unused_cards[0]
+            example = Arch.known(card.cc)
+            problem = f"{card.name} is on the PCI bus, but no NVIDIA driver lists it for programs here."
+        elif others:
+            problem = f"This machine has no NVIDIA GPU to build for, but {others[0].name}."
+        else:
+            problem = "This machine shows no NVIDIA GPU to build for."
+        todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
+        if example:
+            todo = say(f"To build for it all the same, name it: --target {example.sm}")
+        return Problem(
+            "no-gpu-to-target",
+            problem,
+            meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",
+            todo=(todo,),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
+def _as_cuda_lists(devices: Iterable[CudaDevice], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """The GPU of each device, each once: by bus, else by UUID (a MIG instance has its card's), else by name."""
+    remaining = list(gpus)
+    matched = []
+    for device in devices:
+        gpu = _same_gpu(device, remaining)
+        if gpu is not None:
+            remaining.remove(gpu)
+            matched.append(gpu)
+    return tuple(matched)
+
+
+def _same_gpu(device: CudaDevice, gpus: Sequence[Gpu]) -> Gpu | None:
+    for gpu in gpus:
+        if same_bus(gpu.bus_id, device.bus_id):
+            return gpu
+    for gpu in gpus:
+        if device.uuid and device.uuid in (gpu.uuid, *gpu.mig_uuids):
+            return gpu
+    # an old libcuda tells no bus number
+    for gpu in gpus:
+        if None in (gpu.bus_id, device.bus_id) and gpu.name == device.name:
+            return gpu
+    return None

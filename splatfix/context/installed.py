@@ -1,0 +1,140 @@
+"""What is on the machine and in the target environment, as far as the facts know it: the first layer of the context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.utils import canonicalize_name
+
+from splatfix.core.versions import major_minor, release
+from splatfix.facts import (
+    Checkout,
+    Distribution,
+    EnvironmentFacts,
+    Facts,
+    Interpreter,
+    MachineFacts,
+    SplatPackage,
+    Torch,
+)
+from splatfix.knowledge.drivers import Platform
+from splatfix.knowledge.torch_releases import COMPANIONS
+
+SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
+"""What builders import of setuptools' family, with the release of setuptools that no longer has it."""
+
+# As the tables of drivers and wheels name a system; macOS has no CUDA.
+_PLATFORMS: dict[str, Platform] = {"linux": "linux", "windows": "windows"}
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Facts, and short answers to what is asked of them most. Pure; never raises."""
+
+    facts: Facts
+
+    @property
+    def machine(self) -> MachineFacts:
+        """The machine's facts."""
+        return self.facts.machine
+
+    @property
+    def environment(self) -> EnvironmentFacts:
+        """The target environment's facts."""
+        return self.facts.environment
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Environment variables where splatfix was started."""
+        return self.machine.variables
+
+    @property
+    def windows(self) -> bool:
+        """The machine's shell is cmd.exe."""
+        return self.machine.system == "windows"
+
+    @property
+    def platform(self) -> Platform | None:
+        """``linux`` or ``windows``; None where there is no CUDA (macOS)."""
+        return _PLATFORMS.get(self.machine.system)
+
+    @property
+    def glibc(self) -> tuple[int, int] | None:
+        """(major, minor) of the C library; None for another than glibc."""
+        return major_minor(self.machine.glibc)
+
+    @property
+    def interpreter(self) -> Interpreter | None:
+        """The target environment's Python, where it answered."""
+        return self.environment.interpreter.value
+
+    @property
+    def python(self) -> tuple[int, int] | None:
+        """(major, minor) of the target interpreter."""
+        return major_minor(self.interpreter.version) if self.interpreter else None
+
+    @property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """Installed distributions, as far as they are known."""
+        return self.environment.distributions.value or ()
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Distribution]:
+        # the first on the path is the one that is imported
+        return {canonicalize_name(item.name): item for item in reversed(self.distributions)}
+
+    def distribution(self, name: str) -> Distribution | None:
+        """The installed distribution of that name, in any of its spellings."""
+        return self._by_name.get(canonicalize_name(name))
+
+    @property
+    def packages(self) -> tuple[SplatPackage, ...]:
+        """Installed splatting packages, as far as they are known."""
+        return self.environment.packages.value or ()
+
+    @property
+    def torch(self) -> Torch | None:
+        """The target environment's torch, when it could be read."""
+        return self.environment.torch.value
+
+    @property
+    def torch_cuda(self) -> tuple[int, int] | None:
+        """(major, minor) of ``torch.version.cuda``; None for no torch or a build without CUDA."""
+        return major_minor(self.torch.cuda) if self.torch else None
+
+    @property
+    def checkout(self) -> Checkout | None:
+        """The checkout, where one was read."""
+        return self.facts.checkout.value
+
+
+def installed_driver(facts: Facts) -> str:
+    """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
+    driver = facts.machine.driver.value
+    return (driver.library_version or driver.version or "") if driver else ""
+
+
+def python_versions(facts: Facts) -> dict[str, tuple[int, ...]]:
+    """Versions on which Python code depends: of ``python`` itself, and of every installed distribution by its name."""
+    here = Installed(facts)
+    versions: dict[str, tuple[int, ...]] = {}
+    for item in here.distributions:
+        versions[canonicalize_name(item.name)] = release(item.version)
+    if here.torch:
+        versions["torch"] = release(here.torch.version)
+    if here.interpreter:
+        versions["python"] = release(here.interpreter.version)
+    return versions
+
+
+def torch_family(facts: Facts) -> dict[str, str]:
+    """Versions of torch and its companions that are installed, by name."""
+    here = Installed(facts)
+    versions = {item.name.lower(): item.version for item in here.distributions}
+    family = {name: versions[name] for name in ("torch", *COMPANIONS) if name in versions}
+    # torch need not have been installed by pip; what its own files say is what is imported
+    if here.torch:
+        family["torch"] = here.torch.version
+    return family

@@ -1,0 +1,103 @@
+"""The CUDA toolkits and host compilers that are here, and which of them a build by torch alone would use."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from splatfix.context.gpus import Gpus
+from splatfix.core.versions import release
+from splatfix.facts import Compiler, Toolkit, ToolkitChoice
+
+
+class Toolchain(Gpus):
+    """The layer of the context that knows what compiles here."""
+
+    @cached_property
+    def toolkits(self) -> tuple[Toolkit, ...]:
+        """The toolkits that have an nvcc which answers."""
+        toolkits = self.machine.toolkits.value or ()
+        return tuple(item for item in toolkits if item.nvcc and len(release(item.version)) > 1)
+
+    @cached_property
+    def cuda_home(self) -> Toolkit | None:
+        """The toolkit behind what torch itself takes as CUDA_HOME, seen through a wrapper script, when it is one of those
+        found."""
+        choice = self.environment.toolkit_choice.value
+        if choice is None or choice.root is None:
+            return None
+        roots = {choice.root, choice.resolved, choice.real_root}
+        for toolkit in self.toolkits:
+            if toolkit.root in roots or choice.nvcc in toolkit.on_path:
+                return toolkit
+        return None
+
+    @property
+    def wrapper_choice(self) -> ToolkitChoice | None:
+        """What torch itself takes as CUDA_HOME, where that is a folder that is not the toolkit's own root."""
+        choice = self.environment.toolkit_choice.value
+        if choice and choice.root and choice.real_root and not choice.has_headers:
+            return choice
+        return None
+
+    def best_toolkit(self, cuda: tuple[int, int] | None) -> Toolkit | None:
+        """The toolkit here that fits a CUDA version best: same major, then nearest minor, then fewest missing parts."""
+        fitting = self.toolkits
+        minor = 0
+        if cuda is not None:
+            minor = cuda[1]
+            fitting = tuple(item for item in fitting if release(item.version)[0] == cuda[0])
+
+        def distance(toolkit: Toolkit) -> tuple[int, int]:
+            return abs(release(toolkit.version)[1] - minor), len(toolkit.missing)
+
+        return min(fitting, key=distance, default=None)
+
+    @cached_property
+    def build_toolkit(self) -> Toolkit | None:
+        """The toolkit a build by torch alone would use: :attr:`cuda_home`, else the one that fits torch best."""
+        return self.cuda_home or self.best_toolkit(self.torch_cuda)
+
+    @cached_property
+    def host_compiler(self) -> Compiler | None:
+        """The C++ compiler a build by torch alone would use: what CXX (or CC) names, else the first g++ on PATH, else
+        clang++."""
+        compilers = self.machine.compilers.value or ()
+        for variable in ("CXX", "CC"):
+            for compiler in compilers:
+                if variable in compiler.found_via:
+                    return compiler
+        for kind in ("g++", "clang++", "cl", "gcc"):
+            for compiler in compilers:
+                # setuptools finds Visual Studio by its own list, so cl need not be on PATH
+                within_reach = "PATH" in compiler.found_via or kind == "cl"
+                plain = compiler.path.endswith((kind, f"{kind}.exe"))
+                if compiler.kind == kind and within_reach and plain:
+                    return compiler
+        return None
+
+    @cached_property
+    def nvcc_host_compiler(self) -> Compiler | None:
+        """The host compiler that nvcc calls in a build by torch, which is another one than torch's where only CXX is set.
+
+        torch hands CC to nvcc as ``-ccbin`` (``unix_cuda_flags`` of torch/utils/cpp_extension.py); of several nvcc takes the
+        last. Without one it takes NVCC_CCBIN, then gcc on PATH (nvcc 13.0, ``--dryrun``); CXX and CUDAHOSTCXX are not asked.
+        """
+        compilers = self.machine.compilers.value or ()
+        for variable in ("NVCC_APPEND_FLAGS -ccbin", "CC", "NVCC_PREPEND_FLAGS -ccbin", "NVCC_CCBIN"):
+            for compiler in compilers:
+                if variable in compiler.found_via and compiler.kind != "cl":
+                    return compiler
+        if self.machine.system == "linux":
+            gcc, gxx = self._on_path("gcc"), self._on_path("g++")
+            # they come together, though not every record of a machine names both
+            if gxx and (gcc is None or gcc.version == gxx.version):
+                return gxx
+            if gcc:
+                return gcc
+        return self.host_compiler
+
+    def _on_path(self, name: str) -> Compiler | None:
+        for compiler in self.machine.compilers.value or ():
+            if "PATH" in compiler.found_via and compiler.path.endswith(f"/{name}"):
+                return compiler
+        return None
