@@ -9,6 +9,7 @@ from pathlib import Path
 from splatfix.context import Choice, Context, Rejected, make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.compilers import HostCompilers, choose_compilers
+from splatfix.context.installed import python_versions
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import Problem
 from splatfix.core.step import run, say
