@@ -67,38 +67,40 @@ def choose_archs(
 def _choose(
     source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None
 ) -> ArchChoice | Problem:
-    own, by_torch = own_variables(source), source.uses_torch_builder
-    switch = arch_flags_switched_off(source.nvcc_flags, torch_version)
+    own = own_variables(source)
+    flag = arch_flags_switched_off(source.nvcc_flags, torch_version)
     overwritten = TORCH_VARIABLE in source.sets
-    if own and (switch is not None or overwritten or not by_torch):
-        why = f"its setup.py reads {own[0].name} and ignores {TORCH_VARIABLE}"
-        return ArchChoice(Decider.OWN_VARIABLE, {own[0].name: written(own[0], build_archs)}, why)
+    if own and (flag is not None or overwritten or not source.uses_torch_builder):
+        reason = f"its setup.py reads {own[0].name} and ignores {TORCH_VARIABLE}"
+        return ArchChoice(Decider.OWN_VARIABLE, {own[0].name: written(own[0], build_archs)}, reason)
     if overwritten:
         value = source.sets[TORCH_VARIABLE] or ""
-        if numbers := _numbers(value):
-            return _fixed(source, build_archs, f"{TORCH_VARIABLE}={value}", numbers)
-        why = f"its setup.py sets {TORCH_VARIABLE} itself, so that of the environment has no say"
-        return ArchChoice(Decider.COMPUTED, why=why)
-    torchs = ";".join([*(arch.cc for arch in build_archs), *([f"{ptx.cc}+PTX"] if ptx else [])])
-    if switch is None and not by_torch and "CMakeLists.txt" in source.build_files:
-        plain = written(ArchVariable("CUDAARCHS"), build_archs)
-        why = "CMake reads the one, and what torch adds to CMake the other"
-        return ArchChoice(Decider.TORCH, {"CUDAARCHS": plain, TORCH_VARIABLE: torchs}, why)
-    if switch is None:
-        why = "its setup.py names no architecture, so torch decides, and torch reads this variable"
-        return ArchChoice(Decider.TORCH, {TORCH_VARIABLE: torchs}, why)
-    numbers = tuple(dict.fromkeys(n for text in source.nvcc_flags for n in _flag_numbers(text)))
+        fixed = tuple(Arch.parse(text) for text in re.findall(r"\d+\.\d[af]?", value))
+        if fixed:
+            return _fixed(source, build_archs, f"{TORCH_VARIABLE}={value}", fixed)
+        reason = f"its setup.py sets {TORCH_VARIABLE} itself, so that of the environment has no say"
+        return ArchChoice(Decider.COMPUTED, why=reason)
+    entries = [arch.cc for arch in build_archs]
+    if ptx:
+        entries.append(f"{ptx.cc}+PTX")
+    for_torch = {TORCH_VARIABLE: ";".join(entries)}
+    if flag is None:
+        if not source.uses_torch_builder and "CMakeLists.txt" in source.build_files:
+            for_cmake = {"CUDAARCHS": written(ArchVariable("CUDAARCHS"), build_archs)}
+            reason = "CMake reads the one, and what torch adds to CMake the other"
+            return ArchChoice(Decider.TORCH, for_cmake | for_torch, reason)
+        reason = "its setup.py names no architecture, so torch decides, and torch reads this variable"
+        return ArchChoice(Decider.TORCH, for_torch, reason)
+    fixed = tuple(dict.fromkeys(arch for text in source.nvcc_flags for arch in _archs_of_flag(text)))
     # what is left of f"-arch={name}": beside the numbers that are written there, others are made up while it runs
-    made_up = any(
-        re.fullmatch(r"-(arch|gencode)[= ](arch=)?(sm_|compute_)?", text) for text in source.nvcc_flags
-    )
-    if numbers and not made_up:
-        return _fixed(source, build_archs, switch, numbers)
+    unfinished = re.compile(r"-(arch|gencode)[= ](arch=)?(sm_|compute_)?")
+    if fixed and not any(unfinished.fullmatch(text) for text in source.nvcc_flags):
+        return _fixed(source, build_archs, flag, fixed)
     if TORCH_VARIABLE in source.reads:
-        why = f"its setup.py gives nvcc {switch!r}, so torch adds nothing, but it reads this variable itself"
-        return ArchChoice(Decider.COMPUTED, {TORCH_VARIABLE: torchs}, why)
-    why = f"its setup.py gives nvcc {switch!r}, so torch adds nothing and no variable has a say"
-    return ArchChoice(Decider.COMPUTED, why=why)
+        reason = f"its setup.py gives nvcc {flag!r}, so torch adds nothing, but it reads this variable itself"
+        return ArchChoice(Decider.COMPUTED, for_torch, reason)
+    reason = f"its setup.py gives nvcc {flag!r}, so torch adds nothing and no variable has a say"
+    return ArchChoice(Decider.COMPUTED, why=reason)
 
 
 def own_choice(source: Source, archs: Sequence[Arch], torch_version: str) -> tuple[ArchVariable, str] | None:
@@ -112,9 +114,9 @@ def own_choice(source: Source, archs: Sequence[Arch], torch_version: str) -> tup
 
 def own_variables(source: Source) -> tuple[ArchVariable, ...]:
     """The variables of its own from which a source takes architectures. Facts of an earlier splatfix hold their names alone."""
-    return source.arch_variables or tuple(
-        ArchVariable(name) for name in source.reads if is_arch_variable(name)
-    )
+    if source.arch_variables:
+        return source.arch_variables
+    return tuple(ArchVariable(name) for name in source.reads if is_arch_variable(name))
 
 
 def written(variable: ArchVariable, archs: Sequence[Arch]) -> str:
@@ -128,21 +130,25 @@ def written(variable: ArchVariable, archs: Sequence[Arch]) -> str:
 
 def understood(variable: ArchVariable, value: str) -> bool:
     """The value has the form that the variable wants."""
-    letter, ptx = ("", "") if variable.plain else ("[af]?", r"(\+PTX)?" if variable.dotted else "")
-    one = rf"\d{{1,2}}\.\d{letter}{ptx}" if variable.dotted else rf"\d{{2,3}}{letter}"
-    return re.fullmatch(rf"{one}([;,\s]+{one})*", value.strip()) is not None
+    entry = r"\d{1,2}\.\d" if variable.dotted else r"\d{2,3}"
+    if not variable.plain:
+        entry += "[af]?"
+    if variable.dotted and not variable.plain:
+        entry += r"(\+PTX)?"
+    return re.fullmatch(rf"{entry}([;,\s]+{entry})*", value.strip()) is not None
 
 
 def _fixed(
-    source: Source, wanted: Sequence[Arch], text: str, numbers: tuple[Arch, ...]
+    source: Source, build_archs: Sequence[Arch], text: str, fixed: tuple[Arch, ...]
 ) -> ArchChoice | Problem:
-    left_out = ", ".join(arch.sm for arch in wanted if arch not in numbers)
+    """The choice of a source with numbers written in it; the problem where they leave out one to build for."""
+    left_out = ", ".join(arch.sm for arch in build_archs if arch not in fixed)
     if not left_out:
-        names = ", ".join(arch.sm for arch in wanted)
+        names = ", ".join(arch.sm for arch in build_archs)
         return ArchChoice(Decider.FIXED, why=f"its setup.py already compiles for {names}")
     return Problem(
         "arch-fixed-in-source",
-        f"{source.label} compiles for {', '.join(arch.sm for arch in numbers) or text} and nothing else: "
+        f"{source.label} compiles for {', '.join(arch.sm for arch in fixed) or text} and nothing else: "
         f"its setup.py says so ({text}).",
         meaning=f"No variable makes it compile for {left_out}.",
         todo=(
@@ -151,11 +157,7 @@ def _fixed(
     )
 
 
-def _flag_numbers(text: str) -> list[Arch]:
+def _archs_of_flag(text: str) -> list[Arch]:
     if "arch" not in text and "code" not in text:
         return []
     return [Arch.parse(match) for match in re.findall(r"sm_\d{2,3}[af]?", text)]
-
-
-def _numbers(arch_list: str) -> tuple[Arch, ...]:
-    return tuple(Arch.parse(item) for item in re.findall(r"\d+\.\d[af]?", arch_list))

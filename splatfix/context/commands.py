@@ -20,15 +20,14 @@ def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: st
         archs: none given: ``ARCH`` stands there.
         sources: none given, since only the person knows them: ``SOURCE`` stands there.
     """
-    names = [arch.sm for arch in dict.fromkeys(archs)]
-    targets = (word for name in names or ("ARCH",) for word in ("--target", name))
+    targets = target_options(dict.fromkeys(archs))
     python = facts.environment.interpreter.value
     refuses = python is not None and python.externally_managed  # it takes an environment of its own
-    where = ("--python", "FOLDER") if refuses else python_option(facts)
-    words = ("splatfix", "install", *(sources or ("SOURCE",)), *where, *targets)
-    if names and sources and not refuses:
-        return run(*words, text=text)
-    return fill_in(*words, text=text)
+    environment = ("--python", "FOLDER") if refuses else python_option(facts)
+    argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
+    if targets and sources and not refuses:
+        return run(*argv, *targets, text=text)
+    return fill_in(*argv, *(targets or ("--target", "ARCH")), text=text)
 
 
 def target_options(targets: Iterable[Arch | Auto]) -> tuple[str, ...]:
@@ -49,27 +48,29 @@ def source_of(facts: Facts, distribution: str | None) -> str:
 
 def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, ...]:
     """What ``splatfix install`` takes to build all of these again; () where that of one is not known."""
-    known = tuple(source_of(facts, name) for name in distributions)
-    return known if all(known) else ()
+    sources = tuple(source_of(facts, name) for name in distributions)
+    return sources if all(sources) else ()
 
 
-def pip(facts: Facts, verb: str, *what: str, text: str = "") -> Step:
-    """``pip VERB WHAT`` for the target environment, by what installs there.
+def pip(facts: Facts, verb: str, *arguments: str, text: str = "") -> Step:
+    """``pip VERB ARGUMENTS`` for the target environment, by what installs there.
 
     A Python that others manage (a system's, one of uv's own) refuses every installation (PEP 668): there a person has to
     make an environment first.
     """
     python = facts.environment.interpreter.value
     if python is None:
-        return run("pip", verb, *what, text=text)
+        return run("pip", verb, *arguments, text=text)
     if python.externally_managed:
         windows = facts.machine.system == "windows"
         make = make_environment(python).line(windows=windows)
-        then = run(*Installer().command(python_to_be(facts), verb, *what)).line(windows=windows)
-        return say(f"This Python refuses installations (PEP 668). {make}. Then: {then}")
-    # a uv elsewhere has made it, when none was found
-    installer = installer_of(facts) or (Installer("uv", "uv") if python.kind == "uv" else Installer())
-    return run(*installer.command(python.executable, verb, *what), text=text)
+        install = run(*Installer().command(python_to_be(facts), verb, *arguments)).line(windows=windows)
+        return say(f"This Python refuses installations (PEP 668). {make}. Then: {install}")
+    installer = installer_of(facts)
+    if installer is None:
+        # a uv elsewhere has made it, when none was found
+        installer = Installer("uv", "uv") if python.kind == "uv" else Installer()
+    return run(*installer.command(python.executable, verb, *arguments), text=text)
 
 
 def make_environment(python: Interpreter) -> Step:
@@ -84,8 +85,10 @@ def python_to_be(facts: Facts) -> str:
 
 def installer_of(facts: Facts) -> Installer | None:
     """What installs in the target environment; None when nothing was found that does."""
-    inside = any(item.name.lower() == "pip" for item in facts.environment.distributions.value or ())
-    return facts.environment.installer.value or (Installer() if inside else None)
+    if facts.environment.installer.value:
+        return facts.environment.installer.value
+    names = {item.name.lower() for item in facts.environment.distributions.value or ()}
+    return Installer() if "pip" in names else None
 
 
 def removed_by(facts: Facts) -> str:
@@ -106,8 +109,8 @@ def python_option(facts: Facts) -> tuple[str, ...]:
 
 def see_options(facts: Facts) -> Step:
     """The command that shows every option of this machine."""
-    words = ("splatfix", "install", "--dry-run", "--why", *python_option(facts))
-    return run(*words, text="See all options")
+    argv = ("splatfix", "install", "--dry-run", "--why", *python_option(facts))
+    return run(*argv, text="See all options")
 
 
 def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
@@ -121,4 +124,5 @@ def remove_command(facts: Facts, path: str, text: str = "", *, folder: bool = Fa
     if facts.machine.system == "windows":
         verb = ("rmdir", "/s") if folder else ("del",)
         return run(*verb, path.replace("/", "\\"), text=text)
-    return run("rm", *(("-r",) if folder else ()), path, text=text)
+    options = ("-r",) if folder else ()
+    return run("rm", *options, path, text=text)

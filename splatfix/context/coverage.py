@@ -82,55 +82,64 @@ def judge(
     level = major_minor(driver_cuda)
     missing: list[int] = []
     too_new: list[int] = []
-    ways: set[str] = set()
+    kinds: set[str] = set()
     unsure = False
     filled = [fatbin for fatbin in fatbins if fatbin.entries]
     for number, fatbin in enumerate(filled):
-        way, certain = _way(fatbin, target, level, build_cuda)
-        if way == "none":
+        kind, certain = _runs_by(fatbin, target, level, build_cuda)
+        if kind == "none":
             missing.append(number)
-        elif way == "too-new":
+        elif kind == "too-new":
             too_new.append(number)
         else:
-            ways.add(way)
+            kinds.add(kind)
             unsure |= not certain
     usable = bool(filled) and not missing and not too_new
-    via = "none" if not ways else ("mixed" if len(ways) > 1 else next(iter(ways)))
+    via = "mixed" if len(kinds) > 1 else next(iter(kinds), "none")
     return Coverage(target.sm, usable, via, tuple(missing), tuple(too_new), unsure, len(filled))
 
 
-def _way(
+def _runs_by(
     fatbin: _Fatbin, target: archs.Arch, level: tuple[int, int] | None, build_cuda: tuple[int, int] | None
 ) -> tuple[str, bool]:
     """How this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
-    outcome = ("none", True)
+    best = ("none", True)
     for entry in fatbin.entries:
-        if (arch := archs.Arch.known(entry.arch)) is None:
+        arch = archs.Arch.known(entry.arch)
+        if arch is None:
             continue  # a number that no GPU has
         if entry.kind is EntryKind.SASS and archs.cubin_runs_on(arch, target, build_cuda=build_cuda):
             return "sass", True
-        if entry.kind is EntryKind.PTX and archs.ptx_runs_on(arch, target):
-            fits = drivers.ptx_jit_ok(entry.ptx_version, level) if entry.ptx_version and level else None
-            if fits is False:
-                outcome = ("too-new", True) if outcome[0] == "none" else outcome
-            elif outcome[0] != "ptx" or not outcome[1]:
-                outcome = ("ptx", fits is True)
-    return outcome
+        if entry.kind is not EntryKind.PTX or not archs.ptx_runs_on(arch, target):
+            continue
+        compiles = None
+        if entry.ptx_version and level:
+            compiles = drivers.ptx_jit_ok(entry.ptx_version, level)
+        # PTX that compiles for certain beats PTX that may, which beats PTX that does not
+        if compiles is False:
+            best = ("too-new", True) if best[0] == "none" else best
+        elif best != ("ptx", True):
+            best = ("ptx", compiles is True)
+    return best
 
 
 def code_words(groups: tuple[FatbinGroup, ...]) -> str:
     """``sm_80 sm_90 +PTX 9.0 for sm_90`` over all fatbins, for evidence lines; partial ones are marked with n/total."""
     total = sum(group.count for group in groups)
-    seen: dict[tuple[str, str, tuple[int, int] | None], int] = {}
+    counts: dict[tuple[bool, str, str, tuple[int, int] | None], int] = {}
     for group in groups:
         for entry in group.entries:
-            key = (entry.kind.value, entry.arch, entry.ptx_version)
-            seen[key] = seen.get(key, 0) + group.count
-    words = []
-    for (kind, arch, version), count in sorted(
-        seen.items(), key=lambda item: (item[0][0] != "sass", release(item[0][1]))
-    ):
-        ptx = f" {version[0]}.{version[1]}" if version else ""
-        name = arch if kind == "sass" else f"{kind.upper()}{ptx} for {arch}"
-        words.append(name if count == total else f"{name} ({count} of {counted(total, 'fatbin')})")
-    return ", ".join(words)
+            key = (entry.kind is not EntryKind.SASS, entry.kind.value, entry.arch, entry.ptx_version)
+            counts[key] = counts.get(key, 0) + group.count
+    names = []
+    # machine code first, each kind by number
+    for key in sorted(counts, key=lambda key: (key[0], release(key[2]))):
+        _, kind, arch, version = key
+        name = arch
+        if kind != EntryKind.SASS.value:
+            ptx = f" {version[0]}.{version[1]}" if version else ""
+            name = f"{kind.upper()}{ptx} for {arch}"
+        if counts[key] != total:
+            name += f" ({counts[key]} of {counted(total, 'fatbin')})"
+        names.append(name)
+    return ", ".join(names)

@@ -46,62 +46,71 @@ def missing_modules(
         declared: distributions that the code's own lists of requirements name.
         brought: modules that the code's own sources will bring.
     """
-    have = facts.environment.modules.value
-    if have is None:
+    installed = facts.environment.modules.value
+    if installed is None:
         return MissingModules()
-    names = {canonicalize_name(name): name for name in declared}
+    declared_names = {canonicalize_name(name): name for name in declared}
     skipped = {"torch", *brought, *_told_elsewhere(facts), *sys.stdlib_module_names}
-    places: list[ImportedModule] = []
+    missing: dict[str, ImportedModule] = {}
     requirements: dict[str, None] = {}
     modules: list[str] = []
     repositories: list[Repository] = []
     unknown: list[str] = []
-    for item in needs:
-        there = "tensorboard" if item.name == "torch.utils.tensorboard" else item.name
-        if there in have or item.name in skipped or any(item.name == other.name for other in places):
+    for need in needs:
+        # torch has the module, which only passes on to the package
+        module = "tensorboard" if need.name == "torch.utils.tensorboard" else need.name
+        if module in installed or need.name in skipped or need.name in missing:
             continue
-        places.append(item)
-        if repository := repository_of(item.name):
+        missing[need.name] = need
+        repository = repository_of(need.name)
+        requirement = requirement_of(need.name) or declared_names.get(canonicalize_name(need.name))
+        if repository:
             repositories.append(repository)
-        elif wanted := requirement_of(item.name) or names.get(canonicalize_name(item.name)):
-            requirements[wanted] = None
-            modules.append(there)
+        elif requirement:
+            requirements[requirement] = None
+            modules.append(module)
         else:
-            unknown.append(item.name)
+            unknown.append(need.name)
     return MissingModules(
-        tuple(places), tuple(requirements), tuple(modules), tuple(repositories), tuple(unknown)
+        tuple(missing.values()), tuple(requirements), tuple(modules), tuple(repositories), tuple(unknown)
     )
 
 
 def brought_by(sources: Iterable[Source]) -> frozenset[str]:
     """Top-level modules that these sources install."""
-    return frozenset(
-        name.partition(".")[0].replace("-", "_")
-        for source in sources
-        for name in (source.name or "", *source.packages, *(module.name for module in source.modules))
-        if name
-    )
+    names: set[str] = set()
+    for source in sources:
+        names |= {source.name or "", *source.packages, *(module.name for module in source.modules)}
+    return frozenset(name.partition(".")[0].replace("-", "_") for name in names if name)
 
 
 def pip_arguments(
-    facts: Facts, requirements: Iterable[str], instead: TorchBuild | None = None
+    facts: Facts, requirements: Iterable[str], replacement: TorchBuild | None = None
 ) -> tuple[str, ...]:
     """What follows ``pip install`` for requirements, so that torch stays as it is where one of its companions is among them.
 
     Args:
-        instead: the build that takes the place of the installed one; then that one stays.
+        replacement: the build that takes the place of the installed one; then that one stays.
     """
-    wanted, torch = tuple(requirements), facts.environment.torch.value
-    if torch is None or not set(COMPANIONS) & set(wanted):
-        return wanted
+    arguments, torch = list(requirements), facts.environment.torch.value
+    if torch is None or not set(COMPANIONS) & set(arguments):
+        return tuple(arguments)
     pin, tag = f"torch=={torch.version}", torch.version.partition("+")[2]
-    if instead is not None:
-        words = replacing_words(instead.torch, instead.tag, torch_family(facts))[1]
-        pin, tag = next(word for word in words if word.startswith("torch==")), instead.tag
-    return (*wanted, pin, *(("--extra-index-url", index_url(tag)) if tag else ()))
+    if replacement is not None:
+        tag = replacement.tag
+        _, command = replacing_words(replacement.torch, tag, torch_family(facts))
+        pin = next(argument for argument in command if argument.startswith("torch=="))
+    arguments.append(pin)
+    if tag:
+        arguments += ["--extra-index-url", index_url(tag)]
+    return tuple(arguments)
 
 
 def _told_elsewhere(facts: Facts) -> frozenset[str]:
+    """Modules whose absence the check of a known breakage tells."""
     versions = python_versions(facts)
-    found = (record.uses for record in breakages() if record.uses and record.when.holds(versions))
-    return frozenset(name for pattern in found for name in pattern.names if name)
+    names: set[str] = set()
+    for record in breakages():
+        if record.uses and record.when.holds(versions):
+            names |= {name for name in record.uses.names if name}
+    return frozenset(names)

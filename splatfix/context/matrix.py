@@ -12,16 +12,15 @@ from splatfix.facts import FatbinGroup
 
 def binary_matrix(context: Context) -> BinaryMatrix:
     """torch, the extensions, and what was compiled at first use, each judged as the checks judge it."""
-    targets = context.targets
-    found = tuple(
-        BinaryFit(path, code_words(code), tuple(_fit(context, code, target) for target in targets))
-        for path, code in _with_code(context)
-    )
+    binaries = []
+    for path, code in _with_code(context):
+        fits = tuple(_fit(context, code, target) for target in context.targets)
+        binaries.append(BinaryFit(path, code_words(code), fits))
     unread = [f"{item.path}: {item.error}" for item in context.extensions if item.error]
     unread += [item.code_error for item in context.distributions if item.code_error]
     if context.torch and context.torch.code_error:
         unread.append(f"libtorch_cuda: {context.torch.code_error}")
-    return BinaryMatrix(tuple(target.label for target in targets), found, tuple(unread))
+    return BinaryMatrix(tuple(target.label for target in context.targets), tuple(binaries), tuple(unread))
 
 
 def _with_code(context: Context) -> Iterator[tuple[str, tuple[FatbinGroup, ...]]]:

@@ -23,9 +23,9 @@ def name_of(requirement: str) -> str:
 
 def version_of(facts: Facts, name: str) -> str | None:
     """The installed version of a distribution in the target environment, or None."""
-    wanted = canonicalize_name(name)
+    normalised = canonicalize_name(name)
     for item in facts.environment.distributions.value or ():
-        if canonicalize_name(item.name) == wanted:
+        if canonicalize_name(item.name) == normalised:
             return item.version
     return None
 

@@ -28,10 +28,15 @@ def public_address(url: str, remote: str = "") -> str:
         host, *path = public_address(remote).removeprefix("https://").rstrip("/").split("/")
         joined = posixpath.normpath(posixpath.join(*path, url)) if path else ".."
         return "" if joined.startswith("..") else f"https://{host}/{joined}"  # nothing is above the host
+    if "***" in url or "\\" in url:
+        return ""  # redacted, or a folder on Windows
     for kind in (_WEB, _SSH, _SCP):
-        if (found := kind.fullmatch(url)) and "***" not in url and "\\" not in url:
-            host = found["host"].removesuffix(":9418") if url.startswith("git://") else found["host"]
-            return f"https://{host}/{found['path']}"
+        match = kind.fullmatch(url)
+        if match:
+            host = match["host"]
+            if url.startswith("git://"):  # its own port, which https does not answer at
+                host = host.removesuffix(":9418")
+            return f"https://{host}/{match['path']}"
     return ""
 
 
@@ -50,59 +55,74 @@ def how_to_fetch(
         remote: address that it was cloned from.
         commits: by path, what belongs there where git does not tell.
     """
-    # git passes over an entry of .gitmodules that it has no link for, and stops at a link that has no entry
-    linked = [
-        item
-        for item in empty
-        if clone and item.url and item.listed and (item.recorded or not _any_link(empty))
-    ]
+    any_link = any(submodule.recorded for submodule in empty)
+    linked = []
+    for submodule in empty:
+        # git passes over an entry of .gitmodules that it has no link for, and stops at a link that has no entry
+        named = submodule.url and submodule.listed
+        if clone and named and (submodule.recorded or not any_link):
+            linked.append(submodule)
     steps: list[Step] = []
     if linked:
-        only = () if len(linked) == len(empty) else ("--", *(item.path for item in linked))
-        words = ("submodule", "update", "--init", "--recursive", *only)
-        steps.append(run("git", "-C", folder, *_over_https(linked), *words, text="In the checkout"))
-    for item in empty:
-        if item in linked:
-            continue
-        place, address = f"{folder}/{item.path}", public_address(item.url, remote if item.listed else "")
-        if not address:
-            said = f"its address is {item.url}" if item.url else ".gitmodules does not name it"
-            steps.append(
-                say(f"{item.path}: {said}. Ask its authors where it is, and clone it into that folder.")
-            )
-            continue
-        commit = item.recorded or (commits or {}).get(item.path)
-        branch = () if commit or not re.fullmatch(r"\w[\w./-]*", item.branch) else ("--branch", item.branch)
-        steps.append(run("git", "clone", "--recursive", *branch, address, place, text=f"For {item.path}"))
-        if commit:
-            checkout = ("git", "-C", place, "checkout", "--recurse-submodules")
-            steps.append(run(*checkout, commit, text="At the commit that belongs there"))
+        arguments = ["submodule", "update", "--init", "--recursive"]
+        if len(linked) < len(empty):
+            arguments += ["--", *(submodule.path for submodule in linked)]
+        steps.append(run("git", "-C", folder, *_over_https(linked), *arguments, text="In the checkout"))
+    for submodule in empty:
+        if submodule not in linked:
+            steps += _clone(folder, submodule, remote, (commits or {}).get(submodule.path, ""))
     return tuple(steps)
 
 
-def holds(item: Submodule, path: str) -> bool:
+def _clone(folder: str, submodule: Submodule, remote: str, known_commit: str) -> list[Step]:
+    """Clone one submodule into its folder, at the commit that belongs there where that is known."""
+    path = f"{folder}/{submodule.path}"
+    address = public_address(submodule.url, remote if submodule.listed else "")
+    if not address:
+        obstacle = f"its address is {submodule.url}" if submodule.url else ".gitmodules does not name it"
+        ask = "Ask its authors where it is, and clone it into that folder."
+        return [say(f"{submodule.path}: {obstacle}. {ask}")]
+    commit = submodule.recorded or known_commit
+    branch: tuple[str, ...] = ()
+    # a name from a stranger's file: nothing that git could take for an option
+    if not commit and re.fullmatch(r"\w[\w./-]*", submodule.branch):
+        branch = ("--branch", submodule.branch)
+    text = f"For {submodule.path}"
+    steps = [run("git", "clone", "--recursive", *branch, address, path, text=text)]
+    if commit:
+        checkout = ("git", "-C", path, "checkout", "--recurse-submodules", commit)
+        steps.append(run(*checkout, text="At the commit that belongs there"))
+    return steps
+
+
+def holds(submodule: Submodule, path: str) -> bool:
     """A path of the checkout is a submodule's folder, or lies in it."""
-    return f"{path}/".startswith(f"{item.path}/")
+    return f"{path}/".startswith(f"{submodule.path}/")
 
 
-def module_of(item: Submodule, found: Checkout) -> str:
+def module_of(submodule: Submodule, checkout: Checkout) -> str:
     """What an extension in a submodule's folder is imported as.
 
     The folder often has another name than the module: ``langsplat-rasterization`` brings diff_gaussian_rasterization. What
     the checkout imports and no folder has the name of tells which it is.
     """
-    name = _folder_name(item)
-    if name in found.imports:
+    name = _folder_name(submodule)
+    if name in checkout.imports:
         return name
-    others = {_folder_name(one) for one in found.submodules} | {one.module for one in found.shadows}
-    others |= {top for one in found.sources for top in (one.source.name or "", *one.source.packages)}
-    left = [module for module in found.imports if module not in others]
-    fitting = [module for module in left if module in name or ("raster" in module and "raster" in name)]
+    provided = {_folder_name(other) for other in checkout.submodules}
+    provided |= {shadow.module for shadow in checkout.shadows}
+    for item in checkout.sources:
+        provided |= {item.source.name or "", *item.source.packages}
+    fitting = []
+    for module in checkout.imports:
+        both_rasterize = "raster" in module and "raster" in name
+        if module not in provided and (module in name or both_rasterize):
+            fitting.append(module)
     return max(fitting, key=len, default=name)
 
 
-def _folder_name(item: Submodule) -> str:
-    return item.path.rpartition("/")[2].replace("-", "_")
+def _folder_name(submodule: Submodule) -> str:
+    return submodule.path.rpartition("/")[2].replace("-", "_")
 
 
 def let_splatfix_fetch(install: Step) -> Step:
@@ -113,15 +133,10 @@ def let_splatfix_fetch(install: Step) -> Step:
     return Step("Or let splatfix fetch them and build", replace(install.command, argv=argv))
 
 
-def _any_link(items: Iterable[Submodule]) -> bool:
-    return any(item.recorded for item in items)
-
-
-def _over_https(items: Iterable[Submodule]) -> Iterator[str]:
+def _over_https(submodules: Iterable[Submodule]) -> Iterator[str]:
     """Options of git by which addresses that need a key are fetched without one."""
-    for item in items:
-        ssh, address = _SSH.fullmatch(item.url) or _SCP.fullmatch(item.url), public_address(item.url)
-        if ssh and address:
-            written = item.url[: ssh.start("path")]
-            option = f"url.https://{ssh['host']}/.insteadOf={written}"
-            yield from ("-c", option)
+    for submodule in submodules:
+        ssh = _SSH.fullmatch(submodule.url) or _SCP.fullmatch(submodule.url)
+        if ssh and public_address(submodule.url):
+            before_path = submodule.url[: ssh.start("path")]
+            yield from ("-c", f"url.https://{ssh['host']}/.insteadOf={before_path}")

@@ -55,39 +55,63 @@ def choose_toolkit(
         instead: a toolkit that is not there yet, considered in place of those that are.
         any_major: another major than torch's will do where torch's own is not there.
     """
-    wanted, looked_at = release(torch.cuda), (instead,) if instead else candidates(facts, cuda_home)
-    if isinstance(problem := _unserved(targets, torch) or looked_at, Problem):
+    problem = _unserved(targets, torch)
+    if problem:
         return Choice(None, problem=problem)
-    assert not isinstance(looked_at, Problem)
+    toolkits = (instead,) if instead else candidates(facts, cuda_home)
+    if isinstance(toolkits, Problem):
+        return Choice(None, problem=toolkits)
+    cuda = release(torch.cuda)
     rejected: list[Rejected] = []
-    fitting: list[tuple[tuple[int, int], Toolkit, tuple[int, ...], tuple[Arch, ...]]] = []
-    for toolkit in looked_at:
+    fitting: list[_Candidate] = []
+    for toolkit in toolkits:
         build_archs = tuple(build_arch(target, torch, toolkit) or target for target in targets)
-        objection = objection_to(facts, toolkit, wanted, build_archs, any_major=any_major)
+        objection = objection_to(facts, toolkit, cuda, build_archs, any_major=any_major)
         if objection:
             rejected.append(Rejected(f"toolkit {toolkit.root}", objection))
-            continue
-        version = release(toolkit.version)
-        minors = abs(version[1] - wanted[1]) if len(version) > 1 else 99
-        fitting.append(((abs(version[0] - wanted[0]), minors), toolkit, version, build_archs))
+        else:
+            fitting.append(_Candidate(toolkit, build_archs, _distance(toolkit, cuda)))
     if not fitting:
         problem = _no_toolkit(facts, torch, targets, rejected, cuda_home)
         return Choice(None, tuple(rejected), problem)
-    fitting.sort(key=lambda item: (item[0], len(item[1].missing), [-n for n in item[2]]))
-    _, best, version, build_archs = fitting[0]
-    for distance, other, _, _ in fitting[1:]:
-        how = "no nearer to" if distance == fitting[0][0] else "farther from"
-        why = f"also fits (CUDA {other.version}), {how} torch's CUDA {torch.cuda}"
-        rejected.append(Rejected(f"toolkit {other.root}", why))
-    why = f"CUDA {best.version}, torch was built with {torch.cuda}; found via {', '.join(best.found_via)}"
-    archs = tuple(dict.fromkeys(build_archs))
-    return Choice(BuildToolkit(best, version, archs, why), tuple(rejected))
+    best, *others = sorted(fitting, key=_Candidate.rank)
+    for other in others:
+        distance = "no nearer to" if other.distance == best.distance else "farther from"
+        reason = f"also fits (CUDA {other.toolkit.version}), {distance} torch's CUDA {torch.cuda}"
+        rejected.append(Rejected(f"toolkit {other.toolkit.root}", reason))
+    toolkit = best.toolkit
+    via = ", ".join(toolkit.found_via)
+    reason = f"CUDA {toolkit.version}, torch was built with {torch.cuda}; found via {via}"
+    archs = tuple(dict.fromkeys(best.build_archs))
+    return Choice(BuildToolkit(toolkit, release(toolkit.version), archs, reason), tuple(rejected))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A toolkit that would do."""
+
+    toolkit: Toolkit
+    build_archs: tuple[Arch, ...]
+    distance: tuple[int, int]
+    """From torch's CUDA, in majors and in minors."""
+
+    def rank(self) -> tuple[tuple[int, int], int, list[int]]:
+        """For a sort: the nearest, then the most complete, then the newest."""
+        newest_first = [-number for number in release(self.toolkit.version)]
+        return self.distance, len(self.toolkit.missing), newest_first
+
+
+def _distance(toolkit: Toolkit, cuda: tuple[int, ...]) -> tuple[int, int]:
+    version = release(toolkit.version)
+    # one that tells no minor comes after all that do
+    minors = abs(version[1] - cuda[1]) if len(version) > 1 else 99
+    return abs(version[0] - cuda[0]), minors
 
 
 def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
     """The target itself, or the newest architecture whose machine code it runs (12.0 for 12.1), as far as torch and the
     toolkit know them; None when there is none. A torch whose list is not known takes the target."""
-    known = [Arch.parse(item) for item in torch.knows_archs]
+    known = [Arch.parse(name) for name in torch.knows_archs]
     version = release(toolkit.version) if toolkit else ()
 
     def compiles(arch: Arch) -> bool:
@@ -95,12 +119,14 @@ def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Ar
 
     if (not known or target in known) and compiles(target):
         return target
-    older = [
-        arch
-        for arch in known or known_archs()
-        if not arch.variant and cubin_runs_on(arch, target) and compiles(arch)
-    ]
-    return max(older) if older and not target.variant else None
+    # what a letter stands for (sm_90a) no older architecture has
+    if target.variant:
+        return None
+    older = []
+    for arch in known or known_archs():
+        if not arch.variant and cubin_runs_on(arch, target) and compiles(arch):
+            older.append(arch)
+    return max(older, default=None)
 
 
 def _unserved(targets: Iterable[Arch], torch: Torch) -> Problem | None:
@@ -130,23 +156,24 @@ def _newer_torch(target: Arch) -> Step:
 def objection_to(
     facts: Facts,
     toolkit: Toolkit,
-    wanted: tuple[int, ...],
+    cuda: tuple[int, ...],
     build_archs: Iterable[Arch],
     *,
     any_major: bool = False,
 ) -> str | None:
-    """What speaks against compiling for these architectures with this toolkit beside a torch of CUDA ``wanted``."""
+    """What speaks against compiling for these architectures with this toolkit beside a torch of this CUDA."""
     version = release(toolkit.version)
     if toolkit.nvcc is None or not version:
         return toolkit.error or "it has no nvcc"
-    if version[0] != wanted[0] and not any_major:
-        return f"CUDA {toolkit.version}: torch refuses another major than its own {wanted[0]}"
+    if version[0] != cuda[0] and not any_major:
+        return f"CUDA {toolkit.version}: torch refuses another major than its own {cuda[0]}"
     for arch in build_archs:
         if not compiles_for(toolkit, version, arch):
             return f"CUDA {toolkit.version}: its nvcc cannot compile for {arch.sm}"
-    if (clash := glibc_clash(facts, toolkit)) and not _has_other_glibc(facts):
+    clash = glibc_clash(facts, toolkit)
+    if clash and not _has_other_glibc(facts):
         return f"its headers clash with those of glibc {facts.machine.glibc} ({clash})"
-    vital = [item for item in toolkit.missing if item in _VITAL]
+    vital = [name for name in toolkit.missing if name in _VITAL]
     return f"it is incomplete: {', '.join(vital)} missing" if vital else None
 
 
@@ -190,35 +217,35 @@ def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Pro
     return named
 
 
-def what_was_seen(facts: Facts, rejected: Sequence[Rejected]) -> str:
+def _considered(facts: Facts, rejected: Sequence[Rejected]) -> str:
     """What was looked at, for a sentence; that nothing could be looked at is another thing than that nothing is there."""
     if rejected:
         return "; ".join(f"{item.what.removeprefix('toolkit ')}: {item.why}" for item in rejected)
-    toolkits = facts.machine.toolkits
-    return (
-        "none was found" if toolkits.value is not None else f"which are here is not known ({toolkits.error})"
-    )
+    if facts.machine.toolkits.value is None:
+        return f"which are here is not known ({facts.machine.toolkits.error})"
+    return "none was found"
 
 
 def _no_toolkit(
     facts: Facts, torch: Torch, targets: Sequence[Arch], rejected: Sequence[Rejected], cuda_home: str | None
 ) -> Problem:
     cuda = torch.cuda or ""
-    major, seen = cuda.partition(".")[0], what_was_seen(facts, rejected)
-    where = f"The toolkit in {cuda_home} does not fit" if cuda_home else "No toolkit on this machine fits"
-    lost = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
-    if lost:
-        return _needs_older_cuda(facts, cuda, targets, lost)
-    todo = (
-        say(f"Install a CUDA {major} toolkit ({cuda} is torch's own), or name one with --cuda-home."),
-        say("NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive"),
-        run("conda", "install", "-c", f"nvidia/label/cuda-{cuda}.0", "cuda-toolkit", text="With conda"),
-    )
+    major = cuda.partition(".")[0]
+    dropped = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
+    if dropped:
+        return _needs_older_cuda(facts, cuda, targets, dropped)
+    subject = f"The toolkit in {cuda_home} does not fit" if cuda_home else "No toolkit on this machine fits"
+    names = ", ".join(arch.sm for arch in targets)
+    channel = f"nvidia/label/cuda-{cuda}.0"
     return Problem(
         "no-matching-toolkit",
-        f"{where} torch's CUDA {cuda} and {', '.join(arch.sm for arch in targets)}: {seen}.",
+        f"{subject} torch's CUDA {cuda} and {names}: {_considered(facts, rejected)}.",
         meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must support the GPU.",
-        todo=todo,
+        todo=(
+            say(f"Install a CUDA {major} toolkit ({cuda} is torch's own), or name one with --cuda-home."),
+            say("NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive"),
+            run("conda", "install", "-c", channel, "cuda-toolkit", text="With conda"),
+        ),
         details={"rejected": [{"what": item.what, "why": item.why} for item in rejected]},
     )
 
@@ -229,25 +256,20 @@ def _last_major(arch: Arch) -> int | None:
     return info.last_toolkit[0] if info and info.last_toolkit else None
 
 
-def _needs_older_cuda(facts: Facts, cuda: str, targets: Sequence[Arch], lost: Sequence[Arch]) -> Problem:
-    names, last = ", ".join(arch.sm for arch in lost), min(_last_major(arch) or 0 for arch in lost)
-    fitting = (item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= last)
-    older = min(fitting, key=lambda item: preference(facts, item, targets), default=None)
-    words = ", ".join(arch.sm for arch in targets)
-    todo = (
-        (
-            install_command(older, facts)[1],
-            say(f"Then install a CUDA {last} toolkit and call splatfix install again."),
-        )
-        if older
-        else (
-            say(f"No torch build in the tables supports {words} here."),
-            see_options(facts),
-        )
-    )
+def _needs_older_cuda(facts: Facts, cuda: str, targets: Sequence[Arch], dropped: Sequence[Arch]) -> Problem:
+    latest = min(_last_major(arch) or 0 for arch in dropped)
+    builds = [item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= latest]
+    if builds:
+        older = min(builds, key=lambda build: preference(facts, build, targets))
+        _, command = install_command(older, facts)
+        todo = (command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again."))
+    else:
+        names = ", ".join(arch.sm for arch in targets)
+        todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
+    names = ", ".join(arch.sm for arch in dropped)
     return Problem(
         "arch-dropped-by-cuda",
-        f"No CUDA {cuda.partition('.')[0]} toolkit compiles for {names}: the last that does is CUDA {last}.",
+        f"No CUDA {cuda.partition('.')[0]} toolkit compiles for {names}: the last that does is CUDA {latest}.",
         meaning="torch's CUDA and the toolkit's must have one major, so this torch cannot support that GPU.",
         todo=todo,
     )
@@ -264,73 +286,80 @@ def choose_ptx(
     Where there is none, the problem is ``ptx-unavailable`` with every candidate and why it was rejected;
     ``arch-unknown-to-torch`` for a target with a letter (``sm_100a``), in whose place no PTX of another can stand.
     """
-    looked_at = candidates(facts, cuda_home)
-    lettered = _unserved((target for target in targets if target.variant), torch)
-    if isinstance(problem := lettered or looked_at, Problem):
+    problem = _unserved((target for target in targets if target.variant), torch)
+    if problem:
         return Choice(None, problem=problem)
-    assert not isinstance(looked_at, Problem)
-    wanted = release(torch.cuda)
+    toolkits = candidates(facts, cuda_home)
+    if isinstance(toolkits, Problem):
+        return Choice(None, problem=toolkits)
+    cuda = release(torch.cuda)
     rejected: list[Rejected] = []
-    fitting: list[tuple[tuple[int, int], BuildToolkit]] = []
-    for toolkit in looked_at:
-        answer = _ptx_with(facts, toolkit, torch, wanted, targets)
-        if isinstance(answer, str):
-            rejected.append(Rejected(f"toolkit {toolkit.root}", answer))
+    fitting: list[BuildToolkit] = []
+    for toolkit in toolkits:
+        choice = _ptx_with(facts, toolkit, torch, cuda, targets)
+        if isinstance(choice, str):
+            rejected.append(Rejected(f"toolkit {toolkit.root}", choice))
         else:
-            fitting.append(((len(toolkit.missing), abs(answer.version[1] - wanted[1])), answer))
-    if not fitting:
-        words = ", ".join(arch.sm for arch in targets)
-        problem = Problem(
-            "ptx-unavailable",
-            f"No toolkit here produces PTX that runs on {words}: {what_was_seen(facts, rejected)}.",
-            meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
-            todo=(
-                say("Use a toolkit that supports the GPU."),
-                see_options(facts),
-            ),
-        )
-        return Choice(None, tuple(rejected), problem)
-    return Choice(min(fitting, key=lambda item: item[0])[1], tuple(rejected))
+            fitting.append(choice)
+
+    def rank(choice: BuildToolkit) -> tuple[int, int]:
+        return len(choice.toolkit.missing), abs(choice.version[1] - cuda[1])
+
+    if fitting:
+        return Choice(min(fitting, key=rank), tuple(rejected))
+    names = ", ".join(arch.sm for arch in targets)
+    problem = Problem(
+        "ptx-unavailable",
+        f"No toolkit here produces PTX that runs on {names}: {_considered(facts, rejected)}.",
+        meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
+        todo=(say("Use a toolkit that supports the GPU."), see_options(facts)),
+    )
+    return Choice(None, tuple(rejected), problem)
 
 
 def _ptx_with(
-    facts: Facts, toolkit: Toolkit, torch: Torch, wanted: tuple[int, ...], targets: Sequence[Arch]
+    facts: Facts, toolkit: Toolkit, torch: Torch, cuda: tuple[int, ...], targets: Sequence[Arch]
 ) -> BuildToolkit | str:
     """The decision for one toolkit, or what speaks against it."""
-    objection = objection_to(facts, toolkit, wanted, ())
+    objection = objection_to(facts, toolkit, cuda, ())
     if objection:
         return objection
     version = release(toolkit.version)
-    found = {arch: build_arch(arch, torch, toolkit) for arch in targets}
-    named = [own for own in found.values() if own is not None]
-    lacking = [arch for arch, own in found.items() if own is None]
-    if not lacking:
-        why = f"CUDA {toolkit.version} compiles machine code for every target"
-        return BuildToolkit(toolkit, version, tuple(named), why)
-    base = _ptx_base(toolkit, version, torch, below=min(lacking).plain)
+    named: list[Arch] = []
+    unnamed: list[Arch] = []
+    for target in targets:
+        arch = build_arch(target, torch, toolkit)
+        if arch is None:
+            unnamed.append(target)
+        else:
+            named.append(arch)
+    if not unnamed:
+        reason = f"CUDA {toolkit.version} compiles machine code for every target"
+        return BuildToolkit(toolkit, version, tuple(named), reason)
+    base = _ptx_base(toolkit, version, torch, below=min(unnamed).plain)
     if base is None:
-        return f"CUDA {toolkit.version} supports no older architecture whose PTX {lacking[0].sm} could take"
+        return f"CUDA {toolkit.version} supports no older architecture whose PTX {unnamed[0].sm} could take"
     isa, unsure = ptx_isa_of_cuda((version[0], version[1])), ""
-    for arch in lacking:
-        level = Gpus(facts).driver_level(arch)
+    for target in unnamed:
+        level = Gpus(facts).driver_level(target)
         reads = _driver_reads(isa, level)
         if isa and reads is False:
             return f"its PTX {isa[0]}.{isa[1]} is newer than a driver of CUDA {level} translates (error 222)"
-        unsure = unsure if reads else f"whether the driver translates PTX of CUDA {toolkit.version}"
-    why = f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"
-    return BuildToolkit(toolkit, version, tuple(named), why, base, unsure)
+        if not reads:
+            unsure = f"whether the driver translates PTX of CUDA {toolkit.version}"
+    reason = (
+        f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"
+    )
+    return BuildToolkit(toolkit, version, tuple(named), reason, base, unsure)
 
 
 def _ptx_base(toolkit: Toolkit, version: tuple[int, ...], torch: Torch, *, below: Arch) -> Arch | None:
     """The newest desktop architecture below another that both know, whose PTX is to be translated for it."""
-    older = (
-        arch
-        for arch in known_archs()
-        if arch < below
-        and not _is_tegra(arch)
-        and compiles_for(toolkit, version, arch)
-        and (not torch.knows_archs or arch.cc in torch.knows_archs)
-    )
+    older = []
+    for arch in known_archs():
+        known_to_torch = not torch.knows_archs or arch.cc in torch.knows_archs
+        if arch < below and known_to_torch and not _is_tegra(arch) and compiles_for(toolkit, version, arch):
+            older.append(arch)
     return max(older, default=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,50 +49,61 @@ def _instance(name: str, gpus: Sequence[Gpu]) -> Reading:
 def _numbers(value: str, count: int) -> Reading:
     """By number. A repetition counts even behind a GPU that does not exist."""
     entries = [entry.strip() for entry in value.split(",")]
-    digits = [re.match(r"\+?[0-9]+", entry) for entry in entries]
-    end = next((place for place, found in enumerate(digits) if found is None), len(entries))
-    named = [int(found.group()) for found in digits[:end] if found]
-    beyond = next((place for place, number in enumerate(named) if number >= count), len(named))
+    numbers: list[int] = []
+    good: dict[str, None] = {}
+    odd: str | None = None
+    for entry in entries:
+        match = re.match(r"\+?[0-9]+", entry)
+        if match is None:
+            # CUDA stops here; what comes after it is only looked at for what was meant
+            odd = entry if odd is None else odd
+            continue
+        number = int(match.group())
+        if odd is None:
+            numbers.append(number)
+        if number < count:
+            good[str(number)] = None
+    visible = list(itertools.takewhile(lambda number: number < count, numbers))
+    repeated = _repeated(numbers)
     lost = ""
-    if repeated := _repeated(named):
+    if repeated:
         lost = f"it names GPU {repeated} twice, and CUDA then shows none"
-    elif beyond < len(named):
+    elif len(visible) < len(numbers):
         last = f" (its last is {count - 1})" if count else ""
-        lost = f"CUDA has no GPU {named[beyond]}{last}, and stops there"
-    elif end < len(entries):
-        odd = entries[end]
-        names = "it is empty" if value.strip() == "" else f"{odd!r} names no GPU"
-        lost = f"{names}, and CUDA stops there"
-    good = [str(int(found.group())) for found in digits if found and int(found.group()) < count]
-    return Reading(() if repeated else tuple(named[:beyond]), lost, ",".join(dict.fromkeys(good)))
+        lost = f"CUDA has no GPU {numbers[len(visible)]}{last}, and stops there"
+    elif odd is not None:
+        subject = f"{odd!r} names no GPU" if value.strip() else "it is empty"
+        lost = f"{subject}, and CUDA stops there"
+    return Reading(() if repeated else tuple(visible), lost, ",".join(good))
 
 
 def _uuids(value: str, gpus: Sequence[Gpu]) -> Reading:
     entries = value.split(",")
-    end = next((place for place, item in enumerate(entries) if not item.startswith("GPU-")), len(entries))
-    fitting = [
-        [place for place, gpu in enumerate(gpus) if (gpu.uuid or "").startswith(item)]
-        for item in entries[:end]
-    ]
-    beyond = next((place for place, found in enumerate(fitting) if len(found) != 1), end)
-    named = [found[0] for found in fitting[:beyond]]
-    repeated = _repeated(entries[:end]) or _repeated(named)
+    named = list(itertools.takewhile(lambda entry: entry.startswith("GPU-"), entries))
+    fitting = []
+    for entry in named:
+        fitting.append([place for place, gpu in enumerate(gpus) if (gpu.uuid or "").startswith(entry)])
+    # a beginning that two UUIDs share names none
+    visible = [places[0] for places in itertools.takewhile(lambda places: len(places) == 1, fitting)]
+    repeated = _repeated(named) or _repeated(visible)
     lost = ""
     if repeated:
         lost = "it names a GPU twice, and CUDA then shows none"
-    elif beyond < end:
-        how_many = (
-            f"{len(fitting[beyond])} UUIDs begin" if fitting[beyond] else "no GPU has a UUID that begins"
-        )
-        lost = f"{how_many} with {entries[beyond]}, and CUDA stops there"
-    elif end < len(entries):
-        lost = f"{entries[end]!r} is no UUID as the first entry is, and CUDA stops there"
+    elif len(visible) < len(named):
+        several = len(fitting[len(visible)])
+        how_many = f"{several} UUIDs begin" if several else "no GPU has a UUID that begins"
+        lost = f"{how_many} with {named[len(visible)]}, and CUDA stops there"
+    elif len(named) < len(entries):
+        lost = f"{entries[len(named)]!r} is no UUID as the first entry is, and CUDA stops there"
     good: dict[int, str] = {}
-    for item, found in zip(entries, fitting, strict=False):
-        if len(found) == 1:
-            good.setdefault(found[0], item)
-    return Reading(() if repeated else tuple(named), lost, ",".join(good.values()))
+    for entry, places in zip(named, fitting, strict=True):
+        if len(places) == 1:
+            good.setdefault(places[0], entry)
+    return Reading(() if repeated else tuple(visible), lost, ",".join(good.values()))
 
 
-def _repeated(named: Sequence[str] | Sequence[int]) -> str:
-    return next((str(item) for place, item in enumerate(named) if item in named[:place]), "")
+def _repeated(entries: Sequence[str] | Sequence[int]) -> str:
+    for place, entry in enumerate(entries):
+        if entry in entries[:place]:
+            return str(entry)
+    return ""
