@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from splatfix.context import Context
+from splatfix.context.commands import pip
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run
 from splatfix.knowledge.dropins import dropin_named
@@ -56,7 +57,7 @@ class Answers:
             text = "In the environment where it failed"
             return (run("python", "-m", "pip", "install", *answer.pip, text=text),)
         if answer.pip and self._context is not None:
-            return (self._context.pip("install", *answer.pip),)
+            return (pip(self._context.facts, "install", *answer.pip),)
         if answer.option == "other-torch":
             return self._first((OptionKind.OTHER_TORCH,))
         if answer.option == "build":
