@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import variable
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import arch_list_by_itself, own_archs
 from splatfix.context import Context, Target
 from splatfix.context.architectures import (
@@ -31,10 +31,12 @@ from splatfix.knowledge.cpp_extension import (
     expand_arch_list,
 )
 
+check = checks_of("build")
+
 _NAME = "TORCH_CUDA_ARCH_LIST"
 
 
-@check("arch-list-malformed", family="build", title="TORCH_CUDA_ARCH_LIST is written as torch reads it")
+@check("arch-list-malformed", "TORCH_CUDA_ARCH_LIST is written as torch reads it")
 def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
     """torch splits TORCH_CUDA_ARCH_LIST at ';' and blanks, knows a fixed list of numbers and names, and stops every build at
     anything else: "Unknown CUDA arch (8.6；8.9) or GPU not supported" for a full-width semicolon, a comma, `sm_86`, a
@@ -73,11 +75,7 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check(
-    "arch-list-unbuildable",
-    family="build",
-    title="The toolkit compiles for every entry of TORCH_CUDA_ARCH_LIST",
-)
+@check("arch-list-unbuildable", "The toolkit compiles for every entry of TORCH_CUDA_ARCH_LIST")
 def arch_list_unbuildable(context: Context, this: Check) -> Iterator[Finding]:
     """One entry that nvcc does not know ends the build for all: "nvcc fatal: Unsupported gpu architecture 'compute_60'"
     (dropped by CUDA 13) or 'compute_120' (unknown before 12.8). nvcc's own list decides."""
@@ -109,11 +107,7 @@ def _list_without(context: Context, entries: Sequence[ArchEntry], refused: Seque
     return set_variable(_NAME, ";".join(accepted)) if accepted else _for_targets(context)
 
 
-@check(
-    "arch-list-below-minimum",
-    family="build",
-    title="TORCH_CUDA_ARCH_LIST names only GPUs that the source supports",
-)
+@check("arch-list-below-minimum", "TORCH_CUDA_ARCH_LIST names only GPUs that the source supports")
 def arch_list_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat from 1.0 on and FastGS use cooperative groups that begin with compute capability 7.0. One older entry in the list
     stops the build on any machine: "namespace "cooperative_groups" has no member "labeled_partition""."""
@@ -134,7 +128,7 @@ def arch_list_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("arch-list-misses-gpu", family="build", title="TORCH_CUDA_ARCH_LIST has code for the GPU")
+@check("arch-list-misses-gpu", "TORCH_CUDA_ARCH_LIST has code for the GPU")
 def arch_list_misses_gpu(context: Context, this: Check) -> Iterator[Finding]:
     """A list left over from another machine or a container image builds extensions that this GPU cannot run: no machine code
     of its major, and no PTX that its driver can compile. Nothing says so before the first kernel."""
@@ -151,7 +145,7 @@ def arch_list_misses_gpu(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("arch-clamped", family="build", title="torch's builder does not clamp the GPU's architecture")
+@check("arch-clamped", "torch's builder does not clamp the GPU's architecture")
 def arch_clamped(context: Context, this: Check) -> Iterator[Finding]:
     """With TORCH_CUDA_ARCH_LIST unset torch compiles for the visible GPUs, but clamps each to the newest architecture of its
     own code: an RTX 5090 beside a torch that ends at sm_90 gets "9.0+PTX", which is compiled at the first use and
@@ -185,7 +179,7 @@ def arch_clamped(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("no-gpu-at-build", family="build", title="The build knows which GPU to compile for")
+@check("no-gpu-at-build", "The build knows which GPU to compile for")
 def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
     """With TORCH_CUDA_ARCH_LIST unset and no GPU visible (docker build, a login node, CI) torch's builder ends in "IndexError:
     list index out of range"; fused-ssim falls back to 7.5, 8.0 and 8.9 without PTX. Source: `_get_cuda_arch_flags`.
@@ -304,7 +298,7 @@ _WITHOUT_SWAP = 32 * 2**30
 _GSPLAT_JOBS = 10
 
 
-@check("build-out-of-memory", family="build", title="Enough memory for the compilers that ninja starts")
+@check("build-out-of-memory", "Enough memory for the compilers that ninja starts")
 def build_out_of_memory(context: Context, this: Check) -> Iterator[Finding]:
     """ninja starts as many compilers as there are cores and two more, unless MAX_JOBS says otherwise; each nvcc on a file with
     torch's headers may take 2.5 GiB. When memory and swap end, the kernel kills one: "nvcc error: 'cicc' died due to signal
@@ -333,7 +327,7 @@ def build_out_of_memory(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("wsl-without-swap", family="build", title="WSL2 has swap to fall back on")
+@check("wsl-without-swap", "WSL2 has swap to fall back on")
 def wsl_without_swap(context: Context, this: Check) -> Iterator[Finding]:
     """WSL2 gives Linux half of Windows' memory, and its `.wslconfig` can turn swap off; a build that then runs out takes the
     whole of WSL down ("Wsl/Service/E_UNEXPECTED") instead of one compiler. Source: Microsoft's page on .wslconfig."""
@@ -358,7 +352,7 @@ def wsl_without_swap(context: Context, this: Check) -> Iterator[Finding]:
         yield this.ok("WSL2 has memory and swap for a build.", evidence=evidence)
 
 
-@check("glibc-cuda-math-conflict", family="build", title="The toolkit's math headers agree with glibc's")
+@check("glibc-cuda-math-conflict", "The toolkit's math headers agree with glibc's")
 def glibc_cuda_math_conflict(context: Context, this: Check) -> Iterator[Finding]:
     """glibc 2.41 declares cospi, sinpi and (2.42) rsqrt with noexcept; CUDA up to 12.9 declares them without, and every .cu
     file ends in "exception specification is incompatible with that of previous function". CUDA 13 mends it. A conda
@@ -383,7 +377,7 @@ def glibc_cuda_math_conflict(context: Context, this: Check) -> Iterator[Finding]
         )
 
 
-@check("ninja-not-on-path", family="build", title="ninja is where torch calls it")
+@check("ninja-not-on-path", "ninja is where torch calls it")
 def ninja_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
     """torch calls `ninja` by its name. In an environment that is not activated (an IDE, cron, a full path to python) its bin
     folder is not on PATH: what compiles at first use then ends in "Ninja is required to load C++ extensions", and a
@@ -408,7 +402,7 @@ def ninja_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("linker-cudart-missing", family="build", title="The linker finds the toolkit's libcudart")
+@check("linker-cudart-missing", "The linker finds the toolkit's libcudart")
 def linker_cudart_missing(context: Context, this: Check) -> Iterator[Finding]:
     """torch's builder hands the linker `$CUDA_HOME/lib64`; from 2.1 on `lib` where there is no lib64. conda keeps libcudart.so
     in `lib` or `targets/.../lib`, and the link ends in "cannot find -lcudart". Source: `CUDAExtension` in cpp_extension.py;
@@ -434,7 +428,7 @@ def linker_cudart_missing(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("linker-libcuda-missing", family="build", title="The linker finds libcuda where a source needs it")
+@check("linker-libcuda-missing", "The linker finds libcuda where a source needs it")
 def linker_libcuda_missing(context: Context, this: Check) -> Iterator[Finding]:
     """tiny-cuda-nn and a few more link the driver's library by `-lcuda`. The file libcuda.so comes with the driver's development
     package; in containers and on build machines only the toolkit's stub has it, in WSL2 it lies in /usr/lib/wsl/lib. The
@@ -458,7 +452,7 @@ def linker_libcuda_missing(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("cub-thrust-mismatch", family="build", title="One copy of CUB and Thrust is in the include path")
+@check("cub-thrust-mismatch", "One copy of CUB and Thrust is in the include path")
 def cub_thrust_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """CUB and Thrust have come with the toolkit since CUDA 11. A second copy that compilers search first (pytorch3d's setup.py
     puts CUB_HOME in front) mixes two versions in one file: "#error: The version of CUB in your include path is not

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import host_compiler, reason, torch_version, variable
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.compilers import family_of
 from splatfix.core.step import Command, Step, say, set_variable
@@ -14,8 +14,10 @@ from splatfix.core.versions import release
 from splatfix.facts import Compiler, Toolkit
 from splatfix.knowledge import cpp_extension, host_compilers
 
+check = checks_of("compiler")
 
-@check("host-compiler-missing", family="compiler", title="A C++ compiler is installed")
+
+@check("host-compiler-missing", "A C++ compiler is installed")
 def host_compiler_missing(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
     compilers, compiler = context.machine.compilers, context.host_compiler
@@ -39,7 +41,7 @@ def host_compiler_missing(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("host-gcc-too-new", family="compiler", title="nvcc supports the host compiler")
+@check("host-gcc-too-new", "nvcc supports the host compiler")
 def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
     are not supported"). The limit is read from the toolkit's own header. nvcc calls what CC or NVCC_CCBIN names, else
@@ -80,7 +82,7 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("host-gcc-too-old", family="compiler", title="torch's headers support the host compiler")
+@check("host-gcc-too-old", "torch's headers support the host compiler")
 def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """torch's own headers refuse an old gcc ("You're trying to build PyTorch with a too old version of GCC. We need GCC 9
     or later."). RHEL 8 and its kin bring gcc 8; newer ones come as modules, gcc-toolset packages or from conda."""
@@ -108,7 +110,7 @@ def _newer_gcc(context: Context, oldest: int) -> Step:
     )
 
 
-@check("host-msvc-too-new", family="compiler", title="nvcc supports Visual Studio's compiler")
+@check("host-msvc-too-new", "nvcc supports Visual Studio's compiler")
 def host_msvc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
     Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
@@ -146,7 +148,7 @@ def host_msvc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("host-compiler-refused-by-torch", family="compiler", title="torch supports the host compiler")
+@check("host-compiler-refused-by-torch", "torch supports the host compiler")
 def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Finding]:
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
     which nvcc accepts. Where its table has no row for a CUDA version it only warns; with TORCH_DONT_CHECK_COMPILER_ABI, and
@@ -247,7 +249,7 @@ _PROMPT = (
 )
 
 
-@check("msvc-not-on-path", family="compiler", title="cl.exe is on PATH")
+@check("msvc-not-on-path", "cl.exe is on PATH")
 def msvc_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
     """setuptools finds Visual Studio by its own list, but torch asks `where cl` before it compiles at first use: "Command
     '['where', 'cl']' returned non-zero exit status 1", and nvcc says "Cannot find compiler 'cl.exe' in PATH". Source:
@@ -269,7 +271,7 @@ def msvc_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("msvc-x86-host", family="compiler", title="Visual Studio's compiler targets 64 bits")
+@check("msvc-x86-host", "Visual Studio's compiler targets 64 bits")
 def msvc_x86_host(context: Context, this: Check) -> Iterator[Finding]:
     """In the plain "Developer Command Prompt" cl.exe compiles for 32 bits: torch's headers end in "'_addcarry_u64': identifier
     not found", the linker in unresolved symbols. The folder of cl.exe names host and target (Hostx64\\x64); VSCMD_ARG_TGT_ARCH
@@ -294,7 +296,7 @@ def msvc_x86_host(context: Context, this: Check) -> Iterator[Finding]:
         return  # the first on PATH is the one that is called
 
 
-@check("distutils-use-sdk-unset", family="compiler", title="torch can build from Visual Studio's prompt")
+@check("distutils-use-sdk-unset", "torch can build from Visual Studio's prompt")
 def distutils_use_sdk_unset(context: Context, this: Check) -> Iterator[Finding]:
     """In a prompt of Visual Studio torch stops every setup.py with "It seems that the VC environment is activated but
     DISTUTILS_USE_SDK is not set". Source: `_check_abi` of torch/utils/cpp_extension.py, which a test reads."""

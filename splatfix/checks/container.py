@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from splatfix.checks.build import MEMORY_PER_JOB
 from splatfix.checks.evidence import start_again
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import say
 from splatfix.core.words import counted
+
+check = checks_of("container")
 
 _DOCKER_SHM = 64 * 2**20
 """What Docker, Podman and containerd give without being asked."""
@@ -18,11 +20,7 @@ _GOOD_SHM = 2**30
 _SHM = "/dev/shm"  # named, never opened  # nosec B108
 
 
-@check(
-    "container-shm-small",
-    family="container",
-    title="The container's shared memory holds what data loaders hand over",
-)
+@check("container-shm-small", "The container's shared memory holds what data loaders hand over")
 def container_shm_small(context: Context, this: Check) -> Iterator[Finding]:
     """A PyTorch DataLoader with workers hands every batch over in /dev/shm. A container has 64 MiB there unless it is
     started with more; a batch of large images ends in "Bus error" or "unable to allocate shared memory (shm)". Trainers
@@ -50,9 +48,7 @@ def container_shm_small(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check(
-    "container-memory-limit", family="container", title="The container may use enough memory for one compiler"
-)
+@check("container-memory-limit", "The container may use enough memory for one compiler")
 def container_memory_limit(context: Context, this: Check) -> Iterator[Finding]:
     """The control group's limit counts every process of the container, and what it reads through the page cache. One nvcc
     on a file with torch's headers takes up to 2.5 GiB; beyond the limit the kernel kills it, inside the container without
@@ -76,11 +72,7 @@ def container_memory_limit(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check(
-    "container-process-limit",
-    family="container",
-    title="The container may start enough processes and threads",
-)
+@check("container-process-limit", "The container may start enough processes and threads")
 def container_process_limit(context: Context, this: Check) -> Iterator[Finding]:
     """The pids limit of a control group counts threads too. torch starts one for each core in several pools, and each
     compiler of a build is four processes (nvcc, cicc, ptxas, cc1plus); beyond the limit come "fork: Resource temporarily
@@ -108,7 +100,7 @@ def container_process_limit(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("container-root-read-only", family="container", title="The container has a place for temporary files")
+@check("container-root-read-only", "The container has a place for temporary files")
 def container_root_read_only(context: Context, this: Check) -> Iterator[Finding]:
     """In a container with a read-only root nothing can be written but what is mounted. Compilers, pip, Triton and torch's
     caches write into /tmp: without a mount there they end in "Read-only file system"."""
@@ -130,7 +122,7 @@ def container_root_read_only(context: Context, this: Check) -> Iterator[Finding]
     )
 
 
-@check("container-device-closed", family="container", title="The container's user may open the GPU")
+@check("container-device-closed", "The container's user may open the GPU")
 def container_device_closed(context: Context, this: Check) -> Iterator[Finding]:
     """The driver's device files belong to root; by default everybody may open them, and some sites restrict them to a
     group (NVreg_DeviceFileGID and NVreg_DeviceFileMode of the kernel module). A container's user is not in that group:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.registry import Blocks, Check, check
+from splatfix.checks.registry import Blocks, Check, checks_of
 from splatfix.context import Context
 from splatfix.context.gpus import NO_DEVICE
 from splatfix.core.proof import RungName
@@ -18,18 +18,15 @@ from splatfix.facts import Driver, Fact
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
 
+check = checks_of("driver")
+
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 _NO_PERMISSION = 4  # NVML_ERROR_NO_PERMISSION
 _UNKNOWN = 999  # NVML_ERROR_UNKNOWN
 _MISMATCH, _OPERATING_SYSTEM = 803, 304  # CUresult
 
 
-@check(
-    "driver-too-old",
-    family="driver",
-    title="The driver supports torch's CUDA version",
-    bears_on=RungName.RESOLVED,
-)
+@check("driver-too-old", "The driver supports torch's CUDA version", bears_on=RungName.RESOLVED)
 def driver_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """Every CUDA major has an oldest driver on which its runtime starts at all (minor-version compatibility). Below it,
     torch says that the NVIDIA driver is too old. Above it machine code runs; PTX may still be too new. A libcuda of its own
@@ -78,8 +75,7 @@ def driver_too_old(context: Context, this: Check) -> Iterator[Finding]:
 
 @check(
     "driver-library-mismatch",
-    family="driver",
-    title="Kernel module and driver libraries have the same version",
+    "Kernel module and driver libraries have the same version",
     blocks=Blocks.SAME_VERSION,
     bears_on=RungName.RESOLVED,
 )
@@ -118,8 +114,7 @@ def driver_library_mismatch(context: Context, this: Check) -> Iterator[Finding]:
 
 @check(
     "driver-library-missing",
-    family="driver",
-    title="The driver's libraries are installed",
+    "The driver's libraries are installed",
     blocks=Blocks.DRIVER_LIBRARIES,
     bears_on=RungName.RESOLVED,
 )
@@ -154,11 +149,7 @@ def driver_library_missing(context: Context, this: Check) -> Iterator[Finding]:
 
 
 @check(
-    "cuda-does-not-start",
-    family="driver",
-    title="CUDA starts and finds its GPUs",
-    blocks=Blocks.START,
-    bears_on=RungName.RESOLVED,
+    "cuda-does-not-start", "CUDA starts and finds its GPUs", blocks=Blocks.START, bears_on=RungName.RESOLVED
 )
 def cuda_does_not_start(context: Context, this: Check) -> Iterator[Finding]:
     """nvidia-smi asks NVML; programs ask CUDA, which needs more: the fabric manager on boards with NVSwitch (error 802), a
@@ -319,12 +310,7 @@ def _given(context: Context) -> Iterator[Evidence]:
             yield variable(context, name)
 
 
-@check(
-    "wsl-wrong-libcuda",
-    family="driver",
-    title="WSL2 loads the libcuda of the Windows driver",
-    blocks=Blocks.LIBCUDA,
-)
+@check("wsl-wrong-libcuda", "WSL2 loads the libcuda of the Windows driver", blocks=Blocks.LIBCUDA)
 def wsl_wrong_libcuda(context: Context, this: Check) -> Iterator[Finding]:
     """In WSL2 the driver is Windows'; its libcuda lies in /usr/lib/wsl/lib. A Linux driver package (nvidia-driver-*,
     cuda-drivers, the `cuda` meta-package) puts another libcuda into the system folders, which is found first and sees
@@ -349,12 +335,7 @@ def wsl_wrong_libcuda(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check(
-    "stub-libcuda-loaded",
-    family="driver",
-    title="libcuda is the driver's, not the toolkit's stub",
-    blocks=Blocks.LIBCUDA,
-)
+@check("stub-libcuda-loaded", "libcuda is the driver's, not the toolkit's stub", blocks=Blocks.LIBCUDA)
 def stub_libcuda_loaded(context: Context, this: Check) -> Iterator[Finding]:
     """The toolkit's lib64/stubs holds an empty libcuda to link against on machines without a driver. With that folder in
     LD_LIBRARY_PATH (it belongs into LIBRARY_PATH) and a libcuda.so.1 in it, as some images link it, programs load the empty
@@ -374,8 +355,7 @@ def stub_libcuda_loaded(context: Context, this: Check) -> Iterator[Finding]:
 
 @check(
     "forward-compat-on-geforce",
-    family="driver",
-    title="No forward-compatibility libcuda on an unsupported GPU",
+    "No forward-compatibility libcuda on an unsupported GPU",
     blocks=Blocks.LIBCUDA,
     bears_on=RungName.RESOLVED,
 )

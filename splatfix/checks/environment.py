@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, unread_files, version_of
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch
 from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, pip, removed_by
@@ -17,10 +17,10 @@ from splatfix.core.versions import major_minor, release
 from splatfix.facts import Shadow
 from splatfix.knowledge import torch_releases
 
+check = checks_of("environment")
 
-@check(
-    "interpreter-broken", family="environment", title="The target Python works", bears_on=RungName.RESOLVED
-)
+
+@check("interpreter-broken", "The target Python works", bears_on=RungName.RESOLVED)
 def interpreter_answers(context: Context, this: Check) -> Iterator[Finding]:
     """splatfix touches the target environment only through a child process. If that process crashes, hangs or prints
     nonsense, the environment itself is broken, and everything below it stays unknown."""
@@ -45,7 +45,7 @@ def interpreter_answers(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("no-installer", family="environment", title="Packages can be installed in the environment")
+@check("no-installer", "Packages can be installed in the environment")
 def no_installer(context: Context, this: Check) -> Iterator[Finding]:
     """uv and Poetry make environments without pip, where `python -m pip` fails; uv installs there, or the pip of another
     Python (`pip --python`, pip 22.3 and newer). A Python that the system or uv manages refuses every installation (PEP
@@ -88,7 +88,7 @@ def no_installer(context: Context, this: Check) -> Iterator[Finding]:
     yield this.ok(f"Packages are installed by {name}{lock_note}.", evidence=evidence)
 
 
-@check("build-tools-missing", family="environment", title="Build tools installed")
+@check("build-tools-missing", "Build tools installed")
 def build_tools(context: Context, this: Check) -> Iterator[Finding]:
     """Splatting extensions are built with `--no-build-isolation`, so what builds them must be in the environment itself:
     setuptools (and wheel before setuptools 70.1); ninja makes torch compile files side by side."""
@@ -117,9 +117,7 @@ def build_tools(context: Context, this: Check) -> Iterator[Finding]:
         yield this.ok("Build tools installed.", evidence=evidence)
 
 
-@check(
-    "setuptools-incompatible", family="environment", title="setuptools is compatible with the build scripts"
-)
+@check("setuptools-incompatible", "setuptools is compatible with the build scripts")
 def setuptools_incompatible(context: Context, this: Check) -> Iterator[Finding]:
     """torch.utils.cpp_extension of older releases imports pkg_resources, which setuptools 82 removed, or
     pkg_resources.packaging, which setuptools 70 removed. Every build of an extension then ends before it begins. The
@@ -153,11 +151,7 @@ def _compatible_setuptools(context: Context) -> str:
     return f"setuptools<{min(limits)}" if limits else "setuptools"
 
 
-@check(
-    "import-shadowing",
-    family="environment",
-    title="No file in the current folder shadows an installed package",
-)
+@check("import-shadowing", "No file in the current folder shadows an installed package")
 def import_shadowing(context: Context, this: Check) -> Iterator[Finding]:
     """Python searches the folder of the script, or the current one, before site-packages. A source folder of the same name
     is then imported instead of the installed package: "cannot import name '_C' from partially initialized module". A
@@ -176,7 +170,7 @@ def import_shadowing(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("editable-source-gone", family="environment", title="Sources of editable installs exist")
+@check("editable-source-gone", "Sources of editable installs exist")
 def editable_source_gone(context: Context, this: Check) -> Iterator[Finding]:
     """`pip install -e` (SuGaR's install.py does it) only links to the source folder. When that folder is moved or removed,
     pip still lists the package and importing it fails."""
@@ -193,7 +187,7 @@ def editable_source_gone(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("python-version-unsupported", family="environment", title="torch has wheels for this Python")
+@check("python-version-unsupported", "torch has wheels for this Python")
 def python_version_unsupported(context: Context, this: Check) -> Iterator[Finding]:
     """torch publishes wheels for a few minors of CPython, 64 bits only; on another Python pip says "No matching distribution
     found for torch" and no more. Said only where torch is not installed yet. Source: knowledge/data/torch_releases.json."""
@@ -244,7 +238,7 @@ def _newest_python(row: torch_releases.TorchRelease) -> tuple[int, int]:
     return max((row.python_max or row.python_min, *row.python_experimental))
 
 
-@check("no-matching-wheel", family="environment", title="The pinned torch has a wheel for this machine")
+@check("no-matching-wheel", "The pinned torch has a wheel for this machine")
 def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
     """The torch that a checkout pins must have a wheel for this Python and C library: torch 1.12 ends at Python 3.10, wheels
     from 2.7 on need glibc 2.28, and musl (Alpine) has none at all. pip then says "Could not find a version that satisfies
@@ -281,7 +275,7 @@ def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("unreadable-file", family="environment", title="Files of the machine and the environment can be read")
+@check("unreadable-file", "Files of the machine and the environment can be read")
 def unreadable_file(context: Context, this: Check) -> Iterator[Finding]:
     """Only regular files are read, and only up to a limit: what is a pipe, a device, endless or for others' eyes stays
     unread, and what hangs on it unknown."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Blocks, Check, check
+from splatfix.checks.registry import Blocks, Check, checks_of
 from splatfix.context import Context
 from splatfix.context.visible import NAME, read_value
 from splatfix.core.proof import RungName
@@ -18,6 +18,8 @@ from splatfix.facts import Driver, Gpu
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
 
+check = checks_of("gpu")
+
 _ORDER = "CUDA_DEVICE_ORDER"
 _NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 
@@ -26,7 +28,7 @@ _NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 _NEEDS_OPEN = 100
 
 
-@check("nvidia-gpu-missing", family="gpu", title="NVIDIA GPUs on this machine", blocks=Blocks.CARD)
+@check("nvidia-gpu-missing", "NVIDIA GPUs on this machine", blocks=Blocks.CARD)
 def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
     """Names every NVIDIA GPU with its compute capability.
 
@@ -139,8 +141,7 @@ def _present(context: Context, this: Check, gpu: Gpu) -> Finding:
 
 @check(
     "gpu-without-driver",
-    family="gpu",
-    title="NVIDIA's driver drives the NVIDIA GPUs",
+    "NVIDIA's driver drives the NVIDIA GPUs",
     blocks=Blocks.KERNEL_DRIVER,
     bears_on=RungName.RESOLVED,
 )
@@ -264,7 +265,7 @@ def _newer_driver(cards: Sequence[Gpu], driver: Driver) -> list[str | Step]:
     ]
 
 
-@check("gpu-not-free", family="gpu", title="The GPUs take another program", blocks=Blocks.COMPUTE_MODE)
+@check("gpu-not-free", "The GPUs take another program", blocks=Blocks.COMPUTE_MODE)
 def gpu_not_free(context: Context, this: Check) -> Iterator[Finding]:
     """A GPU has a compute mode: `Exclusive_Process` takes one program at a time, `Prohibited` none. CUDA starts and lists the
     GPU in each mode; the first call that uses it ends in "CUDA-capable device(s) is/are busy or unavailable" (error 46). Source:
@@ -312,12 +313,7 @@ def _gpu_evidence(context: Context, gpu: Gpu) -> Evidence:
 _LINK = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 
-@check(
-    "gpu-not-passed-to-container",
-    family="gpu",
-    title="The container has access to the GPU",
-    blocks=Blocks.PASSTHROUGH,
-)
+@check("gpu-not-passed-to-container", "The container has access to the GPU", blocks=Blocks.PASSTHROUGH)
 def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Finding]:
     """NVIDIA's images set NVIDIA_VISIBLE_DEVICES, and the container runtime puts GPUs where it says so. A container of
     such an image that sees no GPU and no driver was started without `--gpus all`: "Found no NVIDIA driver on your
@@ -373,7 +369,7 @@ def _not_passed_evidence(context: Context, cards_of_host: Sequence[Gpu]) -> Iter
         yield Evidence("/dev/dxg", "not here", "WSL2's way to the GPU")
 
 
-@check("docker-gpu-runtime-missing", family="gpu", title="Docker can pass GPUs to containers")
+@check("docker-gpu-runtime-missing", "Docker can pass GPUs to containers")
 def docker_gpu_runtime_missing(context: Context, this: Check) -> Iterator[Finding]:
     """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
     with capabilities: [[gpu]]". A machine that uses no containers does not need it, so it is only a note."""
@@ -397,8 +393,7 @@ def docker_gpu_runtime_missing(context: Context, this: Check) -> Iterator[Findin
 
 @check(
     "no-gpu-visible",
-    family="gpu",
-    title="CUDA_VISIBLE_DEVICES leaves a GPU visible",
+    "CUDA_VISIBLE_DEVICES leaves a GPU visible",
     blocks=Blocks.VISIBILITY,
     bears_on=RungName.RESOLVED,
 )
@@ -458,7 +453,7 @@ def _example(value: str, gpus: tuple[Gpu, ...]) -> str:
     return next(iter([*instances, *uuids]), "0")
 
 
-@check("wrong-cuda-device", family="gpu", title="Extensions run on the GPU that the tensors are on")
+@check("wrong-cuda-device", "Extensions run on the GPU that the tensors are on")
 def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
     """simple-knn and the rasterizers of Inria's family launch on the current device, whatever device their tensors are on: with
     tensors on cuda:1 they end in "an illegal memory access". One visible GPU is the safe setting. Between different GPUs the

@@ -1,4 +1,4 @@
-"""What a check is: its attributes, which others decide by, and the decorator that registers one.
+"""What a check is: its attributes, which others decide by, and what registers one.
 
 Which modules hold checks, :mod:`splatfix.checks.catalogue` says.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partialmethod
+from typing import Any, Protocol
 
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.context import Context
@@ -160,27 +161,37 @@ REGISTERED: dict[str, Check] = {}
 """By code; filled when the modules of the catalogue are imported."""
 
 
-def check(
-    code: str,
-    *,
-    family: str,
-    title: str,
-    blocks: Blocks | None = None,
-    bears_on: RungName | None = None,
-    gpu_code: bool = False,
-    cured_by_rebuild: bool = True,
-) -> Callable[[CheckFunction], CheckFunction]:
-    """Register a check; see :class:`Check` for its attributes.
+class Register(Protocol):
+    """The decorator of a family's checks; :class:`Check` explains the attributes.
 
     The function gets the context and its own :class:`Check`, which makes its findings. Its docstring is its page.
     """
 
-    def register(function: CheckFunction) -> CheckFunction:
-        if code in REGISTERED:
-            raise ValueError(f"two checks are called {code}")
-        if family not in FAMILIES:
-            raise ValueError(f"there is no family {family}")
-        REGISTERED[code] = Check(code, family, title, function, blocks, bears_on, gpu_code, cured_by_rebuild)
-        return function
+    def __call__(
+        self,
+        code: str,
+        title: str,
+        *,
+        blocks: Blocks | None = None,
+        bears_on: RungName | None = None,
+        gpu_code: bool = False,
+        cured_by_rebuild: bool = True,
+    ) -> Callable[[CheckFunction], CheckFunction]:
+        """Register the check of this code."""
 
-    return register
+
+def checks_of(family: str) -> Register:
+    """What registers the checks of a family; a file holds those of one."""
+    if family not in FAMILIES:
+        raise ValueError(f"there is no family {family}")
+
+    def check(code: str, title: str, **attributes: Any) -> Callable[[CheckFunction], CheckFunction]:
+        def register(function: CheckFunction) -> CheckFunction:
+            if code in REGISTERED:
+                raise ValueError(f"two checks are called {code}")
+            REGISTERED[code] = Check(code, family, title, function, **attributes)
+            return function
+
+        return register
+
+    return check

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import arch_list_by_itself
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
@@ -17,8 +17,10 @@ from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch, arch_info, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.cpp_extension import ArchList
 
+check = checks_of("toolkit")
 
-@check("cuda-toolkit-missing", family="toolkit", title="A CUDA toolkit with a working nvcc is installed")
+
+@check("cuda-toolkit-missing", "A CUDA toolkit with a working nvcc is installed")
 def cuda_toolkit_missing(context: Context, this: Check) -> Iterator[Finding]:
     """Building an extension needs nvcc with its headers; the driver, conda's cudatoolkit and torch's own runtime wheels
     do not bring it. Without one, only prebuilt wheels and pure-PyTorch parts can be used."""
@@ -64,7 +66,7 @@ def _a_toolkit(context: Context) -> tuple[Step, ...]:
     )
 
 
-@check("cuda-home-wrong", family="toolkit", title="torch finds the right CUDA_HOME")
+@check("cuda-home-wrong", "torch finds the right CUDA_HOME")
 def cuda_home_wrong(context: Context, this: Check) -> Iterator[Finding]:
     """When CUDA_HOME is not set, torch takes the folder above the one in which the first `nvcc` on PATH lies. It follows
     neither links nor wrapper scripts, so an nvcc in /usr/local/bin makes it look for headers in /usr/local/include.
@@ -119,9 +121,7 @@ def _cuda_home(context: Context, this: Check, choice: ToolkitChoice) -> Finding:
     )
 
 
-@check(
-    "cuda-torch-mismatch", family="toolkit", title="The toolkit and torch have the same CUDA major version"
-)
+@check("cuda-torch-mismatch", "The toolkit and torch have the same CUDA major version")
 def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """torch refuses to build an extension when nvcc's CUDA major differs from its own (`_check_cuda_version`). A different
     minor is only warned about and works: 12.9 beside 12.8 is fine."""
@@ -153,7 +153,7 @@ def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check("toolkit-arch-unsupported", family="toolkit", title="The toolkit supports the GPU")
+@check("toolkit-arch-unsupported", "The toolkit supports the GPU")
 def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc knows an architecture only from some release on (sm_120 from 12.8) and drops old ones (below sm_75 in 13.0). One
     that does not know the GPU's own number may know an older one of the same major, whose code runs as it is: CUDA 11.7
@@ -243,7 +243,7 @@ def _which_toolkit(arch: Arch) -> str:
     return f"{arch.sm} ({info.name}) needs a CUDA toolkit from {first}{last}."
 
 
-@check("cuda-headers-missing", family="toolkit", title="The toolkit is complete")
+@check("cuda-headers-missing", "The toolkit is complete")
 def cuda_headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     """`ATen/cuda/CUDAContext.h` includes cuBLAS, cuSPARSE and cuSOLVER headers; a partial toolkit (conda, apt, PyPI wheels)
     compiles simple kernels and then dies on them. Each missing part is named."""

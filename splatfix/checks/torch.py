@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda, torch_version, variable, version_of
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.commands import pip, python_option
 from splatfix.context.coverage import code_words
@@ -21,8 +21,10 @@ from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, ArchListError, visible_gpu_arch_list
 
+check = checks_of("torch")
 
-@check("torch-missing", family="torch", title="torch is installed", bears_on=RungName.RESOLVED)
+
+@check("torch-missing", "torch is installed", bears_on=RungName.RESOLVED)
 def torch_installed(context: Context, this: Check) -> Iterator[Finding]:
     """Every splatting stack needs torch. splatfix reads its version and build from its own files."""
     installed, torch = context.environment.torch_installed, context.environment.torch
@@ -57,7 +59,7 @@ def torch_installed(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("torch-import-fails", family="torch", title="torch can be imported")
+@check("torch-import-fails", "torch can be imported")
 def torch_imports(context: Context, this: Check) -> Iterator[Finding]:
     """Importing torch takes seconds, so it is done only with `--imports`, or when torch's files do not look as pip left
     them. It happens in a child process: a crash or hang there is this finding."""
@@ -76,7 +78,7 @@ def torch_imports(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("cpu-only-torch", family="torch", title="torch is a CUDA build", gpu_code=True)
+@check("cpu-only-torch", "torch is a CUDA build", gpu_code=True)
 def cpu_only_torch(context: Context, this: Check) -> Iterator[Finding]:
     """A CPU build of torch (`torch.version.cuda` is None) can neither run nor build CUDA extensions: its cpp_extension
     sets no CUDA_HOME even where a toolkit is installed. It is what `pip install torch` gives on Windows. A ROCm build is
@@ -100,13 +102,7 @@ def cpu_only_torch(context: Context, this: Check) -> Iterator[Finding]:
         yield this.skip(f"{kind}; CUDA extensions cannot be built with it.", evidence=torch_cuda(context))
 
 
-@check(
-    "torch-arch-unsupported",
-    family="torch",
-    title="torch has code for the GPU",
-    bears_on=RungName.RESOLVED,
-    gpu_code=True,
-)
+@check("torch-arch-unsupported", "torch has code for the GPU", bears_on=RungName.RESOLVED, gpu_code=True)
 def torch_arch_unsupported(context: Context, this: Check) -> Iterator[Finding]:
     """Reads the fat binaries of `libtorch_cuda` and judges every fatbin against each GPU: a cubin of the same major
     and no newer minor runs (sm_89 runs the 8.6 code, sm_121 the 12.0 code), and so does PTX that the driver can compile.
@@ -141,7 +137,7 @@ def torch_arch_unsupported(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("arch-unknown-to-torch", family="torch", title="torch can build extensions for the GPU", gpu_code=True)
+@check("arch-unknown-to-torch", "torch can build extensions for the GPU", gpu_code=True)
 def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
     """`TORCH_CUDA_ARCH_LIST` is checked against a list inside torch; an architecture that is not in it ends the build
     with "Unknown CUDA arch (x) or GPU not supported", whatever the toolkit could do. That stops nobody where torch knows an
@@ -246,7 +242,7 @@ def pinned_torch(context: Context) -> Pin | None:
     return None
 
 
-@check("numpy2-abi-mismatch", family="torch", title="torch is compatible with the installed numpy")
+@check("numpy2-abi-mismatch", "torch is compatible with the installed numpy")
 def numpy2_abi(context: Context, this: Check) -> Iterator[Finding]:
     """torch before 2.3 (2.4.1 on Windows) was compiled for numpy 1. With numpy 2 it warns "_ARRAY_API not found" at import,
     and from then on `torch.from_numpy` and `.numpy()` raise "Numpy is not available", which ends every data loader."""
@@ -266,7 +262,7 @@ def numpy2_abi(context: Context, this: Check) -> Iterator[Finding]:
         yield this.ok(f"torch {torch.version} works with numpy {numpy.version}.", evidence=evidence)
 
 
-@check("torch-companions-mismatch", family="torch", title="torchvision, torchaudio and triton match torch")
+@check("torch-companions-mismatch", "torchvision, torchaudio and triton match torch")
 def torch_companions(context: Context, this: Check) -> Iterator[Finding]:
     """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
     it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
@@ -321,7 +317,7 @@ def _companion(
 _ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
-@check("alloc-conf-crash", family="torch", title="Allocator settings are supported by this torch")
+@check("alloc-conf-crash", "Allocator settings are supported by this torch")
 def alloc_conf_crash(context: Context, this: Check) -> Iterator[Finding]:
     """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is refused by torch before 2.1 ("Unrecognized CachingAllocator option"),
     hits assertions together with max_split_size_mb or garbage_collection_threshold before 2.6 ("!block->expandable_segment_
@@ -361,7 +357,7 @@ def _expandable_segments(context: Context, this: Check, torch: Torch, name: str,
     return this.finding(status, summary, evidence=evidence, remedy=remedy)
 
 
-@check("msvc-runtime-missing", family="torch", title="The Visual C++ runtime is installed")
+@check("msvc-runtime-missing", "The Visual C++ runtime is installed")
 def msvc_runtime_missing(context: Context, this: Check) -> Iterator[Finding]:
     """torch's Windows wheels load vcruntime140_1.dll and msvcp140.dll from System32. Without the Visual C++ redistributable
     `import torch` ends in "[WinError 126] The specified module could not be found. Error loading c10.dll". Source: torch's

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.versions import release
 from splatfix.knowledge.breakages import breakage
 
+check = checks_of("checkout")
 
-@check("colmap-missing", family="checkout", title="COLMAP is here for photographs of one's own")
+
+@check("colmap-missing", "COLMAP is here for photographs of one's own")
 def colmap_missing(context: Context, this: Check) -> Iterator[Finding]:
     """convert.py calls `colmap`; without it "Feature extraction failed with code 1" (127 on Linux). Downloaded scenes need no
     COLMAP, so its absence is only named. Another place is given by --colmap_executable."""
@@ -31,7 +33,7 @@ def colmap_missing(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("colmap-option-mismatch", family="checkout", title="convert.py uses options that this COLMAP has")
+@check("colmap-option-mismatch", "convert.py uses options that this COLMAP has")
 def colmap_option_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """COLMAP 3.13 renamed --SiftExtraction.use_gpu to --FeatureExtraction.use_gpu (and matching likewise) and dropped the old
     names: "Failed to parse options - unrecognised option '--SiftExtraction.use_gpu'". convert.py of Inria's family uses the
@@ -58,7 +60,7 @@ def colmap_option_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("colmap-no-gpu", family="checkout", title="COLMAP was built with CUDA")
+@check("colmap-no-gpu", "COLMAP was built with CUDA")
 def colmap_no_gpu(context: Context, this: Check) -> Iterator[Finding]:
     """convert.py asks for SIFT on the GPU. A COLMAP without CUDA (Debian's and Ubuntu's package) falls back to OpenGL, which
     needs a screen: over ssh or in a container it ends in "could not connect to display". With --no_gpu it runs anywhere."""

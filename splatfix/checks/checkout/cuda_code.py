@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import file_of, torch_version, variable
 from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import Step, say, set_variable, unset_variable
 from splatfix.facts import CheckoutSource, MissingHeader
 from splatfix.knowledge.breakages import breakages
 
+check = checks_of("checkout")
 
-@check("cuda-code-left-out", family="checkout", title="Builds do not leave their CUDA code out")
+
+@check("cuda-code-left-out", "Builds do not leave their CUDA code out")
 def cuda_code_left_out(context: Context, this: Check) -> Iterator[Finding]:
     """Many a setup.py asks torch.cuda.is_available() and takes CppExtension where it says no: in docker build, on a login node
     or in CI a package without GPU code comes out, and its first use on a GPU ends in "Not compiled with GPU support".
@@ -49,7 +51,7 @@ def cuda_code_left_out(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("headers-missing", family="checkout", title="Headers that the sources include are there")
+@check("headers-missing", "Headers that the sources include are there")
 def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     """CUDA 13 removed cuda_texture_types.h and three more, torch 1.11 removed THC/THC.h, and a part of a toolkit can be left
     out: "fatal error: cuda_texture_types.h: No such file or directory", minutes into a build. Every include of the compiled

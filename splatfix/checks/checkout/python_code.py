@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import file_of
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
@@ -17,11 +17,13 @@ from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedM
 from splatfix.knowledge.breakages import Breakage, CheckText, When, breakage, breakages
 from splatfix.knowledge.torch_releases import TorchBuild
 
+check = checks_of("checkout")
+
 # A finding stays readable; the rest comes up again once these are mended.
 _SHOWN = 8
 
 
-@check("imports-missing", family="checkout", title="What the Python code imports is installed")
+@check("imports-missing", "What the Python code imports is installed")
 def imports_missing(context: Context, this: Check) -> Iterator[Finding]:
     """What the scripts and the packages of a checkout import when they start is read from their own text, through all their
     own modules, and compared with the environment's; so is what the packages declare that they need. Scripts are those that
@@ -133,7 +135,7 @@ def _register(record: Breakage, text: CheckText) -> None:
                 yield _breaks(context, this, record, text, item, own)
 
     look.__doc__ = text.page
-    check(text.code, family="checkout", title=text.title)(look)
+    check(text.code, text.title)(look)
 
 
 def _breaks(

@@ -9,17 +9,17 @@ from splatfix.checks.checkout.recognition import stack_of
 from splatfix.checks.checkout.submodules import fetching
 from splatfix.checks.extension.packages import fingerprint, installed_modules, leaf, variant_names
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.submodules import module_of
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Checkout, SplatPackage
 from splatfix.knowledge import stacks
 
+check = checks_of("checkout")
 
-@check(
-    "rasterizer-api-mismatch", family="checkout", title="The checkout calls the rasterizer that is installed"
-)
+
+@check("rasterizer-api-mismatch", "The checkout calls the rasterizer that is installed")
 def rasterizer_api_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """Each stack calls its own variant of the rasterizer: other settings, other parameters, another number of results. The
     call in the checkout is compared with the installed package's source, both read as syntax trees. A mismatch ends in
@@ -63,7 +63,7 @@ def rasterizer_api_mismatch(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("ext-not-installed", family="checkout", title="Extensions that the checkout imports are installed")
+@check("ext-not-installed", "Extensions that the checkout imports are installed")
 def ext_not_installed(context: Context, this: Check) -> Iterator[Finding]:
     """The checkout's Python files import splatting extensions by name. One that is not in the target environment ends the
     start of training in "No module named ...", unless the import is guarded (see silent-fallback)."""
@@ -94,7 +94,7 @@ def _modules_of_its_root(checkout: Checkout) -> set[str]:
     return own
 
 
-@check("silent-fallback", family="checkout", title="Nothing is replaced by a slow path without a word")
+@check("silent-fallback", "Nothing is replaced by a slow path without a word")
 def silent_fallback(context: Context, this: Check) -> Iterator[Finding]:
     """Some stacks wrap the import of fused_ssim or SparseGaussianAdam in a bare `except`. A broken or absent extension is
     then replaced by a slow path, and nothing says so. splatfix looks whether what such an import asks for is there."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import file_of, torch_version
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_choice
 from splatfix.context.commands import pip
@@ -20,11 +20,13 @@ from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
 
+check = checks_of("checkout")
+
 # As g++ and nvcc spell them; what is not here is no C++ standard.
 _STANDARDS = {"11": 11, "14": 14, "17": 17, "1z": 17, "20": 20, "2a": 20}
 
 
-@check("build-isolation-enabled", family="checkout", title="pip builds the sources where torch is")
+@check("build-isolation-enabled", "pip builds the sources where torch is")
 def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
     """The setup.py of a splatting extension imports torch. pip builds in a fresh environment that has none ("No module named
     'torch'"), or, where pyproject.toml names torch, another torch than the one installed, so that the extension does not
@@ -58,7 +60,7 @@ def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("msvc-std-ambiguous", family="checkout", title="Visual Studio reads torch's headers in CUDA files")
+@check("msvc-std-ambiguous", "Visual Studio reads torch's headers in CUDA files")
 def msvc_std_ambiguous(context: Context, this: Check) -> Iterator[Finding]:
     """On Windows nvcc and Visual Studio stumble over torch/csrc/dynamo/compiled_autograd.h: "error C2872: 'std': ambiguous
     symbol". torch has a way around it that only works with USE_CUDA defined. Source: pytorch#144707, pytorch#188952,
@@ -137,7 +139,7 @@ def _register(record: Breakage, text: CheckText) -> None:
             )
 
     look.__doc__ = text.page
-    check(text.code, family="checkout", title=text.title)(look)
+    check(text.code, text.title)(look)
 
 
 for _record in breakages():
@@ -145,11 +147,7 @@ for _record in breakages():
         _register(_record, _record.check)
 
 
-@check(
-    "cxx-standard-forced",
-    family="checkout",
-    title="No source forces a C++ standard that torch or nvcc refuses",
-)
+@check("cxx-standard-forced", "No source forces a C++ standard that torch or nvcc refuses")
 def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
     """torch 2.1 asks for C++17 and torch 2.13 for C++20; a setup.py that forces an older one ends in "#error: C++17 (or 20) or
     later compatible compiler is required". Forcing C++20 fails the other way round, with nvcc before 12.0."""
@@ -190,7 +188,7 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
                 )
 
 
-@check("arch-list-ignored", family="checkout", title="Sources build for the GPU that is meant")
+@check("arch-list-ignored", "Sources build for the GPU that is meant")
 def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
     """torch adds no architecture flags once any nvcc flag contains "arch"; TORCH_CUDA_ARCH_LIST is then ignored without a
     word. fused-ssim does it on purpose (CUDA_ARCHITECTURES rules it, else the visible GPU, else 7.5, 8.0 and 8.9 without
@@ -244,7 +242,7 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("arch-in-path", family="checkout", title="No folder name switches the architecture flags off")
+@check("arch-in-path", "No folder name switches the architecture flags off")
 def arch_in_path(context: Context, this: Check) -> Iterator[Finding]:
     """torch adds no architecture flags once any nvcc flag contains the letters "arch", and it does not ask where they stand.
     Inria's setup.py hands nvcc its own absolute path (for glm): in a folder such as ~/research/ or /archive/ the flags
@@ -262,11 +260,7 @@ def arch_in_path(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check(
-    "toolkit-dropped-arch",
-    family="checkout",
-    title="The toolkit still compiles for the architectures that are written down",
-)
+@check("toolkit-dropped-arch", "The toolkit still compiles for the architectures that are written down")
 def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
     """CUDA 13 compiles for sm_75 and newer only. A setup.py with older numbers written in it ends in "nvcc fatal: Unsupported
     gpu architecture 'compute_60'", even where the GPU itself is new. nvcc's own list decides."""
@@ -303,7 +297,7 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("setup-unreadable", family="checkout", title="Build files of the extensions can be read")
+@check("setup-unreadable", "Build files of the extensions can be read")
 def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
     """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
     built by anything. splatfix reads both as syntax and executes neither."""

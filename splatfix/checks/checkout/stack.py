@@ -9,7 +9,7 @@ from splatfix.checks.checkout.rasterizer_calls import call_words
 from splatfix.checks.checkout.recognition import recognise, stack_of
 from splatfix.checks.evidence import reason, unread_files, version_of
 from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch, torch_for
 from splatfix.context import Context
 from splatfix.context.commands import pip
@@ -18,8 +18,10 @@ from splatfix.core.words import counted
 from splatfix.facts import Gpu
 from splatfix.knowledge import torch_releases
 
+check = checks_of("checkout")
 
-@check("checkout-stack-unknown", family="checkout", title="Which stack the checkout is")
+
+@check("checkout-stack-unknown", "Which stack the checkout is")
 def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
     """What a checkout is, is told by its addresses (its remote, what its README clones, its submodules), by files that only
     one stack has, and by its own call of the rasterizer; each is named. One that differs from the stack it was made from is
@@ -79,9 +81,7 @@ def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
     yield this.ok(summary, subject=stack.key, evidence=evidence)
 
 
-@check(
-    "pinned-torch-too-old", family="checkout", title="The torch that the checkout pins has code for the GPU"
-)
+@check("pinned-torch-too-old", "The torch that the checkout pins has code for the GPU")
 def pinned_torch_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """Most stacks still pin torch 1.12 and CUDA 11.6 in their environment file. No build of that release carries code for
     a newer GPU, so the environment that the file describes cannot work there. Said only where torch is not installed yet."""
@@ -106,11 +106,7 @@ def pinned_torch_too_old(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check(
-    "gsplat-version-mismatch",
-    family="checkout",
-    title="The gsplat that the checkout pins is the one installed",
-)
+@check("gsplat-version-mismatch", "The gsplat that the checkout pins is the one installed")
 def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat changes its interface between releases: before 1.0 other functions, from 1.5 on radii with a last dimension of
     two, which splatfacto unpacks wrongly. A stack that pins a release means it."""
@@ -131,7 +127,7 @@ def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("vram-too-small", family="checkout", title="The GPU has enough memory for the stack's defaults")
+@check("vram-too-small", "The GPU has enough memory for the stack's defaults")
 def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
     """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
     average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""
@@ -172,7 +168,7 @@ def _for_one_program(gpu: Gpu) -> float | None:
     return max((int(match.group(1)) * 1e9 for match in matches if match), default=None)
 
 
-@check("unreadable-source", family="checkout", title="Files of the checkout can be read")
+@check("unreadable-source", "Files of the checkout can be read")
 def unreadable_source(context: Context, this: Check) -> Iterator[Finding]:
     """A checkout is read within limits on the size of a file, its nesting and the number of files and folders; pipes, devices
     and Python that this version cannot read are left out too. What is left out may hold what another check looks for."""

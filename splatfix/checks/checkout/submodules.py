@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from splatfix.checks.checkout.recognition import stack_of
 from splatfix.checks.extension.packages import installed_modules
 from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of, public_address
 from splatfix.core.step import Step, say
@@ -18,8 +18,10 @@ from splatfix.core.words import few
 from splatfix.facts import Checkout, Submodule
 from splatfix.knowledge import stacks
 
+check = checks_of("checkout")
 
-@check("submodules-missing", family="checkout", title="Submodules of the checkout were fetched")
+
+@check("submodules-missing", "Submodules of the checkout were fetched")
 def submodules_missing(context: Context, this: Check) -> Iterator[Finding]:
     """A plain `git clone`, or the ZIP from GitHub, leaves the folders of submodules empty; pip then finds no setup.py, or
     "does not appear to be a Python project", and imports fail. Named are those that a Python file imports, a build file or a
@@ -148,7 +150,7 @@ def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:
     return how_to_fetch(checkout.folder, empty, clone=clone, remote=checkout.remote, commits=commits)
 
 
-@check("glm-missing", family="checkout", title="Headers that the extensions include are there")
+@check("glm-missing", "Headers that the extensions include are there")
 def glm_missing(context: Context, this: Check) -> Iterator[Finding]:
     """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
     it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
@@ -183,7 +185,7 @@ def _outside_empty_submodules(checkout: Checkout | None, folder: str, names: Ite
     return outside
 
 
-@check("source-incomplete", family="checkout", title="Files that setup.py compiles are there")
+@check("source-incomplete", "Files that setup.py compiles are there")
 def source_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     """setup.py names the files that it compiles. Where one of them is missing (an interrupted download, a commit that moved
     it, a file that .gitignore swallowed) the build ends in "No such file or directory" or "no rule to make"."""

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from splatfix.checks.evidence import reason
 from splatfix.checks.extension.linkage import other_cxx11_abi
 from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import remove_command
 from splatfix.context.coverage import code_words
 from splatfix.core.step import Step, say
 from splatfix.facts import JitCache
 
+check = checks_of("extension")
+
 # The longest build of a splatting extension at first use (gsplat, all of it, on one core) ends well before.
 _LONGEST_BUILD = datetime.timedelta(hours=2)
 
 
-@check(
-    "stale-jit-cache", family="extension", title="Extensions compiled at first use fit the installed torch"
-)
+@check("stale-jit-cache", "Extensions compiled at first use fit the installed torch")
 def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat's wheel and others compile their CUDA code at the first import and keep it in torch's cache
     (`~/.cache/torch_extensions`, or TORCH_EXTENSIONS_DIR). A library that was left there by another torch is loaded
@@ -48,12 +48,7 @@ def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check(
-    "jit-cache-arch",
-    family="extension",
-    title="Extensions compiled at first use carry code for the GPU",
-    gpu_code=True,
-)
+@check("jit-cache-arch", "Extensions compiled at first use carry code for the GPU", gpu_code=True)
 def jit_cache_arch(context: Context, this: Check) -> Iterator[Finding]:
     """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
     is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
@@ -75,7 +70,7 @@ def jit_cache_arch(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("jit-cache-locked", family="extension", title="No build at first use was left locked")
+@check("jit-cache-locked", "No build at first use was left locked")
 def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
     """While torch compiles an extension at first use it holds a file called `lock`. A build that was killed leaves the file
     behind, and every later import waits for it without a word. A lock younger than two hours may be a build at work."""
@@ -99,7 +94,7 @@ def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("gsplat-without-kernels", family="extension", title="gsplat has its kernels, or what compiles them")
+@check("gsplat-without-kernels", "gsplat has its kernels, or what compiles them")
 def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc. Without a toolkit it
     prints "No CUDA toolkit found. gsplat will be disabled.", the import succeeds, and every call fails."""

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
 from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.core.words import counted
 from splatfix.facts import Extension, Linkage, RuntimeCopy, Torch
+
+check = checks_of("extension")
 
 # They come with the driver; that there is none is told by the checks of the driver.
 _DRIVER_LIBRARY = re.compile(r"libcuda\.so|libnvidia-|libnvcuvid|nvcuda\.dll|nvml\.dll", re.IGNORECASE)
@@ -25,11 +27,7 @@ _ABIS = {
 _TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
 
 
-@check(
-    "torch-abi-mismatch",
-    family="extension",
-    title="Extensions find in torch the symbols they were built against",
-)
+@check("torch-abi-mismatch", "Extensions find in torch the symbols they were built against")
 def torch_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """An extension built against another torch imports C++ symbols that this torch does not export; importing it then ends
     in "undefined symbol: _ZN3c10...". splatfix reads the imports of every extension that links torch and looks each one
@@ -88,7 +86,7 @@ def _symbols_of_torch(context: Context, this: Check, item: Extension, linkage: L
         )
 
 
-@check("cxx11-abi-mismatch", family="extension", title="Extensions and torch agree on the C++ ABI")
+@check("cxx11-abi-mismatch", "Extensions and torch agree on the C++ ABI")
 def cxx11_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """libstdc++ has two std::string. A torch wheel up to 2.6 mostly uses the old one, every wheel from 2.7 on the new one
     (conda's torch differs again). An extension of the other kind ends in an undefined symbol with "Ss" or "cxx11" in its
@@ -110,7 +108,7 @@ def cxx11_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("ext-link-incomplete", family="extension", title="Extensions contain all of their own code")
+@check("ext-link-incomplete", "Extensions contain all of their own code")
 def ext_link_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     """A .cu file that was left out of the build, or a build folder with objects of two versions, gives a module that
     links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
@@ -129,7 +127,7 @@ def ext_link_incomplete(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("shared-lib-not-found", family="extension", title="Libraries that extensions need can be found")
+@check("shared-lib-not-found", "Libraries that extensions need can be found")
 def shared_lib_not_found(context: Context, this: Check) -> Iterator[Finding]:
     """Every library named in an extension's dynamic section is looked for where the loader would look: its RPATH or
     RUNPATH, LD_LIBRARY_PATH, the libraries that torch has loaded by then, conda's lib folder, ld.so.conf, the system
@@ -161,14 +159,14 @@ def _reported_elsewhere(context: Context, item: Extension, library: str) -> bool
     return of_torch and release(library)[:1] != (cuda or ())[:1]  # cuda-runtime-mismatch
 
 
-@check("glibcxx-missing", family="extension", title="libstdc++ is new enough for the extensions")
+@check("glibcxx-missing", "libstdc++ is new enough for the extensions")
 def glibcxx_missing(context: Context, this: Check) -> Iterator[Finding]:
     """An extension built with a newer compiler than the libstdc++ that Python loads ends in "version `GLIBCXX_3.4.32' not
     found". In a conda environment that library is conda's own, which is often older than the system's."""
     yield from _runtime(context, this, ("GLIBCXX", "CXXABI"), "libstdc++.so.6", _newer_libstdcxx(context))
 
 
-@check("glibc-too-old", family="extension", title="glibc is new enough for the extensions")
+@check("glibc-too-old", "glibc is new enough for the extensions")
 def glibc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """A module that was compiled on a newer distribution wants a GLIBC version that this one lacks. glibc cannot be
     upgraded apart from the distribution; the module has to be built here, or in a container of the right age."""
@@ -185,11 +183,7 @@ def glibc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-@check(
-    "duplicate-runtimes",
-    family="extension",
-    title="One copy of torch's and CUDA's runtime in the environment",
-)
+@check("duplicate-runtimes", "One copy of torch's and CUDA's runtime in the environment")
 def duplicate_runtimes(context: Context, this: Check) -> Iterator[Finding]:
     """A wheel that was repaired after linking torch brings its own hash-renamed libc10 or libcudart. Two libc10 in one
     process do not know each other's types and allocators: tensors passed between them crash or are refused. torch's own

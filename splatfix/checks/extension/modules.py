@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.coverage import Coverage, code_words
 from splatfix.core.proof import RungName
@@ -18,16 +18,12 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
 
+check = checks_of("extension")
+
 _CUDART = re.compile(r"libcudart\.so\.(\d+)|cudart64_(\d{2})\d?\.dll", re.IGNORECASE)
 
 
-@check(
-    "no-kernel-image",
-    family="extension",
-    title="Extensions carry code for the GPU",
-    bears_on=RungName.BUILT,
-    gpu_code=True,
-)
+@check("no-kernel-image", "Extensions carry code for the GPU", bears_on=RungName.BUILT, gpu_code=True)
 def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
     """Reads the fat binaries of every native extension and judges every fatbin (one per .cu file) against each GPU.
     One fatbin without code for the GPU is enough: unchecked launches then fail silently, and the rasterizer answers
@@ -92,8 +88,7 @@ def _of_dropin(context: Context, this: Check, dropin: Distribution) -> Iterator[
 
 @check(
     "ptx-newer-than-driver",
-    family="extension",
-    title="The driver can compile the PTX of the extensions",
+    "The driver can compile the PTX of the extensions",
     bears_on=RungName.BUILT,
     gpu_code=True,
 )
@@ -130,9 +125,7 @@ def ptx_newer_than_driver(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check(
-    "cuda-runtime-mismatch", family="extension", title="Extensions were built for torch's CUDA", gpu_code=True
-)
+@check("cuda-runtime-mismatch", "Extensions were built for torch's CUDA", gpu_code=True)
 def cuda_runtime_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """An extension that needs libcudart.so.12 (cudart64_12.dll) beside a torch of CUDA 13 was built for another torch: the
     library it wants is not there ("DLL load failed while importing _C"), or two runtimes meet in one process. What was built
@@ -174,7 +167,7 @@ def cuda_runtime_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("extension-python-mismatch", family="extension", title="Extensions were built for this Python")
+@check("extension-python-mismatch", "Extensions were built for this Python")
 def extension_python_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """A module named for cpython-310 is invisible to Python 3.11: the import fails with "No module named ..._C". A file that
     imports nothing of Python (torchao's, which torch.ops loads by its path) is no module, whatever its name says, and so
@@ -203,7 +196,7 @@ def extension_python_mismatch(context: Context, this: Check) -> Iterator[Finding
         )
 
 
-@check("extension-damaged", family="extension", title="Extension files can be read")
+@check("extension-damaged", "Extension files can be read")
 def extension_damaged(context: Context, this: Check) -> Iterator[Finding]:
     """A native module that is truncated or no binary at all fails at import with "invalid ELF header" or "file too short"."""
     for item in context.extensions:
@@ -216,7 +209,7 @@ def extension_damaged(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("extension-import-fails", family="extension", title="Extensions import in the target environment")
+@check("extension-import-fails", "Extensions import in the target environment")
 def extension_imports(context: Context, this: Check) -> Iterator[Finding]:
     """Done only with `--imports`: each module is imported after torch in a child process of the target interpreter."""
     left_out = {item.module for item in context.environment.extensions.value or ()}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.checks.registry import Check, check
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.core.versions import release
@@ -16,10 +16,10 @@ from splatfix.facts import Distribution, SplatPackage
 from splatfix.knowledge import stacks
 from splatfix.knowledge.dropins import dropin_named
 
+check = checks_of("extension")
 
-@check(
-    "splat-variant-unknown", family="extension", title="Which variant of a splatting extension is installed"
-)
+
+@check("splat-variant-unknown", "Which variant of a splatting extension is installed")
 def splat_variant(context: Context, this: Check) -> Iterator[Finding]:
     """At least nine incompatible packages are all called diff_gaussian_rasterization, and none has a telling version. They
     are told apart by the fields of their Settings tuple, the classes and parameters of their Python source, the number of
@@ -55,7 +55,7 @@ def splat_variant(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("compiled-part-missing", family="extension", title="Splatting packages have their compiled part")
+@check("compiled-part-missing", "Splatting packages have their compiled part")
 def compiled_part_missing(context: Context, this: Check) -> Iterator[Finding]:
     """A package can be installed without its CUDA module: built on a machine without nvcc, copied by hand, or run from its
     source folder. Some then fail at import; `import fused_ssim` succeeds where torch sees no GPU, and fails at its first
@@ -80,7 +80,7 @@ def compiled_part_missing(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("compiled-part-mismatch", family="extension", title="Python source and compiled part belong together")
+@check("compiled-part-mismatch", "Python source and compiled part belong together")
 def compiled_part_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """Installing one variant over another can leave the Python files of one beside the compiled module of the other. The
     source then calls functions that the module does not have: "module '..._C' has no attribute ...". The names are
@@ -97,7 +97,7 @@ def compiled_part_mismatch(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-@check("module-name-clash", family="extension", title="One package per module name")
+@check("module-name-clash", "One package per module name")
 def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
     """Stacks ship different packages under one module name. Two of them in one environment overwrite each other's files,
     or the one that comes first on the path hides the other. Each stack needs an environment of its own."""
@@ -128,13 +128,7 @@ def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check(
-    "arch-below-minimum",
-    family="extension",
-    title="The GPU is new enough for the code",
-    gpu_code=True,
-    cured_by_rebuild=False,
-)
+@check("arch-below-minimum", "The GPU is new enough for the code", gpu_code=True, cured_by_rebuild=False)
 def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
     undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
@@ -162,7 +156,7 @@ def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
                 )
 
 
-@check("lookalike-package", family="extension", title="Packages are what their names promise")
+@check("lookalike-package", "Packages are what their names promise")
 def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
     """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
     its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
@@ -256,7 +250,7 @@ def _from_index(item: Distribution) -> bool:
 _LOAD_ALONE = re.compile(r"(lib)?(torch|c10)")
 
 
-@check("torch-not-imported-first", family="extension", title="Extensions that find libtorch only after torch")
+@check("torch-not-imported-first", "Extensions that find libtorch only after torch")
 def import_torch_first(context: Context, this: Check) -> Iterator[Finding]:
     """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
     their compiled part; one that does not (simple_knn) must be imported after torch, else it ends in "libc10.so: cannot
@@ -278,7 +272,7 @@ def import_torch_first(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-@check("egl-missing", family="extension", title="OpenGL headers are here for nvdiffrast's GL rasterizer")
+@check("egl-missing", "OpenGL headers are here for nvdiffrast's GL rasterizer")
 def egl_missing(context: Context, this: Check) -> Iterator[Finding]:
     """nvdiffrast's RasterizeGLContext is compiled at its first use and includes EGL/egl.h: "fatal error: EGL/egl.h: No such
     file or directory", or an undefined symbol eglCreateContext in its cached plugin. RasterizeCudaContext needs none of it; since
