@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "explain",
         "report",
     },
-    "cli": {"app", "knowledge", "plan"},  # data for parsing only: architecture names, the request
+    "cli": {"app", "certify", "knowledge", "plan"},  # data for parsing only: architecture names, the requests
 }
 
 # What `report` may import of other rooms: modules that only define data.
@@ -72,7 +72,7 @@ DATA_CLASSES = {
 STAGED = {
     f"splatfix/certify/{name}.py": {"kernels"}
     for name in ("kernel_probe", "kernel_calls", "kernel_agreement", "kernel_references")
-} | {"splatfix/certify/compare_renders.py": {"kernels", "smoke_trainer"}}
+} | {"splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"}}
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.
 THIRD_PARTY: dict[str, set[str]] = {

@@ -1,138 +1,144 @@
-"""``splatfix certify``: train scenes in an environment, and write the certificate."""
+"""``splatfix certify`` and ``splatfix rehearse``: train, and write the certificate as it goes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from splatfix import facts as machine_facts
+from splatfix.app.attest import open_key, sign_report
 from splatfix.app.interrupts import on_interrupt
+from splatfix.app.options import options_after
+from splatfix.app.rehearse import stack_subject
 from splatfix.app.result import Result, target_python
-from splatfix.core.errors import Exit, usage_error
-from splatfix.core.step import Step, run, say
+from splatfix.attest.dsse import ENVELOPE
+from splatfix.attest.report import require_key_elsewhere, require_room
+from splatfix.certify import (
+    Certificate,
+    Interrupted,
+    RehearseRequest,
+    Request,
+    SmokeSubject,
+    Verdict,
+    smoke_subject,
+)
+from splatfix.certify import certify as train_and_judge
+from splatfix.certify.engine import Progress
+from splatfix.certify.host import placed
+from splatfix.certify.request import TrainingRequest
+from splatfix.certify.run_levels import TRAINS_FROM
+from splatfix.certify.stacks.subject import StackSubject
+from splatfix.checks import run_checks
+from splatfix.context import make_context
+from splatfix.context.matrix import binary_matrix
+from splatfix.core.errors import Exit
+from splatfix.core.files import write_json, write_text
+from splatfix.core.scratch import temporary_folder
+from splatfix.core.step import Step, run
+from splatfix.facts import Facts
+from splatfix.plan import Options
+from splatfix.report import appendix, certificate, console, verification
+from splatfix.report.documents import envelope
+from splatfix.report.field_report import markdown
+from splatfix.report.forms import FORMS
+from splatfix.report.html import certificate_page
+from splatfix.report.progress import training
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from splatfix.certify import Certificate, Request, Suite
-    from splatfix.facts import Facts
-    from splatfix.knowledge.published import Method
-    from splatfix.plan import Options
+_NOTHING = "Interrupted: nothing was certified."
+_EXIT_CODES = {Verdict.CERTIFIED: Exit.OK, Verdict.REHEARSED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
 
 
-@dataclass(frozen=True)
-class CertifyRequest:
-    """What to certify on this machine, as it was asked for; None is the suite's or the device's own default."""
-
-    python: str | None = None
-    suite: str | None = None
-    data: Path | None = None
-    iterations: int | None = None
-    resolution: int | None = None
-    out: Path = Path("splatfix-report")
-    renderer: str = "torch"
-    device: str = "auto"
-    seed: int = 0
-    baseline: str | None = None
-    """The file of an earlier certificate, or the name of published figures."""
-    verbose: bool = False
-    level: int | None = None
-    """The run level, 1 to 4."""
-    monitoring: bool = False
-    """Exit codes as monitoring systems read them."""
-    sign: Path | None = None
-    """The private key to sign the report with."""
-    appendix: bool = False
-    """Also write an artifact-evaluation appendix."""
-    targets: tuple[str, ...] = ()
-    """On the CPU: the GPU architectures that installed extensions are judged for."""
-
-
-def certify(asked: CertifyRequest) -> Result:
+def certify(request: Request) -> Result:
     """Train the scenes and judge the outcome.
 
     Raises:
         SplatfixError: wrong options (exit code 2), or missing prerequisites (3); nothing was trained then.
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-    from splatfix import facts
-    from splatfix.app.attest import open_key, sign_report
-    from splatfix.attest.dsse import ENVELOPE
-    from splatfix.attest.report import require_key_elsewhere, require_room
-    from splatfix.certify import Interrupted, Request, device_for, require_gpu
-    from splatfix.core.files import write_text
-    from splatfix.report import appendix, certificate, console, verification
-    from splatfix.report.field_report import markdown
-    from splatfix.report.forms import FORMS
-    from splatfix.report.progress import training
-
-    method = _published(asked)
-    with on_interrupt(_interrupted):
-        key = None
-        if asked.sign is not None:
-            require_key_elsewhere(asked.out, asked.sign)
-            key = open_key(asked.sign)
-        target = target_python(asked.python)
-        known = facts.gather(target)
-        device = device_for(asked.device, known)
-        require_gpu(asked.renderer, device, known)
-        suite = _suite(asked, method, target, device)
-        request = Request(
-            target,
-            suite,
-            asked.out.absolute(),
-            asked.renderer,
-            device,
-            asked.seed,
-            _baseline(Path(asked.baseline), asked.renderer, device)
-            if asked.baseline and not method
-            else None,
-            method.name if method else "",
-            asked.level,
-            asked.targets if device == "cpu" else (),
-        )
+    key = None
+    with on_interrupt(_NOTHING):
+        if request.sign is not None:
+            require_key_elsewhere(request.out, request.sign)
+            key = open_key(request.sign)
+        python = target_python(request.python)
+        facts = machine_facts.gather(python)
+        subject = smoke_subject(request, python, facts)
         if key is not None:
-            require_room(request.out, suite.scenes)
+            require_room(subject.out, subject.scenes)
         with training(console.err()) as progress:
             try:
-                result, options = run_and_report(request, progress, known)
+                made, options = run_and_report(subject, facts, progress)
             except Interrupted as stop:
-                missing = ["It is not signed."] if key is not None else []
-                stop.add(*missing, *(["The appendix was not written."] if asked.appendix else []))
+                if key is not None:
+                    stop.add("It is not signed.")
+                if request.appendix:
+                    stop.add("The appendix was not written.")
                 raise
-        if asked.appendix:
-            write_text(request.out / "appendix.md", appendix.markdown(result))
-            write_text(request.out / "appendix.tex", appendix.latex(result))
+        if request.appendix:
+            write_text(subject.out / "appendix.md", appendix.markdown(made))
+            write_text(subject.out / "appendix.tex", appendix.latex(made))
         if key is not None:
-            sign_report(request.out, key)
+            sign_report(subject.out, key)
 
+    def show_signed(console: Console) -> None:
+        if key is not None:
+            verification.show_signed(console, request.out / ENVELOPE, key.public.id)
+
+    return _result("certify", request, made, facts, options, show_signed)
+
+
+def rehearse(request: RehearseRequest) -> Result:
+    """Run a checkout's own trainer and judge the outcome.
+
+    Raises:
+        SplatfixError: wrong options (exit code 2), missing prerequisites (3), or ``nothing-replaces-it`` (1) where no drop-in
+            serves what the checkout calls and there is no GPU; nothing was trained then.
+        Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
+    """
+    with on_interrupt(_NOTHING), ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        python = target_python(request.python)
+        subject, facts = stack_subject(request, python, folder)
+        with training(console.err()) as progress:
+            made, options = run_and_report(subject, facts, progress)
+    return _result("rehearse", request, made, facts, options)
+
+
+def _result(
+    command: str,
+    request: TrainingRequest,
+    made: Certificate,
+    facts: Facts,
+    options: Options | None,
+    show_more: Callable[[Console], None] = lambda console: None,
+) -> Result:
     def show(console: Console) -> None:
-        page, step = asked.out / "certificate.html", next_step(result, asked.python)
-        certificate.show(console, result, page, step, options, verbose=asked.verbose)
-        if key is not None:
-            verification.show_signed(console, asked.out / ENVELOPE, key.public.id)
+        page, step = request.out / "certificate.html", next_step(made, request.python)
+        certificate.show(console, made, page, step, options, verbose=request.verbose)
+        show_more(console)
 
+    forms: dict[str, Callable[[], str]] = {"markdown": lambda: markdown(made, options)}
+    for name, form in FORMS.items():
+        forms[name] = partial(form, made)
     return Result(
-        "certify",
-        lambda: certificate.document(result, known, options),
+        command,
+        lambda: certificate.document(made, facts, options),
         show,
-        monitoring_code_of(result) if asked.monitoring else exit_code_of(result),
-        forms={
-            "markdown": lambda: markdown(result, options),
-            **{name: partial(form, result) for name, form in FORMS.items()},
-        },
+        monitoring_code_of(made) if request.monitoring else exit_code_of(made),
+        forms=forms,
     )
 
 
 def run_and_report(
-    request: Request,
-    progress: Callable[[str, Mapping[str, Any]], None] = lambda where, state: None,
-    facts: Facts | None = None,
+    subject: SmokeSubject | StackSubject, facts: Facts, progress: Progress = lambda where, state: None
 ) -> tuple[Certificate, Options | None]:
-    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the request's folder, as it goes: a run that is
+    """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the report's folder, as it goes: a run that is
     killed leaves the latest of them, which says how far it had come.
 
     Returns:
@@ -141,185 +147,65 @@ def run_and_report(
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-    from splatfix.certify import Interrupted
-    from splatfix.certify import certify as train_and_judge
-    from splatfix.certify.host import placed
-    from splatfix.context import make_context
-    from splatfix.context.matrix import binary_matrix
-    from splatfix.core.files import write_json, write_text
-    from splatfix.report import certificate
-    from splatfix.report.documents import envelope
-    from splatfix.report.field_report import markdown
-    from splatfix.report.html import certificate_page
+    command = "certify" if isinstance(subject, SmokeSubject) else "rehearse"
 
-    def write(result: Certificate, known: Facts) -> Options | None:
-        result = placed(result, os.environ)
+    def write(made: Certificate) -> tuple[Certificate, Options | None]:
+        made = placed(made, os.environ)
+        options = None
         # to look for options takes a while, and is not done while the training waits for it
-        options = None if result.unfinished else suggested_options(result, known)
-        document = envelope("certify", exit_code_of(result), certificate.document(result, known, options))
-        write_json(request.out / "certificate.json", document)
-        write_text(request.out / "certificate.md", markdown(result, options))
-        matrix = binary_matrix(make_context(known))
-        write_text(
-            request.out / "certificate.html", certificate_page(result, known, request.out, options, matrix)
-        )
-        return options
+        if isinstance(subject, SmokeSubject) and not made.unfinished:
+            options = suggested_options(made, facts)
+        document = envelope(command, exit_code_of(made), certificate.document(made, facts, options))
+        write_json(subject.out / "certificate.json", document)
+        write_text(subject.out / "certificate.md", markdown(made, options))
+        page = certificate_page(made, facts, subject.out, options, binary_matrix(make_context(facts)))
+        write_text(subject.out / "certificate.html", page)
+        return made, options
 
     try:
-        result, known = train_and_judge(request, progress, facts, interim=write)
+        return write(train_and_judge(subject, facts, progress, interim=write))
     except Interrupted as stop:
         if stop.certificate is not None:
-            write(*stop.certificate)
-            stop.add(
-                f"The certificate of what was run, marked as interrupted: {request.out / 'certificate.html'}."
-            )
+            write(stop.certificate)
+            page = subject.out / "certificate.html"
+            stop.add(f"The certificate of what was run, marked as interrupted: {page}.")
         raise
-    return placed(result, os.environ), write(result, known)
 
 
-def suggested_options(certificate: Certificate, facts: Facts) -> Options | None:
+def suggested_options(made: Certificate, facts: Facts) -> Options | None:
     """Where a diagnosis of the same facts finds what may have failed the certification: the options that answer it. None for
     a container's environment, which nobody can change."""
-    from splatfix.app.options import options_after
-    from splatfix.certify import Verdict
-    from splatfix.checks import run_checks
-    from splatfix.context import make_context
-
-    if certificate.verdict is not Verdict.NOT_CERTIFIED or _in_container(certificate):
+    if made.verdict is not Verdict.NOT_CERTIFIED or _in_container(made):
         return None
-    return options_after(run_checks(make_context(facts)), make_context(facts))
+    context = make_context(facts)
+    return options_after(run_checks(context), context)
 
 
-def next_step(certificate: Certificate, python: str | None) -> Step | None:
+def next_step(made: Certificate, python: str | None) -> Step | None:
     """The diagnosis where something failed, training after a run level that trained nothing; None otherwise."""
-    from splatfix.certify import Verdict
-    from splatfix.certify.run_levels import TRAINS_FROM
-
-    if certificate.verdict is Verdict.NOT_CERTIFIED and _in_container(certificate):
-        return run(
-            *certificate.repeat.argv, "--keep", text="Next: run it again, and look into what is left of it"
-        )
+    if made.verdict is Verdict.NOT_CERTIFIED and _in_container(made):
+        return run(*made.repeat.argv, "--keep", text="Next: run it again, and look into what is left of it")
     named = ["--python", python] if python else []
-    if certificate.verdict is Verdict.CERTIFIED and (certificate.level or TRAINS_FROM) < TRAINS_FROM:
+    if made.verdict is Verdict.NOT_CERTIFIED:
+        return run("splatfix", "diagnose", *named, text="Next: look for the cause")
+    if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:
         level = ("--level", str(TRAINS_FROM))
         return run("splatfix", "certify", *level, *named, text="Next: test training")
-    if certificate.verdict is not Verdict.NOT_CERTIFIED:
-        return None
-    return run("splatfix", "diagnose", *named, text="Next: look for the cause")
+    return None
 
 
-def _in_container(certificate: Certificate) -> bool:
-    return "--container" in certificate.repeat.argv
+def _in_container(made: Certificate) -> bool:
+    return "--container" in made.repeat.argv
 
 
-def exit_code_of(certificate: Certificate) -> Exit:
+def exit_code_of(made: Certificate) -> Exit:
     """0 certified, 1 not certified, 3 undetermined."""
-    from splatfix.certify import Verdict
-
-    codes = {Verdict.CERTIFIED: Exit.OK, Verdict.REHEARSED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
-    return codes.get(certificate.verdict, Exit.UNDETERMINED)
+    return _EXIT_CODES.get(made.verdict, Exit.UNDETERMINED)
 
 
-def monitoring_code_of(certificate: Certificate) -> int:
+def monitoring_code_of(made: Certificate) -> int:
     """As monitoring systems read it: 0 ok, 1 warning (certified with reservations, or with scenes left out), 2 critical,
     3 unknown."""
-    from splatfix.certify import Verdict
-
-    if certificate.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
-        return 1 if certificate.notes or certificate.skipped else 0
-    return 2 if certificate.verdict is Verdict.NOT_CERTIFIED else 3
-
-
-def _interrupted() -> str:
-    from splatfix.certify import Interrupted
-
-    return str(Interrupted())
-
-
-def _suite(asked: CertifyRequest, method: Method | None, python: str, device: str) -> Suite:
-    """The scenes that were asked for, those of a run level, or none.
-
-    Raises:
-        SplatfixError: ``level-needs-gpu`` (exit code 2); as of ``data_suite`` and ``sample_suite``.
-    """
-    from splatfix.certify import Suite, data_suite, sample_suite
-    from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
-
-    if asked.level is not None and asked.level < TRAINS_FROM:
-        return Suite("", (), 0.0)
-    if asked.data is None:
-        named = {None: asked.suite or "quick", FULL: "standard"}.get(asked.level, "quick")
-        return sample_suite(named, asked.iterations, asked.resolution)
-    full = asked.level == FULL
-    if full and device == "cpu":
-        raise usage_error(
-            "level-needs-gpu",
-            f"--level {FULL} with --data trains thirteen scenes for {FULL_ITERATIONS} iterations each: a GPU takes hours, "
-            "a CPU months.",
-            say("Use a machine with a GPU, or leave --data out for the sample scenes."),
-        )
-    of_method = method.iterations if method and device != "cpu" else None
-    length = FULL_ITERATIONS if full else of_method
-    suite = data_suite(
-        asked.data, python, device, asked.iterations or length, asked.resolution, every_public=full
-    )
-    return replace(suite, strategy=method.strategy) if method else suite
-
-
-def _published(asked: CertifyRequest) -> Method | None:
-    """The published figures that ``--baseline`` names; None where it names a file.
-
-    Raises:
-        SplatfixError: ``unknown-baseline`` (exit code 2) for neither, ``baseline-needs-data`` for sample scenes.
-    """
-    from splatfix.knowledge.published import methods
-
-    if asked.baseline is None:
-        return None
-    method = methods().get(asked.baseline)
-    if method is None and not Path(asked.baseline).exists():
-        raise usage_error(
-            "unknown-baseline",
-            f"--baseline {asked.baseline}: there is no such file, and no published figures of that name.",
-            say(f"Give an earlier certificate.json, or one of: {', '.join(methods())}."),
-        )
-    if method is not None and asked.data is None:
-        raise usage_error(
-            "baseline-needs-data",
-            f"--baseline {asked.baseline} has figures of the public scenes, and the sample scenes have none.",
-            say("Add --data ROOT, the folder with the public scenes."),
-        )
-    return method
-
-
-def _baseline(path: Path, renderer: str, device: str) -> dict[str, Any]:
-    """An earlier certificate of the same renderer and device.
-
-    Raises:
-        SplatfixError: exit code 2 for anything else, before anything is trained.
-    """
-    from splatfix.core.files import read_json
-
-    document = read_json(path, "an earlier certificate.json")
-    if not isinstance(document, dict) or document.get("command") != "certify":
-        raise usage_error("not-a-certificate", f"{path} is not a certificate.json of splatfix certify.")
-    if not document.get("scenes"):
-        level = document.get("level")
-        why = (
-            "ended before a scene was trained"
-            if level not in (1, 2)
-            else f"is of run level {level}, which trains nothing"
-        )
-        raise usage_error(
-            "another-baseline",
-            f"{path} {why}: there is nothing to compare with.",
-            say("Give the certificate.json of a run that trained, such as one of --level 3."),
-        )
-    if (document.get("renderer"), document.get("device")) != (renderer, device):
-        raise usage_error(
-            "another-baseline",
-            f"{path} was certified with {document.get('renderer')} on {document.get('device')}, "
-            f"not {renderer} on {device}.",
-            say("Compare like with like: give the same --renderer and --device."),
-        )
-    return document
+    if made.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
+        return 1 if made.notes or made.skipped else 0
+    return 2 if made.verdict is Verdict.NOT_CERTIFIED else 3

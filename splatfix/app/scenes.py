@@ -90,7 +90,7 @@ _ROW = ("name", "folder", "layout", "readable", "train", "held_out", "size", "po
 
 def _loaded(folder: Path, python: str | None) -> list[dict[str, Any]]:
     """The scenes at or below a folder, as the trainer of an environment loads them."""
-    from splatfix.certify.trainer import list_scenes as scenes_of
+    from splatfix.certify.smoke import list_scenes as scenes_of
 
     try:
         found = scenes_of(folder.absolute(), target_python(python), check=True)["scenes"]

@@ -1,5 +1,6 @@
 """Runs the trainer and the kernel checks in the target environment and judges the outcome against written criteria."""
 
+from splatfix.certify.engine import Interrupted, certify, verify
 from splatfix.certify.kernels import IMPLEMENTATIONS
 from splatfix.certify.model import (
     Certificate,
@@ -7,15 +8,15 @@ from splatfix.certify.model import (
     KernelCheck,
     Mend,
     Outcome,
-    Request,
     SceneRun,
     Skipped,
-    Suite,
     Verdict,
 )
 from splatfix.certify.prerequisites import device_for, idle_gpu, require_gpu
-from splatfix.certify.run import Interrupted, certify, verify
-from splatfix.certify.scenes import SUITES, data_suite, sample_suite
+from splatfix.certify.report_folder import make_room
+from splatfix.certify.request import RehearseRequest, Request
+from splatfix.certify.scenes import SUITES, Suite, data_suite, sample_suite
+from splatfix.certify.subject import SmokeSubject, smoke_subject
 
 __all__ = [
     "IMPLEMENTATIONS",
@@ -26,16 +27,20 @@ __all__ = [
     "KernelCheck",
     "Mend",
     "Outcome",
+    "RehearseRequest",
     "Request",
     "SceneRun",
     "Skipped",
+    "SmokeSubject",
     "Suite",
     "Verdict",
     "certify",
     "data_suite",
     "device_for",
     "idle_gpu",
+    "make_room",
     "require_gpu",
     "sample_suite",
+    "smoke_subject",
     "verify",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from splatfix.certify.measured import SHORTEST
+from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.model import Criterion, Outcome
 
 _BACKWARD = (
@@ -76,10 +76,11 @@ def advised(item: Criterion, renderer: str, device: str) -> Criterion:
         return item
     if item.outcome is Outcome.UNDETERMINED:
         return replace(item, advice=f"Train for {SHORTEST} iterations or more (--iterations).")
-    if item.outcome is Outcome.FAILED or item.code == "scene-readable":
-        found = _ADVICE.get(item.code, _ANY)
-        if item.code == "throughput-steady" and device == "cpu":
-            found = _STEADY_CPU
-        plain = (renderer, device) == ("torch", "cpu")
-        return replace(item, advice=_PLAIN if plain and found in (_BACKWARD, _LEARNING) else found)
-    return item
+    if item.outcome is not Outcome.FAILED and item.code != "scene-readable":
+        return item
+    advice = _ADVICE.get(item.code, _ANY)
+    if item.code == "throughput-steady" and device == "cpu":
+        advice = _STEADY_CPU
+    elif advice in (_BACKWARD, _LEARNING) and (renderer, device) == ("torch", "cpu"):
+        advice = _PLAIN
+    return replace(item, advice=advice)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from splatfix.certify.measured import get, number
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison, SceneRun
+from splatfix.certify.record import TrainingRecord
 from splatfix.core.words import counted
 from splatfix.knowledge.published import Method, methods, public_scenes
 
@@ -27,14 +27,8 @@ HELD_OUT_EVERY = 8
 """Of the views in the order of their names, as in mip-NeRF 360 and in every published figure here."""
 _GB = 1 << 30
 """Bytes of what gsplat's benchmark writes as GB (torch's peak divided by 1024 ** 3)."""
-_PARTS = (
-    ("speed", "it/s"),
-    ("train-memory", "B"),
-    ("eval-memory", "B"),
-    ("psnr", "dB"),
-    ("ssim", ""),
-    ("lpips", ""),
-)
+_UNITS = {"speed": "it/s", "train-memory": "B", "eval-memory": "B", "psnr": "dB", "ssim": "", "lpips": ""}
+"""What is compared, in the order in which it is shown."""
 _NEEDED = ("speed", "train-memory", "psnr", "ssim")
 """A run without one of these measured nothing that can be compared."""
 _NOT_JUDGED = {
@@ -62,80 +56,73 @@ def compare(
         return Comparison(published, f"{method.title}: {method.source}", rows)
     if baseline is None:
         return None
-    stored = {
-        run["scene"]: run.get("result", {})
-        for run in baseline.get("scenes", ())
-        if isinstance(run, Mapping) and "scene" in run
-    }
+    stored = {}
+    for row in baseline.get("scenes", ()):
+        if isinstance(row, Mapping) and "scene" in row:
+            stored[row["scene"]] = TrainingRecord.of(row.get("result", {}))
     issued = str(baseline.get("issued", "at an unknown time"))
-    rows = tuple(_beside_earlier(run, stored.get(run.scene, {})) for run in readable)
+    rows = tuple(_beside_earlier(run, stored.get(run.scene, TrainingRecord())) for run in readable)
     return Comparison("", f"an earlier certificate, issued {issued}", rows)
 
 
-def _beside_earlier(run: SceneRun, earlier: Mapping[str, Any]) -> SceneComparison:
-    now, then = _measures(run.result), _measures(earlier)
+def _beside_earlier(run: SceneRun, earlier: TrainingRecord) -> SceneComparison:
+    now, then = _measures(run.record), _measures(earlier)
     if any(now[name] is None for name in _NEEDED):
-        why = "no measurement"
+        obstacle = "no measurement"
     elif any(then[name] is None for name in _NEEDED):
-        why = "not in the baseline"
-    elif _conditions(run.result) != _conditions(earlier):
-        why = f"not comparable: {_conditions(run.result)}, the baseline {_conditions(earlier)}"
+        obstacle = "not in the baseline"
+    elif _conditions(run.record) != _conditions(earlier):
+        obstacle = f"not comparable: {_conditions(run.record)}, the baseline {_conditions(earlier)}"
     else:
-        return _judged(run.scene, now, then, quality_tolerance(run.result), _unlike(run.result, earlier))
+        return _judged(
+            run.scene, now, then, quality_tolerance(run.record), _other_machine(run.record, earlier)
+        )
     # whoever gives a certificate asks for that comparison: that it cannot be made is a failure
-    return SceneComparison(run.scene, Outcome.FAILED, _shown(now, then, why), why)
+    return SceneComparison(run.scene, Outcome.FAILED, _shown(now, then, obstacle), obstacle)
 
 
 def _beside_published(run: SceneRun, method: Method) -> SceneComparison:
-    figures, now = method.scenes.get(run.scene), _measures(run.result)
+    figures, now = method.scenes.get(run.scene), _measures(run.record)
     if figures is None:
-        why = f"{method.name} has no figures of it"
-        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, {}, why), why)
+        obstacle = f"{method.name} has no figures of it"
+        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, {}, obstacle), obstacle)
     then = {
         "speed": method.iterations / figures.seconds if figures.seconds else None,
         "train-memory": figures.train_gb * _GB if figures.train_gb else None,
         "eval-memory": None,
         "psnr": figures.psnr,
         "ssim": figures.ssim,
+        # LPIPS of another network is another measure
         "lpips": figures.lpips if method.lpips == "vgg" else None,
     }
-    if why := _other_conditions(run, method):
-        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, then, why), why)
+    if obstacle := method.differs or _other_conditions(run, method):
+        return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, then, obstacle), obstacle)
     if now["psnr"] is None:
         return SceneComparison(run.scene, Outcome.FAILED, _shown(now, then, ""), "no measurement")
-    gpu, renderer = get(run.result, "machine", "gpu"), get(run.result, "config", "renderer")
-    unlike = "" if gpu == method.gpu else f"another machine: {gpu or 'no GPU'}, the source's {method.gpu}"
-    if not unlike and renderer != method.renderer:
+    gpu, renderer = run.record.machine.gpu, run.record.config.renderer
+    unlike = ""
+    if gpu != method.gpu:
+        unlike = f"another machine: {gpu or 'no GPU'}, the source's {method.gpu}"
+    elif renderer != method.renderer:
         unlike = f"another renderer: {renderer}, the source's {method.renderer}"
     return _judged(run.scene, now, then, QUALITY_TOLERANCE, unlike)
 
 
 def _other_conditions(run: SceneRun, method: Method) -> str:
-    """Why a training cannot be held against a method's figures; "" where it can."""
-    if method.differs:
-        return method.differs
-    result = run.result
-    train, test = (len(get(result, "split", part) or ()) for part in ("train", "test"))
-    config = {name: get(result, "config", name) for name in ("resolution", "strategy")}
+    """In which conditions a training differs from a method's; "" where in none."""
+    config, done = run.record.config, run.record.iterations
+    train, test = len(run.record.split.train), len(run.record.split.test)
     divisor = public_scenes()[run.scene]
-    differences = [
-        f"{words}, the source {theirs}"
-        for words, theirs, same in (
-            (
-                counted(result.get("iterations") or 0, "iteration"),
-                str(method.iterations),
-                result.get("iterations") == method.iterations,
-            ),
-            (f"--resolution {config['resolution']}", str(divisor), config["resolution"] == divisor),
-            (f"strategy {config['strategy']}", method.strategy, config["strategy"] == method.strategy),
-            (
-                f"{test} of {counted(train + test, 'view')} held out",
-                f"every {HELD_OUT_EVERY}th",
-                test == -(-(train + test) // HELD_OUT_EVERY),
-            ),
-        )
-        if not same
-    ]
+    differences = []
+    if done != method.iterations:
+        differences.append(f"{counted(done or 0, 'iteration')}, the source {method.iterations}")
+    if config.resolution != divisor:
+        differences.append(f"--resolution {config.resolution}, the source {divisor}")
+    if config.strategy != method.strategy:
+        differences.append(f"strategy {config.strategy}, the source {method.strategy}")
+    if test != -(-(train + test) // HELD_OUT_EVERY):
+        views = counted(train + test, "view")
+        differences.append(f"{test} of {views} held out, the source every {HELD_OUT_EVERY}th")
     return "; ".join(differences)
 
 
@@ -152,90 +139,104 @@ def _judged(
         quality: relative tolerance of PSNR and SSIM.
         unlike: why speed and memory are not judged; "" where the machines are alike.
     """
-    allowed = {
-        "psnr": (quality, ""),
-        "ssim": (quality, ""),
-        "speed": (SPEED_TOLERANCE, unlike),
-        "train-memory": (MEMORY_TOLERANCE, unlike),
+    tolerances = {
+        "psnr": quality,
+        "ssim": quality,
+        "speed": SPEED_TOLERANCE,
+        "train-memory": MEMORY_TOLERANCE,
     }
+    obstacles = {**_NOT_JUDGED, "speed": unlike, "train-memory": unlike}
     measures = []
-    for name, unit in _PARTS:
+    for name, unit in _UNITS.items():
         new, old = now[name], then[name]
-        tolerance, why = allowed.get(name, (0.0, _NOT_JUDGED.get(name, "")))
         if new is None or old is None:
-            why = "not measured" if new is None else "the baseline does not have it"
-        if why or new is None or old is None:
-            measures.append(Compared(name, unit, new, old, Outcome.NOT_MEASURED, None, why))
-            continue
-        worse = new > old * (1 + tolerance) if name == "train-memory" else new < old * (1 - tolerance)
-        outcome = Outcome.FAILED if worse else Outcome.MET
-        why = _regression(name, new, old, tolerance) if worse else ""
-        measures.append(Compared(name, unit, new, old, outcome, tolerance, why))
-    failed = [item.why for item in measures if item.outcome is Outcome.FAILED]
-    outcome = Outcome.FAILED if failed else Outcome.MET
-    return SceneComparison(scene, outcome, tuple(measures), "; ".join(failed))
+            obstacle = "not measured" if new is None else "the baseline does not have it"
+            measures.append(Compared(name, unit, new, old, Outcome.NOT_MEASURED, None, obstacle))
+        elif obstacle := obstacles.get(name, ""):
+            measures.append(Compared(name, unit, new, old, Outcome.NOT_MEASURED, None, obstacle))
+        else:
+            measures.append(_compared(name, new, old, tolerances[name]))
+    regressions = [item.why for item in measures if item.outcome is Outcome.FAILED]
+    outcome = Outcome.FAILED if regressions else Outcome.MET
+    return SceneComparison(scene, outcome, tuple(measures), "; ".join(regressions))
+
+
+def _compared(name: str, now: float, then: float, tolerance: float) -> Compared:
+    unit = _UNITS[name]
+    if name == "train-memory":
+        worse = now > then * (1 + tolerance)
+    else:
+        worse = now < then * (1 - tolerance)
+    if not worse:
+        return Compared(name, unit, now, then, Outcome.MET, tolerance)
+    return Compared(name, unit, now, then, Outcome.FAILED, tolerance, _regression(name, now, then, tolerance))
 
 
 def _shown(
-    now: Mapping[str, float | None], then: Mapping[str, float | None], why: str
+    now: Mapping[str, float | None], then: Mapping[str, float | None], obstacle: str
 ) -> tuple[Compared, ...]:
     """Measures beside each other, none judged."""
     return tuple(
-        Compared(name, unit, now[name], then.get(name), Outcome.NOT_MEASURED, None, why)
-        for name, unit in _PARTS
+        Compared(name, unit, now[name], then.get(name), Outcome.NOT_MEASURED, None, obstacle)
+        for name, unit in _UNITS.items()
     )
 
 
 def _regression(name: str, now: float, then: float, tolerance: float) -> str:
     if name == "speed":
-        return (
-            f"{now:.2f} it/s, baseline {then:.2f} "
-            f"(tolerance {tolerance:.0%}; other load on the machine counts too)"
-        )
+        limit = f"(tolerance {tolerance:.0%}; other load on the machine counts too)"
+        return f"{now:.2f} it/s, baseline {then:.2f} {limit}"
     if name == "train-memory":
-        return (
-            f"peak memory {now / 2**20:.0f} MiB, baseline {then / 2**20:.0f} MiB (tolerance {tolerance:.0%})"
-        )
+        sizes = f"peak memory {now / 2**20:.0f} MiB, baseline {then / 2**20:.0f} MiB"
+        return f"{sizes} (tolerance {tolerance:.0%})"
     return f"held-out {name} {now:.4g}, baseline {then:.4g} (tolerance {tolerance:.1%})"
 
 
-def _conditions(result: Mapping[str, Any]) -> str:
+def _conditions(record: TrainingRecord) -> str:
     """Length, size and strategy of a training: only equal ones can be compared."""
-    strategy = get(result, "config", "strategy")
-    return f"{counted(result.get('iterations') or 0, 'iteration')} at size {result.get('resolution')} with strategy {strategy}"
+    size = list(record.resolution) or None
+    length = counted(record.iterations or 0, "iteration")
+    return f"{length} at size {size} with strategy {record.config.strategy}"
 
 
-def _unlike(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
+def _other_machine(now: TrainingRecord, then: TrainingRecord) -> str:
     """Why speed and memory of two runs say nothing about each other; "" where the machines are alike.
 
     Alike is the same GPU, or for runs on the CPU the same model with as many cores.
     """
-    names = []
-    for result in (now, then):
-        gpu = get(result, "machine", "gpu")
-        cores = get(result, "machine", "cores")
-        cpu = get(result, "machine", "cpu")
-        names.append(str(gpu or (f"{cpu}, {counted(cores, 'core')}" if cpu and cores else "")))
-    if names[0] == names[1] and names[0]:
+    name, earlier = _machine(now), _machine(then)
+    if name and name == earlier:
         return ""
-    return f"another machine: {names[0] or 'not known'}, the baseline's {names[1] or 'not known'}"
+    return f"another machine: {name or 'not known'}, the baseline's {earlier or 'not known'}"
 
 
-def _measures(result: Mapping[str, Any]) -> dict[str, float | None]:
+def _machine(record: TrainingRecord) -> str:
+    machine = record.machine
+    if machine.gpu:
+        return machine.gpu
+    if machine.cpu and machine.cores:
+        return f"{machine.cpu}, {counted(machine.cores, 'core')}"
+    return ""
+
+
+def _measures(record: TrainingRecord) -> dict[str, float | None]:
     """What is compared, from a trainer's result; memory in bytes, allocated on the GPU or resident."""
-    cuda = isinstance(get(result, "memory", "cuda"), Mapping)
-    train = ("cuda", "train", "allocated") if cuda else ("rss",)
-    evaluation = ("cuda", "eval", "allocated") if cuda else ("host", "eval")
-    found = {
-        "speed": get(result, "iterations_per_second"),
-        "train-memory": get(result, "memory", *train),
-        "eval-memory": get(result, "memory", *evaluation),
-        **{name: get(result, "heldout", name) for name in ("psnr", "ssim", "lpips")},
+    memory, quality = record.memory, record.heldout
+    train: float | None = memory.rss
+    evaluation: float | None = memory.host.eval
+    if memory.cuda:
+        train, evaluation = memory.cuda.train.allocated, memory.cuda.eval.allocated
+    return {
+        "speed": record.iterations_per_second,
+        "train-memory": train,
+        "eval-memory": evaluation,
+        "psnr": quality.psnr,
+        "ssim": quality.ssim,
+        "lpips": quality.lpips,
     }
-    return {name: number(value) for name, value in found.items()}
 
 
-def quality_tolerance(result: Mapping[str, Any]) -> float:
+def quality_tolerance(record: TrainingRecord) -> float:
     """How far PSNR and SSIM of a run may lie below those of an equal one, relative."""
-    short = result["iterations"] < _SHORT and result["memory"].get("cuda")
+    short = (record.iterations or 0) < _SHORT and record.memory.cuda is not None
     return SHORT_QUALITY_TOLERANCE if short else QUALITY_TOLERANCE

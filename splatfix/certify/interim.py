@@ -30,36 +30,38 @@ def incomplete(
         under_way: what ran: ``where``, and the trainer's last progress object.
         interrupted: it has ended; otherwise it goes on, and this report is to be replaced.
     """
-    done, where = len(base.scenes), str(under_way.get("where", ""))
-    at = words(under_way, left=False)
-    known = {run.scene for run in base.scenes}
-    last = f", in {title(where, under_way)}{f' at {at}' if at else ''}" if where else ""
-    after = f"after {done} of {counted(len(scenes), 'scene')}{last}."
+    done = [run.scene for run in base.scenes]
+    after = f"after {len(done)} of {counted(len(scenes), 'scene')}"
+    if where := str(under_way.get("where", "")):
+        after += f", in {title(where, under_way)}"
+        if progress := words(under_way, left=False):
+            after += f" at {progress}"
     if interrupted:
-        said = f"Interrupted {after}"
+        opening = f"Interrupted {after}."
     else:
-        said = f"Not finished: written {after} If no splatfix runs any more, it was killed."
+        opening = f"Not finished: written {after}. If no splatfix runs any more, it was killed."
+    not_reached = tuple(Skipped(name, NOT_REACHED) for name in scenes if name not in done)
     return replace(
         base,
-        summary=f"{said} {base.summary}",
+        summary=f"{opening} {base.summary}",
         interrupted=interrupted,
         unfinished=not interrupted,
         under_way=under_way,
-        skipped=(*base.skipped, *(Skipped(name, NOT_REACHED) for name in scenes if name not in known)),
+        skipped=(*base.skipped, *not_reached),
     )
 
 
 def so_far(proof: tuple[Rung, ...], done: int, scenes: int) -> tuple[Rung, ...]:
     """The levels of a run that has trained only some of its scenes: what is true of all of them is not verified yet."""
-    found = []
+    rungs = []
     for rung in proof:
         of_all = rung.name in (RungName.TRAINS, RungName.REPRODUCES)
         if of_all and not done:
             rung = Rung(rung.name, None, "no scene was trained to its end yet")
         elif of_all and rung.reached:
             rung = Rung(rung.name, None, f"so far {done} of {counted(scenes, 'scene')}, and nothing failed")
-        found.append(rung)
-    return tuple(found)
+        rungs.append(rung)
+    return tuple(rungs)
 
 
 class InterimReports:

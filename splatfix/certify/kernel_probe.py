@@ -137,17 +137,24 @@ def make_current(device: str) -> None:
         raise NotMeasured(f"CUDA does not start on {device}: {str(error).partition(chr(10))[0]}") from None
 
 
-def said_to_run(kernel: str, name: str, device: str) -> str:
-    """Which of its two implementations a drop-in with CUDA kernels, its own or gswarp's, took for its last call; "" for all
-    else."""
-    found = importlib.util.find_spec(name.partition(".")[0]) if device == "cpu" and is_dropin(name) else None
-    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+def unrun_kernels(name: str, device: str) -> str:
+    """Whose CUDA kernels a drop-in has that the CPU cannot run; "" on a GPU, and for a drop-in without any."""
+    if device != "cpu" or not is_dropin(name):
+        return ""
+    spec = importlib.util.find_spec(name.partition(".")[0])
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if Path(folder, "_on_warp.py").is_file():
+            return "gswarp's kernels"
         if Path(folder, "_nvrtc.py").is_file():
-            whose = "gswarp's kernels" if Path(folder, "_on_warp.py").is_file() else "its CUDA code"
-            return f"in its PyTorch half: no GPU ran {whose}"
+            return "its CUDA code"
+    return ""
+
+
+def kernels_that_ran(kernel: str, name: str) -> str:
+    """Which of its two implementations a drop-in with CUDA kernels took for its last call; "" for all else."""
     ran = getattr(sys.modules.get(f"{name.partition('.')[0]}._nvrtc"), "ran", {}).get(kernel, "")
-    said = {"": "", "nvrtc": "its CUDA kernels ran", "warp": "gswarp's kernels ran"}
-    return said.get(ran, f"pure PyTorch ran: {ran.partition(': ')[2]}")
+    texts = {"": "", "nvrtc": "its CUDA kernels ran", "warp": "gswarp's kernels ran"}
+    return texts.get(ran, f"pure PyTorch ran: {ran.partition(': ')[2]}")
 
 
 def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path] = None) -> Dict[str, Any]:
@@ -177,8 +184,10 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
                 keep(own, ran)
             else:
                 result = judge(own, ran, result)
-        told = filter(None, (result["detail"], said_to_run(kernel, name, device)))
-        return dict(result, detail="; ".join(told))
+        unrun = unrun_kernels(name, device)
+        ran_by = f"in its PyTorch half: no GPU ran {unrun}" if unrun else kernels_that_ran(kernel, name)
+        detail = "; ".join(filter(None, (result["detail"], ran_by)))
+        return dict(result, detail=detail, pytorch_half=bool(unrun))
     except NotMeasured as reason:
         return dict(BLANK, outcome="not-measured", detail=str(reason))
     except Exception as error:  # noqa: BLE001 - any exception of a kernel is its result

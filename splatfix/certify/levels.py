@@ -1,4 +1,4 @@
-"""The levels of proof: which of them a certification verified, on what evidence, and the summary that follows."""
+"""The levels of proof: which of them a certification verified, and on what evidence."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from splatfix.certify.model import (
     Comparison,
-    Criterion,
     KernelCheck,
     Outcome,
-    Request,
     SceneComparison,
     SceneRun,
-    Verdict,
 )
+from splatfix.certify.stacks.subject import StackSubject
 from splatfix.checks import Finding, Status, check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
@@ -22,10 +20,8 @@ from splatfix.core.words import counted
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 
-_OF_RESOURCES = frozenset(
-    ("evaluation-memory", "memory-growth", "memory-utilisation", "time-by-phase", "throughput-steady")
-)
-"""Criteria of how a run went: where only these fail, all was learned that had to be."""
+NOT_ENDED = "the trainer was not run to its end"
+_NOTHING_OF_CUDA = "a rehearsal on the CPU shows nothing about CUDA"
 
 
 def evaluate(
@@ -37,16 +33,18 @@ def evaluate(
     device: str,
     built: Rung | None = None,
 ) -> tuple[Rung, ...]:
-    """All levels, lowest first.
+    """All levels of the smoke trainer, lowest first.
 
     Args:
         findings: for the GPU that ``device`` means.
         built: what :func:`built_for` says.
     """
-    cpu = device == "cpu"
+    if built is None:
+        plain = renderer == "torch" or rendered_in_torch(scenes)
+        built = _built(() if device == "cpu" else findings, plain=plain)
     return (
         level_resolved(findings, device),
-        built or _built(() if cpu else findings, plain=renderer == "torch" or _rendered_in_torch(scenes)),
+        built,
         _loads(kernels, scenes),
         _computes(kernels),
         _trains(scenes),
@@ -54,150 +52,70 @@ def evaluate(
     )
 
 
-def failures(
-    kernels: tuple[KernelCheck, ...],
-    scenes: tuple[SceneRun, ...],
-    proof: tuple[Rung, ...],
-    diagnosis: tuple[Criterion, ...] = (),
-) -> tuple[str, ...]:
-    """Why an environment is not certified: failed checks, kernels and criteria, and where none failed, failed levels."""
-    reasons = [
-        f"diagnosis: {item.code}: {item.measured}" for item in diagnosis if item.outcome is Outcome.FAILED
-    ]
-    reasons += [
-        f"kernel {item.name}: {item.detail or f'value error {item.value_error}, gradient error {item.gradient_error}'}"
-        for item in kernels
-        if item.outcome is Outcome.FAILED
-    ]
-    for run in scenes:
-        reasons += [
-            f"{run.scene}: {item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
-            for item in run.criteria
-            if item.outcome is Outcome.FAILED
-        ]
-    return tuple(
-        reasons or [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
+def evaluate_stack(
+    subject: StackSubject, findings: tuple[Finding, ...], run: SceneRun | None, built: Rung | None = None
+) -> tuple[Rung, ...]:
+    """All levels of a stack's own trainer, lowest first; ``run`` is None for one that has not come to its end."""
+    if built is None:
+        built = _stack_built(subject)
+    ended: tuple[bool | None, str] = (None, NOT_ENDED)
+    loaded = ended
+    if run is not None:
+        modules = sorted(name for name, part in run.record.implementations.items() if part.module)
+        loaded = (
+            bool(modules),
+            f"imported and called: {', '.join(modules)}" if modules else "no extension was called",
+        )
+        ended = _stack_trained(run)
+    if subject.rehearsed:
+        upper = (
+            Rung(RungName.REHEARSED, *ended),
+            Rung(RungName.COMPUTES, None, _NOTHING_OF_CUDA),
+            Rung(RungName.TRAINS, None, _NOTHING_OF_CUDA),
+        )
+    else:
+        unverified = "kernels were not compared with references; splatfix verify does that"
+        upper = (
+            Rung(RungName.REHEARSED, None, "it ran on the GPU", needed=False),
+            Rung(RungName.COMPUTES, None, unverified),
+            Rung(RungName.TRAINS, *ended),
+        )
+    return (
+        level_resolved(findings, subject.device),
+        built,
+        Rung(RungName.LOADS, *loaded),
+        *upper,
+        Rung(RungName.REPRODUCES, None, "no baseline to compare with"),
     )
 
 
-def summarize(
-    verdict: Verdict,
-    proof: tuple[Rung, ...],
-    request: Request,
-    runs: tuple[SceneRun, ...],
-    idle_gpu: str = "",
-    left_open: tuple[str, ...] = (),
-) -> str:
-    """What was verified and what was not, in a sentence or two; for requests that train.
-
-    Args:
-        idle_gpu: that a GPU is there and was not used.
-        left_open: what a run level includes and could not be judged.
-    """
-    where = "on the CPU" if request.device == "cpu" else f"on {request.device}"
-    levels = {rung.name: rung.reached for rung in proof}
-    highest = _highest(proof)
-    level = f"highest level verified: {highest.value if highest else 'none'}"
-    if verdict is Verdict.NOT_CERTIFIED:
-        return " ".join(
-            filter(None, (_refused(proof, request, runs, where), _targeted(request, levels[RungName.BUILT])))
-        )
-    if verdict is Verdict.UNDETERMINED:
-        unread, short = _unread(runs), _short(runs)
-        if left_open:
-            return f"It is undetermined, because of {'; '.join(left_open)}. {_trained(runs, where)}"
-        if not (unread or short):
-            return f"Training 3D Gaussians {where} was not judged; {level}."
-        why = [f"scenes cannot be read: {unread}"] if unread else []
-        why += [f"runs were too short to judge: {short}"] if short else []
-        return (
-            f"Training 3D Gaussians {where} is undetermined, because {', and '.join(why)}. "
-            f"This says nothing about the environment; {level}."
-        )
-    renderer = f"the {request.renderer} renderer"
-    if request.renderer != "torch" and _rendered_in_torch(runs):
-        renderer = "splatfix's drop-in for diff_gaussian_rasterization"
-    unknown = without_floor(runs)
-    quality = "held-out quality"
-    if unknown:
-        quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
-    skipped = len(request.suite.skipped)
-    noted = [run.scene for run in runs if run.notes]
-    sentences = [
-        f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where} with {renderer}, "
-        f"with healthy gradients, densification and {quality}.",
-        f"Skipped: {counted(skipped, 'scene')}." if skipped else "",
-        f"With reservations: {', '.join(noted)}." if noted else "",
-        _unverified(request, levels[RungName.BUILT]),
-        f"It was not held against {request.published}, whose conditions differ."
-        if request.published and levels[RungName.REPRODUCES] is None
-        else "",
-        idle_gpu,
-    ]
-    return " ".join(filter(None, sentences))
+def _stack_built(subject: StackSubject) -> Rung:
+    if subject.rehearsed or not subject.extensions:
+        return Rung(RungName.BUILT, None, "drop-ins ran, in plain PyTorch", needed=False)
+    return Rung(RungName.BUILT, None, f"not looked at: {', '.join(subject.extensions)}")
 
 
-def _refused(proof: tuple[Rung, ...], request: Request, runs: Sequence[SceneRun], where: str) -> str:
-    """What an environment that is not certified does all the same, and the levels that it reached."""
-    levels = {rung.name: rung.reached for rung in proof}
-    failed = {
-        run.scene: [item.code for item in run.criteria if item.outcome is Outcome.FAILED] for run in runs
-    }
-    if levels[RungName.TRAINS] and _highest(proof) in (RungName.TRAINS, RungName.REPRODUCES):
-        regressed = levels[RungName.REPRODUCES] is False
-        but = "regressed against the baseline" if regressed else "its diagnosis found failures"
-        return f"This environment trains 3D Gaussians {where}, but {but}."
-    reached = f"levels reached: {', '.join(rung.name.value for rung in proof if rung.reached) or 'none'}"
-    computes = levels[RungName.COMPUTES]
-    if levels[RungName.TRAINS] and computes and request.targets and levels[RungName.BUILT] is False:
-        names = ", ".join(request.targets)
-        return f"This environment trained 3D Gaussians {where}, but is not built for {names}; {reached}."
-    codes = {code for found in failed.values() for code in found}
-    judged = not any(run.unreadable or _unjudged(run) for run in runs)
-    if computes and judged and codes and codes <= _OF_RESOURCES:
-        which = "; ".join(f"{scene}: {', '.join(found)}" for scene, found in failed.items() if found)
-        return (
-            f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where}, and no criterion of learning "
-            f"failed, but some of time and memory did ({which}); {reached}."
-        )
-    return f"Training 3D Gaussians {where} was not verified; {reached}."
+def _stack_trained(run: SceneRun) -> tuple[bool | None, str]:
+    failed = [item.code for item in run.failed]
+    if failed:
+        return False, f"criteria failed: {', '.join(failed)}"
+    done = counted(run.record.iterations or 0, "iteration")
+    if run.passed is None:
+        return None, f"{why_open(run)}: {done}"
+    psnr = run.record.heldout.psnr
+    quality = "held-out quality was not measured" if psnr is None else f"held-out PSNR {psnr:.2f} dB"
+    return True, f"{done} of its own trainer on {run.scene}; {quality}"
 
 
-def _unjudged(run: SceneRun) -> bool:
-    return any(item.outcome is Outcome.UNDETERMINED for item in run.criteria)
+def why_open(run: SceneRun) -> str:
+    """Why a run of a stack's trainer without a failure is no success."""
+    for item in run.criteria:
+        if item.code == "observed" and item.outcome is not Outcome.MET:
+            return f"and could not be observed ({item.measured})"
+    return "too short to judge"
 
 
-def _targeted(request: Request, built: bool | None) -> str:
-    """That the extensions are built for the GPUs that were named; "" where they are not, or none were."""
-    if request.device != "cpu" or not request.targets or not built:
-        return ""
-    return f"Its CUDA extensions are built for {', '.join(request.targets)}, and were not run."
-
-
-def _unverified(request: Request, built: bool | None) -> str:
-    if request.device != "cpu":
-        return ""
-    return _targeted(request, built) or "CUDA and GPUs were not verified."
-
-
-def _trained(runs: Sequence[SceneRun], where: str) -> str:
-    """How many scenes met their criteria."""
-    good = sum(run.passed is True and not run.unreadable for run in runs)
-    return f"{good} of {counted(len(runs), 'scene')} trained {where} met all criteria." if runs else ""
-
-
-def without_floor(runs: Sequence[SceneRun]) -> list[str]:
-    """The scenes whose held-out quality was measured, but has no reference to compare with."""
-    return [
-        run.scene
-        for run in runs
-        if any(
-            item.code == "held-out-quality" and item.outcome is Outcome.NOT_MEASURED for item in run.criteria
-        )
-    ]
-
-
-def _highest(proof: tuple[Rung, ...]) -> RungName | None:
+def highest_of(proof: tuple[Rung, ...]) -> RungName | None:
     """The highest level below the first failed one."""
     highest = None
     for rung in proof:
@@ -210,160 +128,172 @@ def _highest(proof: tuple[Rung, ...]) -> RungName | None:
 
 def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
     """The lowest level, by the findings for the GPU that ``device`` means."""
-    judged = _bearing_on(RungName.RESOLVED, findings)
+    relevant = _bearing_on(RungName.RESOLVED, findings)
     if device == "cpu":  # a GPU that is not used refuses nothing
-        judged = [item for item in judged if not check_named(item.code).needs_gpu]
-    bad = [item.summary for item in judged if item.status in (Status.FAIL, Status.CRASH)]
+        relevant = [item for item in relevant if not check_named(item.code).needs_gpu]
+    bad = [item.summary for item in relevant if item.status in (Status.FAIL, Status.CRASH)]
     if bad:
         return Rung(RungName.RESOLVED, False, "; ".join(bad))
-    good = [item.summary for item in judged if item.status is Status.PASS]
-    found = "; ".join(good) or "Python and torch are installed"
+    good = [item.summary for item in relevant if item.status is Status.PASS]
     limit = "; on the CPU no GPU, driver or toolkit is asked for" if device == "cpu" else ""
-    return Rung(RungName.RESOLVED, True, found + limit)
+    return Rung(RungName.RESOLVED, True, f"{'; '.join(good) or 'Python and torch are installed'}{limit}")
 
 
 def _bearing_on(rung: RungName, findings: tuple[Finding, ...]) -> list[Finding]:
     return [item for item in findings if check_named(item.code).bears_on is rung]
 
 
-def built_for(facts: Facts, targets: Sequence[str], device: str) -> Rung | None:
-    """Whether the installed extensions carry code for GPUs that are not here; None where none were named, or one is used.
-
-    Raises:
-        SplatfixError: ``unknown-arch`` (exit code 2).
-    """
+def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None:
+    """Whether the installed extensions carry code for GPUs that are not here; None where none were named, or one is used."""
     if device != "cpu" or not targets:
         return None
+    findings = run_checks(make_context(facts, Goal(tuple(targets))))
     # a drop-in that NVRTC would compile at its first call is not built
-    found = _built(
-        run_checks(make_context(facts, Goal(tuple(map(Arch.parse, targets))))),
-        plain=False,
-        bad=(Status.FAIL, Status.WARN),
-    )
-    names = ", ".join(targets)
-    if found.reached is None:
-        return replace(found, shown_by=f"no CUDA extension was found to judge for {names}")
-    if found.reached is False:
-        return found
-    return replace(found, shown_by=f"{found.shown_by}; built for {names}, not run: no GPU was used")
+    rung = _built(findings, plain=False, bad=(Status.FAIL, Status.WARN))
+    names = ", ".join(arch.sm for arch in targets)
+    if rung.reached is None:
+        return replace(rung, shown_by=f"no CUDA extension was found to judge for {names}")
+    if rung.reached:
+        return replace(rung, shown_by=f"{rung.shown_by}; built for {names}, not run: no GPU was used")
+    return rung
 
 
 def _built(findings: tuple[Finding, ...], *, plain: bool, bad: tuple[Status, ...] = (Status.FAIL,)) -> Rung:
-    judged = _bearing_on(RungName.BUILT, findings)
-    if wrong := [item.summary.rstrip(".") for item in judged if item.status in bad]:
-        return Rung(RungName.BUILT, False, "; ".join(wrong))
-    good = [item.summary.rstrip(".") for item in judged if item.status is Status.PASS]
-    if good:
-        return Rung(RungName.BUILT, True, "; ".join(good))
-    if later := [item.summary.rstrip(".") for item in judged if item.status is Status.WARN]:
-        return Rung(RungName.BUILT, None, "; ".join(later))
+    summaries: dict[Status, list[str]] = {}
+    failed = []
+    for item in _bearing_on(RungName.BUILT, findings):
+        summary = item.summary.rstrip(".")
+        summaries.setdefault(item.status, []).append(summary)
+        if item.status in bad:
+            failed.append(summary)
+    if failed:
+        return Rung(RungName.BUILT, False, "; ".join(failed))
+    if Status.PASS in summaries:
+        return Rung(RungName.BUILT, True, "; ".join(summaries[Status.PASS]))
+    if Status.WARN in summaries:  # it is built at its first call
+        return Rung(RungName.BUILT, None, "; ".join(summaries[Status.WARN]))
     if plain:
         return Rung(RungName.BUILT, None, "everything that ran is plain PyTorch", needed=False)
     return Rung(RungName.BUILT, None, "no GPU to compare the CUDA extensions with")
 
 
-def _rendered_in_torch(runs: tuple[SceneRun, ...]) -> bool:
+def rendered_in_torch(scenes: Sequence[SceneRun]) -> bool:
     """Every renderer that ran was plain PyTorch, whatever its name."""
-    engines = [run.result.get("implementations", {}).get("renderer", {}).get("engine", "") for run in runs]
-    return bool(engines) and all(str(engine).startswith("torch-") for engine in engines)
+    for run in scenes:
+        renderer = run.record.implementations.get("renderer")
+        if renderer is None or not (renderer.engine or "").startswith("torch-"):
+            return False
+    return bool(scenes)
 
 
 def _loads(kernels: tuple[KernelCheck, ...], scenes: tuple[SceneRun, ...]) -> Rung:
     for run in scenes:
-        if parts := run.result.get("implementations"):
-            return Rung(
-                RungName.LOADS, True, f"imported in the target environment: {', '.join(sorted(parts))}"
-            )
+        if run.record.implementations:
+            parts = ", ".join(sorted(run.record.implementations))
+            return Rung(RungName.LOADS, True, f"imported in the target environment: {parts}")
     if any(item.implementation for item in kernels):
         return Rung(RungName.LOADS, True, "the kernels were imported in the target environment")
     return Rung(RungName.LOADS, False, "the trainer could not be imported in the target environment")
 
 
 def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
-    bad = [item for item in kernels if item.outcome is Outcome.FAILED]
-    good = [item for item in kernels if item.outcome is Outcome.MET]
-    if bad or not good:
-        words = [f"{item.name} ({item.implementation}): {item.detail or 'out of tolerance'}" for item in bad]
-        return Rung(RungName.COMPUTES, False, "; ".join(words) or "no kernel was checked")
-    errors = ", ".join(
-        f"{item.implementation} {item.value_error:.1e}"
-        + (f" (gradient {item.gradient_error:.1e})" if item.gradient_error is not None else "")
-        for item in good
-        if item.value_error is not None
-    )
-    halves = ", ".join(item.implementation for item in good if item.pytorch_half)
-    half = f"; of {halves} only their PyTorch half: no GPU ran their CUDA code" if halves else ""
-    agree = ", ".join(
-        f"{item.implementation} to {_largest(item):.1e}" for item in good if item.own_difference is not None
-    )
-    together = f"; installed and splatfix's own kernels agree on the same input: {agree}" if agree else ""
-    not_run = [f"{item.implementation} ({item.detail})" for item in kernels if item.native_not_measured]
-    rest = f"; not measured: {', '.join(not_run)}" if not_run else ""
-    return Rung(
-        RungName.COMPUTES,
-        True,
-        f"forward and gradient agree with float64 references: {errors}{half}{together}{rest}",
-    )
+    failed = [item for item in kernels if item.outcome is Outcome.FAILED]
+    met = [item for item in kernels if item.outcome is Outcome.MET]
+    if failed or not met:
+        reasons = [
+            f"{item.name} ({item.implementation}): {item.detail or 'out of tolerance'}" for item in failed
+        ]
+        return Rung(RungName.COMPUTES, False, "; ".join(reasons) or "no kernel was checked")
+    errors, halves, agreements, not_run = [], [], [], []
+    for item in met:
+        if item.value_error is not None:
+            errors.append(f"{item.implementation} {_errors(item)}")
+        if item.pytorch_half:
+            halves.append(item.implementation)
+        if item.own_difference is not None:
+            largest = max(item.own_difference, item.own_gradient_difference or 0.0)
+            agreements.append(f"{item.implementation} to {largest:.1e}")
+    for item in kernels:
+        if item.native_not_measured:
+            not_run.append(f"{item.implementation} ({item.detail})")
+    text = f"forward and gradient agree with float64 references: {', '.join(errors)}"
+    if halves:
+        text += f"; of {', '.join(halves)} only their PyTorch half: no GPU ran their CUDA code"
+    if agreements:
+        text += f"; installed and splatfix's own kernels agree on the same input: {', '.join(agreements)}"
+    if not_run:
+        text += f"; not measured: {', '.join(not_run)}"
+    return Rung(RungName.COMPUTES, True, text)
 
 
-def _largest(item: KernelCheck) -> float:
-    """The larger of a kernel's differences from splatfix's own."""
-    return max(item.own_difference or 0.0, item.own_gradient_difference or 0.0)
+def _errors(item: KernelCheck) -> str:
+    gradient = "" if item.gradient_error is None else f" (gradient {item.gradient_error:.1e})"
+    return f"{item.value_error:.1e}{gradient}"
 
 
 def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
-    bad = [run.scene for run in scenes if run.passed is False]
-    if bad:
-        return Rung(RungName.TRAINS, False, f"criteria failed for {', '.join(bad)}")
+    failed = [run.scene for run in scenes if run.passed is False]
+    if failed:
+        return Rung(RungName.TRAINS, False, f"criteria failed for {', '.join(failed)}")
     if not scenes:
         return Rung(RungName.TRAINS, False, "no scene was trained")
-    if short := _short(scenes):
+    if short := too_short(scenes):
         return Rung(RungName.TRAINS, None, f"too short to judge: {short}")
     readable = [run for run in scenes if not run.unreadable]
-    psnr = ", ".join(f"{run.scene} {run.result['heldout']['psnr']:.2f} dB" for run in readable)
-    unknown = without_floor(scenes)
-    limit = f" (no reference PSNR for {', '.join(unknown)})" if unknown else ""
-    noted = [run.scene for run in readable if any(note.startswith("throughput-steady") for note in run.notes)]
-    limit += f"; throughput-steady not judged for {', '.join(noted)}" if noted else ""
+    psnr = ", ".join(f"{run.scene} {run.record.heldout.psnr or 0.0:.2f} dB" for run in readable)
+    limits = ""
+    if unknown := without_floor(scenes):
+        limits += f" (no reference PSNR for {', '.join(unknown)})"
+    if loaded := [run.scene for run in readable if run.hidden_by_load]:
+        limits += f"; throughput-steady not judged for {', '.join(loaded)}"
     if len(readable) == len(scenes):
-        return Rung(RungName.TRAINS, True, f"all criteria met on all scenes; held-out PSNR: {psnr}{limit}")
-    others = f"; all criteria met on the others; held-out PSNR: {psnr}{limit}" if readable else ""
-    return Rung(RungName.TRAINS, None, f"cannot be read: {_unread(scenes)}{others}")
+        return Rung(RungName.TRAINS, True, f"all criteria met on all scenes; held-out PSNR: {psnr}{limits}")
+    others = f"; all criteria met on the others; held-out PSNR: {psnr}{limits}" if readable else ""
+    return Rung(RungName.TRAINS, None, f"cannot be read: {unreadable(scenes)}{others}")
 
 
-def _unread(scenes: Sequence[SceneRun]) -> str:
+def without_floor(runs: Sequence[SceneRun]) -> list[str]:
+    """The scenes whose held-out quality was measured, but has no reference to compare with."""
+    scenes = []
+    for run in runs:
+        for item in run.criteria:
+            if item.code == "held-out-quality" and item.outcome is Outcome.NOT_MEASURED:
+                scenes.append(run.scene)
+    return scenes
+
+
+def unreadable(scenes: Sequence[SceneRun]) -> str:
+    """The names of scenes that could not be read."""
     return ", ".join(run.scene for run in scenes if run.unreadable)
 
 
-def _short(scenes: Sequence[SceneRun]) -> str:
-    return ", ".join(
-        f"{run.scene} ({counted(run.result['iterations'], 'iteration')})"
-        for run in scenes
-        if run.passed is None
-    )
+def too_short(scenes: Sequence[SceneRun]) -> str:
+    """The scenes whose runs were too short to judge, with their length."""
+    short = [run for run in scenes if run.passed is None]
+    return ", ".join(f"{run.scene} ({counted(run.record.iterations or 0, 'iteration')})" for run in short)
 
 
 def _reproduces(scenes: tuple[SceneRun, ...], comparison: Comparison | None) -> Rung:
     if comparison is None:
         return Rung(RungName.REPRODUCES, None, "no baseline was given (--baseline)")
-    worse, held, open_ = (
-        [item for item in comparison.scenes if item.outcome is outcome]
-        for outcome in (Outcome.FAILED, Outcome.MET, Outcome.NOT_MEASURED)
-    )
-    if worse:
+    by_outcome: dict[Outcome, list[SceneComparison]] = {outcome: [] for outcome in Outcome}
+    for item in comparison.scenes:
+        by_outcome[item.outcome].append(item)
+    if worse := by_outcome[Outcome.FAILED]:
         return Rung(RungName.REPRODUCES, False, "; ".join(f"{item.scene}: {item.why}" for item in worse))
-    unread = _unread(scenes)
-    not_shown = [f"cannot be read: {unread}"] if unread else []
-    not_shown += [f"{item.scene}: not comparable: {item.why}" for item in open_]
-    words = "; ".join([*not_shown, *map(_beside, held)]) or "no scene was trained"
-    return Rung(RungName.REPRODUCES, None if not_shown or not held else True, words)
+    not_shown = []
+    if names := unreadable(scenes):
+        not_shown.append(f"cannot be read: {names}")
+    for item in by_outcome[Outcome.NOT_MEASURED]:
+        not_shown.append(f"{item.scene}: not comparable: {item.why}")
+    held = by_outcome[Outcome.MET]
+    evidence = "; ".join([*not_shown, *map(_beside, held)]) or "no scene was trained"
+    return Rung(RungName.REPRODUCES, None if not_shown or not held else True, evidence)
 
 
 def _beside(item: SceneComparison) -> str:
     """The judged measures of a scene with the baseline's in brackets."""
-    words = ", ".join(
-        f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})"
-        for one in item.measures
-        if one.outcome is Outcome.MET and one.unit != "B"
+    met = [one for one in item.measures if one.outcome is Outcome.MET and one.unit != "B"]
+    return f"{item.scene} " + ", ".join(
+        f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})" for one in met
     )
-    return f"{item.scene} {words}"

@@ -1,4 +1,4 @@
-"""A certificate as data: what to certify, measured criteria, and the levels that were verified."""
+"""A certificate as data: measured criteria, and the levels that were verified."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from splatfix.certify.record import TrainingRecord
@@ -71,11 +70,8 @@ class KernelCheck:
     """Largest difference from the value of splatfix's own kernel on the same input, relative to that; None where not compared."""
     own_gradient_difference: float | None = None
     """The same of the gradients."""
-
-    @property
-    def pytorch_half(self) -> bool:
-        """A drop-in with CUDA kernels, its own or gswarp's, of which a CPU ran none."""
-        return self.kind == "drop-in" and "in its PyTorch half" in self.detail
+    pytorch_half: bool = False
+    """A drop-in with CUDA kernels, its own or gswarp's, of which a CPU ran none."""
 
     @property
     def native_not_measured(self) -> bool:
@@ -107,19 +103,26 @@ class SceneRun:
     @property
     def notes(self) -> tuple[str, ...]:
         """Reservations: what the scene's files lacked, with what the trainer did about it, and what load left unjudged."""
-        loaded = (item for item in self.criteria if item.code == "throughput-steady" and item.advice)
-        return (
-            *map(str, self.result.get("notes", ())),
-            *(f"{item.code}: {item.measured}" for item in loaded if item.outcome is Outcome.NOT_MEASURED),
-        )
+        return (*self.record.notes, *(f"{item.code}: {item.measured}" for item in self.hidden_by_load))
+
+    @property
+    def hidden_by_load(self) -> tuple[Criterion, ...]:
+        """Criteria of speed that failed beside other programs on the same processor, and were not judged for that."""
+        unmeasured = (item for item in self.criteria if item.outcome is Outcome.NOT_MEASURED)
+        return tuple(item for item in unmeasured if item.code == "throughput-steady" and item.advice)
+
+    @property
+    def failed(self) -> tuple[Criterion, ...]:
+        """Those that failed."""
+        return tuple(item for item in self.criteria if item.outcome is Outcome.FAILED)
 
     @property
     def passed(self) -> bool | None:
         """No criterion failed; None where one could not be judged."""
-        found = {item.outcome for item in self.criteria}
-        if Outcome.FAILED in found:
+        outcomes = {item.outcome for item in self.criteria}
+        if Outcome.FAILED in outcomes:
             return False
-        return None if Outcome.UNDETERMINED in found else True
+        return None if Outcome.UNDETERMINED in outcomes else True
 
 
 @dataclass(frozen=True)
@@ -132,38 +135,6 @@ class Skipped:
 
 NOT_REACHED = "not trained to its end: the run did not come to its end"
 """Why a scene of the suite is skipped in a certificate that is interrupted or unfinished."""
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A named set of scenes: bundled ones, trained with the trainer's preset of that name, or those of a data folder."""
-
-    name: str
-    scenes: tuple[str, ...]
-    timeout: float
-    """Seconds per scene."""
-    iterations: int | None = None
-    """Overrides the preset."""
-    resolution: int | None = None
-    """Overrides the preset: 1, 2, 4, 8 divide the image size, larger values are a width in pixels."""
-    data: Path | None = None
-    """The folder with the scenes; None for bundled ones."""
-    skipped: tuple[Skipped, ...] = ()
-    """Known scenes that are not in the data folder."""
-    strategy: str = ""
-    """Of densification, as the trainer names it; "" leaves it to the trainer."""
-
-    def trainer_arguments(self, scene: str) -> list[str]:
-        """Command-line arguments that select scene, length and resolution."""
-        arguments = [scene]
-        arguments += ["--preset", self.name] if self.data is None else ["--data", str(self.data)]
-        if self.iterations is not None:
-            arguments += ["--iterations", str(self.iterations)]
-        if self.resolution is not None:
-            arguments += ["--resolution", str(self.resolution)]
-        if self.strategy:
-            arguments += ["--strategy", self.strategy]
-        return arguments
 
 
 @dataclass(frozen=True)
@@ -210,43 +181,6 @@ class Comparison:
     source: str
     """Where the baseline comes from, in words."""
     scenes: tuple[SceneComparison, ...]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to certify, and the report folder."""
-
-    python: str
-    suite: Suite
-    out: Path
-    renderer: str = "torch"
-    device: str = "cpu"
-    seed: int = 0
-    baseline: Mapping[str, Any] | None = None
-    """The document of an earlier certificate to compare with."""
-    published: str = ""
-    """The name of published figures to compare with, instead of that."""
-    level: int | None = None
-    """The run level, 1 to 4; None where none was asked for."""
-    targets: tuple[str, ...] = ()
-    """On the CPU: the GPU architectures that installed extensions are judged for, and not run on."""
-
-    @property
-    def command(self) -> Command:
-        """The command line that asks for the same."""
-        suite = self.suite
-        words = [] if suite.data is None else ["--data", str(suite.data)]
-        if self.level is not None:
-            words += ["--level", str(self.level)]
-        else:
-            words += ["--suite", suite.name] if suite.data is None else []
-            for name, value in (("--iterations", suite.iterations), ("--resolution", suite.resolution)):
-                words += [] if value is None else [name, str(value)]
-        trained = ["--renderer", self.renderer, "--device", self.device, "--seed", str(self.seed)]
-        words += trained if suite.scenes or self.level is None else ["--device", self.device]
-        words += ["--baseline", self.published] if self.published else []
-        words += [word for target in self.targets for word in ("--target", target)]
-        return Command(("splatfix", "certify", "--python", self.python, *words))
 
 
 @dataclass(frozen=True)

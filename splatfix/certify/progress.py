@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from splatfix.certify.measured import number
 from splatfix.core.words import counted
+
+_FORMS = {
+    "iterations_per_second": "{:.1f} it/s",
+    "loss": "loss {:.4f}",
+    "psnr": "PSNR {:.2f} dB",
+    "heldout_psnr": "held-out {:.2f} dB",
+    "gaussians": "",
+    "vram_allocated_gb": "VRAM {:.2f} GiB",
+    "rss_gb": "host memory {:.2f} GiB",
+}
+"""In the order in which they are shown."""
 
 
 def title(where: str, state: Mapping[str, Any]) -> str:
@@ -23,27 +34,24 @@ def words(state: Mapping[str, Any], *, left: bool = True) -> str:
             what tensors hold, host memory what is resident.
         left: also the time that is left, by the speed so far.
     """
-    found = {name: number(value) for name, value in state.items()}
-    done, whole = found.get("iteration"), found.get("iterations")
-    if done is None or whole is None:
+    known = {name: float(value) for name, value in state.items() if _is_number(value)}
+    done, total = known.get("iteration"), known.get("iterations")
+    if done is None or total is None:
         return ""
-    parts = [f"iteration {done:.0f} of {whole:.0f}"]
-    for name, form in (
-        ("iterations_per_second", "{:.1f} it/s"),
-        ("loss", "loss {:.4f}"),
-        ("psnr", "PSNR {:.2f} dB"),
-        ("heldout_psnr", "held-out {:.2f} dB"),
-    ):
-        value = found.get(name)
-        parts += [] if value is None else [form.format(value)]
-    count, speed = found.get("gaussians"), found.get("iterations_per_second")
-    parts += [] if count is None else [counted(count, "Gaussian")]
-    for name, what in (("vram_allocated_gb", "VRAM"), ("rss_gb", "host memory")):
-        value = found.get(name)
-        parts += [] if value is None else [f"{what} {value:.2f} GiB"]
-    if left and speed and whole > done:
-        parts.append(f"{duration((whole - done) / speed)} left")
+    parts = [f"iteration {done:.0f} of {total:.0f}"]
+    for name, form in _FORMS.items():
+        if name in known:
+            parts.append(
+                counted(known[name], "Gaussian") if name == "gaussians" else form.format(known[name])
+            )
+    speed = known.get("iterations_per_second")
+    if left and speed and total > done:
+        parts.append(f"{duration((total - done) / speed)} left")
     return ", ".join(parts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def duration(seconds: float) -> str:

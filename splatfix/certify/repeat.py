@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from splatfix.certify.measured import criterion, number
-from splatfix.certify.model import Criterion, Suite
+from splatfix.certify.criteria.criterion import criterion
+from splatfix.certify.model import Criterion
 from splatfix.core.runner import Runner
 from splatfix.core.words import counted
 
@@ -24,7 +25,7 @@ measured on a GPU. Another seed or another order of views differs by far more.""
 def repeats(
     runner: Runner,
     argv: Sequence[str],
-    suite: Suite,
+    timeout: float,
     device: str,
     first: Path,
     again: Path,
@@ -37,22 +38,23 @@ def repeats(
         first: its output folder.
         again: a folder for the second.
     """
-    words = [*argv, "--out", str(again), "--stop-after", str(REPEATED)]
-    done = runner.run(words, timeout=suite.timeout, env=variables, cwd=again.parent)
-    before, after = _losses(first), _losses(again)
-    count = min(len(before), len(after), REPEATED)
-    gaps = [_gap(before[place], after[place]) for place in range(count)]
+    command = [*argv, "--out", str(again), "--stop-after", str(REPEATED)]
+    done = runner.run(command, timeout=timeout, env=variables, cwd=again.parent)
+    pairs = list(zip(_losses(first), _losses(again), strict=False))
     allowed = CPU_TOLERANCE if device == "cpu" else GPU_TOLERANCE
-    worst = max(gaps, default=None)
+    worst = max((_gap(before, after) for before, after in pairs), default=None)
+    if worst is None:
+        measured = f"the second run left no losses: {done.why() or 'none were written'}"
+    else:
+        count = counted(len(pairs), "iteration")
+        measured = f"losses of {count} differ by at most {worst:.2g} of their value"
     return criterion(
         "training-repeats",
         worst is not None and done.ok and worst <= allowed,
-        f"losses of {counted(count, 'iteration')} differ by at most {worst:.2g} of their value"
-        if worst is not None
-        else f"the second run left no losses: {done.why() or 'none were written'}",
-        f"at most {allowed:g}, with the same seed",
-        "Two runs of one seed differ from the start: something is random that no seed sets, or memory is read unwritten.",
-        "a CPU repeats to the last digit; on a GPU atomics add in an order that changes",
+        measured=measured,
+        required=f"at most {allowed:g}, with the same seed",
+        why="Two runs of one seed differ from the start: something is random that no seed sets, or memory is read unwritten.",
+        source="a CPU repeats to the last digit; on a GPU atomics add in an order that changes",
     )
 
 
@@ -66,14 +68,14 @@ def _losses(folder: Path) -> list[float]:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    found: list[float] = []
+    losses: list[float] = []
     for line in lines[:REPEATED]:
         try:
             document: Any = json.loads(line)
         except ValueError:
             break
-        loss = number(document.get("loss") if isinstance(document, Mapping) else None)
-        if loss is None:
+        loss = document.get("loss") if isinstance(document, Mapping) else None
+        if not isinstance(loss, (int, float)) or not math.isfinite(loss):
             break
-        found.append(loss)
-    return found
+        losses.append(float(loss))
+    return losses

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from splatfix.certify.model import Criterion, KernelCheck, Outcome, Request
+from splatfix.certify.model import Criterion, KernelCheck, Outcome, Verdict
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
+from splatfix.certify.scenes import Suite
 from splatfix.checks import Finding, Status, check_named
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
@@ -37,6 +38,12 @@ _OUTCOMES = {
     Status.CRASH: Outcome.FAILED,
     Status.UNKNOWN: Outcome.UNDETERMINED,
 }
+_RESULTS = {
+    Verdict.CERTIFIED: "passed",
+    Verdict.NOT_CERTIFIED: "was not passed",
+    Verdict.UNDETERMINED: "is undetermined",
+}
+_LIMITS = {1: "Nothing was computed: no kernel ran and no scene was trained.", 2: "No scene was trained."}
 
 
 def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]:
@@ -44,51 +51,47 @@ def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]
 
     A warning is not judged, with the warning as its measurement. On a CPU the checks of GPUs do not matter.
     """
-    relevant = (item for item in findings if device != "cpu" or not check_named(item.code).needs_gpu)
-    return tuple(
-        Criterion(
-            item.code,
-            _OUTCOMES[item.status],
-            f"{'warning: ' if item.status is Status.WARN else ''}{item.summary}",
-            check_named(item.code).title,
-            advice=f"splatfix checks show {item.code} explains it, and splatfix diagnose names the fix."
-            if _OUTCOMES[item.status] in (Outcome.FAILED, Outcome.UNDETERMINED)
-            else "",
-        )
-        for item in relevant
-        if item.status is not Status.SKIP
-    )
+    criteria = []
+    for item in findings:
+        check = check_named(item.code)
+        if item.status is Status.SKIP or (device == "cpu" and check.needs_gpu):
+            continue
+        outcome = _OUTCOMES[item.status]
+        advice = ""
+        if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
+            advice = f"splatfix checks show {item.code} explains it, and splatfix diagnose names the fix."
+        measured = f"warning: {item.summary}" if item.status is Status.WARN else item.summary
+        criteria.append(Criterion(item.code, outcome, measured, check.title, advice=advice))
+    return tuple(criteria)
 
 
 def only_of_level(proof: Sequence[Rung], level: int | None) -> tuple[Rung, ...]:
     """The levels of proof, those that the run level does not include as not verified."""
     left_out = NOT_PART.get(level or 0, ())
-    found = [
-        replace(rung, reached=None, shown_by=f"not part of run level {level}")
-        if rung.name in left_out
-        else rung
-        for rung in proof
-    ]
-    return tuple(
-        replace(rung, shown_by="no CUDA extension was judged", needed=True)
-        if left_out and rung.name is RungName.BUILT and rung.reached is None
-        else rung
-        for rung in found
-    )
+    if not left_out:
+        return tuple(proof)
+    rungs = []
+    for rung in proof:
+        if rung.name in left_out:
+            rung = replace(rung, reached=None, shown_by=f"not part of run level {level}")
+        elif rung.name is RungName.BUILT and rung.reached is None:
+            rung = replace(rung, shown_by="no CUDA extension was judged", needed=True)
+        rungs.append(rung)
+    return tuple(rungs)
 
 
 def left_open(
-    request: Request, diagnosis: Sequence[Criterion], kernels: Sequence[KernelCheck]
+    level: int | None, suite: Suite, diagnosis: Sequence[Criterion], kernels: Sequence[KernelCheck]
 ) -> tuple[str, ...]:
     """What a run level includes and could not be judged, in words: a certificate of a level skips nothing of it."""
-    if request.level is None:
+    if level is None:
         return ()
     unknown = [item.code for item in diagnosis if item.outcome is Outcome.UNDETERMINED]
     unproven = [item.implementation for item in kernels if item.native_not_measured]
-    absent = [item.scene for item in request.suite.skipped] if request.level == FULL else []
+    absent = [item.scene for item in suite.skipped] if level == FULL else []
     return tuple(
-        f"{words}: {', '.join(names)}"
-        for words, names in (
+        f"{description}: {', '.join(names)}"
+        for description, names in (
             ("checks that could not be determined", unknown),
             ("kernels that were not measured", unproven),
             ("scenes that were not trained", absent),
@@ -97,23 +100,20 @@ def left_open(
     )
 
 
-def told(request: Request, diagnosis: Sequence[Criterion], passed: bool | None) -> str:
-    """The first sentences of a summary: the run level, what it includes, and below the training ones what it does not show.
-
-    Args:
-        passed: whether the level was; None where that is undetermined.
-    """
-    level = request.level
+def opening(
+    level: int | None, device: str, suite: Suite, diagnosis: Sequence[Criterion], verdict: Verdict
+) -> str:
+    """The first sentences of a summary: the run level, what it includes, and below the training ones what it does not show."""
     if level is None:
         return ""
-    result = {True: "passed", False: "was not passed", None: "is undetermined"}[passed]
     warned = sum(item.outcome is Outcome.NOT_MEASURED for item in diagnosis)
-    checked = counted(len(diagnosis), "check") + (f", {counted(warned, 'warning')}" if warned else "")
-    where = (
-        "" if level >= TRAINS_FROM else " on the CPU" if request.device == "cpu" else f" on {request.device}"
-    )
-    scenes = "standard suite" if request.suite.data is None else "thirteen public scenes"
+    checked = counted(len(diagnosis), "check")
+    if warned:
+        checked += f", {counted(warned, 'warning')}"
+    where = ""
+    if level < TRAINS_FROM:  # the summary of a training says where it was
+        where = " on the CPU" if device == "cpu" else f" on {device}"
+    scenes = "standard suite" if suite.data is None else "thirteen public scenes"
     ran = f"the diagnosis ({checked}){LEVELS[level].format(scenes=scenes)}"
-    first = f"Run level {level} of {FULL} {result}{where}: {ran}."
-    limits = {1: "Nothing was computed: no kernel ran and no scene was trained.", 2: "No scene was trained."}
-    return f"{first} {limits.get(level, '')}".rstrip()
+    first = f"Run level {level} of {FULL} {_RESULTS[verdict]}{where}: {ran}."
+    return f"{first} {_LIMITS.get(level, '')}".rstrip()

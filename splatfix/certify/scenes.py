@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from splatfix.certify.model import Skipped, Suite
-from splatfix.certify.trainer import list_scenes
+from splatfix.certify.model import Skipped
+from splatfix.certify.smoke import list_scenes
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.core.runner import Runner
@@ -26,6 +26,44 @@ CPU_ITERATIONS = 300
 CPU_WIDTH = 320
 """Pixels. At full size (about 1.3 megapixels, a hundred thousand points) one step takes a CPU many seconds."""
 
+
+@dataclass(frozen=True)
+class Suite:
+    """A named set of scenes: bundled ones, trained with the trainer's preset of that name, or those of a data folder."""
+
+    name: str
+    scenes: tuple[str, ...]
+    timeout: float
+    """Seconds per scene."""
+    iterations: int | None = None
+    """Overrides the preset."""
+    resolution: int | None = None
+    """Overrides the preset: 1, 2, 4, 8 divide the image size, larger values are a width in pixels."""
+    data: Path | None = None
+    """The folder with the scenes; None for bundled ones."""
+    skipped: tuple[Skipped, ...] = ()
+    """Known scenes that are not in the data folder."""
+    strategy: str = ""
+    """Of densification, as the trainer names it; "" leaves it to the trainer."""
+
+    def trainer_arguments(self, scene: str) -> list[str]:
+        """Command-line arguments that select scene, length and resolution."""
+        if self.data is None:
+            arguments = [scene, "--preset", self.name]
+        else:
+            arguments = [scene, "--data", str(self.data)]
+        if self.iterations is not None:
+            arguments += ["--iterations", str(self.iterations)]
+        if self.resolution is not None:
+            arguments += ["--resolution", str(self.resolution)]
+        if self.strategy:
+            arguments += ["--strategy", self.strategy]
+        return arguments
+
+
+NO_SCENES = Suite("", (), 0.0)
+"""Of a run level that trains nothing."""
+
 # quick takes under a minute on two CPU cores
 SUITES = {
     "quick": Suite("quick", ("courtyard", "study", "figurine"), 900.0),
@@ -33,17 +71,35 @@ SUITES = {
 }
 
 
-def sample_suite(name: str, iterations: int | None = None, resolution: int | None = None) -> Suite:
+def sample_suite(
+    name: str | None, iterations: int | None = None, resolution: int | None = None, only: str | None = None
+) -> Suite:
     """The suite of that name. With another length or resolution its PSNR floors do not apply.
 
+    Args:
+        name: None: quick; for a scene that quick does not have, standard.
+        only: the one scene of it that is trained.
+
     Raises:
-        SplatfixError: ``unknown-suite`` (exit code 2).
+        SplatfixError: ``unknown-suite`` or ``unknown-scene`` (exit code 2).
     """
+    if name is None:
+        name = "standard" if only is not None and only not in SUITES["quick"].scenes else "quick"
     if name not in SUITES:
         raise usage_error(
             "unknown-suite", f"There is no suite {name!r}.", say(f"Choose from: {', '.join(SUITES)}")
         )
-    return replace(SUITES[name], iterations=iterations, resolution=resolution)
+    suite = replace(SUITES[name], iterations=iterations, resolution=resolution)
+    if only is None:
+        return suite
+    (sample,) = find_samples((only,))
+    if sample.name not in suite.scenes:
+        raise usage_error(
+            "unknown-scene",
+            f"The suite {name} has no scene {only!r}.",
+            say(f"Choose from: {', '.join(suite.scenes)}, or leave --suite out."),
+        )
+    return replace(suite, scenes=(sample.name,))
 
 
 def data_suite(
@@ -68,18 +124,22 @@ def data_suite(
     """
     folder = root.absolute()
     document = list_scenes(folder, python, runner)
-    on_cpu = device == "cpu"
-    skipped = {str(row["name"]): str(row["reason"]) for row in document["skipped"]}
+    skipped: dict[str, str] = {}
     if every_public:
-        there = {row["name"] for row in document["scenes"] if row["dataset"]}
-        absent = {name: f"not found in {folder}" for name in public_scenes() if name not in there}
-        skipped = {**absent, **skipped}
+        present = {row["name"] for row in document["scenes"] if row["dataset"]}
+        for name in public_scenes():
+            if name not in present:
+                skipped[name] = f"not found in {folder}"
+    # the trainer's own reason says more
+    skipped.update((str(row["name"]), str(row["reason"])) for row in document["skipped"])
+    if device == "cpu":
+        iterations, resolution = iterations or CPU_ITERATIONS, resolution or CPU_WIDTH
     return Suite(
         "data",
         tuple(str(row["name"]) for row in document["scenes"]),
         SCENE_TIMEOUT,
-        iterations=iterations or (CPU_ITERATIONS if on_cpu else GPU_ITERATIONS),
-        resolution=resolution or (CPU_WIDTH if on_cpu else None),
+        iterations=iterations or GPU_ITERATIONS,
+        resolution=resolution,
         data=folder,
         skipped=tuple(Skipped(name, reason) for name, reason in skipped.items()),
     )

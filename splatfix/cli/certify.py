@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
@@ -105,12 +104,13 @@ Repo = Annotated[
     ),
 ]
 Scene = Annotated[
-    Optional[Path],
+    Optional[str],
     typer.Option(
         "--scene",
-        help="Folder of the scene that a stack's own trainer trains (--repo); it is copied, and never written into.",
-        show_default="a bundled one",
-        metavar="FOLDER",
+        help="Train this sample scene only. With --repo: the folder of the scene that the stack's own trainer trains; it is "
+        "copied, and never written into.",
+        show_default="the suite's, or a bundled one with --repo",
+        metavar="NAME|FOLDER",
         rich_help_panel=SCENES,
     ),
 ]
@@ -268,163 +268,89 @@ def certify(
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
     from splatfix.app import certify as app
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import say
+    from splatfix.app import lanes
+    from splatfix.certify.request import RehearseRequest, Request
+    from splatfix.cli.conflicts import refuse_conflicts
 
     options.one_form(as_json, form.value)
-    if data is not None and suite is not None:
-        raise usage_error(
-            "suite-and-data", "--suite and --data both choose the scenes.", say("Use one of them.")
-        )
-    if repo is not None:
-        _refuse_with_repo({"--suite": suite, "--data": data, "--seed": seed, "--baseline": baseline})
-        _refuse_with_repo({"--renderer": renderer is not Renderer.torch, "--appendix": appendix})
-    if repo is not None and container is None:
-        _refuse_with_repo({"--sign": sign, "--level": level})
-        from splatfix.app.rehearse import RehearseRequest, rehearse
-
-        monitoring = exit_codes is ExitCodes.monitoring
-        own = RehearseRequest(
-            repo,
-            scene,
-            python,
-            out,
-            device.value,
-            iterations,
-            resolution,
-            (),
-            verbose,
-            monitoring,
-            options.arch_names(target),
-        )
-        finish(rehearse(own), as_json, form.value)
-    if scene is not None and repo is None:
-        raise usage_error(
-            "scene-without-repo", "--scene is for --repo.", say("Use --data for splatfix's own trainer.")
-        )
-    trained = {"--renderer": renderer is not Renderer.torch, "--seed": seed, "--baseline": baseline}
-    _refuse_with_level(
-        level, {"--suite": suite, "--iterations": iterations, "--resolution": resolution}, data, trained
+    monitoring = exit_codes is ExitCodes.monitoring
+    refuse_conflicts(
+        {
+            "--level": level,
+            "--suite": suite,
+            "--data": data,
+            "--repo": repo,
+            "--scene": scene,
+            "--iterations": iterations,
+            "--resolution": resolution,
+            "--python": python,
+            "--renderer": renderer is not Renderer.torch,
+            "--device": device is not options.Device.auto,
+            "--seed": seed,
+            "--baseline": baseline,
+            "--sign": sign,
+            "--appendix": appendix,
+            "--container": container,
+            "--jobs": jobs > 1,
+            "--extension": extension,
+            "--keep": keep,
+            "--docker-host": docker_host,
+            "--base-image": base_image,
+            "--ca-certificates": ca_certificates,
+            "--format": form is not Form.text,
+            "--exit-codes": monitoring,
+        }
     )
-    here = {
-        "--level": level,
-        "--data": data,
-        "--iterations": iterations,
-        "--resolution": resolution,
-        "--python": python,
-        "--scene": scene,
-    }
-    here |= {"--renderer": renderer is not Renderer.torch, "--device": device is not options.Device.auto}
-    here |= {"--seed": seed, "--baseline": baseline, "--appendix": appendix}
-    inside: dict[str, object] = {
-        "--docker-host": docker_host,
-        "--base-image": base_image,
-        "--ca-certificates": ca_certificates,
-    }
-    inside |= {"--jobs": jobs > 1, "--extension": extension, "--keep": keep}
     if container is not None:
-        _refuse_in_container(here)
-        _refuse_in_container(
-            {"--format": form is not Form.text, "--exit-codes": exit_codes is not ExitCodes.splatfix}
+        in_lanes = lanes.ContainerRequest(
+            lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),
+            out=out,
+            jobs=jobs,
+            sign=sign,
+            suite=suite,
+            targets=options.arch_names(target),
+            repo=repo,
+            extensions=tuple(extension or ()),
+            docker_host=docker_host,
+            base_image=base_image,
+            ca_certificates=ca_certificates,
+            keep=keep,
         )
-        from splatfix.app import lanes
-
-        asked = lanes.ContainerRequest(
-            tuple(dict.fromkeys(name.strip() for name in container.split(","))),
-            out,
-            jobs,
-            sign,
-            suite,
-            options.arch_names(target),
-            repo,
-            tuple(extension or ()),
-            docker_host,
-            base_image,
-            ca_certificates,
-            keep,
+        finish(lanes.certify_in_container(in_lanes), as_json)
+    if repo is not None:
+        of_checkout = RehearseRequest(
+            checkout=repo,
+            scene=Path(scene) if scene else None,
+            python=python,
+            out=out,
+            device=device.value,
+            iterations=iterations,
+            resolution=resolution,
+            targets=options.archs(target),
+            verbose=verbose,
+            monitoring=monitoring,
         )
-        finish(lanes.certify_in_container(asked), as_json)
-    _refuse_outside_container(inside)
-    request = app.CertifyRequest(
-        python,
-        suite,
-        data,
-        iterations,
-        resolution,
-        out,
-        renderer.value,
-        device.value,
-        seed,
-        baseline,
-        verbose,
-        level,
-        exit_codes is ExitCodes.monitoring,
-        sign,
-        appendix,
-        options.arch_names(target),
+        finish(app.rehearse(of_checkout), as_json, form.value)
+    request = Request(
+        suite=suite,
+        scene=scene,
+        data=data,
+        level=level,
+        python=python,
+        out=out,
+        device=device.value,
+        iterations=iterations,
+        resolution=resolution,
+        targets=options.archs(target),
+        renderer=renderer.value,
+        seed=seed,
+        baseline=baseline,
+        sign=sign,
+        appendix=appendix,
+        verbose=verbose,
+        monitoring=monitoring,
     )
     finish(app.certify(request), as_json, form.value)
-
-
-def _refuse_with_level(
-    level: int | None, own: Mapping[str, object], data: Path | None, trained: Mapping[str, object]
-) -> None:
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import say
-
-    if level is None:
-        return
-    unfit = [name for name, value in own.items() if value]
-    unfit += ["--data"] if data is not None and level < 4 else []
-    unfit += [name for name, value in trained.items() if value and level < 3]
-    if unfit:
-        named = ", ".join(unfit)
-        trains = level >= 3
-        why = f"run level {level} " + ("has its own scenes, length and size" if trains else "trains nothing")
-        todo = f"Leave out {named}" + (
-            ", or leave out --level to choose scenes and length yourself." if trains else "."
-        )
-        if unfit == ["--data"]:
-            todo = "Use --level 4, which trains the thirteen public scenes of --data, or leave out --data."
-        raise usage_error(
-            "not-with-level", f"{named} cannot be combined with --level {level}: {why}.", say(todo)
-        )
-
-
-def _refuse_with_repo(typed: Mapping[str, object]) -> None:
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import say
-
-    if unfit := ", ".join(name for name, value in typed.items() if value):
-        raise usage_error(
-            "not-with-repo",
-            f"{unfit} cannot be combined with --repo: the checkout's trainer has options of its own.",
-            say("Leave that out, or give its train.py words after -- with splatfix rehearse."),
-        )
-
-
-def _refuse_in_container(typed: Mapping[str, object]) -> None:
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import say
-
-    if unfit := ", ".join(name for name, value in typed.items() if value):
-        raise usage_error(
-            "not-in-a-container",
-            f"{unfit} cannot be combined with --container: a lane trains its suite as it is.",
-            say("Leave that out, or certify an environment of this machine with --python."),
-        )
-
-
-def _refuse_outside_container(typed: Mapping[str, object]) -> None:
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import say
-
-    if unfit := ", ".join(name for name, value in typed.items() if value):
-        raise usage_error(
-            "only-in-a-container",
-            f"{unfit} needs --container.",
-            say("Add --container LANE, or leave that out."),
-        )
 
 
 def monitor(

@@ -10,6 +10,16 @@ import typer
 from splatfix.cli import certify, options
 from splatfix.cli.options import finish
 
+Scene = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--scene",
+        help="Folder of the scene to train; it is copied, and never written into.",
+        show_default="a bundled one",
+        metavar="FOLDER",
+        rich_help_panel=certify.SCENES,
+    ),
+]
 Iterations = Annotated[
     Optional[int],
     typer.Option(
@@ -38,7 +48,7 @@ def rehearse(
         Optional[list[str]],
         typer.Argument(help="After --: words for its train.py.", metavar="[-- WORD...]", show_default=False),
     ] = None,
-    scene: certify.Scene = None,
+    scene: Scene = None,
     python: options.Python = None,
     iterations: Iterations = None,
     resolution: Resolution = None,
@@ -51,21 +61,20 @@ def rehearse(
     as_json: options.Json = False,
 ) -> None:
     """Run a stack's own trainer on a small scene: on a GPU as it is, without one on the CPU, and report what was verified."""
-    from splatfix.app.rehearse import RehearseRequest
-    from splatfix.app.rehearse import rehearse as run
+    from splatfix.app.certify import rehearse as run
+    from splatfix.certify.request import RehearseRequest
 
-    monitoring = exit_codes is certify.ExitCodes.monitoring
     request = RehearseRequest(
-        checkout,
-        scene,
-        python,
-        out,
-        device.value,
-        iterations,
-        resolution,
-        tuple(words or ()),
-        verbose,
-        monitoring,
-        options.arch_names(target),
+        checkout=checkout,
+        scene=scene,
+        train_arguments=tuple(words or ()),
+        python=python,
+        out=out,
+        device=device.value,
+        iterations=iterations,
+        resolution=resolution,
+        targets=options.archs(target),
+        verbose=verbose,
+        monitoring=exit_codes is certify.ExitCodes.monitoring,
     )
     finish(run(request), as_json, form.value)

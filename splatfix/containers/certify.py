@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splatfix.certify import Interrupted, make_room
 from splatfix.certify.host import Host
 from splatfix.certify.model import Verdict
-from splatfix.certify.run import Interrupted, make_room
 from splatfix.containers.engine import Engine, connect, require_gpu
 from splatfix.containers.image import (
     BUILT,

@@ -6,7 +6,6 @@ import copy
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,12 +16,12 @@ import pytest
 import splatfix.certify
 from splatfix import __version__
 from splatfix.app.certify import run_and_report
-from splatfix.certify import Certificate, Request
+from splatfix.certify import Certificate
 from splatfix.core.codec import to_json
 from splatfix.report.difference import compare, markdown
 from splatfix.report.forms import FORMS
 from splatfix.report.recorded import StoredCertificate, fix_of, problems_of
-from tests.certify.conftest import RESULT, SHORT, RecordedTrainer
+from tests.certify.conftest import RESULT, SHORT, RecordedTrainer, subject
 from tests.cli.test_documents import check
 from tests.machines import facts_of
 
@@ -35,10 +34,10 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Cer
     certify = partial(splatfix.certify.certify, runner=RecordedTrainer())
     monkeypatch.setattr(splatfix.certify, "certify", certify)
     monkeypatch.setattr(
-        "splatfix.certify.run.require_packages", lambda *words: None
+        "splatfix.certify.smoke_training.require_packages", lambda *words: None
     )  # the machine has no Pillow
-    request = Request(sys.executable, SHORT, tmp_path / "report")
-    result, options = run_and_report(request, facts=facts_of("rtx-3090-and-5090"))
+    request = subject(SHORT, tmp_path / "report")
+    result, options = run_and_report(request, facts_of("rtx-3090-and-5090"))
     assert options is not None
     return request.out, result
 

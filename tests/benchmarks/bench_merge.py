@@ -35,13 +35,13 @@ for place, folders, files in os.walk(sys.argv[1]):
 
 def base_document(folder: Path) -> dict[str, Any]:
     """A certificate of this environment, its three trainings recorded."""
-    import splatfix.certify
-    from splatfix.app.certify import run_and_report
-    from tests.certify.conftest import SHORT, RecordedTrainer
+    from splatfix.app import certify as app
+    from splatfix.facts import gather
+    from tests.certify.conftest import SHORT, RecordedTrainer, subject
 
-    splatfix.certify.certify = partial(splatfix.certify.certify, runner=RecordedTrainer())
+    app.train_and_judge = partial(app.train_and_judge, runner=RecordedTrainer())
     suite = dataclasses.replace(SHORT, iterations=None, scenes=("figurine", "fruit", "desk"))
-    run_and_report(splatfix.certify.Request(sys.executable, suite, folder))
+    app.run_and_report(subject(suite, folder), gather(sys.executable))
     document: dict[str, Any] = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
     return document
 

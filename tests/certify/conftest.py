@@ -6,16 +6,16 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
-from splatfix.certify import KernelCheck, Outcome, Suite
+from splatfix.certify import KernelCheck, Outcome, Request, SmokeSubject, Suite
 from splatfix.certify.kernels import WHICH
-from splatfix.certify.trainer import stage
+from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
@@ -78,6 +78,22 @@ class TrainingHere(RecordedKernels):
             for line in shown.getvalue().splitlines():
                 options["on_line"](line)
         return Completed(tuple(words), code, shown.getvalue(), "", 0.0)
+
+
+def subject(
+    suite: Suite,
+    out: Path,
+    *,
+    python: str = sys.executable,
+    device: str = "cpu",
+    baseline: Mapping[str, Any] | None = None,
+    published: str = "",
+    stage_files: Stage = stage,
+    **request: Any,
+) -> SmokeSubject:
+    """The smoke trainer on a suite, as a request would have it here."""
+    asked = Request(out=out, device=device, **request)
+    return SmokeSubject(asked, python, device, suite, baseline, published, stage_files)
 
 
 def sabotage(file: str, lines: str) -> Stage:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import io
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from splatfix.certify import Outcome, Request, SceneRun, Suite, Verdict, certify
+from splatfix.certify import Outcome, SceneRun, Suite, Verdict, certify
 from splatfix.certify.baseline import compare
-from splatfix.certify.levels import evaluate, summarize
+from splatfix.certify.levels import evaluate
 from splatfix.certify.model import Comparison, SceneComparison
+from splatfix.certify.summary import summarize
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Facts
 from splatfix.knowledge.published import methods
@@ -22,7 +22,7 @@ from splatfix.report import comparison as table
 from splatfix.report.certificate import show
 from splatfix.report.console import page
 from splatfix.report.field_report import markdown
-from tests.certify.conftest import RESULT, RecordedTrainer
+from tests.certify.conftest import RESULT, RecordedTrainer, subject
 from tests.report.test_certificate import certificate
 
 GPU = "NVIDIA RTX A6000"
@@ -204,7 +204,7 @@ def test_the_table_in_every_form() -> None:
 
 
 def test_the_summary_says_that_it_was_not_held_against_it() -> None:
-    request = Request("python", Suite("data", ("garden",), 60.0), Path("out"), published="mip-splatting")
+    request = subject(Suite("data", ("garden",), 60.0), Path("out"), published="mip-splatting")
     assert request.command.argv[-2:] == ("--baseline", "mip-splatting")
     run = garden()
     proof = evaluate((), (), (run,), compare((run,), None, request.published), "torch", "cpu")
@@ -223,8 +223,8 @@ def test_a_certificate_held_against_published_figures(
         part["calls"] = 30_000
     trainer = RecordedTrainer(garden=same)
     suite = Suite("data", ("garden",), 60.0, 30_000, None, tmp_path, strategy="default")
-    request = Request(sys.executable, suite, tmp_path / "out", published="inria-2023")
-    found, _ = certify(request, facts=known, runner=trainer)
+    request = subject(suite, tmp_path / "out", published="inria-2023")
+    found = certify(request, facts=known, runner=trainer)
     assert trainer.calls[0][trainer.calls[0].index("--strategy") + 1] == "default"
     rest = [reason for reason in found.reasons if not reason.startswith("reproduces: ")]
     failed = [

@@ -8,10 +8,11 @@ import pytest
 
 from splatfix.certify.advice import advised
 from splatfix.certify.cause import explained
+from splatfix.certify.criteria.stack import judge_stack
 from splatfix.certify.model import Criterion, Outcome
-from splatfix.certify.run import _OURS
-from splatfix.certify.stack_criteria import judge_stack
-from splatfix.certify.trainer import ended_early
+from splatfix.certify.record import TrainingRecord
+from splatfix.certify.smoke import ended_early
+from splatfix.certify.smoke_training import OWN_ADVICE
 from splatfix.core.runner import Completed
 
 ABI = (
@@ -25,7 +26,7 @@ MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
 def ended(said: str) -> Criterion:
     output = f'{{"event": "progress", "loss": NaN}}\n{said}\n'
     done = Completed(("t",), 1, output, "", 1.0)
-    return advised(explained(ended_early(done, {}), output, own=_OURS), "inria", "cuda")
+    return advised(explained(ended_early(done, {}), output, own=OWN_ADVICE), "inria", "cuda")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,8 @@ def test_only_a_failed_criterion_without_advice_is_explained() -> None:
 
 def test_a_stack_whose_trainer_failed() -> None:
     done = Completed(("train.py",), 1, "", f"Traceback (most recent call last):\n{ABI}\n", 1.0)
-    found = next(item for item in judge_stack({}, done, (), (), {}) if item.code == "training-finishes")
+    found = next(
+        item for item in judge_stack(TrainingRecord(), done, (), (), {}) if item.code == "training-finishes"
+    )
     assert "[torch_abi_mismatch]" in found.why
     assert found.advice

@@ -11,16 +11,18 @@ import pytest
 
 from splatfix.certify import Outcome
 from splatfix.certify.advice import advised
-from splatfix.certify.criteria import REQUIRED_GROUPS, judge
+from splatfix.certify.criteria import judge
+from splatfix.certify.criteria.criterion import SHORTEST
+from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
 from splatfix.certify.levels import evaluate
-from splatfix.certify.measured import SHORTEST
 from splatfix.certify.model import SceneRun
+from splatfix.certify.record import TrainingRecord
 from splatfix.core.proof import RungName
 from tests.certify.conftest import RESULT
 
 
 def failed(result: dict[str, Any]) -> set[str]:
-    return {item.code for item in judge(result, "torch") if item.outcome is Outcome.FAILED}
+    return {item.code for item in judge(TrainingRecord.of(result), "torch") if item.outcome is Outcome.FAILED}
 
 
 def changed(*path: str, value: Any) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def changed(*path: str, value: Any) -> dict[str, Any]:
 
 
 def test_recorded_run_meets_every_criterion() -> None:
-    criteria = judge(RESULT, "torch")
+    criteria = judge(TrainingRecord.of(RESULT), "torch")
     assert [item.code for item in criteria if item.outcome is not Outcome.MET] == []
     assert len(criteria) == len({item.code for item in criteria}) >= 14
 
@@ -81,7 +83,7 @@ def test_a_scene_without_higher_harmonics_has_no_gradient_of_them() -> None:
     assert failed(result) == {"gradients-f-rest"}
     result["config"]["sh_degree"] = 0
     assert failed(result) == set()
-    assert not [item for item in judge(result, "torch") if item.code == "gradients-f-rest"]
+    assert not [item for item in judge(TrainingRecord.of(result), "torch") if item.code == "gradients-f-rest"]
 
 
 def test_a_short_run_leaves_learning_undetermined() -> None:
@@ -93,7 +95,7 @@ def test_a_short_run_leaves_learning_undetermined() -> None:
     codes = {"loss-falls", "held-out-psnr-rises", "densification-works", "gradients-f-rest"}
     assert failed(result) == codes
     result["iterations"] = result["config"]["iterations"] = SHORTEST - 1
-    judged = judge(result, "torch")
+    judged = judge(TrainingRecord.of(result), "torch")
     assert {item.code for item in judged if item.outcome is Outcome.UNDETERMINED} == codes
     assert not [item for item in judged if item.outcome is Outcome.FAILED]
     result["gradients"]["xyz"]["zero_steps"] = SHORTEST - 1
@@ -117,19 +119,19 @@ def test_missing_measurement_never_passes(key: str) -> None:
 
 
 def test_empty_result_meets_nothing() -> None:
-    assert not [item for item in judge({}, "torch") if item.outcome is Outcome.MET]
+    assert not [item for item in judge(TrainingRecord(), "torch") if item.outcome is Outcome.MET]
 
 
 def test_every_criterion_is_on_its_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "commands" / "certify.md").read_text(encoding="utf-8")
     groups = [f"gradients-{name.replace('_', '-')}" for name in REQUIRED_GROUPS]
     told = {*re.findall(r"`([a-z-]+)`", page), *groups}
-    assert [item.code for item in judge(RESULT, "torch") if item.code not in told] == []
+    assert [item.code for item in judge(TrainingRecord.of(RESULT), "torch") if item.code not in told] == []
     assert all(f"`-{name.replace('_', '-')}`" in page for name in REQUIRED_GROUPS[1:])
 
 
 def test_every_threshold_has_a_source() -> None:
-    assert [item.code for item in judge(RESULT, "torch") if not item.source] == []
+    assert [item.code for item in judge(TrainingRecord.of(RESULT), "torch") if not item.source] == []
 
 
 UNSTEADY = {"slow": [], "lost": 0.0, "drift": 1.91, "others": 0.02}
@@ -138,7 +140,9 @@ UNSTEADY = {"slow": [], "lost": 0.0, "drift": 1.91, "others": 0.02}
 def steady(others: float | None, device: str = "cpu") -> SceneRun:
     result = changed("steadiness", value={**UNSTEADY, "others": others})
     result["config"]["device"] = device
-    (judged,) = (item for item in judge(result, "torch") if item.code == "throughput-steady")
+    (judged,) = (
+        item for item in judge(TrainingRecord.of(result), "torch") if item.code == "throughput-steady"
+    )
     return SceneRun("figurine", (advised(judged, "torch", device),), 1.0, result)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from splatfix.certify import Outcome, Request, SceneRun, Suite
-from splatfix.certify.gpu import gpu_record
+from splatfix.certify import Outcome, SceneRun, Suite
+from splatfix.certify.certificate import Measured, conclude
+from splatfix.certify.environment import gpu_record
 from splatfix.certify.model import KernelCheck
-from splatfix.certify.run import _conclude
 from splatfix.core.proof import RungName
 from splatfix.facts import CudaDevice, Fact, Facts
-from tests.certify.conftest import RESULT
+from tests.certify.conftest import RESULT, subject
 from tests.machines import facts_of
 
 MIXED = facts_of("rtx-3090-and-5090")  # its extensions carry code for one of the two
@@ -26,8 +26,8 @@ def changed(**values: Any) -> Facts:
 
 
 def rungs(device: str, tmp_path: Any, facts: Facts = MIXED) -> dict[RungName, bool | None]:
-    request = Request("python", Suite("quick", ("figurine",), 60.0), tmp_path, device=device)
-    proof = _conclude(request, facts, (GOOD,), (RUN,), 1.0, whole=True).proof
+    asked = subject(Suite("quick", ("figurine",), 60.0), tmp_path, device=device)
+    proof = conclude(asked, facts, Measured(kernels=(GOOD,), runs=(RUN,))).proof
     return {rung.name: rung.reached for rung in proof}
 
 

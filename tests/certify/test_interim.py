@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from splatfix.app.certify import exit_code_of, run_and_report
-from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Request, Verdict, certify, run
+from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify, environment
 from splatfix.certify.interim import EVERY, SHARE, InterimReports, incomplete
 from splatfix.certify.model import NOT_REACHED
-from splatfix.certify.trainer import ended_early
+from splatfix.certify.smoke import ended_early
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
@@ -30,17 +30,17 @@ from splatfix.facts import Facts
 from splatfix.report import appendix
 from splatfix.report.difference import compare
 from splatfix.report.recorded import StoredCertificate
-from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, sabotage
+from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, sabotage, subject
 
 STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0.25, "rss_gb": 0.5}
 
 
 def reports_of(out: Path, known: Facts, **results: dict[str, Any]) -> tuple[list[Certificate], Certificate]:
     seen: list[Certificate] = []
-    last, _ = certify(
-        Request(sys.executable, SUITES["quick"], out),
+    last = certify(
+        subject(SUITES["quick"], out),
         facts=known,
-        interim=lambda certificate, facts: seen.append(certificate),
+        interim=seen.append,
         runner=RecordedTrainer(**results),
     )
     return seen, last
@@ -128,9 +128,9 @@ def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: F
 
     _, whole = reports_of(tmp_path / "whole", known)
     with pytest.raises(Interrupted) as caught:
-        certify(Request(sys.executable, SUITES["quick"], tmp_path), facts=known, runner=Stopped())
+        certify(subject(SUITES["quick"], tmp_path), facts=known, runner=Stopped())
     assert caught.value.certificate is not None
-    found, _ = caught.value.certificate
+    found = caught.value.certificate
     assert (found.scenes, found.environment) == ((), whole.environment)
     assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
     a, b = ({**to_json(item), "issued": ""} for item in (found, whole))
@@ -159,7 +159,7 @@ def test_the_commit_is_known_after_an_interrupt(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: Facts
 ) -> None:
     """No program is started after an interrupt, git neither."""
-    if not (Path(run.__file__).resolve().parents[2] / ".git").exists():
+    if not (Path(environment.__file__).resolve().parents[2] / ".git").exists():
         pytest.skip("not a clone")
     asked: list[Sequence[str | Path]] = []
 
@@ -174,15 +174,13 @@ def test_the_commit_is_known_after_an_interrupt(
                 raise KeyboardInterrupt
             return super().run(argv, **options)
 
-    run._commit.cache_clear()
-    monkeypatch.setattr(run, "ProcessRunner", type("Git", (), {"run": git}))
+    environment.commit.cache_clear()
+    monkeypatch.setattr(environment, "ProcessRunner", type("Git", (), {"run": git}))
     with pytest.raises(Interrupted) as caught:
-        certify(Request(sys.executable, SUITES["quick"], tmp_path), facts=known, runner=Stopped())
-    run._commit.cache_clear()
+        certify(subject(SUITES["quick"], tmp_path), facts=known, runner=Stopped())
+    environment.commit.cache_clear()
     assert caught.value.certificate is not None
-    assert (
-        caught.value.certificate[0].environment["splatfix"].endswith(" (commit 1a2b3c4)") and len(asked) == 1
-    )
+    assert caught.value.certificate.environment["splatfix"].endswith(" (commit 1a2b3c4)") and len(asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -222,9 +220,7 @@ def test_a_trainer_that_the_system_kills(tmp_path: Path, known: Facts) -> None:
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    _step(run, iteration)\n",
     )
-    certificate, _ = certify(
-        Request(sys.executable, SHORT, tmp_path), facts=known, runner=RecordedKernels(), stage_files=killed
-    )
+    certificate = certify(subject(SHORT, tmp_path, stage_files=killed), known, runner=RecordedKernels())
     (reason,) = certificate.reasons
     assert reason.startswith("figurine: training-finishes: The trainer was ended by SIGKILL after iteration ")
     assert "Gaussians" in reason and reason.endswith("otherwise a person or a batch system did.")
@@ -287,8 +283,8 @@ def test_a_killed_splatfix_leaves_a_report(number: signal.Signals, tmp_path: Pat
 
 def test_the_finished_report_replaces_the_interim_ones(tmp_path: Path, known: Facts) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("splatfix.certify.run.ProcessRunner", RecordedTrainer)
-        result, _ = run_and_report(Request(sys.executable, SUITES["quick"], tmp_path), facts=known)
+        patched.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
+        result, _ = run_and_report(subject(SUITES["quick"], tmp_path), known)
     document = json.loads((tmp_path / "certificate.json").read_text(encoding="utf-8"))
     assert (document["unfinished"], document["verdict"]) == (False, result.verdict.value)
     assert not (tmp_path / "previous").exists()

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from splatfix.certify import KernelCheck, Outcome, kernel_probe, kernels, verify  # noqa: E402
 from splatfix.certify.kernel_agreement import Ran, judge, keep  # noqa: E402
 from splatfix.certify.levels import evaluate, failures  # noqa: E402
-from splatfix.certify.trainer import stage  # noqa: E402
+from splatfix.certify.smoke import stage  # noqa: E402
 from splatfix.core.proof import RungName  # noqa: E402
 from splatfix.facts import Facts  # noqa: E402
 from splatfix.install.dropins import make_dropin_wheel  # noqa: E402

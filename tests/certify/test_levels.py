@@ -10,16 +10,20 @@ from typing import Any
 
 import pytest
 
-from splatfix.certify import Criterion, KernelCheck, Outcome, Request, SceneRun, Suite, Verdict
+from splatfix.certify import Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
 from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
-from splatfix.certify.levels import built_for, evaluate, failures, summarize
+from splatfix.certify.certificate import failures
+from splatfix.certify.levels import built_for, evaluate
+from splatfix.certify.summary import summarize
 from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
-from tests.certify.conftest import RESULT
+from splatfix.knowledge import Arch
+from tests.certify.conftest import RESULT, subject
 from tests.certify.test_prerequisites import facts
 
 ROOT = Path(__file__).parents[2]
 KNOWN = facts()
+SM_120 = (Arch.parse("sm_120"),)
 GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4)
 RUN = SceneRun("figurine", (), 7.0, RESULT)
 
@@ -178,7 +182,7 @@ def test_unreadable_scene_is_not_compared() -> None:
 def test_summary_claims_no_more_than_was_verified(
     verdict: Verdict, regressed: bool, certain: tuple[str, ...]
 ) -> None:
-    request = Request("python", Suite("data", ("figurine",), 60.0), Path("out"))
+    request = subject(Suite("data", ("figurine",), 60.0), Path("out"))
     floor = Criterion("held-out-quality", Outcome.NOT_MEASURED, "30.03 dB", "no reference PSNR")
     unread = SceneRun("attic", (), 1.0, {"error": {}}, unreadable="cameras.bin ends too early.")
     runs = (dataclasses.replace(RUN, criteria=(floor,)),)
@@ -200,7 +204,7 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     def told(status: Status) -> Rung | None:
         finding = Finding(status, "splat_probe", code="no-kernel-image")
         monkeypatch.setattr("splatfix.certify.levels.run_checks", lambda context: (finding,))
-        return built_for(KNOWN, ("sm_120",), "cpu")
+        return built_for(KNOWN, SM_120, "cpu")
 
     good, bad, none = told(Status.PASS), told(Status.FAIL), told(Status.SKIP)
     assert good and good.reached is True and "built for sm_120, not run" in good.shown_by
@@ -209,7 +213,7 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     assert later and later.reached is False, "what is compiled at its first call is not built"
     assert none and none.reached is None and "no CUDA extension" in none.shown_by
     assert built_for(KNOWN, (), "cpu") is None
-    assert built_for(KNOWN, ("sm_120",), "cuda") is None
+    assert built_for(KNOWN, SM_120, "cuda") is None
     proof = evaluate((), (GOOD,), (RUN,), None, "torch", "cpu", bad)
     assert failures((), (), (bad,)) == ("built: splat_probe",)
     assert next(rung for rung in proof if rung.name is RungName.BUILT) is bad
@@ -222,7 +226,7 @@ def refused(*failed: str, kernel: KernelCheck = GOOD, built: bool | None = True)
     rung = Rung(RungName.BUILT, built, "the extensions")
     proof = evaluate((), (kernel,), runs, None, "torch", "cpu", rung)
     suite = Suite("data", ("figurine",), 60.0)
-    request = Request("python", suite, Path("out"), targets=("sm_120",))
+    request = subject(suite, Path("out"), targets=SM_120)
     return summarize(Verdict.NOT_CERTIFIED, proof, request, runs)
 
 

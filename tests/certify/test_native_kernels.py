@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from splatfix.app.verify import exit_code_of
 from splatfix.certify import KernelCheck, Outcome, kernel_probe, kernels, verify
 from splatfix.certify.levels import evaluate
-from splatfix.certify.trainer import stage
+from splatfix.certify.smoke import stage
 from splatfix.core.codec import from_json
 from splatfix.core.proof import RungName
 from splatfix.facts import Facts

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify import SUITES, Request, certify, device_for, idle_gpu, require_gpu, verify
+from splatfix.certify import SUITES, certify, device_for, idle_gpu, require_gpu, verify
 from splatfix.certify.prerequisites import VERIFY_NEEDS, require_packages
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, Torch
+from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, Torch, gather
+from tests.certify.conftest import subject
 from tests.plan.machines import INTERPRETER, machine
 
 CARD = Gpu(0, "NVIDIA GeForce RTX 5080", "nvidia", "12.0")
@@ -101,7 +102,7 @@ def test_missing_packages_are_listed(empty_venv: Path, tmp_path: Path) -> None:
     with pytest.raises(SplatfixError) as verifying:
         verify(python, "cpu")
     with pytest.raises(SplatfixError) as certifying:
-        certify(Request(python, SUITES["quick"], tmp_path / "out"))
+        certify(subject(python=python, suite=SUITES["quick"], out=tmp_path / "out"), gather(python))
     for caught in (verifying, certifying):
         assert (caught.value.code, int(caught.value.exit_code)) == ("environment-not-ready", 3)
     told = [caught.value.todo[0].command for caught in (verifying, certifying)]

@@ -25,20 +25,19 @@ from splatfix.certify import (
     Interrupted,
     KernelCheck,
     Outcome,
-    Request,
     Suite,
     Verdict,
     certify,
     verify,
 )
-from splatfix.certify.trainer import stage
+from splatfix.certify.smoke import stage
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Runner
 from splatfix.facts import Facts
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS
-from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, Stage, sabotage
+from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, Stage, sabotage, subject
 
 
 def levels(certificate: Certificate) -> dict[RungName, bool | None]:
@@ -53,10 +52,8 @@ def run(
     suite: Suite = SHORT,
     **request: Any,
 ) -> Certificate:
-    asked = Request(sys.executable, suite, out, **request)
-    certificate, facts = certify(asked, facts=known, runner=runner, stage_files=stage_files)
-    assert facts is known
-    return certificate
+    asked = subject(suite, out, stage_files=stage_files, **request)
+    return certify(asked, known, runner=runner)
 
 
 def failed_criteria(certificate: Certificate) -> set[str]:
@@ -75,7 +72,7 @@ class TestCertified:
         ids=["figurine", "quick"],
     )
     def test_preset_with_its_floors(self, tmp_path: Path, known: Facts, suite: Suite) -> None:
-        certificate, _ = run_and_report(Request(sys.executable, suite, tmp_path), facts=known)
+        certificate, _ = run_and_report(subject(suite, tmp_path), known)
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
         assert certificate.reasons == ()
         assert levels(certificate) == {
@@ -321,7 +318,7 @@ class TestInterrupted:
             raise KeyboardInterrupt
 
         with pytest.raises(Interrupted) as caught:
-            certify(Request(sys.executable, SHORT, tmp_path), stop, known)
+            certify(subject(SHORT, tmp_path), known, stop)
         assert str(caught.value) == str(Interrupted())
 
     @pytest.mark.skipif(os.name != "posix", reason="signals")

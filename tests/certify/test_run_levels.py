@@ -14,9 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-import splatfix.certify
-from splatfix.app import certify as app
-from splatfix.app.certify import CertifyRequest, exit_code_of, monitoring_code_of, next_step, run_and_report
+from splatfix.app.certify import exit_code_of, monitoring_code_of, next_step, run_and_report
 from splatfix.certify import (
     SUITES,
     Certificate,
@@ -29,8 +27,8 @@ from splatfix.certify import (
     Verdict,
     certify,
     data_suite,
+    smoke_subject,
 )
-from splatfix.certify import run as run_module
 from splatfix.certify.run_levels import diagnosed, left_open
 from splatfix.checks import Finding, Status
 from splatfix.context.model import BinaryMatrix
@@ -43,7 +41,7 @@ from splatfix.report.certificate import show
 from splatfix.report.field_report import markdown
 from splatfix.report.forms import issue, junit, prometheus
 from splatfix.report.html import certificate_page
-from tests.certify.conftest import RecordedKernels, RecordedTrainer
+from tests.certify.conftest import RecordedKernels, RecordedTrainer, subject
 from tests.certify.test_scenes import lay_out
 
 NONE = Suite("", (), 0.0)
@@ -68,7 +66,7 @@ class Nothing(ProcessRunner):
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     """What the diagnosis finds, to be changed."""
     findings = [GOOD]
-    monkeypatch.setattr(run_module, "run_checks", lambda context: tuple(findings))
+    monkeypatch.setattr("splatfix.certify.certificate.run_checks", lambda context: tuple(findings))
     return findings
 
 
@@ -77,7 +75,7 @@ def at(
 ) -> Certificate:
     suite = request.pop("suite", NONE)
     runner = runner or (RecordedKernels() if level > 1 else Nothing())
-    return certify(Request(sys.executable, suite, out, level=level, **request), facts=known, runner=runner)[0]
+    return certify(subject(suite, out, level=level, **request), facts=known, runner=runner)
 
 
 def reached(certificate: Certificate) -> dict[RungName, bool | None]:
@@ -168,10 +166,9 @@ def test_a_wrong_kernel_refuses_the_second(tmp_path: Path, known: Facts, found: 
 def test_a_kernel_that_was_not_measured_leaves_a_level_open() -> None:
     native = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="needs a GPU", kind="native")
     absent = KernelCheck("ssim", "fused_ssim", Outcome.NOT_MEASURED, detail="not installed")
-    request = Request("python", NONE, Path("out"), level=2)
-    assert left_open(request, (), (absent,)) == ()
-    assert left_open(request, (), (native,)) == ("kernels that were not measured: simple_knn._C",)
-    assert left_open(dataclasses.replace(request, level=None), (), (native,)) == ()
+    assert left_open(2, NONE, (), (absent,)) == ()
+    assert len(left_open(2, NONE, (), (native,))) == 1
+    assert left_open(None, NONE, (), (native,)) == ()
 
 
 def test_the_third_is_the_quick_suite_and_the_diagnosis(
@@ -189,9 +186,7 @@ def test_the_third_is_the_quick_suite_and_the_diagnosis(
     assert refused.verdict is Verdict.NOT_CERTIFIED and len(refused.reasons) == 1
     assert refused.summary.endswith("trains 3D Gaussians on the CPU, but its diagnosis found failures.")
     # the same without a level is judged as before
-    plain = certify(
-        Request(sys.executable, SUITES["quick"], tmp_path / "plain"), facts=known, runner=RecordedTrainer()
-    )[0]
+    plain = certify(subject(SUITES["quick"], tmp_path / "plain"), facts=known, runner=RecordedTrainer())
     assert (plain.verdict, plain.level, plain.diagnosis) == (Verdict.CERTIFIED, None, ())
 
 
@@ -204,9 +199,7 @@ def test_the_fourth_needs_every_public_scene(tmp_path: Path, known: Facts, found
     assert "Run level 4 of 4 is undetermined" in certificate.summary
     assert "scenes that were not trained: truck, train" in certificate.summary
     assert "3 of 3 scenes trained on the CPU met all criteria." in certificate.summary
-    plain = certify(
-        Request(sys.executable, suite, tmp_path / "plain"), facts=known, runner=RecordedTrainer()
-    )[0]
+    plain = certify(subject(suite, tmp_path / "plain"), facts=known, runner=RecordedTrainer())
     assert plain.verdict is Verdict.CERTIFIED, "without a level, they are skipped as before"
 
 
@@ -232,6 +225,7 @@ def test_every_public_scene_is_asked_for_where_none_is_there(tmp_path: Path) -> 
 def test_the_length_of_public_scenes(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
+    known: Facts,
     asked: dict[str, Any],
     device: str,
     length: int | None,
@@ -244,9 +238,9 @@ def test_the_length_of_public_scenes(
         given.append(iterations)
         return Suite("data", ("garden",), 60.0, iterations, None, root)
 
-    monkeypatch.setattr(splatfix.certify, "data_suite", listed)
-    request = CertifyRequest(data=tmp_path, **asked)
-    suite = app._suite(request, app._published(request), "python", device)
+    monkeypatch.setattr("splatfix.certify.subject.data_suite", listed)
+    request = Request(data=tmp_path, device=device, **asked)
+    suite = smoke_subject(request, "python", known).suite
     assert (given, suite.iterations, suite.strategy) == ([length], length, strategy)
 
 
@@ -260,7 +254,7 @@ def test_every_form_without_a_scene(tmp_path: Path, known: Facts, found: list[Fi
     text = prometheus(certificate)
     assert f'level="{level}",scene="",criterion="numpy2-abi-mismatch"}} 0.0' in text
     assert "numpy2-abi-mismatch" in issue(certificate)
-    run_and_report(Request(sys.executable, NONE, tmp_path / "written", level=1), facts=known)
+    run_and_report(subject(NONE, tmp_path / "written", level=1), known)
     page = (tmp_path / "written" / "certificate.html").read_text(encoding="utf-8")
     assert "<b>torch is installed</b>" in page
     assert 'id="diagnosis"' in page and 'id="scenes"' not in page and 'id="kernels"' not in page

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import pytest
 
-from splatfix.certify import SUITES, Outcome, Request, Suite, Verdict, certify
-from splatfix.certify.criteria import REQUIRED_GROUPS
+from splatfix.certify import SUITES, Outcome, Suite, Verdict, certify
+from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
+from splatfix.certify.scenes import NO_SCENES
 from splatfix.facts import Facts
-from tests.certify.conftest import RecordedKernels, sabotage
+from tests.certify.conftest import RecordedKernels, sabotage, subject
 
 pytestmark = pytest.mark.slow
 
@@ -203,10 +203,8 @@ Run.next_view = _random
 
 def refusals(out: Path, known: Facts, file: str, lines: str, suite: Suite = SHORT) -> set[str]:
     """The criteria for which a broken trainer is refused."""
-    request = Request(sys.executable, suite, out)
-    certificate, _ = certify(
-        request, facts=known, runner=RecordedKernels(), stage_files=sabotage(file, lines)
-    )
+    broken = subject(suite, out, stage_files=sabotage(file, lines))
+    certificate = certify(broken, known, runner=RecordedKernels())
     failed = [item for run in certificate.scenes for item in run.criteria if item.outcome is Outcome.FAILED]
     assert (certificate.verdict is Verdict.NOT_CERTIFIED) == bool(failed), certificate.reasons
     assert len(certificate.reasons) == len(failed)
@@ -241,8 +239,7 @@ def _usual(calls):
 
 
 def test_every_criterion_is_sabotaged(tmp_path: Path, known: Facts) -> None:
-    request = Request(sys.executable, SHORT, tmp_path)
-    certificate, _ = certify(request, facts=known, runner=RecordedKernels())
+    certificate = certify(subject(SHORT, tmp_path), known, runner=RecordedKernels())
     codes = {item.code for run in certificate.scenes for item in run.criteria}
     assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
     assert codes - {"held-out-quality"} == BROKEN.keys() - {"no-cuda-error"}
@@ -260,8 +257,7 @@ def test_an_installed_kernel_that_is_not_the_own_one(tmp_path: Path, known: Fact
         (installed / "__init__.py").write_text(text)
         return path
 
-    request = Request(sys.executable, Suite("", (), 0.0), tmp_path, level=2)
-    certificate, _ = certify(request, facts=known, stage_files=stage_files)
+    certificate = certify(subject(NO_SCENES, tmp_path, level=2, stage_files=stage_files), known)
     assert certificate.verdict is Verdict.NOT_CERTIFIED
     (reason,) = certificate.reasons
     assert reason.startswith(

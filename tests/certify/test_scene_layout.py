@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify.scene_layout import MODELS, scene_problems
 from splatfix.certify.scenes import export_sample, find_samples
+from splatfix.certify.stacks.scene_layout import MODELS, scene_problems
 
 READER = """
 # elif intr.model == "OPENCV":

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify import SUITES, Outcome, Request, Verdict, certify, data_suite, sample_suite
+from splatfix.certify import SUITES, Outcome, Verdict, certify, data_suite, sample_suite
 from splatfix.certify.scenes import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS, samples_folder
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
-from tests.certify.conftest import TrainingHere
+from tests.certify.conftest import TrainingHere, subject
 
 LENGTH, WIDTH = 60, 64  # enough for every criterion on the samples below
 
@@ -46,8 +46,8 @@ def test_data_folder_is_certified_without_floors(tmp_path: Path, known: Facts) -
     assert sorted(suite.scenes) == ["lego", "statue", "train"]
     assert len(suite.skipped) == 12
     assert {item.scene for item in suite.skipped} >= {"bicycle", "truck", "playroom"}
-    asked = Request(sys.executable, suite, tmp_path / "out")
-    certificate, _ = certify(asked, facts=known, runner=TrainingHere())
+    asked = subject(suite, tmp_path / "out")
+    certificate = certify(asked, facts=known, runner=TrainingHere())
     assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
     assert certificate.skipped == suite.skipped
     runs = {run.scene: run for run in certificate.scenes}
@@ -103,8 +103,8 @@ def test_damaged_scenes_are_undetermined(tmp_path: Path, known: Facts) -> None:
     for damage in DAMAGES:
         damage(root / damage.__name__)
     suite = data_suite(root, sys.executable, "cpu", LENGTH, WIDTH)
-    asked = Request(sys.executable, suite, tmp_path / "out")
-    certificate, _ = certify(asked, facts=known, runner=TrainingHere())
+    asked = subject(suite, tmp_path / "out")
+    certificate = certify(asked, facts=known, runner=TrainingHere())
     assert (certificate.verdict, certificate.reasons) == (Verdict.UNDETERMINED, ())
     reasons = {item.scene: item.reason for item in certificate.unreadable}
     assert set(reasons) == {damage.__name__ for damage in DAMAGES}

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from splatfix.app.certify import exit_code_of
-from splatfix.app.rehearse import RehearseRequest, run_and_report
-from splatfix.certify import Certificate, Interrupted, Outcome, Verdict
+from splatfix.app.certify import exit_code_of, run_and_report
+from splatfix.app.rehearse import prepared
+from splatfix.certify import Certificate, Interrupted, Outcome, RehearseRequest, Verdict
+from splatfix.certify.engine import Progress
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.core.errors import SplatfixError
@@ -51,13 +52,27 @@ def rehearse(checkout: Path, tmp_path: Path) -> Rehearse:
     ) -> Certificate:
         if not renders:
             (checkout / "render.py").unlink()
-        asked = RehearseRequest(
-            checkout, scene, sys.executable, tmp_path / "report", "cpu", iterations, extra=tuple(extra)
+        request = RehearseRequest(
+            checkout=checkout,
+            scene=scene,
+            out=tmp_path / "report",
+            iterations=iterations,
+            train_arguments=tuple(extra),
         )
-        known = with_checkout(gather(sys.executable), checkout, source_patterns())
-        return run_and_report(asked, sys.executable, "cpu", known)
+        return certified(request, "cpu", tmp_path)
 
     return run
+
+
+def certified(
+    request: RehearseRequest, device: str, scratch: Path, progress: Progress = lambda where, state: None
+) -> Certificate:
+    """What comes of a request on a device."""
+    known = with_checkout(gather(sys.executable), request.checkout, source_patterns())
+    folder = scratch / "scratch"
+    folder.mkdir()
+    subject = prepared(request, sys.executable, device, known, folder)
+    return run_and_report(subject, known, progress)[0]
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -249,9 +264,8 @@ def test_with_a_gpu_nothing_lands_on_the_cpu(native: Path, tmp_path: Path) -> No
         "    random.seed(0)",
         "    print('CUDA error: misaligned address')\n    random.seed(0)",
     )
-    asked = RehearseRequest(native, None, sys.executable, tmp_path / "report", "cuda", 100)
-    known = with_checkout(gather(sys.executable), native, source_patterns())
-    made = run_and_report(asked, sys.executable, "cuda", known)
+    request = RehearseRequest(checkout=native, out=tmp_path / "report", iterations=100)
+    made = certified(request, "cuda", tmp_path)
     assert failed(made) == {"no-cuda-error", "no-silent-fallback"}, "fused_ssim is not installed"
     assert made.stack is not None and not made.stack.rehearsed and not made.stack.dropins
     assert "threads" not in made.environment
@@ -383,10 +397,9 @@ def test_a_run_that_is_stopped_leaves_a_report(checkout: Path, tmp_path: Path) -
         told.append(json.loads(page.read_text(encoding="utf-8")))  # what a kill would leave
         raise KeyboardInterrupt
 
-    asked = RehearseRequest(checkout, None, sys.executable, page.parent, "cpu", 3)
-    known = with_checkout(gather(sys.executable), checkout, source_patterns())
+    request = RehearseRequest(checkout=checkout, out=page.parent, iterations=3)
     with pytest.raises(Interrupted, match="marked as interrupted"):
-        run_and_report(asked, sys.executable, "cpu", known, stop)
+        certified(request, "cpu", tmp_path, stop)
     assert told[0]["unfinished"] and not told[0]["interrupted"] and told[0]["verdict"] == "undetermined"
     left = json.loads(page.read_text(encoding="utf-8"))
     assert left["interrupted"] and left["exit_code"] == 3 and left["stack"]["rehearsed"]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from splatfix.certify.progress import words
-from splatfix.certify.stack_progress import Lines, following
-from splatfix.certify.threads import threads_for
+from splatfix.certify.stacks.progress import Lines, following
+from splatfix.certify.stacks.threads import threads_for
 from splatfix.facts import Facts, Resources
 
 
@@ -69,4 +69,4 @@ def test_threads(
 ) -> None:
     machine = dataclasses.replace(known.machine, resources=Resources(cores=cores))
     found = threads_for(dataclasses.replace(known, machine=machine), variables, load)
-    assert (found.count, found.why) == (count, why)
+    assert (found.count, found.reason) == (count, why)

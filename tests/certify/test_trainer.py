@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from splatfix.certify.scenes import samples_folder
-from splatfix.certify.trainer import list_scenes
+from splatfix.certify.smoke import list_scenes
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
 

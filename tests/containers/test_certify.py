@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +11,11 @@ import pytest
 import splatfix.certify
 from splatfix.app.certify import next_step, run_and_report
 from splatfix.app.stored import read_stored
-from splatfix.certify import Request
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.containers import LaneRequest
 from splatfix.containers.certify import _naming_what_is_left, _prepare, host_command
 from splatfix.core.errors import SplatfixError
-from tests.certify.conftest import SHORT, RecordedTrainer
+from tests.certify.conftest import SHORT, RecordedTrainer, subject
 from tests.machines import facts_of
 
 ASKED = LaneRequest("nvrtc", Path("out"), targets=("sm_120",), docker_host="tcp://10.0.0.1:2375")
@@ -28,8 +26,8 @@ HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", hos
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer is played back, and fails."""
     certify = partial(splatfix.certify.certify, runner=RecordedTrainer())
-    monkeypatch.setattr(splatfix.certify, "certify", certify)
-    monkeypatch.setattr("splatfix.certify.run.require_packages", lambda *words: None)
+    monkeypatch.setattr("splatfix.app.certify.train_and_judge", certify)
+    monkeypatch.setattr("splatfix.certify.smoke_training.require_packages", lambda *words: None)
 
 
 def test_the_certificate_says_where_it_ran(
@@ -37,8 +35,8 @@ def test_the_certificate_says_where_it_ran(
 ) -> None:
     for name, value in HOST.variables.items():
         monkeypatch.setenv(name, value)
-    request = Request(sys.executable, SHORT, tmp_path)
-    result, options = run_and_report(request, facts=facts_of("rtx-3090-and-5090"))
+    request = subject(SHORT, tmp_path)
+    result, options = run_and_report(request, facts_of("rtx-3090-and-5090"))
     container = "lane nvrtc, image sha256:abcd, base python:3.11-slim-bookworm sha256:ef01"
     repeat = "splatfix certify --container nvrtc --target sm_120"
     markdown, page = ((tmp_path / f"certificate.{kind}").read_text() for kind in ("md", "html"))
@@ -54,8 +52,8 @@ def test_the_certificate_says_where_it_ran(
 
 
 def test_outside_of_a_container_it_says_none(recorded: None, tmp_path: Path) -> None:
-    request = Request(sys.executable, SHORT, tmp_path)
-    result, options = run_and_report(request, facts=facts_of("rtx-3090-and-5090"))
+    request = subject(SHORT, tmp_path)
+    result, options = run_and_report(request, facts_of("rtx-3090-and-5090"))
     assert "container" not in result.environment and result.repeat == request.command
     assert options is not None
 
@@ -66,7 +64,7 @@ def test_a_strange_variable(
 ) -> None:
     monkeypatch.setenv(VARIABLE, told)
     with pytest.raises(SplatfixError) as caught:
-        run_and_report(Request(sys.executable, SHORT, tmp_path), facts=facts_of("rtx-3090-and-5090"))
+        run_and_report(subject(SHORT, tmp_path), facts_of("rtx-3090-and-5090"))
     assert (caught.value.code, caught.value.exit_code) == ("not-a-container", 2)
 
 

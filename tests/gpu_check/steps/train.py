@@ -8,6 +8,7 @@ from typing import Any
 
 from splatfix.certify import Suite, sample_suite
 from splatfix.certify.baseline import MEMORY_TOLERANCE, quality_tolerance
+from splatfix.certify.record import TrainingRecord
 from splatfix.core.files import read_json
 
 from ..context import DEVICE, ROOT, Context, error_of
@@ -46,7 +47,7 @@ def again(context: Context, notes: Notes, renderer: str, environment: str) -> No
         runs.append(measures({"scenes": [{"scene": scene, "result": result}]})[scene])
     spread = spread_of(runs)
     notes.numbers.update(scene=scene, runs=runs, relative_spread=spread)
-    quality = quality_tolerance(result)
+    quality = quality_tolerance(TrainingRecord.of(result))
     limits = {"psnr": quality, "ssim": quality, "memory": MEMORY_TOLERANCE}
     for name, limit in limits.items():
         shown = f"{spread[name]:.3%} apart of {limit:.1%} that a baseline allows"

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from splatfix.app.certify import run_and_report
-from splatfix.certify import SUITES, Request
+from splatfix.certify import SUITES
+from splatfix.facts import gather
 from splatfix.report.html.matrix import matrix_page
 from splatfix.report.merging import Merger
 from tests.app.test_merge import BASE
+from tests.certify.conftest import subject
 from tests.report.certificates import varied
 from tests.report.html.browser import PROGRAM, Page, browser
 from tests.report.html.conftest import Render, png
@@ -159,7 +161,7 @@ def test_a_real_run(chromium: Page, tmp_path: Path) -> None:
     """The quick suite, trained here. With SPLATFIX_UPDATE_ASSETS set, the README's picture is made of it."""
     pytest.importorskip("torch")
     report = tmp_path / "report/certificate.html"
-    run_and_report(Request(sys.executable, SUITES["quick"], report.parent))
+    run_and_report(subject(SUITES["quick"], report.parent), gather(sys.executable))
     for width in (1200, 390):
         chromium.open(report, width)
         assert chromium.value("document.documentElement.scrollWidth") == width

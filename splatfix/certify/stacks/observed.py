@@ -24,8 +24,8 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
     of hooks that could not be set, in any of them; "" where all were.
     """
     trouble = folder / "inside.txt"
-    told = trouble.read_text(encoding="utf-8", errors="replace") if trouble.is_file() else ""
-    found: list[dict[str, Any]] = []
+    tracebacks = trouble.read_text(encoding="utf-8", errors="replace") if trouble.is_file() else ""
+    records: list[dict[str, Any]] = []
     for path in sorted(folder.glob("observed-*.json")):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
@@ -33,9 +33,9 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
             continue  # it was being written when the child was killed; the others count
         argv = document.get("argv") or [""]
         if Path(str(argv[0])).name == Path(script).name:
-            found.append(document)
-    most: dict[str, Any] = max(found, key=lambda item: int(item.get("backward", 0)), default={})
-    return {**most, "trouble": told}
+            records.append(document)
+    most: dict[str, Any] = max(records, key=lambda item: int(item.get("backward", 0)), default={})
+    return {**most, "trouble": tracebacks}
 
 
 def result_of(
@@ -53,9 +53,9 @@ def result_of(
         quality: ``heldout``, ``initial_heldout`` and ``training_views`` as far as they were rendered.
         saves: what is known of the point cloud of an iteration.
     """
-    losses = list(observed.get("losses", ()))
     passes = int(observed.get("backward", 0))
     seconds = float(observed.get("seconds") or done.seconds)
+    rss, vram, gpu = observed.get("rss") or None, observed.get("vram"), observed.get("gpu")
     result: dict[str, Any] = {
         "schema_version": 1,
         "status": "ok" if done.ok else "failed",
@@ -70,27 +70,15 @@ def result_of(
         },
         "resolution": observed.get("resolution"),
         "implementations": implementations(observed),
-        "gradients": {
-            name: {
-                "steps": row["steps"],
-                "zero_steps": row["zero"] + row["none"],
-                "none_steps": row["none"],
-                "trained": row["trained"],
-                "non_finite_steps": row["non_finite"],
-                "max": row["max"],
-                "last_step": row["last"],
-                "shape": row["shape"],
-            }
-            for name, row in observed.get("groups", {}).items()
-        },
+        "gradients": {name: _gradients(row) for name, row in observed.get("groups", {}).items()},
         "reached": observed.get("reached", {}),
         "versions": {"python": observed.get("python"), "torch": observed.get("torch")},
         "memory": {
-            "rss": observed.get("rss") or None,
-            "host": {"train": observed.get("rss") or None},
-            "cuda": {"train": {"allocated": observed["vram"]}} if observed.get("vram") else None,
+            "rss": rss,
+            "host": {"train": rss},
+            "cuda": {"train": {"allocated": vram}} if vram else None,
         },
-        "machine": {"gpu": observed["gpu"]} if observed.get("gpu") else {},
+        "machine": {"gpu": gpu} if gpu else {},
         "iterations_per_second": round(passes / seconds, 3) if passes and seconds else None,
         "seconds": {"total": seconds},
         "saves": {str(name): dict(row) for name, row in saves.items()},
@@ -98,21 +86,14 @@ def result_of(
         "error": observed.get("error"),
         "observer": {"started": bool(observed.get("python")), "trouble": observed.get("trouble", "")},
     }
-    if losses:
+    if losses := list(observed.get("losses", ())):
         result["train_loss"] = _curve(losses)
-    counts = [int(count) for _, count in observed.get("counts", ())]
-    if counts:
-        result["gaussians"] = {
-            "initial": counts[0],
-            "final": counts[-1],
-            "peak": max(counts),
-            "added": sum(max(0, after - before) for before, after in pairwise(counts)),
-            "removed": sum(max(0, before - after) for before, after in pairwise(counts)),
-        }
-    heldout, trained = quality.get("heldout", {}), quality.get("training_views", {})
+    if counts := [int(count) for _, count in observed.get("counts", ())]:
+        result["gaussians"] = _counts(counts)
     for name in ("heldout", "initial_heldout", "training_views"):
         if "psnr" in quality.get(name, {}):
             result[name] = {key: value for key, value in quality[name].items() if key != "digests"}
+    heldout, trained = quality.get("heldout", {}), quality.get("training_views", {})
     if "digests" in heldout:
         # images as they were rendered have no names: the digests of their pixels tell them apart
         result["split"] = {"test": heldout["digests"], "train": trained.get("digests", []), "repeated": []}
@@ -120,28 +101,49 @@ def result_of(
     return result
 
 
+def _gradients(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "steps": row["steps"],
+        "zero_steps": row["zero"] + row["none"],
+        "none_steps": row["none"],
+        "trained": row["trained"],
+        "non_finite_steps": row["non_finite"],
+        "max": row["max"],
+        "last_step": row["last"],
+        "shape": row["shape"],
+    }
+
+
+def _counts(counts: Sequence[int]) -> dict[str, int]:
+    return {
+        "initial": counts[0],
+        "final": counts[-1],
+        "peak": max(counts),
+        "added": sum(max(0, after - before) for before, after in pairwise(counts)),
+        "removed": sum(max(0, before - after) for before, after in pairwise(counts)),
+    }
+
+
 def implementations(observed: Mapping[str, Any]) -> dict[str, Any]:
     """Which extensions and optimizers ran: module, file, digest and calls."""
-    found: dict[str, Any] = {}
+    ran: dict[str, Any] = {}
     for module, row in observed.get("extensions", {}).items():
         calls = {name: count for name, count in row["calls"].items() if count}
         if calls:
-            found[module] = {
+            ran[module] = {
                 "name": "splatfix's drop-in" if row["dropin"] else "native",
                 "module": module,
-                "file": Path(row["file"]).name if row["file"] else None,
-                "sha256": row["sha256"],
+                **_file(row),
                 "calls": calls,
             }
     for name, row in observed.get("optimizers", {}).items():
         if row["steps"]:
-            found[f"optimizer {name}"] = {
-                "name": name,
-                "file": Path(row["file"]).name if row["file"] else None,
-                "sha256": row["sha256"],
-                "calls": row["steps"],
-            }
-    return found
+            ran[f"optimizer {name}"] = {"name": name, **_file(row), "calls": row["steps"]}
+    return ran
+
+
+def _file(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"file": Path(row["file"]).name if row["file"] else None, "sha256": row["sha256"]}
 
 
 def _curve(losses: Sequence[float | None]) -> dict[str, Any]:

@@ -22,11 +22,11 @@ class Threads:
     """The number, and the reason for it."""
 
     count: int
-    why: str
+    reason: str
 
     def words(self) -> str:
         """For a certificate."""
-        return f"{self.count} ({self.why})"
+        return f"{self.count} ({self.reason})"
 
 
 def threads_for(
@@ -37,9 +37,10 @@ def threads_for(
     Args:
         load: running processes, of the last minute; None: what the system says.
     """
-    asked = variables.get(VARIABLE, "").partition(",")[0].strip()
-    if asked.isascii() and asked.isdigit() and int(asked):
-        return Threads(int(asked), VARIABLE)
+    # nested parallelism is given as a list, of which the first is the outer one
+    count = variables.get(VARIABLE, "").partition(",")[0].strip()
+    if count.isascii() and count.isdigit() and int(count):
+        return Threads(int(count), VARIABLE)
     cores = facts.machine.resources.cores or os.cpu_count() or 1
     if load is None:
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

@@ -23,18 +23,18 @@ class Lines:
 
     def __init__(self, path: Path, iterations: int) -> None:
         self._path, self._iterations = path, iterations
-        self._place, self._rest = 0, b""
+        self._offset, self._rest = 0, b""
         self._times: deque[float] = deque(maxlen=RECENT)
 
     def latest(self) -> dict[str, Any]:
         """The progress object of the last whole line, as :mod:`splatfix.certify.progress` words it; {} where none is new."""
         try:
             with self._path.open("rb") as file:
-                file.seek(self._place)
+                file.seek(self._offset)
                 content = file.read()
         except OSError:  # not yet there
             return {}
-        self._place += len(content)
+        self._offset += len(content)
         *lines, self._rest = (self._rest + content).split(b"\n")
         state: dict[str, Any] = {}
         for line in lines:

@@ -1,4 +1,4 @@
-"""The smoke trainer as a child of the target environment: its files, its variables, and the scenes it finds."""
+"""The smoke trainer as a child of the target environment: its files, its variables, the scenes it finds, how it ended."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import splatfix
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.progress import words
+from splatfix.certify.record import TrainerError
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.resources import kernels_folder, smoke_trainer_folder
@@ -79,8 +80,10 @@ def list_scenes(
     Raises:
         SplatfixError: the tool's own error and exit code; ``environment-not-ready`` (exit code 3) where it did not run.
     """
+    argv = [python, "-m", "smoke_trainer.data", str(folder), "--json"]
+    if check:
+        argv.append("--check")
     with temporary_folder() as staged:
-        argv = [python, "-m", "smoke_trainer.data", str(folder), "--json", *(["--check"] if check else [])]
         variables = child_variables(stage(staged))
         done = (runner or ProcessRunner()).run(argv, timeout=LISTING_TIMEOUT, env=variables)
     try:
@@ -110,13 +113,13 @@ def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
     Args:
         latest: its last progress object; empty where it did not come to one.
     """
-    at = words(latest, left=False)
-    after = f" after {at}" if at else " before its first iteration"
-    number = -(done.returncode or 0)
+    progress = words(latest, left=False)
+    after = f" after {progress}" if progress else " before its first iteration"
+    signal = -(done.returncode or 0)
     if done.error:
         return _not_finished(f"The trainer failed{after}: {done.error}.")
-    if number > 0:
-        return _not_finished(f"The trainer was {done.why()}{after}.", _SIGNALS.get(number, ""))
+    if signal > 0:
+        return _not_finished(f"The trainer was {done.why()}{after}.", _SIGNALS.get(signal, ""))
     lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith("{")]
     errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
     if errors:
@@ -124,13 +127,13 @@ def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
     return _not_finished(lines[-1].strip() if lines else (done.why() or "The trainer wrote no result."))
 
 
-def _not_finished(said: str, why: str = "") -> Criterion:
-    return Criterion("training-finishes", Outcome.FAILED, said, FINISHED, why)
+def _not_finished(measured: str, why: str = "") -> Criterion:
+    return Criterion("training-finishes", Outcome.FAILED, measured, FINISHED, why)
 
 
-def sentences(error: Mapping[str, Any]) -> str:
+def sentences(error: TrainerError) -> str:
     """The trainer's error for a report: what happened, what it means, what to do."""
-    return " ".join(sentence(str(error.get(key) or "")) for key in ("message", "note", "hint")).strip()
+    return " ".join(sentence(text or "") for text in (error.message, error.note, error.hint)).strip()
 
 
 def sentence(text: str) -> str:

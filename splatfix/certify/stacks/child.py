@@ -6,15 +6,16 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from splatfix.certify.trainer import child_variables
+from splatfix.certify.smoke import child_variables
+from splatfix.certify.stacks.subject import StackSubject
 from splatfix.facts import Argument
 from splatfix.knowledge.schedules import short_schedule, words_for
 
-_INSIDE = Path(__file__).with_name("inside")
+_INSIDE = Path(__file__).parent.with_name("inside")
 STANDINS = frozenset({"torch_scatter"})
 """Compiled packages beside the splatting extensions that a rehearsal can do without."""
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
@@ -56,6 +57,19 @@ class Inside:
     needed: tuple[str, ...] = ()
     """Modules that the checkout imports and cannot do without."""
 
+    @classmethod
+    def of(cls, subject: StackSubject, written: tuple[Path, ...]) -> Inside:
+        """For the scripts of a subject; on a GPU nothing is passed over."""
+        return cls(
+            subject.source,
+            subject.rehearsed,
+            subject.extensions,
+            subject.placeholders,
+            subject.standins,
+            written if subject.rehearsed else (),
+            subject.needed if subject.rehearsed else (),
+        )
+
 
 def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) -> dict[str, str]:
     """Put the observer into ``folder`` and return the variables with which a child loads it, and the drop-ins, first.
@@ -66,12 +80,12 @@ def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) 
     package = folder / "splatfix" / "certify"
     if not package.exists():
         shutil.copytree(_INSIDE, package / "inside", ignore=shutil.ignore_patterns("__pycache__"))
-        for place in (package, package.parent):
-            (place / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
+        for parent in (package, package.parent):
+            (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
         shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
     for name in inside.standins:
         shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
-    told = {
+    settings = {
         "out": str(out),
         "checkout": str(inside.checkout),
         "cpu": inside.cpu,
@@ -81,15 +95,15 @@ def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) 
         "written": [str(folder) for folder in inside.written],
     }
     configuration = out / "inside.json"
-    configuration.write_text(json.dumps(told), encoding="utf-8")
+    configuration.write_text(json.dumps(settings), encoding="utf-8")
     variables = child_variables(folder)
-    # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
     if inside.cpu and shutil.which("nvidia-smi") is None:
         variables["PATH"] = f"{_without_gpus(folder / 'bin')}{os.pathsep}{variables.get('PATH', os.defpath)}"
-    places = [str(folder), *([str(dropins)] if dropins else []), os.environ.get("PYTHONPATH", "")]
+    # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
+    search_path = [str(folder), str(dropins or ""), os.environ.get("PYTHONPATH", "")]
     return {
         **variables,
-        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
         "SPLATFIX_INSIDE": str(configuration),
         "WANDB_MODE": "disabled",
     }
@@ -119,33 +133,27 @@ def copy_scene(scene: Path, destination: Path) -> Path:
     return Path(shutil.copytree(scene, destination, copy_function=copy))
 
 
-def training_words(
-    arguments: Mapping[str, Argument],
-    stack_key: str,
-    scene: Path,
-    model: Path,
-    iterations: int,
-    resolution: int | None,
-    images: str,
-    extra: Sequence[str] = (),
+def training_arguments(
+    subject: StackSubject, options: Mapping[str, Argument], scene: Path, model: Path
 ) -> list[str]:
-    """What follows ``train.py``: the scene, where to write, and the short schedule as far as the trainer has the options.
+    """What follows ``train.py``: the scene, where to write, the short schedule as far as the trainer has the options, and the
+    user's own arguments, which win.
 
     Args:
-        images: the folder of the images in the scene, where it is not called ``images``; "" else.
-        extra: the user's own words, last.
+        options: of train.py, by name.
+        scene: the copy that it may write into.
     """
-    words = ["--source_path", str(scene), "--model_path", str(model)]
+    arguments = ["--source_path", str(scene), "--model_path", str(model)]
     for name, setting in short_schedule().items():
-        if name in arguments:
-            words += [arguments[name].name, *setting.words(iterations)]
-    if resolution is not None and "resolution" in arguments:
-        words += ["--resolution", str(resolution)]
-    if images and "images" in arguments:
-        words += ["--images", images]
-    if "port" in arguments:
-        words += ["--port", str(_free_port())]
-    return [*words, *words_for(stack_key), *extra]
+        if name in options:
+            arguments += [options[name].name, *setting.words(subject.iterations)]
+    if subject.resolution is not None and "resolution" in options:
+        arguments += ["--resolution", str(subject.resolution)]
+    if subject.images and "images" in options:
+        arguments += ["--images", subject.images]
+    if "port" in options:
+        arguments += ["--port", str(_free_port())]
+    return [*arguments, *words_for(subject.key), *subject.request.train_arguments]
 
 
 def _free_port() -> int:

@@ -1,0 +1,203 @@
+"""Writes the certificate: from what was measured of either subject to verdict, levels, reasons and summary."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from splatfix.certify import run_levels
+from splatfix.certify.baseline import compare
+from splatfix.certify.environment import environment_of
+from splatfix.certify.interim import so_far
+from splatfix.certify.levels import built_for, evaluate, evaluate_stack
+from splatfix.certify.model import (
+    Certificate,
+    Criterion,
+    KernelCheck,
+    Outcome,
+    SceneRun,
+    TestedStack,
+    Verdict,
+)
+from splatfix.certify.prerequisites import idle_gpu
+from splatfix.certify.stacks.subject import TRAIN, StackSubject, Started
+from splatfix.certify.subject import SmokeSubject
+from splatfix.certify.summary import summarize, summarize_stack, undetermined_because
+from splatfix.checks import run_checks
+from splatfix.context import Goal, make_context
+from splatfix.core.proof import Rung, RungName
+from splatfix.core.step import Command
+from splatfix.facts import Facts
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a certification measured, or has measured so far."""
+
+    seconds: float = 0.0
+    finished: bool = True
+    """All was run that was to be run."""
+    runs: tuple[SceneRun, ...] = ()
+    kernels: tuple[KernelCheck, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each source file of the trainer and its kernels."""
+    started: Started = field(default_factory=Started)
+    """Of a stack's own trainer."""
+    begun: Mapping[str, Any] = field(default_factory=dict)
+    """What the trainer of a run that is under way told of itself, in the form of its result."""
+
+
+def conclude(subject: SmokeSubject | StackSubject, facts: Facts, measured: Measured) -> Certificate:
+    """The certificate of what was measured; never certified unless all was run."""
+    if isinstance(subject, StackSubject):
+        return _of_stack(subject, facts, measured)
+    return _of_suite(subject, facts, measured)
+
+
+def _of_suite(subject: SmokeSubject, facts: Facts, measured: Measured) -> Certificate:
+    request, runs, kernels = subject.request, measured.runs, measured.kernels
+    # judged for the GPU that trained; any other in the machine says nothing about it
+    goal = Goal(device="" if subject.device == "cpu" else subject.device)
+    findings = run_checks(make_context(facts, goal))
+    comparison = compare(runs, subject.baseline, subject.published)
+    built = built_for(facts, subject.targets, subject.device)
+    proof = evaluate(findings, kernels, runs, comparison, request.renderer, subject.device, built)
+    if not measured.finished:
+        proof = so_far(proof, len(runs), len(subject.scenes))
+    proof = run_levels.only_of_level(proof, request.level)
+    diagnosis: tuple[Criterion, ...] = ()
+    if request.level is not None:
+        diagnosis = run_levels.diagnosed(findings, subject.device)
+    reasons = failures(kernels, runs, proof, diagnosis)
+    left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
+    verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
+    idle = idle_gpu(facts, subject.device)
+    if request.level is not None and request.level < run_levels.TRAINS_FROM:
+        unproven = undetermined_because(left_open) if verdict is Verdict.UNDETERMINED else ""
+        summary = f"{unproven} {idle}"
+    else:
+        summary = summarize(verdict, proof, subject, runs, idle, left_open)
+    opening = run_levels.opening(request.level, subject.device, subject.suite, diagnosis, verdict)
+    environment_runs = runs
+    if measured.begun:  # of a run that is killed, what it had told with its first iteration stays
+        environment_runs = (*runs, SceneRun("", (), 0.0, measured.begun))
+    return Certificate(
+        verdict=verdict,
+        summary=f"{opening} {summary}".strip(),
+        reasons=reasons,
+        suite=subject.suite.name,
+        renderer=request.renderer,
+        device=subject.device,
+        proof=proof,
+        kernels=kernels,
+        scenes=runs,
+        environment=environment_of(facts, environment_runs, subject.device),
+        repeat=subject.command,
+        issued=_now(),
+        seconds=measured.seconds,
+        skipped=subject.suite.skipped,
+        sources=measured.sources,
+        comparison=comparison,
+        level=request.level,
+        diagnosis=diagnosis,
+    )
+
+
+def _of_stack(subject: StackSubject, facts: Facts, measured: Measured) -> Certificate:
+    started, run = measured.started, measured.runs[0] if measured.runs else None
+    goal = Goal(device="" if subject.rehearsed else subject.device)
+    findings = run_checks(make_context(facts, goal))
+    built = built_for(facts, subject.request.targets, subject.device)
+    proof = evaluate_stack(subject, findings, run, built)
+    reasons = tuple(_reason(item) for item in run.failed) if run else ()
+    for rung in proof:
+        if rung.name is RungName.BUILT and rung.reached is False:
+            reasons += (f"built: {rung.shown_by}",)
+    verdict = _verdict(
+        reasons, measured, passed=Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
+    )
+    stack = TestedStack(
+        name=subject.name,
+        folder=str(subject.checkout),
+        remote=subject.remote,
+        commit=subject.commit,
+        command=Command((subject.python, str(subject.checkout / TRAIN), *started.arguments)),
+        rehearsed=subject.rehearsed,
+        dropins=subject.dropin_names,
+        mends=(*subject.mends, *started.mends),
+        weights=started.weights,
+    )
+    environment = environment_of(facts, measured.runs, subject.device)
+    environment["stack"] = ", ".join(filter(None, (subject.name, subject.remote, subject.commit)))
+    environment["training"] = stack.command.shell(windows=False)
+    if subject.dropin_names:
+        environment["drop-ins"] = ", ".join(subject.dropin_names)
+    if subject.threads:
+        environment["threads"] = subject.threads.words()
+    return Certificate(
+        verdict=verdict,
+        summary=summarize_stack(verdict, subject, run),
+        reasons=reasons,
+        suite=subject.scene.name,
+        renderer=", ".join(subject.extensions) or "its own",
+        device=subject.device,
+        proof=proof,
+        kernels=(),
+        scenes=tuple(_with_notes(item, started) for item in measured.runs),
+        environment=environment,
+        repeat=subject.command,
+        issued=_now(),
+        seconds=measured.seconds,
+        stack=stack,
+    )
+
+
+def _verdict(
+    reasons: tuple[str, ...], measured: Measured, *, passed: Verdict, left_open: bool = False
+) -> Verdict:
+    if reasons:
+        return Verdict.NOT_CERTIFIED
+    judged = all(run.passed is not None and not run.unreadable for run in measured.runs)
+    return passed if measured.finished and judged and not left_open else Verdict.UNDETERMINED
+
+
+def failures(
+    kernels: tuple[KernelCheck, ...],
+    scenes: tuple[SceneRun, ...],
+    proof: tuple[Rung, ...],
+    diagnosis: tuple[Criterion, ...] = (),
+) -> tuple[str, ...]:
+    """Why an environment is not certified: failed checks, kernels and criteria, and where none failed, failed levels."""
+    reasons = []
+    for item in diagnosis:
+        if item.outcome is Outcome.FAILED:
+            reasons.append(f"diagnosis: {item.code}: {item.measured}")
+    for kernel in kernels:
+        if kernel.outcome is Outcome.FAILED:
+            errors = f"value error {kernel.value_error}, gradient error {kernel.gradient_error}"
+            reasons.append(f"kernel {kernel.name}: {kernel.detail or errors}")
+    for run in scenes:
+        reasons += [f"{run.scene}: {_reason(item)}" for item in run.failed]
+    if not reasons:
+        reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
+    return tuple(reasons)
+
+
+def _reason(item: Criterion) -> str:
+    return f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
+
+
+def _with_notes(run: SceneRun, started: Started) -> SceneRun:
+    """The run with the reservations that were seen beside it."""
+    notes = list(run.result.get("notes", ()))
+    if started.weights:
+        lost = "; ".join(started.weights)
+        notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
+    notes += started.notes
+    return replace(run, result={**run.result, "notes": notes})
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,104 @@
+"""Whether gradients reach every group of parameters: of the smoke trainer, and of trainers with groups of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from splatfix.certify.criteria.criterion import criterion, not_measured, unless_short
+from splatfix.certify.model import Criterion
+from splatfix.certify.record import GroupGradients, TrainingRecord
+from splatfix.core.words import counted
+
+REQUIRED_GROUPS = ("xyz", "f_dc", "f_rest", "opacity", "scaling", "rotation")
+"""Every one must get gradients. Those of f_rest are counted from the first step that uses a degree above 0."""
+MAX_ZERO_STEPS = 0.05
+"""Maximum share of steps in which a parameter group has a zero gradient (a view may see nothing)."""
+ZERO_GRADIENTS = "field report: gsplat on a T4, 30,000 iterations with all gradients zero"
+_REQUIRED = f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps"
+
+_OF_ANCHORS = ("anchor", "offset", "anchor_feat", "scaling", "means", "opacities", "scales", "quats", "sh0")
+"""What Scaffold-GS, whose networks make the rest, and gsplat's trainers must train."""
+_HARMONICS = ("f_rest", "features_rest", "shN", "sh_rest")
+"""Groups whose gradients are zero until the degree of the harmonics rises, every 1,000 iterations in Inria's family."""
+
+
+def groups_of(record: TrainingRecord) -> tuple[str, ...]:
+    """The parameter groups that must have gradients."""
+    if record.config.groups:  # of a stack's own trainer
+        return record.config.groups
+    if record.config.sh_degree == 0:  # no harmonics above the constant one
+        return tuple(name for name in REQUIRED_GROUPS if name != "f_rest")
+    return REQUIRED_GROUPS
+
+
+def of_every_group(record: TrainingRecord) -> Iterator[Criterion]:
+    """One criterion for each group of the smoke trainer."""
+    for name in groups_of(record):
+        group = record.gradients.get(name, GroupGradients())
+        # f_rest is trained from the first rise of the degree on, every other group in every step
+        steps = (group.steps if name == "f_rest" else record.iterations) or 0
+        zero, largest = group.zero_steps, group.max or 0.0
+        measured = "no gradient recorded"
+        if zero is not None:
+            measured = f"zero in {zero} of {counted(steps, 'step')}, largest norm {largest:.3g}"
+        item = criterion(
+            _code(name),
+            zero is not None and largest > 0 and steps > 0 and zero <= MAX_ZERO_STEPS * steps,
+            measured=measured,
+            required=_REQUIRED,
+            why=f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
+            source=ZERO_GRADIENTS,
+        )
+        yield unless_short(item, record, measured=zero is not None and steps == 0)
+
+
+def of_any_trainer(record: TrainingRecord) -> Iterator[Criterion]:
+    """One criterion for each group of a stack's own trainer, whatever its groups are called."""
+    needed = REQUIRED_GROUPS if "xyz" in record.gradients else _OF_ANCHORS
+    for name, group in record.gradients.items():
+        reason = _not_judged(name, group, record, needed=name in needed)
+        if reason:
+            yield not_measured(_code(name), reason, _REQUIRED)
+        else:
+            yield _of_group(name, group, record)
+
+
+def _code(group: str) -> str:
+    return f"gradients-{re.sub('[^a-z0-9]+', '-', group.lower()).strip('-')}"
+
+
+def _not_judged(name: str, group: GroupGradients, record: TrainingRecord, *, needed: bool) -> str:
+    """Why a group of a stranger's trainer may have no gradients; "" where it must."""
+    if name in _HARMONICS and not record.config.sh_degree:
+        return "the degree of the harmonics stayed 0: the trainer raises it later than this run is long"
+    if not needed and group.none_steps == group.steps:
+        switched_off = "" if group.trained else ": requires_grad is off"
+        return f"it is no part of what was differentiated{switched_off}"
+    if not any(size for shape in group.shape for size in shape):
+        return "the group has no parameters"
+    return ""
+
+
+def _of_group(name: str, group: GroupGradients, record: TrainingRecord) -> Criterion:
+    steps, zero, largest = group.steps or 0, group.zero_steps, group.max or 0.0
+    last, done = group.last_step or 0, record.iterations or 0
+    # Zero in all that followed, and before in no more steps than are allowed: something that happened then cut it off.
+    cut = 0 < last < done and done - last > MAX_ZERO_STEPS * steps
+    after = ""
+    if cut:
+        after = f", none after iteration {last}"
+        why = f"From iteration {last + 1} on no gradient reached {name}: training goes on without this part of the scene."
+    elif not largest:
+        why = f"No gradient reaches {name}: training runs, but never changes this part of the scene."
+    else:
+        why = f"Gradients reach {name} in some steps only."
+    item = criterion(
+        _code(name),
+        zero is not None and largest > 0 and zero <= MAX_ZERO_STEPS * steps,
+        measured=f"zero or none in {zero or 0} of {counted(steps, 'step')}{after}, largest norm {largest:.3g}",
+        required=_REQUIRED,
+        why=why,
+        source=ZERO_GRADIENTS,
+    )
+    return unless_short(item, record, measured=zero is not None)

@@ -1,0 +1,191 @@
+"""Criteria about how a run went rather than what it learned: memory and time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from splatfix.certify.criteria.criterion import criterion
+from splatfix.certify.model import Criterion, Outcome
+from splatfix.certify.record import TrainingRecord
+
+CODES = frozenset(
+    ("evaluation-memory", "memory-growth", "memory-utilisation", "time-by-phase", "throughput-steady")
+)
+"""Those of this file: where only these fail, all was learned that had to be."""
+MAX_EVALUATION = 1.1
+"""Evaluation may hold this many times the memory of training: it needs no gradients."""
+MAX_GROWTH = 0.01
+"""Of the training peak, per 1,000 iterations, beyond what the model itself grows by."""
+LEAST_GROWTH, LEAST_GPU_GROWTH = 16 << 20, 2 << 20
+"""Bytes below which a difference in memory, over the measured part of a run or between its phases, is the allocator's. Of
+resident memory: on the sample scenes it is up to 6 MiB. Of CUDA memory: the blocks that torch's allocator cuts small tensors
+from."""
+MAX_USED = 0.97
+"""Of all memory. Above it training was 20 times slower, because the driver moves memory to the host and back."""
+MIN_TIMED = 0.9
+"""Of the training time that the phases must account for."""
+MAX_LOST = 0.1
+"""Of the time, in iterations that took 2.5 times as long as those around them."""
+MAX_DRIFT = 1.5
+"""Iterations of one number of Gaussians may become this many times slower."""
+IDLE = 0.1
+"""Of a core that other programs take in a run on an idle CPU: one core's work during as much of a run as it takes to fail
+``throughput-steady``, a tenth. Processor time grows with theirs: beside a compiler on two cores it was 1.9 times as much."""
+
+_VRAM_REPORT = "field report: VRAM of mip-splatting, SuGaR and MeshSplatting on 16 GB"
+_MOST_SLOW = 5
+"""Iterations that are named."""
+
+
+def evaluation_memory(record: TrainingRecord) -> Criterion:
+    """Evaluation holds no more memory than training."""
+    train, evaluation = _peaks(record)
+    allocator = _allocator_slack(record)
+    met = _if_known(record, "memory")
+    measured = "this system does not tell the peaks of training and evaluation apart"
+    if train is not None and evaluation is not None:
+        met = evaluation <= MAX_EVALUATION * train or evaluation - train < allocator
+        kind = "allocated on the GPU" if record.memory.cuda else "resident beyond Python and torch"
+        measured = f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, {kind}"
+    return criterion(
+        "evaluation-memory",
+        met,
+        measured=measured,
+        required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(allocator)} more",
+        why="Evaluation keeps what only training needs, as it does where gradients are recorded: it runs out of memory first.",
+        source="field report: mip-splatting on a 16 GB card, whose evaluation ran with autograd on",
+    )
+
+
+def memory_growth(record: TrainingRecord) -> Criterion:
+    """Memory does not grow but by what the model grows."""
+    growth, memory = record.memory.growth, record.memory
+    rate, peak = growth.per_1000, memory.cuda.train.allocated if memory.cuda else memory.rss
+    allocator = _allocator_slack(record)
+    start, end = growth.start or 0, growth.end or 0
+    met = _if_known(record, "memory")
+    measured = "the run was too short, or memory cannot be read here"
+    if rate is not None:
+        between = f"iterations {start} to {end}"
+        measured = f"{_mib(rate)} per 1,000 iterations beyond the model ({between}), peak {_mib(peak or 0)}"
+        if peak is not None:
+            met = rate < MAX_GROWTH * peak or rate * (end - start) / 1000 < allocator
+    return criterion(
+        "memory-growth",
+        met,
+        measured=measured,
+        required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or {_mib(allocator)} in all",
+        why="Memory creeps up without the model growing: something is kept from every iteration, and a long run will end "
+        "early.",
+        source=f"{_VRAM_REPORT}: creep",
+    )
+
+
+def memory_utilisation(record: TrainingRecord) -> Criterion:
+    """Memory is not all but full."""
+    memory = record.memory
+    share = None
+    if memory.cuda:
+        share = memory.cuda.used_share
+        kind = "of the GPU's memory in use, by all programs"
+    else:
+        kind = f"of the {(memory.limit or 0) / 2**30:.1f} GiB that this process may use"
+        if memory.rss is not None and memory.limit:
+            share = memory.rss / memory.limit
+    return criterion(
+        "memory-utilisation",
+        _if_known(record, "memory") if share is None else share < MAX_USED,
+        measured="not known on this system" if share is None else f"{share:.1%} {kind}",
+        required=f"below {MAX_USED:.0%}",
+        why="Memory is all but full: the system moves it to and fro, and every iteration takes many times as long.",
+        source=_VRAM_REPORT,
+    )
+
+
+def time_by_phase(record: TrainingRecord) -> Criterion:
+    """The phases of an iteration account for the time of the training."""
+    phases = {name: seconds or 0.0 for name, seconds in record.phases.items()}
+    total, timed = record.seconds.get("train") or 0.0, sum(phases.values())
+    measured = "not recorded"
+    if timed and total:
+        shares = sorted(((seconds / timed, name) for name, seconds in phases.items()), reverse=True)
+        listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
+        measured = f"{listed}; most in {shares[0][1]}; {timed:.1f} of {total:.1f} s timed"
+    both = phases.get("forward", 0.0) > 0 and phases.get("backward", 0.0) > 0
+    return criterion(
+        "time-by-phase",
+        total > 0 and both and timed >= MIN_TIMED * total,
+        measured=measured,
+        required=f"forward and backward timed, all phases together at least {MIN_TIMED:.0%} of the training",
+        why="Time goes where no phase is: a speed-up of one phase could not be told from the whole.",
+        source="field report: a trainer whose forward pass became 88 times faster, and its backward pass no faster",
+    )
+
+
+def throughput_steady(record: TrainingRecord) -> Criterion:
+    """Iterations do not become slower without more to do; on a CPU that others used meanwhile it is not judged."""
+    lost, drift = record.steadiness.lost, record.steadiness.drift
+    measured = "the run was too short"
+    met = _if_known(record, "steadiness")
+    if lost is not None:
+        met = lost <= MAX_LOST and (drift is None or drift <= MAX_DRIFT)
+        measured = f"{lost:.1%} of the time lost in slow iterations{_slow(record.steadiness.slow)}"
+        if drift is not None:
+            measured += f"; {drift:.2f} times as slow at the end as after the last densification"
+    item = criterion(
+        "throughput-steady",
+        met,
+        measured=measured,
+        required=f"at most {MAX_LOST:.0%} lost, at most {MAX_DRIFT:g} times as slow",
+        why="Iterations became slower without more to do: a processor that is hot and throttles, or memory that is full.",
+        source="field report: an RTX 5060 Ti under WSL2, speed by phase. A CPU is refused only where other programs took less "
+        f"than {IDLE:g} of a core.",
+    )
+    others = record.steadiness.others
+    if item.outcome is not Outcome.FAILED or lost is None or record.config.device != "cpu":
+        return item
+    if others is None:
+        load = "how busy it was is not known"
+    elif others < IDLE:
+        return item
+    else:
+        load = f"other programs kept {others:.1f} of its cores busy"
+    return replace(
+        item,
+        outcome=Outcome.NOT_MEASURED,
+        measured=f"{measured}; not judged: {load} meanwhile",
+        why="",
+        advice="Certify again while nothing else runs on this machine: then it is judged.",
+    )
+
+
+def _slow(iterations: tuple[int, ...]) -> str:
+    if not iterations:
+        return ""
+    more = " ..." if len(iterations) > _MOST_SLOW else ""
+    return f", slow: {', '.join(map(str, iterations[:_MOST_SLOW]))}{more}"
+
+
+def _if_known(record: TrainingRecord, part: str) -> bool | None:
+    """A measurement that the system does not give leaves the criterion unmeasured; one that is left out fails it."""
+    return None if record.has(part) else False
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:,.0f} MiB"
+
+
+def _peaks(record: TrainingRecord) -> tuple[int | None, int | None]:
+    """The peaks of training and evaluation in bytes: allocated on the GPU, or resident beyond what the process began with."""
+    memory = record.memory
+    if memory.cuda:
+        return memory.cuda.train.allocated, memory.cuda.eval.allocated
+    start, train, evaluation = memory.host.start, memory.host.train, memory.host.eval
+    if start is None or train is None or evaluation is None:
+        return None, None
+    return train - start, evaluation - start
+
+
+def _allocator_slack(record: TrainingRecord) -> int:
+    """Bytes by which memory may differ because of its allocator alone."""
+    return LEAST_GPU_GROWTH if record.memory.cuda else LEAST_GROWTH

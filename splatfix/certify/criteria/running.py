@@ -1,0 +1,108 @@
+"""What ran, and to which end: the smoke trainer's length, its renderer, the code of every part, the file it saved."""
+
+from __future__ import annotations
+
+import re
+
+from splatfix.certify.criteria.criterion import criterion
+from splatfix.certify.model import Criterion
+from splatfix.certify.record import Implementation, TrainingRecord
+from splatfix.core.words import counted
+
+_PARTS = ("renderer", "ssim", "knn", "optimizer")
+_CUDA_ERROR = re.compile(
+    r"CUDA (?:runtime |driver )?error|no kernel image is available|illegal memory access|device-side assert triggered"
+    r"|misaligned address|unspecified launch failure|\bcudaError[A-Z]\w+|CUDA_ERROR_[A-Z_]+",
+    re.IGNORECASE,
+)
+_LONGEST_LINE = 300
+
+
+def finished(record: TrainingRecord, iterations: int | None) -> Criterion:
+    """As many iterations as were asked for; None: as many as the preset has."""
+    done = record.iterations
+    expected = record.config.iterations if iterations is None else iterations
+    return criterion(
+        "training-finishes",
+        # "failed" after all iterations: the saved point cloud differs, which is a criterion of its own
+        done is not None and done == expected and record.status in ("ok", "failed"),
+        measured=f"{counted(done or 0, 'iteration')}, {record.status}",
+        required=f"{counted(expected or 0, 'iteration')}",
+        why="The trainer stopped early.",
+        source="what was asked for",
+    )
+
+
+def renderer_as_asked(record: TrainingRecord, renderer: str) -> Criterion:
+    """The renderer that ran is the one that was asked for."""
+    ran = record.implementations.get("renderer", Implementation())
+    return criterion(
+        "renderer-as-asked",
+        ran.kind == renderer,
+        measured=f"{ran.kind} ({ran.name})",
+        required=renderer,
+        why="A different renderer ran than the one requested.",
+        source="what was asked for",
+    )
+
+
+def implementations_identified(record: TrainingRecord) -> Criterion:
+    """The code of each part is what its name says, known by its digest, and was called."""
+    iterations = record.iterations or 0
+    problems, digests = [], []
+    for part in _PARTS:
+        ran = record.implementations.get(part, Implementation())
+        digests.append(f"{part} {ran.file} {str(ran.sha256)[:12]}")
+        # neighbors are looked for once, at the start
+        least = 1 if part == "knn" else iterations
+        problem = _problem(ran, least)
+        if problem:
+            problems.append(f"{part}: {problem}")
+    return criterion(
+        "implementations-identified",
+        iterations > 0 and not problems,
+        measured="; ".join(problems or digests),
+        required="each part's code is what was named, known by its digest, and ran in every iteration",
+        why="Another implementation ran than the report names, or none: its result says nothing about the one that was meant.",
+        source="field report: an extension silently replaced by a slow path",
+    )
+
+
+def _problem(ran: Implementation, least_calls: int) -> str:
+    name, module = str(ran.name), str(ran.module)
+    if not module.startswith(name.lower()) and not name.startswith(module):
+        return f"{name} was named, and {module} ran"
+    if not re.fullmatch("[0-9a-f]{64}", str(ran.sha256)):
+        return f"the file of {name} is not known"
+    if (ran.calls or 0) < least_calls:
+        return f"{name} had {counted(ran.calls or 0, 'call')}"
+    return ""
+
+
+def ply_round_trip(record: TrainingRecord) -> Criterion:
+    """The saved point cloud, read back, renders as what was trained."""
+    difference, tolerance = record.ply.round_trip_difference, record.ply.tolerance
+    return criterion(
+        "ply-round-trip",
+        difference is not None and tolerance is not None and difference <= tolerance,
+        measured="not measured" if difference is None else f"largest difference {difference:.2g}",
+        required=f"the saved point cloud renders the same image (within {tolerance})",
+        why="The saved file differs from what was trained.",
+        source="the file holds the same float32 numbers; CUDA kernels may add them in another order",
+    )
+
+
+def no_cuda_error(output: str, device: str) -> tuple[Criterion, ...]:
+    """That CUDA reported no error, by all that the trainer and the libraries below it printed; nothing where it did not run."""
+    line = next((line.strip() for line in output.splitlines() if _CUDA_ERROR.search(line)), "")
+    if device == "cpu" and not line:
+        return ()
+    item = criterion(
+        "no-cuda-error",
+        not line,
+        measured=line[:_LONGEST_LINE] or "none was printed",
+        required="no CUDA error in the trainer's output",
+        why="A kernel did not run, or wrote where it must not: what was computed after it cannot be trusted.",
+        source="reports of no kernel image on RTX 50 cards, and of illegal addresses that a later call reported",
+    )
+    return (item,)

@@ -1,0 +1,321 @@
+"""The criteria of a stack's own trainer: that it ran as it is, on its extensions, to its end; and that it learned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from splatfix.certify.cause import explained, steps_in_words
+from splatfix.certify.criteria import gradients, learning
+from splatfix.certify.criteria.criterion import criterion, not_measured
+from splatfix.certify.model import Criterion, Mend, Outcome
+from splatfix.certify.record import FailedImport, TrainerError, TrainingRecord
+from splatfix.core.runner import Completed
+from splatfix.core.words import counted, few
+from splatfix.knowledge.failures import explain_message
+
+LONG = 1000
+"""Iterations from which on a stranger's trainer must have learned as much as splatfix's own on the sample scenes."""
+LEAST_GAIN_DB = 0.5
+"""Held-out PSNR that counts as learning in a shorter run."""
+RENDERING, METRICS = "rendering", "metrics"
+"""The scripts that run after the training, as their criteria and errors are named."""
+
+_OF_RENDERINGS = ("held-out-views", "held-out-psnr-rises", "held-out-not-above-training")
+_UNOBSERVED = {
+    "evaluation-memory": "the trainer does not say when it evaluates",
+    "memory-growth": "what belongs to the model and what to the trainer is not told apart from outside",
+    "time-by-phase": "its phases are its own",
+    "ply-round-trip": "only the trainer could render before and after saving",
+}
+_LEARNS_SLOWLY = "It learns, though less than a run of this length shows with splatfix's own trainer: more iterations decide it."
+_NOT_THERE = "cannot import name"
+"""Of Python's ImportError: the module is there, and has no such name."""
+
+
+def judge_stack(
+    record: TrainingRecord,
+    done: Completed,
+    extensions: Sequence[str],
+    mends: Sequence[Mend],
+    scripts: Mapping[str, Completed],
+    scene_problems: Sequence[Mend] = (),
+) -> tuple[Criterion, ...]:
+    """All criteria for one run.
+
+    Args:
+        done: how the training ended.
+        extensions: top-level modules that the checkout calls.
+        mends: what had to be left out or mended so that it ran at all.
+        scripts: how ``render.py`` and ``metrics.py`` ended, where they were run.
+        scene_problems: what of the scene does not fit the trainer by its source, see
+            :mod:`splatfix.certify.stacks.scene_layout`.
+    """
+    ran = (
+        *_scene_fits(record, scene_problems),
+        _finished(record, done),
+        _runs_as_it_is(mends),
+        _extensions_ran(record, extensions),
+        _no_silent_fallback(record, extensions),
+    )
+    criteria = ran
+    if record.iterations:  # else nothing more was seen
+        criteria += _of_training(record, done, scripts)
+    observed = _observed(record, done)
+    if observed.outcome is not Outcome.MET:
+        criteria = tuple(_unless_blind(item) for item in criteria)
+    return (observed, *criteria)
+
+
+def _of_training(
+    record: TrainingRecord, done: Completed, scripts: Mapping[str, Completed]
+) -> tuple[Criterion, ...]:
+    learned = [
+        *(_unless_slow(item, record) for item in learning.for_any_trainer(record)),
+        *gradients.of_any_trainer(record),
+        learning.densification(record, from_outside=True),
+        _point_cloud_saved(record),
+    ]
+    cut = "" if done.ok else "the training did not end well"
+    not_rendered = cut or _not_rendered(scripts.get(RENDERING))
+    criteria = []
+    for item in learned:
+        criteria.append(_unless_cut(item, not_rendered if item.code in _OF_RENDERINGS else cut))
+    for name, script in scripts.items():
+        criteria.append(_script_finishes(name, script, record.script_errors.get(name)))
+    for code, reason in _UNOBSERVED.items():
+        criteria.append(not_measured(code, reason, "not observed"))
+    return tuple(criteria)
+
+
+def _not_rendered(rendering: Completed | None) -> str:
+    """Why there are no renderings to measure; "" where there are."""
+    if rendering is None:
+        return "it has no render.py"
+    return "" if rendering.ok else "its test views were not rendered"
+
+
+def end_of(error: TrainerError | None, done: Completed) -> str:
+    """Why a script ended, in its own words: the exception with its place in the checkout, else its last line of output."""
+    if error is not None:
+        message = error.message.strip().splitlines()
+        first = f": {message[0]}" if message else ""
+        place = f" ({error.place}, in {error.function})" if error.place else ""
+        return f"{error.type}{first}{place}"
+    if done.error:
+        return done.error
+    # progress bars end their lines with a carriage return
+    lines: list[str] = [
+        line.strip() for line in re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}") if line.strip()
+    ]
+    for line in reversed(lines):
+        if re.search(r"\berror\b", line, re.IGNORECASE):
+            return line
+    if lines:
+        return lines[-1]
+    return done.why()
+
+
+def _observed(record: TrainingRecord, done: Completed) -> Criterion:
+    """Whether all that the others are judged by was hooked: what the observer misses would look like a fault of the trainer."""
+    trouble = record.observer.trouble.strip().splitlines()
+    # a trainer that ends before it imports torch leaves no record, and its exit code says enough
+    recorded = record.observer.started or not done.ok
+    measured = "every hook was set" if recorded else "no record was written"
+    item = criterion(
+        "observed",
+        recorded and not trouble,
+        measured=trouble[-1] if trouble else measured,
+        required="every hook is set in the trainer's process",
+        why="The observer could not be set up in this environment: what it missed cannot be told from a fault of the trainer.",
+        source="the observer's own traceback, in observer.log of the report",
+    )
+    if item.outcome is Outcome.MET:
+        return item
+    advice = "Rehearse it with torch 2.0 or newer; where that is what is installed, report it to splatfix."
+    return replace(item, outcome=Outcome.UNDETERMINED, advice=advice)
+
+
+def _unless_blind(item: Criterion) -> Criterion:
+    """No failure is one of the trainer's where a hook is missing; what had to be mended was seen without."""
+    if item.outcome is not Outcome.FAILED or item.code == "runs-as-it-is":
+        return item
+    return replace(item, outcome=Outcome.UNDETERMINED, why="It was not observed as a whole.")
+
+
+def _finished(record: TrainingRecord, done: Completed) -> Criterion:
+    passes, expected = record.iterations or 0, record.config.iterations or 0
+    ended = "killed" if done.returncode is None else f"exit code {done.returncode}"
+    measured = f"{counted(passes, 'iteration')}, {ended}"
+    why = "The trainer ended well, and trained less than it was asked to."
+    if not done.ok:
+        measured = f"{measured}: {end_of(record.error, done)}"
+        why = "The trainer stopped early."
+    item = criterion(
+        "training-finishes",
+        done.ok and passes >= expected,
+        measured=measured,
+        required=f"{counted(expected, 'iteration')}, exit code 0",
+        why=why,
+        source="what was asked for",
+    )
+    if done.ok:
+        return item
+    message = f"{record.error.type}: {record.error.message}" if record.error else ""
+    item = explained(item, f"{done.stdout}\n{done.stderr}\n{message}")
+    # what is known of a breakage says more than its class
+    known = explain_message(message or end_of(record.error, done))
+    if known is None:
+        return item
+    return replace(item, advice=f"{known.meaning} {steps_in_words(known.steps)}")
+
+
+def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
+    item = criterion(
+        "runs-as-it-is",
+        not mends,
+        measured=" ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends)
+        or "nothing had to be mended",
+        required="no module missing, nothing mended",
+        why="The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
+        source="the checks of splatfix diagnose --repo",
+    )
+    todo = []
+    for mend in mends:
+        for step in mend.remedy:
+            todo.append(step.command.shell(windows=False) if step.command else step.text)
+    return replace(item, advice="; ".join(todo))
+
+
+def _scene_fits(record: TrainingRecord, problems: Sequence[Mend]) -> Iterator[Criterion]:
+    """By the trainer's source; a trainer that took the scene nonetheless was read wrongly, and is not refused."""
+    if not problems:
+        return
+    measured = " ".join(f"{problem.summary} [{problem.code}]" for problem in problems)
+    met: bool | None = False
+    if record.iterations:
+        met, measured = None, f"{measured} It trained nonetheless."
+    item = criterion(
+        "scene-fits",
+        met,
+        measured=measured,
+        required="the layout and the camera models that the trainer's source names",
+        why="The scene is not one that this trainer reads.",
+        source="literals of the checkout's own Python code",
+    )
+    remedies = [step for problem in problems for step in problem.remedy]
+    yield replace(item, advice=steps_in_words(remedies))
+
+
+def _extensions_ran(record: TrainingRecord, extensions: Sequence[str]) -> Criterion:
+    ran = {_top(name) for name in record.implementations}
+    gone_without = {_top(failed.name) for failed in record.failed_imports}
+    idle = [name for name in extensions if name not in ran and name not in gone_without]
+    calls = []
+    for name, extension in record.implementations.items():
+        if extension.calls_by_name:
+            listed = ", ".join(f"{function} {count}" for function, count in extension.calls_by_name.items())
+            calls.append(f"{name} ({extension.name}): {listed}")
+    if idle:
+        calls.append(f"never called: {', '.join(idle)}")
+    return criterion(
+        "extensions-ran",
+        # an extension beside the rasterizer may be for a mode that this run does not take
+        bool(ran) and not any("raster" in name for name in idle),
+        measured="; ".join(calls) or "none was called",
+        required=f"calls of {few(list(extensions))}" if extensions else "calls of a rasterizer",
+        why="The trainer never drew with its rasterizer.",
+        source="what the checkout imports",
+    )
+
+
+def _no_silent_fallback(record: TrainingRecord, extensions: Sequence[str]) -> Criterion:
+    fatal = record.error.module if record.error else None
+    lost, of_variants = [], []
+    for failed in record.failed_imports:
+        top = _top(failed.name)
+        if top not in extensions or top == fatal:
+            continue
+        # what one variant of a module has and another has not is asked for to find out which it is
+        if _NOT_THERE in failed.error and _of_a_variant(failed):
+            of_variants.append(
+                f"{failed.place} goes on without {failed.name}, which this variant does not have"
+            )
+        else:
+            lost.append(f"{failed.place}: {failed.name}: {failed.error}")
+    return criterion(
+        "no-silent-fallback",
+        not lost,
+        measured="; ".join([*lost, *of_variants]) or "no import of an extension failed",
+        required="every extension that is asked for is there",
+        why="An import failed and the code went on without it: something slower, or something else, ran in its place.",
+        source="field report: a trainer that used a slow SSIM for weeks",
+    )
+
+
+def _of_a_variant(failed: FailedImport) -> bool:
+    """Rasterizers come in variants: a trainer for several asks for what only some have."""
+    return "raster" in _top(failed.name) or failed.name.rpartition(".")[2][:1].isupper()
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _unless_slow(item: Criterion, record: TrainingRecord) -> Criterion:
+    """A trainer that learns, and slower than ours, is not refused for a short run: how far is for a longer one to show."""
+    if item.outcome is not Outcome.FAILED or (record.iterations or 0) >= LONG:
+        return item
+    if item.code == "loss-falls":
+        learns = learning.loss_trend(record).outcome is Outcome.MET
+    elif item.code == "held-out-psnr-rises":
+        before, after = record.initial_heldout.psnr, record.heldout.psnr
+        learns = before is not None and after is not None and after >= before + LEAST_GAIN_DB
+    else:
+        return item
+    if not learns:
+        return item
+    advice = "Give it more with --iterations."
+    return replace(item, outcome=Outcome.UNDETERMINED, why=_LEARNS_SLOWLY, advice=advice)
+
+
+def _unless_cut(item: Criterion, obstacle: str) -> Criterion:
+    """What cannot be met because something before it failed is told there, and not again."""
+    of_training = item.code == "finite-values" or item.code.startswith("gradients-")
+    if not obstacle or item.outcome is not Outcome.FAILED or of_training:
+        return item
+    return not_measured(item.code, f"{item.measured}: {obstacle}", item.required)
+
+
+def _point_cloud_saved(record: TrainingRecord) -> Criterion:
+    expected = str(record.config.iterations)
+    final = record.saves[expected].count if expected in record.saves else None
+    sound = True
+    listed = []
+    for iteration, cloud in record.saves.items():
+        sound = sound and not (cloud.error or cloud.non_finite or cloud.whole is False)
+        text = f"iteration {iteration}: {cloud.error or counted(cloud.count or 0, 'Gaussian')}"
+        if cloud.non_finite:
+            text += f", {counted(cloud.non_finite, 'non-finite value')}"
+        listed.append(text)
+    trained = record.gaussians.final
+    return criterion(
+        "point-cloud-saved",
+        sound and final is not None and (trained is None or final == trained),
+        measured=", ".join(listed) or "no point_cloud.ply was found",
+        required=f"a PLY file of iteration {expected} with every Gaussian, all values finite",
+        why="What was trained was not saved whole.",
+        source="the trainer's own folder point_cloud/iteration_N",
+    )
+
+
+def _script_finishes(name: str, done: Completed, error: TrainerError | None) -> Criterion:
+    return criterion(
+        f"{name}-finishes",
+        done.ok,
+        measured="exit code 0" if done.ok else end_of(error, done),
+        required="exit code 0",
+        why=f"{'render' if name == RENDERING else name}.py does not run after the training.",
+        source="what was asked for",
+    )

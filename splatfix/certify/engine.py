@@ -1,0 +1,152 @@
+"""Runs a certification: a trainer as child processes of the target environment, scene by scene, then the certificate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from splatfix.certify.certificate import Measured, conclude
+from splatfix.certify.environment import commit
+from splatfix.certify.interim import InterimReports, incomplete
+from splatfix.certify.kernels import check_kernels
+from splatfix.certify.model import Certificate, KernelCheck, SceneRun
+from splatfix.certify.prerequisites import VERIFY_NEEDS, require_packages
+from splatfix.certify.smoke import child_variables, stage
+from splatfix.certify.smoke_training import SmokeTrainer
+from splatfix.certify.stacks.run import StackTrainer
+from splatfix.certify.stacks.subject import StackSubject
+from splatfix.certify.subject import SmokeSubject
+from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.scratch import temporary_folder
+from splatfix.core.visible import visible
+from splatfix.facts import Facts, gather
+
+Progress = Callable[[str, Mapping[str, Any]], None]
+"""Called with what runs now (scene or stage) and the trainer's own progress object."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM during a certification, with a message that names partial results.
+
+    Attributes:
+        certificate: of the scenes that were trained; None where it had not come to one.
+    """
+
+    def __init__(
+        self, out: Path | None = None, scenes: tuple[str, ...] = (), certificate: Certificate | None = None
+    ) -> None:
+        message = "Interrupted: nothing was certified."
+        if scenes:
+            message += f" Partial results of {', '.join(scenes)} are in {out}."
+        super().__init__(visible(message))
+        self.certificate = certificate
+
+    def add(self, *sentences: str) -> None:
+        """Say more about what is left behind."""
+        self.args = (" ".join((str(self), *map(visible, sentences))),)
+
+
+class Trainer(Protocol):
+    """The trainer of one subject, with its files in a temporary folder."""
+
+    def prepare(self, progress: Progress) -> None:
+        """Stage what it needs, check that it can run, and make room in the report's folder."""
+
+    def train(self, scene: str, tell: Progress, *, first: bool) -> SceneRun:
+        """Train one scene and judge it."""
+
+    def save(self) -> None:
+        """Put into the report what a run that goes on has left so far."""
+
+    def measured(self) -> Measured:
+        """What it measured beside the scenes."""
+
+
+def certify(
+    subject: SmokeSubject | StackSubject,
+    facts: Facts,
+    progress: Progress = lambda where, state: None,
+    *,
+    interim: Callable[[Certificate], object] = lambda certificate: None,
+    runner: Runner | None = None,
+) -> Certificate:
+    """Certify one environment, or one stack. Nothing is written into a stack's checkout or its scene.
+
+    Args:
+        interim: takes the certificate as it is after the kernels, after each scene, and now and then within one: a run that
+            is killed leaves the latest.
+
+    Raises:
+        SplatfixError: ``environment-not-ready``, ``no-gpu`` or ``no-length`` (exit code 3), ``not-our-folder`` or
+            ``no-trainer`` (2), ``cannot-write``.
+        Interrupted: Ctrl-C or SIGTERM.
+    """
+    began = time.monotonic()
+    runs: list[SceneRun] = []
+    begun: list[str] = []
+    reports: InterimReports | None = None
+    commit()  # kept from here on: after an interrupt no program is started any more
+    with temporary_folder() as folder:
+        trainer: Trainer
+        if isinstance(subject, StackSubject):
+            trainer = StackTrainer(subject, runner or ProcessRunner(), folder)
+        else:
+            trainer = SmokeTrainer(subject, facts, runner or ProcessRunner(), folder)
+
+        def certificate(*, finished: bool = False) -> Certificate:
+            measured = replace(
+                trainer.measured(),
+                seconds=round(time.monotonic() - began, 1),
+                finished=finished,
+                runs=tuple(runs),
+                begun=reports.under_way.get("run", {}) if reports else {},
+            )
+            return conclude(subject, facts, measured)
+
+        def write(unfinished: Certificate) -> None:
+            trainer.save()
+            interim(unfinished)
+
+        def tell(where: str, state: Mapping[str, Any]) -> None:
+            progress(where, state)
+            if reports:
+                reports.training(where, state)
+
+        try:
+            trainer.prepare(progress)
+            reports = InterimReports(subject.scenes, certificate, write)
+            if subject.scenes:
+                reports.settled()
+            for scene in subject.scenes:
+                begun.append(scene)
+                runs.append(trainer.train(scene, tell, first=not runs))
+                reports.settled()
+            return certificate(finished=True)
+        except KeyboardInterrupt:
+            partial = None
+            if reports is not None and begun:
+                trainer.save()
+                partial = incomplete(certificate(), subject.scenes, reports.under_way, interrupted=True)
+            raise Interrupted(subject.out, tuple(begun), partial) from None
+
+
+def verify(
+    python: str,
+    device: str,
+    *,
+    facts: Facts | None = None,
+    runner: Runner | None = None,
+    stage_files: Callable[[Path], Path] = stage,
+) -> tuple[KernelCheck, ...]:
+    """Compare every implementation of SSIM, kNN and rasterizer in an environment, ours and the stack's, with float64.
+
+    Raises:
+        SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
+    """
+    require_packages(facts or gather(python), python, "verify", VERIFY_NEEDS)
+    with temporary_folder() as folder:
+        variables = child_variables(stage_files(folder))
+        return check_kernels(runner or ProcessRunner(), python, device, folder, variables)

@@ -1,0 +1,88 @@
+"""What a certificate is valid for: the versions of everything that ran, and the hardware."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import splatfix
+from splatfix.certify.model import SceneRun
+from splatfix.context.targets import gpu_of
+from splatfix.core.runner import ProcessRunner
+from splatfix.core.words import counted
+from splatfix.facts import Facts, Gpu
+
+_DIGITS = 16
+
+
+def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dict[str, str]:
+    """By name as a report shows it; what the trainer told of itself wins over what was found from outside."""
+    interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
+    environment = {
+        "splatfix": f"{splatfix.__version__}{commit()}",
+        "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
+        "python": interpreter.version if interpreter else "unknown",
+        "torch": torch.version if torch else "unknown",
+        **gpu_record(facts, device, scenes),
+    }
+    for run in scenes:
+        machine = run.record.machine
+        if machine.cpu:
+            cores, threads = counted(machine.cores or 0, "core"), counted(machine.threads or 0, "thread")
+            environment["CPU"] = f"{machine.cpu}, {cores}, {threads}"
+        if machine.memory:
+            environment["memory"] = f"{machine.memory / 2**30:.1f} GiB"
+        for part, ran in run.record.implementations.items():
+            environment[part] = " ".join(filter(None, (ran.name, ran.version, ran.engine)))
+    return environment
+
+
+def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[str, str]:
+    """Name, hashed UUID, highest clocks and power limit of the GPU that was used, the driver, and the machine's other GPUs.
+
+    The name is torch's own, where a training told it. The rest is NVML's about the GPU that ``device`` means, and left out
+    where that is not certain: between different GPUs, when CUDA's own order is not known.
+    """
+    gpus = facts.machine.gpus.value or ()
+    record: dict[str, str] = {}
+    if device == "cpu":
+        record["GPU"] = "none used" if gpus else "none"
+        used, others = None, "GPUs in the machine"
+    else:
+        used, others = gpu_of(facts, device), "other GPUs"
+        names = [run.record.machine.gpu for run in scenes if run.record.machine.gpu]
+        if used is not None:
+            names.append(used.name)
+        record["GPU"] = f"{names[0] if names else 'unknown'} ({device})"
+    if used is not None:
+        record |= _details(used)
+    unused = ", ".join(gpu.name for gpu in gpus if gpu != used)
+    if unused:
+        record[others] = unused
+    driver = facts.machine.driver.value
+    record["driver"] = (driver.version or "unknown") if driver else "none"
+    return record
+
+
+def _details(gpu: Gpu) -> dict[str, str]:
+    details = {}
+    if gpu.uuid:  # enough to tell two cards apart, and no serial number in a public report
+        details["GPU id"] = f"sha256:{hashlib.sha256(gpu.uuid.encode()).hexdigest()[:_DIGITS]}"
+    if gpu.max_clocks:
+        details["GPU clocks"] = f"at most {gpu.max_clocks[0]} MHz, memory {gpu.max_clocks[1]} MHz"
+    if gpu.power_limit:
+        default = f" of {gpu.default_power_limit / 1000:g} W" if gpu.default_power_limit else ""
+        details["GPU power limit"] = f"{gpu.power_limit / 1000:g} W{default}"
+    return details
+
+
+@cache
+def commit() -> str:
+    """`` (commit 1a2b3c4)`` where splatfix runs from a clone of itself; "" where it is installed."""
+    root = Path(splatfix.__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return ""
+    done = ProcessRunner().run(["git", "-C", str(root), "rev-parse", "--short", "HEAD"], timeout=10.0)
+    return f" (commit {done.stdout.strip()})" if done.ok else ""

@@ -1,0 +1,173 @@
+"""Trains the scenes of a suite with the smoke trainer, and judges each by its criteria."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from splatfix.certify import criteria, run_levels
+from splatfix.certify.advice import advised
+from splatfix.certify.cause import explained
+from splatfix.certify.certificate import Measured
+from splatfix.certify.criteria.running import no_cuda_error
+from splatfix.certify.kernels import check_kernels
+from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
+from splatfix.certify.prerequisites import require_device, require_packages, require_visible_gpu
+from splatfix.certify.record import TrainingRecord
+from splatfix.certify.repeat import repeats
+from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
+from splatfix.certify.smoke import (
+    FINISHED,
+    child_variables,
+    ended_early,
+    sentences,
+    source_digests,
+)
+from splatfix.certify.subject import SmokeSubject
+from splatfix.core.files import make_folder
+from splatfix.core.runner import Completed, Runner
+from splatfix.facts import Facts
+
+Tell = Callable[[str, Mapping[str, Any]], None]
+OWN_ADVICE = ("cuda_oom_runtime",)
+"""Classes whose cure is an option of the smoke trainer, which other trainers do not have."""
+
+
+class SmokeTrainer:
+    """See :class:`splatfix.certify.engine.Trainer`."""
+
+    def __init__(self, subject: SmokeSubject, facts: Facts, runner: Runner, folder: Path) -> None:
+        self._subject, self._facts, self._runner, self._folder = subject, facts, runner, folder
+        self._kernels: tuple[KernelCheck, ...] = ()
+        self._sources: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
+
+    def prepare(self, progress: Tell) -> None:
+        """Check the environment and its kernels; a run level that only diagnoses runs nothing."""
+        subject, level = self._subject, self._subject.request.level
+        progress("environment", {})
+        needs = run_levels.NEEDS[level or run_levels.FULL]
+        require_packages(self._facts, subject.python, "certify", needs)
+        if level == 1:
+            require_visible_gpu(subject.device, self._facts)
+        else:
+            staged = subject.stage_files(self._folder)
+            self._sources = source_digests(staged)
+            self._variables = child_variables(staged)
+            progress("kernels", {})
+            self._kernels = check_kernels(
+                self._runner, subject.python, subject.device, self._folder, self._variables
+            )
+            require_device(self._kernels, subject.device)
+        make_room(subject.out, subject.scenes)
+
+    def train(self, scene: str, tell: Tell, *, first: bool) -> SceneRun:
+        """Train one scene; the first one's beginning twice, to see whether training repeats."""
+        scenes = self._subject.scenes
+        position = {"scene": scenes.index(scene) + 1, "scenes": len(scenes)}
+
+        def tell_position(where: str, state: Mapping[str, Any]) -> None:
+            tell(where, {**state, **position})
+
+        tell_position(scene, {})
+        run = self._train(scene, tell_position)
+        if first and run.record.status == "ok":
+            tell_position(f"{scene}, again", {})
+            run = replace(run, criteria=(*run.criteria, self._repeats(scene)))
+        renderer, device = self._subject.request.renderer, self._subject.device
+        return replace(run, criteria=tuple(advised(item, renderer, device) for item in run.criteria))
+
+    def save(self) -> None:
+        """Nothing: the trainer writes into the report's folder itself."""
+
+    def measured(self) -> Measured:
+        """Kernels, and the digests of what ran."""
+        return Measured(kernels=self._kernels, sources=self._sources)
+
+    def _train(self, scene: str, tell: Tell) -> SceneRun:
+        subject = self._subject
+        folder = make_folder(subject.out / scene)
+        latest: dict[str, Any] = {}
+
+        def on_line(line: str) -> None:
+            if line.startswith("{"):
+                try:
+                    state = json.loads(line)
+                except ValueError:
+                    return  # only looks like JSON; it is in the log
+                if state.get("event") == "progress":
+                    latest.update(state)
+                    tell(scene, latest)
+
+        began = time.monotonic()
+        done = self._runner.run(
+            [*self._argv(scene), "--out", str(folder), "--json-progress"],
+            timeout=subject.suite.timeout,
+            env=self._variables,
+            cwd=folder,
+            on_line=on_line,
+            log=folder / TRAINING_LOG,
+        )
+        seconds = round(time.monotonic() - began, 1)
+        result = _read_result(folder)
+        found, unreadable = judge_run(subject, TrainingRecord.of(result), done, latest)
+        images = sorted(path.relative_to(subject.out).as_posix() for path in folder.glob("renders/**/*.png"))
+        log = f"{scene}/{TRAINING_LOG}"
+        return SceneRun(scene, found, seconds, result, tuple(images[:MAX_IMAGES]), log, unreadable)
+
+    def _repeats(self, scene: str) -> Criterion:
+        subject = self._subject
+        return repeats(
+            self._runner,
+            self._argv(scene),
+            subject.suite.timeout,
+            subject.device,
+            subject.out / scene,
+            self._folder / "again",
+            self._variables,
+        )
+
+    def _argv(self, scene: str) -> list[str]:
+        subject = self._subject
+        scene_arguments = subject.suite.trainer_arguments(scene)
+        return [subject.python, "-m", "smoke_trainer", *scene_arguments, *subject.trainer_arguments]
+
+
+def judge_run(
+    subject: SmokeSubject, record: TrainingRecord, done: Completed, latest: Mapping[str, Any]
+) -> tuple[tuple[Criterion, ...], str]:
+    """The criteria of one run, and the loader's error where a scene of the user's could not be read.
+
+    Args:
+        done: how the trainer ended.
+        latest: its last progress object.
+    """
+    printed = f"{done.stdout}\n{done.stderr}"
+    error = sentences(record.error) if record.error else ""
+    output = f"{printed}\n{error}"
+    cuda = tuple(explained(item, output, own=OWN_ADVICE) for item in no_cuda_error(printed, subject.device))
+    if record.iterations is None and any(item.outcome is Outcome.FAILED for item in cuda):
+        return cuda, ""
+    if record.error:
+        # a bundled scene that cannot be read is our failure
+        if subject.suite.data is not None and record.error.code == "unreadable-scene":
+            unread = Criterion("scene-readable", Outcome.NOT_MEASURED, error, "a readable scene")
+            return (unread,), error
+        failed = Criterion("training-finishes", Outcome.FAILED, error, FINISHED)
+    elif record.iterations is not None:
+        return (*criteria.judge(record, subject.request.renderer, subject.suite.iterations), *cuda), ""
+    else:
+        failed = ended_early(done, latest)
+    return (explained(failed, output, own=OWN_ADVICE),), ""
+
+
+def _read_result(folder: Path) -> dict[str, Any]:
+    try:
+        document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

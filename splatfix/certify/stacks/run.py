@@ -1,0 +1,301 @@
+"""Runs a stack's own trainer, its rendering and its metrics as children of the target environment, and judges what was observed.
+
+On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on the CPU, drop-ins serve its extensions.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from splatfix.certify.certificate import Measured
+from splatfix.certify.criteria.running import no_cuda_error
+from splatfix.certify.criteria.stack import METRICS as OF_METRICS
+from splatfix.certify.criteria.stack import RENDERING, judge_stack
+from splatfix.certify.model import Mend, SceneRun
+from splatfix.certify.record import TrainingRecord
+from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
+from splatfix.certify.smoke import child_variables, stage
+from splatfix.certify.stacks.child import Inside, copy_scene, stage_inside, training_arguments
+from splatfix.certify.stacks.observed import read_observed, result_of
+from splatfix.certify.stacks.progress import following
+from splatfix.certify.stacks.scene_layout import scene_problems
+from splatfix.certify.stacks.subject import METRICS, RENDER, TRAIN, StackSubject, Started
+from splatfix.certify.stacks.threads import VARIABLE
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.files import make_folder, write_json
+from splatfix.core.runner import Completed, Runner
+from splatfix.core.step import fill_in, say
+from splatfix.core.words import few
+from splatfix.facts import read_arguments
+
+Tell = Callable[[str, Mapping[str, Any]], None]
+
+PICKLES = "torch-load-pickles"
+"""Of the finding of a file of pickled objects that torch refuses."""
+TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
+_COMPARING_TIMEOUT = 600.0
+_KEPT = {"metrics.jsonl": "metrics.jsonl", "inside.txt": "observer.log"}
+"""What the observer writes, and what it is called in the report."""
+
+
+class StackTrainer:
+    """See :class:`splatfix.certify.engine.Trainer`."""
+
+    def __init__(self, subject: StackSubject, runner: Runner, folder: Path) -> None:
+        self._subject, self._runner, self._folder = subject, runner, folder
+        self._scene = subject.scene.name
+        self._report = subject.out / self._scene
+        self._model = folder / "model"
+        self._arguments: list[str] = []
+        self._started = Started()
+        self._script_errors: dict[str, Any] = {}
+        """The exceptions that ended render.py or metrics.py, as the observer describes them."""
+        self._observed: Path | None = None
+        """Where train.py's observer writes."""
+
+    def prepare(self, progress: Tell) -> None:
+        """Copy the scene, and word the training.
+
+        Raises:
+            SplatfixError: ``no-trainer`` or ``not-our-folder`` (exit code 2), ``no-length`` (3), ``cannot-write``.
+        """
+        subject = self._subject
+        if not (subject.source / TRAIN).is_file():
+            raise usage_error(
+                "no-trainer",
+                f"{subject.checkout} has no {TRAIN}.",
+                say(
+                    "Give the folder of a stack whose trainer is called so, or certify the environment alone."
+                ),
+            )
+        options = read_arguments(subject.source, TRAIN)
+        if "iterations" not in options and not subject.request.train_arguments:
+            raise _no_length(subject)
+        # a trainer may write into its scene, as Inria's does with points3D.ply
+        copy = copy_scene(subject.scene, self._folder / self._scene)
+        self._arguments = training_arguments(subject, options, copy, self._model)
+        names = {str(copy): "SCENE", str(self._model): "MODEL"}
+        self._started = Started(tuple(names.get(word, word) for word in self._arguments))
+        make_room(subject.out, subject.scenes)
+        make_folder(self._report)
+
+    def train(self, scene: str, tell: Tell, *, first: bool) -> SceneRun:
+        """Train, render, measure."""
+        began = time.monotonic()
+        subject = self._subject
+        problems = scene_problems(subject.source, subject.scene, subject.images)
+        done, observed = self._run_script(TRAIN, self._arguments, "trainer.log", tell)
+        scripts: dict[str, Completed] = {}
+        if done.ok:
+            scripts = self._after_training(tell)
+        quality, saves = self._compare(tell)
+        result = result_of(observed, done, subject.iterations, quality, saves)
+        result["script_errors"] = self._script_errors
+        if subject.resumes and (kinds := observed.get("not_tensors")):
+            self._started = replace(self._started, notes=(_cannot_resume(subject.resumes, kinds),))
+        record = TrainingRecord.of(result)
+        mends = (*subject.mends, *self._started.mends)
+        criteria = judge_stack(record, done, subject.extensions, mends, scripts, problems)
+        if not subject.rehearsed:
+            criteria += no_cuda_error(f"{done.stdout}\n{done.stderr}", subject.device)
+        write_json(self._report / "result.json", result)
+        pictures = sorted(self._report.glob("renders/**/*.png"))[:MAX_IMAGES]
+        images = tuple(path.relative_to(subject.out).as_posix() for path in pictures)
+        seconds = round(time.monotonic() - began, 1)
+        return SceneRun(scene, criteria, seconds, result, images, f"{scene}/{TRAINING_LOG}")
+
+    def save(self) -> None:
+        """Put what the observer of train.py has written so far into the report."""
+        if self._observed is None:
+            return
+        for name, copy in _KEPT.items():
+            if (self._observed / name).is_file():
+                shutil.copyfile(self._observed / name, self._report / copy)
+
+    def measured(self) -> Measured:
+        """How the training was started, and what was passed over."""
+        return Measured(started=self._started)
+
+    def _run_script(
+        self, script: str, arguments: list[str], log: str, tell: Tell
+    ) -> tuple[Completed, dict[str, Any]]:
+        """Run one script of the checkout to its end; how it ended, and what was observed."""
+        subject = self._subject
+        where = f"{self._scene}: {script}"
+        tell(where, {})
+        folder = make_folder(self._folder / f"observed-{Path(script).stem}-{log}")
+        inside = Inside.of(subject, written=(self._model, self._folder / "work"))
+        variables = stage_inside(make_folder(self._folder / "inside"), inside, folder, subject.dropins)
+        if subject.threads:
+            variables[VARIABLE] = str(subject.threads.count)
+        with ExitStack() as stack:
+            if script == TRAIN:
+                self._observed = folder
+                lines = folder / "metrics.jsonl"
+                stack.enter_context(following(lines, subject.iterations, lambda state: tell(where, state)))
+            done = self._runner.run(
+                [subject.python, str(subject.source / script), *arguments],
+                timeout=TIMEOUT if subject.rehearsed else GPU_TIMEOUT,
+                env=variables,
+                cwd=make_folder(self._folder / "work"),
+                on_line=lambda line: None,
+                log=self._report / log,
+            )
+        self.save()
+        observed = read_observed(folder, script)
+        self._note(script, observed)
+        if not done.ok and script != TRAIN and observed.get("error"):
+            self._script_errors[RENDERING if script == RENDER else OF_METRICS] = observed["error"]
+        return done, observed
+
+    def _note(self, script: str, observed: Mapping[str, Any]) -> None:
+        """Keep what stopped a script and was passed over, each once."""
+        weights = dict.fromkeys(self._started.weights)
+        for text in observed.get("weights", ()):
+            weights[f"{script}: {text}"] = None
+        mends = dict.fromkeys(self._started.mends)
+        for row in observed.get("refused_loads", ()):
+            if row["gone_on"]:
+                mends[_refused_load(script, row)] = None
+        for row in observed.get("unloadable", ()):
+            mends[_missing_library(row)] = None
+        self._started = replace(self._started, weights=tuple(weights), mends=tuple(mends))
+
+    def _after_training(self, tell: Tell) -> dict[str, Completed]:
+        """The test views after the first iteration and the last, the training views after the last, and the stack's metrics."""
+        scripts: dict[str, Completed] = {}
+        if (self._subject.source / RENDER).is_file():
+            scripts[RENDERING] = self._render(tell)
+        rendered = RENDERING not in scripts or scripts[RENDERING].ok
+        if rendered and (self._subject.source / METRICS).is_file():
+            scripts[OF_METRICS], _ = self._run_script(METRICS, ["-m", str(self._model)], "metrics.log", tell)
+        return scripts
+
+    def _render(self, tell: Tell) -> Completed:
+        options = read_arguments(self._subject.source, RENDER)
+        arguments = ["-m", str(self._model)]
+        if "iteration" not in options:
+            done, _ = self._run_script(RENDER, arguments, "render.log", tell)
+            return done
+        if self._cloud(1):
+            skip = [options[name].name for name in ("skip_train", "skip_mesh") if name in options]
+            first, _ = self._run_script(
+                RENDER, [*arguments, "--iteration", "1", *skip], "render-first.log", tell
+            )
+            if not first.ok:
+                return first
+        last = ["--iteration", str(self._subject.iterations)]
+        done, _ = self._run_script(RENDER, [*arguments, *last], "render.log", tell)
+        return done
+
+    def _cloud(self, iteration: int) -> Path | None:
+        """The point cloud that was saved at an iteration."""
+        files = sorted(self._model.glob(f"point_cloud/iteration_{iteration}/*.ply"))
+        return files[0] if files else None
+
+    def _compare(self, tell: Tell) -> tuple[dict[str, dict[str, Any]], dict[int, dict[str, Any]]]:
+        """Our own metric of the renderings by their names in a result, and what the point clouds hold by iteration."""
+        last = self._subject.iterations
+        previews = str(self._report / "renders" / "heldout")
+        images = {}
+        for name, views, iteration in (
+            ("initial_heldout", "test", 1),
+            ("heldout", "test", last),
+            ("training_views", "train", last),
+        ):
+            if pair := rendered_pair(self._model, views, iteration):
+                renders, gt = map(str, pair)
+                images[name] = {
+                    "renders": renders,
+                    "gt": gt,
+                    "previews": previews if name == "heldout" else None,
+                }
+        clouds = {str(iteration): str(path) for iteration in (1, last) if (path := self._cloud(iteration))}
+        if not images and not clouds:
+            return {}, {}
+        tell(f"{self._scene}: comparing", {})
+        answers = self._answers({"images": images, "clouds": clouds})
+        quality = {name: answers[name] for name in images}
+        return quality, {int(iteration): answers[iteration] for iteration in clouds}
+
+    def _answers(self, questions: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """What compare_renders.py answers in the target environment, by the name of each question."""
+        staged = stage(make_folder(self._folder / "compare"))
+        script = staged / "compare_renders.py"
+        shutil.copyfile(Path(__file__).with_name(script.name), script)
+        request, answer = self._folder / "questions.json", self._folder / "answers.json"
+        write_json(request, questions)
+        done = self._runner.run(
+            [self._subject.python, str(script), str(request), str(answer)],
+            timeout=_COMPARING_TIMEOUT,
+            env=child_variables(staged),
+        )
+        if not done.ok:
+            names = [name for group in questions.values() for name in group]
+            return {name: {"error": done.why()} for name in names}
+        answers: dict[str, dict[str, Any]] = json.loads(answer.read_text(encoding="utf-8"))
+        return answers
+
+
+def rendered_pair(model: Path, views: str, iteration: int) -> tuple[Path, Path] | None:
+    """The folders of renderings and ground truth of an iteration: ``test/ours_7000/renders`` and ``gt`` in Inria's family,
+    ``test_preds_1`` and ``gt_1`` in Mip-Splatting's."""
+    for folder in sorted(model.glob(f"{views}/*_{iteration}")):
+        images = {
+            path: {image.name for image in path.glob("*.png")}
+            for path in sorted(folder.iterdir())
+            if path.is_dir()
+        }
+        gt = next((path for path in images if images[path] and path.name.startswith("gt")), None)
+        if gt is None:
+            continue
+        for path, names in images.items():
+            if names == images[gt] and ("render" in path.name or "pred" in path.name):
+                return path, gt
+    return None
+
+
+def _refused_load(script: str, row: Mapping[str, Any]) -> Mend:
+    return Mend(
+        PICKLES,
+        f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False.",
+        (say("Give weights_only=False to that torch.load, if nobody else's files are loaded there."),),
+    )
+
+
+def _missing_library(row: Mapping[str, Any]) -> Mend:
+    library = str(row["words"]).partition(": ")[2].partition(":")[0]
+    todo = say(
+        f"Install the package of the system that brings {library} (apt-file search {library} names it)."
+    )
+    return Mend("library-missing", f"{row['words']}: no such file.", (todo,))
+
+
+def _cannot_resume(loads: Sequence[str], kinds: Sequence[str]) -> str:
+    return (
+        f"no checkpoint was loaded, and one with this trainer's optimizer would be refused by {few(list(loads))}: "
+        f"torch.load has no weights_only there, and the optimizer holds {few(list(kinds), most=2)}"
+    )
+
+
+def _no_length(subject: StackSubject) -> SplatfixError:
+    checkout = subject.checkout
+    return SplatfixError(
+        "no-length",
+        f"{checkout / TRAIN} has no option --iterations that could be read.",
+        meaning="It would train as long as it does by default: it was not run.",
+        todo=(
+            fill_in(
+                *("splatfix", "rehearse", str(checkout), "--", "--OPTION", "100"),
+                text="Name its own option for the length",
+            ),
+        ),
+        exit_code=Exit.UNDETERMINED,
+    )

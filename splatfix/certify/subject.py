@@ -1,0 +1,188 @@
+"""What is certified: splatfix's own trainer on a suite of scenes, resolved from a request for one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from splatfix.certify.prerequisites import device_for, require_gpu
+from splatfix.certify.request import Request
+from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
+from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
+from splatfix.certify.smoke import stage
+from splatfix.context.commands import target_options
+from splatfix.core.errors import usage_error
+from splatfix.core.files import read_json
+from splatfix.core.step import Command, say
+from splatfix.facts import Facts
+from splatfix.knowledge import Arch
+from splatfix.knowledge.published import Method, methods
+
+
+@dataclass(frozen=True)
+class SmokeSubject:
+    """Splatfix's own trainer in one environment."""
+
+    request: Request
+    python: str
+    device: str
+    suite: Suite
+    baseline: Mapping[str, Any] | None = None
+    """The document of an earlier certificate to compare with."""
+    published: str = ""
+    """The name of published figures to compare with, instead of that."""
+    stage_files: Callable[[Path], Path] = stage
+    """Puts trainer and kernels into a folder and returns the PYTHONPATH entry."""
+
+    @property
+    def out(self) -> Path:
+        """The report's folder."""
+        return self.request.out.absolute()
+
+    @property
+    def scenes(self) -> tuple[str, ...]:
+        """Those to be trained."""
+        return self.suite.scenes
+
+    @property
+    def targets(self) -> tuple[Arch, ...]:
+        """Architectures that extensions are judged for without being run: a GPU that is used needs no others."""
+        return self.request.targets if self.device == "cpu" else ()
+
+    @property
+    def trainer_arguments(self) -> list[str]:
+        """How it trains every scene."""
+        request = self.request
+        return ["--renderer", request.renderer, "--device", self.device, "--seed", str(request.seed)]
+
+    @property
+    def command(self) -> Command:
+        """The command line that asks for the same."""
+        request, suite = self.request, self.suite
+        words = ["splatfix", "certify", "--python", self.python]
+        if suite.data is not None:
+            words += ["--data", str(suite.data)]
+        if request.level is not None:
+            words += ["--level", str(request.level)]
+        else:
+            if suite.data is None:
+                words += ["--suite", suite.name]
+            if request.scene is not None:
+                words += ["--scene", request.scene]
+            if suite.iterations is not None:
+                words += ["--iterations", str(suite.iterations)]
+            if suite.resolution is not None:
+                words += ["--resolution", str(suite.resolution)]
+        if suite.scenes or request.level is None:
+            words += self.trainer_arguments
+        else:
+            words += ["--device", self.device]
+        if self.published:
+            words += ["--baseline", self.published]
+        return Command((*words, *target_options(self.targets)))
+
+
+def smoke_subject(request: Request, python: str, facts: Facts) -> SmokeSubject:
+    """The suite, device and baseline that a request means on this machine.
+
+    Raises:
+        SplatfixError: wrong options (exit code 2), an environment that cannot run the trainer (3).
+    """
+    method = _published(request)
+    device = device_for(request.device, facts)
+    require_gpu(request.renderer, device, facts)
+    suite = _suite(request, method, python, device)
+    baseline = None
+    if request.baseline is not None and method is None:
+        baseline = _earlier(Path(request.baseline), request.renderer, device)
+    return SmokeSubject(request, python, device, suite, baseline, method.name if method else "")
+
+
+def _suite(request: Request, method: Method | None, python: str, device: str) -> Suite:
+    """The scenes that were asked for, those of a run level, or none.
+
+    Raises:
+        SplatfixError: ``level-needs-gpu`` (exit code 2); as of ``data_suite`` and ``sample_suite``.
+    """
+    level = request.level
+    if level is not None and level < TRAINS_FROM:
+        return NO_SCENES
+    if request.data is None:
+        return _samples(request)
+    full = level == FULL
+    if full and device == "cpu":
+        raise usage_error(
+            "level-needs-gpu",
+            f"--level {FULL} with --data trains thirteen scenes for {FULL_ITERATIONS} iterations each: a GPU takes hours, "
+            "a CPU months.",
+            say("Use a machine with a GPU, or leave --data out for the sample scenes."),
+        )
+    length = request.iterations
+    if full:
+        length = length or FULL_ITERATIONS
+    elif method and device != "cpu":
+        length = length or method.iterations
+    suite = data_suite(request.data, python, device, length, request.resolution, every_public=full)
+    return replace(suite, strategy=method.strategy) if method else suite
+
+
+def _samples(request: Request) -> Suite:
+    if request.level is not None:
+        name = "standard" if request.level == FULL else "quick"
+        return sample_suite(name)
+    return sample_suite(request.suite, request.iterations, request.resolution, only=request.scene)
+
+
+def _published(request: Request) -> Method | None:
+    """The published figures that ``--baseline`` names; None where it names a file.
+
+    Raises:
+        SplatfixError: ``unknown-baseline`` (exit code 2) for neither, ``baseline-needs-data`` for sample scenes.
+    """
+    if request.baseline is None:
+        return None
+    method = methods().get(request.baseline)
+    if method is None and not Path(request.baseline).exists():
+        raise usage_error(
+            "unknown-baseline",
+            f"--baseline {request.baseline}: there is no such file, and no published figures of that name.",
+            say(f"Give an earlier certificate.json, or one of: {', '.join(methods())}."),
+        )
+    if method is not None and request.data is None:
+        raise usage_error(
+            "baseline-needs-data",
+            f"--baseline {request.baseline} has figures of the public scenes, and the sample scenes have none.",
+            say("Add --data ROOT, the folder with the public scenes."),
+        )
+    return method
+
+
+def _earlier(path: Path, renderer: str, device: str) -> dict[str, Any]:
+    """An earlier certificate of the same renderer and device.
+
+    Raises:
+        SplatfixError: exit code 2 for anything else, before anything is trained.
+    """
+    document = read_json(path, "an earlier certificate.json")
+    if not isinstance(document, dict) or document.get("command") != "certify":
+        raise usage_error("not-a-certificate", f"{path} is not a certificate.json of splatfix certify.")
+    if not document.get("scenes"):
+        level = document.get("level")
+        reason = "ended before a scene was trained"
+        if level in (1, 2):
+            reason = f"is of run level {level}, which trains nothing"
+        raise usage_error(
+            "another-baseline",
+            f"{path} {reason}: there is nothing to compare with.",
+            say("Give the certificate.json of a run that trained, such as one of --level 3."),
+        )
+    if (document.get("renderer"), document.get("device")) != (renderer, device):
+        raise usage_error(
+            "another-baseline",
+            f"{path} was certified with {document.get('renderer')} on {document.get('device')}, "
+            f"not {renderer} on {device}.",
+            say("Compare like with like: give the same --renderer and --device."),
+        )
+    return document

@@ -1,0 +1,160 @@
+"""What a certificate says in a sentence or two: what was verified, and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from splatfix.certify.criteria.resources import CODES as OF_RESOURCES
+from splatfix.certify.levels import (
+    highest_of,
+    rendered_in_torch,
+    too_short,
+    unreadable,
+    why_open,
+    without_floor,
+)
+from splatfix.certify.model import Outcome, SceneRun, Verdict
+from splatfix.certify.stacks.subject import StackSubject
+from splatfix.certify.subject import SmokeSubject
+from splatfix.core.proof import Rung, RungName
+from splatfix.core.words import counted
+
+
+def summarize(
+    verdict: Verdict,
+    proof: tuple[Rung, ...],
+    subject: SmokeSubject,
+    runs: tuple[SceneRun, ...],
+    idle_gpu: str = "",
+    left_open: tuple[str, ...] = (),
+) -> str:
+    """Of the smoke trainer, where scenes were to be trained.
+
+    Args:
+        idle_gpu: that a GPU is there and was not used.
+        left_open: what a run level includes and could not be judged.
+    """
+    where = "on the CPU" if subject.device == "cpu" else f"on {subject.device}"
+    reached = {rung.name: rung.reached for rung in proof}
+    if verdict is Verdict.NOT_CERTIFIED:
+        sentences = [
+            _refused(proof, subject, runs, where),
+            _built_for(subject, built=reached[RungName.BUILT]),
+        ]
+    elif verdict is Verdict.UNDETERMINED:
+        sentences = [_undetermined(proof, runs, where, left_open)]
+    else:
+        sentences = [_certified(subject, runs, where)]
+        skipped = len(subject.suite.skipped)
+        if skipped:
+            sentences.append(f"Skipped: {counted(skipped, 'scene')}.")
+        if noted := [run.scene for run in runs if run.notes]:
+            sentences.append(f"With reservations: {', '.join(noted)}.")
+        if subject.device == "cpu":
+            built = _built_for(subject, built=reached[RungName.BUILT])
+            sentences.append(built or "CUDA and GPUs were not verified.")
+        if subject.published and reached[RungName.REPRODUCES] is None:
+            sentences.append(f"It was not held against {subject.published}, whose conditions differ.")
+        sentences.append(idle_gpu)
+    return " ".join(filter(None, sentences))
+
+
+def _certified(subject: SmokeSubject, runs: tuple[SceneRun, ...], where: str) -> str:
+    renderer = f"the {subject.request.renderer} renderer"
+    if subject.request.renderer != "torch" and rendered_in_torch(runs):
+        renderer = "splatfix's drop-in for diff_gaussian_rasterization"
+    quality = "held-out quality"
+    if unknown := without_floor(runs):
+        quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
+    return (
+        f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where} with {renderer}, "
+        f"with healthy gradients, densification and {quality}."
+    )
+
+
+def _undetermined(
+    proof: tuple[Rung, ...], runs: tuple[SceneRun, ...], where: str, left_open: tuple[str, ...]
+) -> str:
+    if left_open:
+        met = ""
+        if runs:
+            good = sum(run.passed is True and not run.unreadable for run in runs)
+            met = f" {good} of {counted(len(runs), 'scene')} trained {where} met all criteria."
+        return f"{undetermined_because(left_open)}{met}"
+    highest = highest_of(proof)
+    level = f"highest level verified: {highest.value if highest else 'none'}"
+    reasons = []
+    if names := unreadable(runs):
+        reasons.append(f"scenes cannot be read: {names}")
+    if short := too_short(runs):
+        reasons.append(f"runs were too short to judge: {short}")
+    if not reasons:
+        return f"Training 3D Gaussians {where} was not judged; {level}."
+    return (
+        f"Training 3D Gaussians {where} is undetermined, because {', and '.join(reasons)}. "
+        f"This says nothing about the environment; {level}."
+    )
+
+
+def undetermined_because(left_open: tuple[str, ...]) -> str:
+    """That a run level includes what could not be judged."""
+    return f"It is undetermined, because of {'; '.join(left_open)}."
+
+
+def _refused(proof: tuple[Rung, ...], subject: SmokeSubject, runs: Sequence[SceneRun], where: str) -> str:
+    """What an environment that is not certified does all the same, and the levels that it reached."""
+    reached = {rung.name: rung.reached for rung in proof}
+    trains, computes = reached[RungName.TRAINS], reached[RungName.COMPUTES]
+    if trains and highest_of(proof) in (RungName.TRAINS, RungName.REPRODUCES):
+        regressed = reached[RungName.REPRODUCES] is False
+        but = "regressed against the baseline" if regressed else "its diagnosis found failures"
+        return f"This environment trains 3D Gaussians {where}, but {but}."
+    names = ", ".join(rung.name.value for rung in proof if rung.reached)
+    levels = f"levels reached: {names or 'none'}"
+    if trains and computes and subject.targets and reached[RungName.BUILT] is False:
+        targets = _names(subject)
+        return f"This environment trained 3D Gaussians {where}, but is not built for {targets}; {levels}."
+    failed = {run.scene: [item.code for item in run.failed] for run in runs}
+    codes = {code for scene in failed.values() for code in scene}
+    if computes and codes and codes <= OF_RESOURCES and all(map(_was_judged, runs)):
+        listed = "; ".join(f"{scene}: {', '.join(its)}" for scene, its in failed.items() if its)
+        return (
+            f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where}, and no criterion of learning "
+            f"failed, but some of time and memory did ({listed}); {levels}."
+        )
+    return f"Training 3D Gaussians {where} was not verified; {levels}."
+
+
+def _was_judged(run: SceneRun) -> bool:
+    return not run.unreadable and all(item.outcome is not Outcome.UNDETERMINED for item in run.criteria)
+
+
+def _built_for(subject: SmokeSubject, *, built: bool | None) -> str:
+    """That the extensions are built for the GPUs that were named; "" where they are not, or none were."""
+    if not subject.targets or not built:
+        return ""
+    return f"Its CUDA extensions are built for {_names(subject)}, and were not run."
+
+
+def _names(subject: SmokeSubject) -> str:
+    return ", ".join(arch.sm for arch in subject.targets)
+
+
+def summarize_stack(verdict: Verdict, subject: StackSubject, run: SceneRun | None) -> str:
+    """Of a stack's own trainer; ``run`` is None for one that has not come to its end."""
+    trainer = f"{subject.name}'s own trainer"
+    if run is None:
+        return f"{trainer} was not run to its end on {subject.device}: nothing of it was judged."
+    limit = ""
+    how = f"ran on {subject.device}"
+    if subject.rehearsed:
+        how, limit = "was rehearsed on the CPU", " CUDA and its kernels were not verified."
+    began = f"{trainer} {how} for {counted(run.record.iterations or 0, 'iteration')}"
+    if verdict is Verdict.NOT_CERTIFIED:
+        failed = counted(len(run.failed), "criterion")
+        return f"{began}, and does not pass: {failed} failed.{limit}"
+    if verdict is Verdict.UNDETERMINED:
+        return f"{began}, {why_open(run)}.{limit}"
+    met = sum(item.outcome is Outcome.MET for item in run.criteria)
+    measured = f"{met} met, {len(run.criteria) - met} not measured"
+    return f"{began} on {run.scene}, and meets every criterion that was measured ({measured}).{limit}"
