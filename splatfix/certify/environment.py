@@ -9,7 +9,7 @@ from pathlib import Path
 
 import splatfix
 from splatfix.certify.model import SceneRun
-from splatfix.context.targets import gpu_of
+from splatfix.context import make_context
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.words import counted
 from splatfix.facts import Facts, Gpu
@@ -51,7 +51,7 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
         record["GPU"] = "none used" if gpus else "none"
         used, others = None, "GPUs in the machine"
     else:
-        used, others = gpu_of(facts, device), "other GPUs"
+        used, others = make_context(facts).gpu_of(device), "other GPUs"
         names = [run.record.machine.gpu for run in scenes if run.record.machine.gpu]
         if used is not None:
             names.append(used.name)
