@@ -52,7 +52,7 @@ def readable(machine: str, target: str) -> dict[str, Any]:
     made = find_options(goal(target), facts, LANES)
     windows = facts.machine.system == "windows"
     return {
-        "targets": made.targets,
+        "targets": [target.sm for target in made.targets],
         "available": [
             {
                 "kind": option.kind.value,
