@@ -344,8 +344,6 @@ STILL_BY_PHRASE = {
     "splatfix/plan/dropins.py: 'far slower' not in reason.text",
     "splatfix/plan/compose.py: kind.label.replace('rebuild', 'build')",
     "splatfix/plan/compose.py: title.replace('another build of torch', 'install torch')",
-    "splatfix/context/compilers.py: item.what.removeprefix('compiler ')",
-    "splatfix/context/toolkits.py: item.what.removeprefix('toolkit ')",
 }
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from splatfix.context.model import Choice, Rejected
+from splatfix.context.model import Choice, rejected_all
+from splatfix.core.codec import to_json
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
@@ -36,7 +37,7 @@ def choose_compilers(
     CC and CXX as the person set them come first, then the plain names, then the newest versioned pair.
     Where none fits, the problem is ``no-host-compiler`` with every candidate and why it was rejected.
     """
-    rejected: list[Rejected] = []
+    objections: list[tuple[str, str]] = []
     compilers = facts.machine.compilers.value or ()
     candidates = [item for item in compilers if item.kind in ("g++", "clang++", "cl")]
     for cxx in sorted(candidates, key=_preference):
@@ -47,10 +48,11 @@ def choose_compilers(
         if objection is None and cc is not None:
             via = ", ".join(cxx.found_via)
             reason = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {via}"
-            return Choice(HostCompilers(cc, cxx.path, cxx.version or "", reason), tuple(rejected))
-        rejected.append(Rejected(f"compiler {cxx.path}", objection or ""))
-    problem = _no_compiler(facts, torch, toolkit, version, rejected)
-    return Choice(None, tuple(rejected), problem)
+            chosen = HostCompilers(cc, cxx.path, cxx.version or "", reason)
+            return Choice(chosen, rejected_all("compiler", objections))
+        objections.append((cxx.path, objection or ""))
+    problem = _no_compiler(facts, torch, toolkit, version, objections)
+    return Choice(None, rejected_all("compiler", objections), problem)
 
 
 def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
@@ -116,11 +118,15 @@ def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:
 
 
 def _no_compiler(
-    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...], rejected: Sequence[Rejected]
+    facts: Facts,
+    torch: Torch,
+    toolkit: Toolkit,
+    version: tuple[int, ...],
+    objections: Sequence[tuple[str, str]],
 ) -> Problem:
     compilers = facts.machine.compilers
-    if rejected:
-        candidates = few([f"{item.what.removeprefix('compiler ')}: {item.why}" for item in rejected], 4, "; ")
+    if objections:
+        candidates = few([f"{path}: {objection}" for path, objection in objections], 4, "; ")
     elif compilers.value is not None:
         candidates = "none was found"
     else:
@@ -130,7 +136,7 @@ def _no_compiler(
         f"No host compiler fits nvcc {toolkit.version} and torch: {candidates}.",
         meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
         todo=compiler_to_install(facts, torch, toolkit, version),
-        details={"rejected": [{"what": item.what, "why": item.why} for item in rejected]},
+        details={"rejected": to_json(rejected_all("compiler", objections))},
     )
 
 

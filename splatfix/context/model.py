@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -69,6 +70,11 @@ class Rejected:
 
     what: str
     why: str
+
+
+def rejected_all(kind: str, objections: Iterable[tuple[str, str]]) -> tuple[Rejected, ...]:
+    """The alternatives of a kind (``toolkit``), by name with what speaks against each."""
+    return tuple(Rejected(f"{kind} {name}", objection) for name, objection in objections)
 
 
 @dataclass(frozen=True)

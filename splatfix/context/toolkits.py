@@ -9,8 +9,9 @@ from pathlib import PurePath
 from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
-from splatfix.context.model import Choice, Rejected
+from splatfix.context.model import Choice, rejected_all
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
+from splatfix.core.codec import to_json
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
@@ -62,28 +63,30 @@ def choose_toolkit(
     if isinstance(toolkits, Problem):
         return Choice(None, problem=toolkits)
     cuda = release(torch.cuda)
-    rejected: list[Rejected] = []
+    objections: list[tuple[str, str]] = []
     fitting: list[_Candidate] = []
     for toolkit in toolkits:
         build_archs = tuple(build_arch(target, torch, toolkit) or target for target in targets)
         objection = objection_to(facts, toolkit, cuda, build_archs, any_major=any_major)
         if objection:
-            rejected.append(Rejected(f"toolkit {toolkit.root}", objection))
+            objections.append((toolkit.root, objection))
         else:
             fitting.append(_Candidate(toolkit, build_archs, _distance(toolkit, cuda)))
     if not fitting:
-        problem = _no_toolkit(facts, torch, targets, rejected, cuda_home)
-        return Choice(None, tuple(rejected), problem)
+        problem = _no_toolkit(facts, torch, targets, objections, cuda_home)
+        return Choice(None, rejected_all("toolkit", objections), problem)
     best, *others = sorted(fitting, key=_Candidate.rank)
     for other in others:
         distance = "no nearer to" if other.distance == best.distance else "farther from"
         reason = f"also fits (CUDA {other.toolkit.version}), {distance} torch's CUDA {torch.cuda}"
-        rejected.append(Rejected(f"toolkit {other.toolkit.root}", reason))
+        objections.append((other.toolkit.root, reason))
     toolkit = best.toolkit
     via = ", ".join(toolkit.found_via)
     reason = f"CUDA {toolkit.version}, torch was built with {torch.cuda}; found via {via}"
     archs = tuple(dict.fromkeys(best.build_archs))
-    return Choice(BuildToolkit(toolkit, release(toolkit.version), archs, reason), tuple(rejected))
+    return Choice(
+        BuildToolkit(toolkit, release(toolkit.version), archs, reason), rejected_all("toolkit", objections)
+    )
 
 
 @dataclass(frozen=True)
@@ -217,17 +220,21 @@ def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Pro
     return named
 
 
-def _considered(facts: Facts, rejected: Sequence[Rejected]) -> str:
+def _considered(facts: Facts, objections: Sequence[tuple[str, str]]) -> str:
     """What was looked at, for a sentence; that nothing could be looked at is another thing than that nothing is there."""
-    if rejected:
-        return "; ".join(f"{item.what.removeprefix('toolkit ')}: {item.why}" for item in rejected)
+    if objections:
+        return "; ".join(f"{root}: {objection}" for root, objection in objections)
     if facts.machine.toolkits.value is None:
         return f"which are here is not known ({facts.machine.toolkits.error})"
     return "none was found"
 
 
 def _no_toolkit(
-    facts: Facts, torch: Torch, targets: Sequence[Arch], rejected: Sequence[Rejected], cuda_home: str | None
+    facts: Facts,
+    torch: Torch,
+    targets: Sequence[Arch],
+    objections: Sequence[tuple[str, str]],
+    cuda_home: str | None,
 ) -> Problem:
     cuda = torch.cuda or ""
     major = cuda.partition(".")[0]
@@ -239,14 +246,14 @@ def _no_toolkit(
     channel = f"nvidia/label/cuda-{cuda}.0"
     return Problem(
         "no-matching-toolkit",
-        f"{subject} torch's CUDA {cuda} and {names}: {_considered(facts, rejected)}.",
+        f"{subject} torch's CUDA {cuda} and {names}: {_considered(facts, objections)}.",
         meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must support the GPU.",
         todo=(
             say(f"Install a CUDA {major} toolkit ({cuda} is torch's own), or name one with --cuda-home."),
             say("NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive"),
             run("conda", "install", "-c", channel, "cuda-toolkit", text="With conda"),
         ),
-        details={"rejected": [{"what": item.what, "why": item.why} for item in rejected]},
+        details={"rejected": to_json(rejected_all("toolkit", objections))},
     )
 
 
@@ -293,12 +300,12 @@ def choose_ptx(
     if isinstance(toolkits, Problem):
         return Choice(None, problem=toolkits)
     cuda = release(torch.cuda)
-    rejected: list[Rejected] = []
+    objections: list[tuple[str, str]] = []
     fitting: list[BuildToolkit] = []
     for toolkit in toolkits:
         choice = _ptx_with(facts, toolkit, torch, cuda, targets)
         if isinstance(choice, str):
-            rejected.append(Rejected(f"toolkit {toolkit.root}", choice))
+            objections.append((toolkit.root, choice))
         else:
             fitting.append(choice)
 
@@ -306,15 +313,15 @@ def choose_ptx(
         return len(choice.toolkit.missing), abs(choice.version[1] - cuda[1])
 
     if fitting:
-        return Choice(min(fitting, key=rank), tuple(rejected))
+        return Choice(min(fitting, key=rank), rejected_all("toolkit", objections))
     names = ", ".join(arch.sm for arch in targets)
     problem = Problem(
         "ptx-unavailable",
-        f"No toolkit here produces PTX that runs on {names}: {_considered(facts, rejected)}.",
+        f"No toolkit here produces PTX that runs on {names}: {_considered(facts, objections)}.",
         meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
         todo=(say("Use a toolkit that supports the GPU."), see_options(facts)),
     )
-    return Choice(None, tuple(rejected), problem)
+    return Choice(None, rejected_all("toolkit", objections), problem)
 
 
 def _ptx_with(
