@@ -39,17 +39,17 @@ def placed(certificate: Certificate, variables: Mapping[str, str]) -> Certificat
     Raises:
         SplatfixError: ``not-a-container`` (exit code 2) where the variable holds something else.
     """
-    if not (told := variables.get(VARIABLE)):
+    if not (description := variables.get(VARIABLE)):
         return certificate
     try:
-        host = from_json(Host, parse_json(told))
+        host = from_json(Host, parse_json(description))
     except (CodecError, ValueError) as error:
         raise usage_error(
             "not-a-container",
             f"{VARIABLE} holds no description of a container: {error}.",
             say(f"Remove it: only splatfix certify --container sets {VARIABLE}, inside the container."),
         ) from error
-    words = f"lane {host.lane}, image {host.image}, base {host.base}"
+    text = f"lane {host.lane}, image {host.image}, base {host.base}"
     return replace(
-        certificate, environment={**certificate.environment, "container": words}, repeat=host.repeat
+        certificate, environment={**certificate.environment, "container": text}, repeat=host.repeat
     )

@@ -98,5 +98,5 @@ class InterimReports:
     def _report(self) -> None:
         began = self._clock()
         self._write(incomplete(self._conclude(), self._scenes, self.under_way, interrupted=False))
-        ended = self._clock()
-        self._next = ended + max(EVERY, SHARE * (ended - began))
+        written = self._clock()
+        self._next = written + max(EVERY, SHARE * (written - began))

@@ -53,15 +53,15 @@ def judge(file: Path, ran: Ran, result: Dict[str, Any]) -> Dict[str, Any]:
             float("inf") if one is None else relative_error(one, torch.tensor(other)) for one, other in pairs
         ]
         gradient = max(wrong, default=None)
-    judged = dict(result, own_difference=_finite(value), own_gradient_difference=_finite(gradient))
+    compared = dict(result, own_difference=_finite(value), own_gradient_difference=_finite(gradient))
     near = value <= result["value_allowed"]
     near = near and (gradient is None or gradient <= result["gradient_allowed"])
     if not near and result["outcome"] == "met":
-        words = f"value {value:.1e}" + ("" if gradient is None else f", gradient {gradient:.1e}")
-        judged.update(
-            outcome="failed", detail=f"differs from splatfix's own kernel on the same input: {words}"
+        text = f"value {value:.1e}" + ("" if gradient is None else f", gradient {gradient:.1e}")
+        compared.update(
+            outcome="failed", detail=f"differs from splatfix's own kernel on the same input: {text}"
         )
-    return judged
+    return compared
 
 
 def _finite(number: Optional[float]) -> Optional[float]:

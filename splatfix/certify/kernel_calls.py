@@ -37,13 +37,13 @@ def check_ssim(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     first = torch.rand(1, 3, 45, 61, generator=generator)
     second = (first + 0.1 * torch.randn(1, 3, 45, 61, generator=generator)).clamp(0, 1)
     exact = first.double().requires_grad_(True)
-    wanted = ssim_reference(exact, second.double())
-    torch.autograd.backward(wanted)
+    expected = ssim_reference(exact, second.double())
+    torch.autograd.backward(expected)
     given = first.to(device).requires_grad_(True)
-    found = kernel.fused_ssim(given, second.to(device))
-    torch.autograd.backward(found)
-    value, gradient = relative_error(found, wanted), _gradient_error([given], [exact])
-    ran = Ran([first, second], found, [given.grad])
+    actual = kernel.fused_ssim(given, second.to(device))
+    torch.autograd.backward(actual)
+    value, gradient = relative_error(actual, expected), _gradient_error([given], [exact])
+    ran = Ran([first, second], actual, [given.grad])
     # plain PyTorch has its own contract; other single-precision kernels get more room
     return _errors(value, 1e-6, gradient, 5e-5, ran) if plain else _errors(value, 1e-5, gradient, 1e-4, ran)
 
@@ -52,10 +52,10 @@ def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     """Check ``distCUDA2``: the neighbor distances that initial scales come from."""
     points = torch.randn(700, 3, generator=torch.Generator().manual_seed(2))
     points[10] = points[11]  # a duplicate counts with distance 0
-    found = kernel.distCUDA2(points.to(device))
-    wanted = knn_reference(points.double())
-    error = float(((found.double().cpu() - wanted).abs() / wanted.clamp_min(1e-12)).max())
-    return _errors(error, 5e-6 if plain else 1e-4, None, None, Ran([points], found, []))
+    actual = kernel.distCUDA2(points.to(device))
+    expected = knn_reference(points.double())
+    error = float(((actual.double().cpu() - expected).abs() / expected.clamp_min(1e-12)).max())
+    return _errors(error, 5e-6 if plain else 1e-4, None, None, Ran([points], actual, []))
 
 
 def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
@@ -81,9 +81,9 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     without = _no_reference(kernel, fields, arguments)
     if without:
         return _only_finite(without, [color], [*given, means2d])
-    wanted, inverse = splat_reference(_double(camera), exact)
-    torch.autograd.backward((wanted * weight.double()).sum())
-    value = relative_error(color, wanted)
+    expected, inverse = splat_reference(_double(camera), exact)
+    torch.autograd.backward((expected * weight.double()).sum())
+    value = relative_error(color, expected)
     if "antialiasing" in fields:
         if len(drawn) > 2:  # the inverse depth of Inria 2024
             value = max(value, relative_error(drawn[2], inverse))
@@ -120,20 +120,20 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         item._replace(rotations=torch.nn.functional.normalize(item.rotations)) for item in (given, exact)
     ]
     drawn = _draw(kernel, arguments, camera, normalized[0], means2d)
-    found, wanted = (drawn[0], drawn[2]), surfel_reference(_double(camera), normalized[1])
-    if drawn[2].shape != wanted[1].shape:
+    actual, expected = (drawn[0], drawn[2]), surfel_reference(_double(camera), normalized[1])
+    if drawn[2].shape != expected[1].shape:
         raise NotMeasured(
             f"a variant that splatfix cannot call: its maps have the shape {tuple(drawn[2].shape)}"
         )
     weight = torch.randn(10, *camera.size[::-1], generator=generator)
     weight[9] *= 100.0  # the distortion is small
-    torch.autograd.backward((torch.cat(found) * weight.to(device)).sum())
-    torch.autograd.backward((torch.cat(wanted) * weight.double()).sum())
-    value = max(relative_error(one, other) for one, other in zip(found, wanted))
+    torch.autograd.backward((torch.cat(actual) * weight.to(device)).sum())
+    torch.autograd.backward((torch.cat(expected) * weight.double()).sum())
+    value = max(relative_error(one, other) for one, other in zip(actual, expected))
     # the distortion is a small difference of large numbers in single precision
-    value = max(value, 0.01 * relative_error(drawn[2][6], wanted[1][6]))
+    value = max(value, 0.01 * relative_error(drawn[2][6], expected[1][6]))
     gradient = _gradient_error(list(given), list(exact))
-    ran = Ran([*camera, *splats], torch.cat(found), [item.grad for item in given])
+    ran = Ran([*camera, *splats], torch.cat(actual), [item.grad for item in given])
     allowed = (1e-5, 1e-4) if plain else (5e-5, 5e-3)
     result = _errors(value, allowed[0], gradient, allowed[1], ran)
     if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
@@ -232,10 +232,10 @@ def _draw(kernel: Any, arguments: Any, camera: Pinhole, splats: Splats, means2d:
     if "dc" in arguments:
         inputs["dc"], inputs["shs"] = splats.shs[:, :1].contiguous(), splats.shs[:, 1:].contiguous()
     # a wrapper that hands its arguments on wants those of all variants
-    wanted = set(arguments)
+    expected = set(arguments)
     if any(one.kind is one.VAR_KEYWORD for one in arguments.values()):
-        wanted |= {"means3D", "means2D", "opacities", "shs", "scales", "rotations"}
-    known = {name: value for name, value in inputs.items() if name in wanted}
+        expected |= {"means3D", "means2D", "opacities", "shs", "scales", "rotations"}
+    known = {name: value for name, value in inputs.items() if name in expected}
     values, kind = _values(camera, device), kernel.GaussianRasterizationSettings
     settings = kind(**{name: values[name] for name in _filled(kind)})
     return kernel.GaussianRasterizer(settings)(**known)
@@ -300,7 +300,7 @@ def _run_triangles(kernel: Any, device: str) -> Dict[str, Any]:
     return _only_finite("no reference for triangles", [color], [points, opacities, shs])
 
 
-def _only_finite(why: str, images: List[Tensor], leaves: List[Tensor]) -> Dict[str, Any]:
+def _only_finite(reason: str, images: List[Tensor], leaves: List[Tensor]) -> Dict[str, Any]:
     """The result of a kernel that ran and has no reference: not measured, unless it gave what is never right."""
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     finite = all(bool(torch.isfinite(item).all()) for item in [*images, *gradients])
@@ -308,7 +308,7 @@ def _only_finite(why: str, images: List[Tensor], leaves: List[Tensor]) -> Dict[s
     if not finite or not drawn:
         fault = "values that are not finite" if not finite else "an empty image"
         return dict(BLANK, outcome="failed", detail=f"it ran and gave {fault}")
-    return dict(BLANK, outcome="not-measured", detail=f"it ran, with finite results; {why}")
+    return dict(BLANK, outcome="not-measured", detail=f"it ran, with finite results; {reason}")
 
 
 BLANK: Dict[str, Any] = {
@@ -322,10 +322,10 @@ BLANK: Dict[str, Any] = {
 
 def _gradient_error(given: List[Tensor], exact: List[Tensor]) -> float:
     worst = 0.0
-    for found, wanted in zip(given, exact):
-        if found.grad is None or wanted.grad is None:
+    for actual, expected in zip(given, exact):
+        if actual.grad is None or expected.grad is None:
             return math.inf
-        worst = max(worst, relative_error(found.grad, wanted.grad))
+        worst = max(worst, relative_error(actual.grad, expected.grad))
     return worst
 
 

@@ -30,10 +30,10 @@ from splatfix.kernels.native import needs_gpu
 def is_installed(name: str) -> bool:
     """Whether the module can be found; nothing is imported, for that may crash."""
     top, _, part = name.partition(".")
-    found = importlib.util.find_spec(top)
-    if found is None or not part:
-        return found is not None
-    folders = [Path(folder) for folder in found.submodule_search_locations or ()]
+    spec = importlib.util.find_spec(top)
+    if spec is None or not part:
+        return spec is not None
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
     return any((folder / f"{part}{suffix}").is_file() for folder in folders for suffix in all_suffixes())
 
 
@@ -41,12 +41,12 @@ def library_of(name: str) -> Optional[Path]:
     """The compiled file of a module: its own, or that of its ``_C`` or ``_cuda`` part. Nothing is imported."""
     top, _, part = name.partition(".")
     for one in (top, f"{top}_cuda"):
-        found = importlib.util.find_spec(one)
-        if found is not None and found.origin and found.origin.endswith(tuple(EXTENSION_SUFFIXES)):
-            return Path(found.origin)
-    found = importlib.util.find_spec(top)
-    places = (found.submodule_search_locations or ()) if found is not None else ()
-    files = [Path(place, f"{part or '_C'}{suffix}") for place in places for suffix in EXTENSION_SUFFIXES]
+        spec = importlib.util.find_spec(one)
+        if spec is not None and spec.origin and spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
+            return Path(spec.origin)
+    spec = importlib.util.find_spec(top)
+    folders = (spec.submodule_search_locations or ()) if spec is not None else ()
+    files = [Path(place, f"{part or '_C'}{suffix}") for place in folders for suffix in EXTENSION_SUFFIXES]
     return next((file for file in files if file.is_file()), None)
 
 
@@ -58,7 +58,7 @@ def is_dropin(name: str) -> bool:
 @functools.lru_cache(maxsize=None)
 def dropins() -> FrozenSet[str]:
     """Modules that installed drop-ins of splatfix replace; read once, because environments can be large."""
-    found = []
+    replaced = []
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("splatfix.json")
         try:
@@ -66,8 +66,8 @@ def dropins() -> FrozenSet[str]:
         except ValueError:  # a damaged manifest is none
             continue
         if isinstance(manifest, dict) and manifest.get("kind") == "drop-in":
-            found.append(str(manifest.get("replaces")))
-    return frozenset(found)
+            replaced.append(str(manifest.get("replaces")))
+    return frozenset(replaced)
 
 
 def kind_of(name: str) -> str:
@@ -95,9 +95,9 @@ _BUSY = re.compile(r"busy or unavailable|CUBLAS_STATUS_ALLOC_FAILED")
 
 def is_occupied(text: str) -> bool:
     """Whether an error says that others use the GPU or its memory; a failed kernel asks for terabytes."""
-    asked = _ALLOCATION.search(text)
-    if asked is not None:
-        return bool(float(asked[1]) * _UNITS[asked[2].lower()] < _ABSURD)
+    requested = _ALLOCATION.search(text)
+    if requested is not None:
+        return bool(float(requested[1]) * _UNITS[requested[2].lower()] < _ABSURD)
     return _BUSY.search(text) is not None
 
 
@@ -120,11 +120,11 @@ def failed_in_kernel(error: BaseException, device: str) -> bool:
 @functools.lru_cache(maxsize=None)
 def no_gpu() -> str:
     """That torch finds no GPU, with the reason, which it gives in a warning and only once; "" where it finds one."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as text:
         warnings.simplefilter("always")
         if torch.cuda.is_available():
             return ""
-    reasons = [" ".join(str(item.message).split()) for item in said]
+    reasons = [" ".join(str(item.message).split()) for item in text]
     return ": ".join(["torch finds no GPU", *reasons]).rstrip(".")
 
 
@@ -191,13 +191,13 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
     except NotMeasured as reason:
         return dict(BLANK, outcome="not-measured", detail=str(reason))
     except Exception as error:  # noqa: BLE001 - any exception of a kernel is its result
-        said = f"{type(error).__name__}: {error}"
-        if is_occupied(said):
-            return dict(BLANK, outcome="not-measured", detail=said.partition("\n")[0])
+        text = f"{type(error).__name__}: {error}"
+        if is_occupied(text):
+            return dict(BLANK, outcome="not-measured", detail=text.partition("\n")[0])
         # the call of our own kernels is ours too: there it is no excuse
         if kind in ("ours", "drop-in") or failed_in_kernel(error, device):
-            return dict(BLANK, outcome="failed", detail=said)
-        first = said.partition("\n")[0]
+            return dict(BLANK, outcome="failed", detail=text)
+        first = text.partition("\n")[0]
         return dict(
             BLANK, outcome="not-measured", detail=f"splatfix calls it otherwise than it wants: {first}"
         )

@@ -53,7 +53,7 @@ def repeats(
         worst is not None and done.ok and worst <= allowed,
         measured=measured,
         required=f"at most {allowed:g}, with the same seed",
-        why="Two runs of one seed differ from the start: something is random that no seed sets, or memory is read unwritten.",
+        meaning="Two runs of one seed differ from the start: something is random that no seed sets, or memory is read unwritten.",
         source="a CPU repeats to the last digit; on a GPU atomics add in an order that changes",
     )
 

@@ -13,13 +13,13 @@ SHORTEST = 100
 
 
 def criterion(
-    code: str, met: bool | None, *, measured: str, required: str, why: str = "", source: str = ""
+    code: str, met: bool | None, *, measured: str, required: str, meaning: str = "", source: str = ""
 ) -> Criterion:
     """A criterion by its outcome.
 
     Args:
         met: None for what was not measured.
-        why: what a failure means in practice; left out where there is none.
+        meaning: what a failure means in practice; left out where there is none.
         source: where the threshold comes from.
     """
     if met is None:
@@ -28,7 +28,7 @@ def criterion(
         outcome = Outcome.MET
     else:
         outcome = Outcome.FAILED
-    return Criterion(code, outcome, measured, required, "" if met else why, source)
+    return Criterion(code, outcome, measured, required, "" if met else meaning, source)
 
 
 def not_measured(code: str, reason: str, required: str) -> Criterion:
@@ -41,5 +41,5 @@ def unless_short(item: Criterion, record: TrainingRecord, *, measured: bool) -> 
     done = record.iterations
     if item.outcome is not Outcome.FAILED or not measured or done is None or done >= SHORTEST:
         return item
-    why = f"a run of {counted(done, 'iteration')} is too short to judge this: {SHORTEST} or more decide it."
-    return replace(item, outcome=Outcome.UNDETERMINED, why=why)
+    reason = f"a run of {counted(done, 'iteration')} is too short to judge this: {SHORTEST} or more decide it."
+    return replace(item, outcome=Outcome.UNDETERMINED, why=reason)

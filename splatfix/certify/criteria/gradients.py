@@ -47,7 +47,7 @@ def of_every_group(record: TrainingRecord) -> Iterator[Criterion]:
             zero is not None and largest > 0 and steps > 0 and zero <= MAX_ZERO_STEPS * steps,
             measured=measured,
             required=_REQUIRED,
-            why=f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
+            meaning=f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
             source=ZERO_GRADIENTS,
         )
         yield unless_short(item, record, measured=zero is not None and steps == 0)
@@ -88,17 +88,17 @@ def _of_group(name: str, group: GroupGradients, record: TrainingRecord) -> Crite
     after = ""
     if cut:
         after = f", none after iteration {last}"
-        why = f"From iteration {last + 1} on no gradient reached {name}: training goes on without this part of the scene."
+        meaning = f"From iteration {last + 1} on no gradient reached {name}: training goes on without this part of the scene."
     elif not largest:
-        why = f"No gradient reaches {name}: training runs, but never changes this part of the scene."
+        meaning = f"No gradient reaches {name}: training runs, but never changes this part of the scene."
     else:
-        why = f"Gradients reach {name} in some steps only."
+        meaning = f"Gradients reach {name} in some steps only."
     item = criterion(
         _code(name),
         zero is not None and largest > 0 and zero <= MAX_ZERO_STEPS * steps,
         measured=f"zero or none in {zero or 0} of {counted(steps, 'step')}{after}, largest norm {largest:.3g}",
         required=_REQUIRED,
-        why=why,
+        meaning=meaning,
         source=ZERO_GRADIENTS,
     )
     return unless_short(item, record, measured=zero is not None)

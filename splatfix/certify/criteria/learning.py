@@ -49,7 +49,7 @@ def held_out_views(record: TrainingRecord) -> Criterion:
         bool(test) and bool(train) and not shared and views == len(test),
         measured=f"{len(train)} for training, {len(test)} held out, {len(shared)} in both, {views} evaluated",
         required="at least one held-out view, none in both sets, all held-out views evaluated",
-        why="Quality on training views says nothing about the scene.",
+        meaning="Quality on training views says nothing about the scene.",
         source="every 8th view is held out, as in mip-NeRF 360 and the 3DGS paper; images are compared byte for byte",
     )
 
@@ -69,7 +69,7 @@ def finite_values(record: TrainingRecord) -> Criterion:
         len(known) == len(counts) and sum(known) == 0 and first is not None and last is not None,
         measured=measured,
         required="no NaN or infinity in loss or gradients",
-        why="NaN or infinite values spread to every Gaussian they touch.",
+        meaning="NaN or infinite values spread to every Gaussian they touch.",
         source="arithmetic: nothing finite follows",
     )
 
@@ -89,7 +89,7 @@ def gaussians_reached(record: TrainingRecord) -> Criterion:
         share is not None and share >= MIN_REACHED,
         measured=measured,
         required=f"at least {MIN_REACHED:.0%}",
-        why="Most Gaussians never change: the backward pass leaves them out, or no view sees them.",
+        meaning="Most Gaussians never change: the backward pass leaves them out, or no view sees them.",
         source=f"the sample scenes reach 97 % and more; {ZERO_GRADIENTS}",
     )
     return unless_short(item, record, measured=share is not None)
@@ -108,7 +108,7 @@ def loss_falls(record: TrainingRecord) -> Criterion:
         falls,
         measured=measured,
         required=f"below {LOSS_FACTOR:.0%} of the start",
-        why="The optimizer does not improve its training views.",
+        meaning="The optimizer does not improve its training views.",
         source=ZERO_GRADIENTS,
     )
     return unless_short(item, record, measured=known)
@@ -131,7 +131,7 @@ def loss_trend(record: TrainingRecord) -> Criterion:
         falls,
         measured=measured,
         required=f"tau at most {TREND}, the last part at most {MAX_ABOVE_BEST} times the best",
-        why="The loss fell and rose again: first and last alone do not show it.",
+        meaning="The loss fell and rose again: first and last alone do not show it.",
         source="Mann 1945, Kendall 1975: a trend at 5 %; an opacity reset raises one part",
     )
     return unless_short(item, record, measured=len(known) == len(windows))
@@ -150,7 +150,7 @@ def heldout_gain(record: TrainingRecord) -> Criterion:
         rises,
         measured=measured,
         required=f"up by at least {MIN_GAIN_DB} dB",
-        why="Held-out views did not improve: nothing was learned about the scene.",
+        meaning="Held-out views did not improve: nothing was learned about the scene.",
         source="the sample scenes gain 8 dB and more",
     )
     return unless_short(item, record, measured=known)
@@ -168,7 +168,7 @@ def heldout_quality(record: TrainingRecord) -> Criterion:
         psnr is not None and psnr >= floor,
         measured=measured,
         required=f"at least {floor:.2f} dB",
-        why="Quality is below the reference for this scene.",
+        meaning="Quality is below the reference for this scene.",
         source="1.5 dB below the lowest of three seeds",
     )
 
@@ -185,7 +185,7 @@ def heldout_not_above_training(record: TrainingRecord) -> Criterion:
         not_above,
         measured=measured,
         required=f"at most {MAX_ABOVE_TRAINING_DB:g} dB above training views",
-        why="Held-out views look better than what was trained on: they leaked into the training.",
+        meaning="Held-out views look better than what was trained on: they leaked into the training.",
         source="on the sample scenes held-out views are at most 0.5 dB better",
     )
 
@@ -214,7 +214,7 @@ def densification(record: TrainingRecord, *, from_outside: bool = False) -> Crit
         counts.initial is not None and made > 0 and bool(counts.final),
         measured=measured or "not recorded",
         required=required,
-        why="The screen-space gradient that drives densification is missing, or its schedule never started.",
+        meaning="The screen-space gradient that drives densification is missing, or its schedule never started.",
         source=f"Kerbl et al. 2023, section 5.2{limit}",
     )
     return unless_short(item, record, measured=bool(counts.initial and counts.final))

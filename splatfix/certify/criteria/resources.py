@@ -52,7 +52,7 @@ def evaluation_memory(record: TrainingRecord) -> Criterion:
         met,
         measured=measured,
         required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(allocator)} more",
-        why="Evaluation keeps what only training needs, as it does where gradients are recorded: it runs out of memory first.",
+        meaning="Evaluation keeps what only training needs, as it does where gradients are recorded: it runs out of memory first.",
         source="field report: mip-splatting on a 16 GB card, whose evaluation ran with autograd on",
     )
 
@@ -75,7 +75,7 @@ def memory_growth(record: TrainingRecord) -> Criterion:
         met,
         measured=measured,
         required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or {_mib(allocator)} in all",
-        why="Memory creeps up without the model growing: something is kept from every iteration, and a long run will end "
+        meaning="Memory creeps up without the model growing: something is kept from every iteration, and a long run will end "
         "early.",
         source=f"{_VRAM_REPORT}: creep",
     )
@@ -97,7 +97,7 @@ def memory_utilisation(record: TrainingRecord) -> Criterion:
         _if_known(record, "memory") if share is None else share < MAX_USED,
         measured="not known on this system" if share is None else f"{share:.1%} {kind}",
         required=f"below {MAX_USED:.0%}",
-        why="Memory is all but full: the system moves it to and fro, and every iteration takes many times as long.",
+        meaning="Memory is all but full: the system moves it to and fro, and every iteration takes many times as long.",
         source=_VRAM_REPORT,
     )
 
@@ -117,7 +117,7 @@ def time_by_phase(record: TrainingRecord) -> Criterion:
         total > 0 and both and timed >= MIN_TIMED * total,
         measured=measured,
         required=f"forward and backward timed, all phases together at least {MIN_TIMED:.0%} of the training",
-        why="Time goes where no phase is: a speed-up of one phase could not be told from the whole.",
+        meaning="Time goes where no phase is: a speed-up of one phase could not be told from the whole.",
         source="field report: a trainer whose forward pass became 88 times faster, and its backward pass no faster",
     )
 
@@ -137,7 +137,7 @@ def throughput_steady(record: TrainingRecord) -> Criterion:
         met,
         measured=measured,
         required=f"at most {MAX_LOST:.0%} lost, at most {MAX_DRIFT:g} times as slow",
-        why="Iterations became slower without more to do: a processor that is hot and throttles, or memory that is full.",
+        meaning="Iterations became slower without more to do: a processor that is hot and throttles, or memory that is full.",
         source="field report: an RTX 5060 Ti under WSL2, speed by phase. A CPU is refused only where other programs took less "
         f"than {IDLE:g} of a core.",
     )

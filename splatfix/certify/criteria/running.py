@@ -28,7 +28,7 @@ def finished(record: TrainingRecord, iterations: int | None) -> Criterion:
         done is not None and done == expected and record.status in ("ok", "failed"),
         measured=f"{counted(done or 0, 'iteration')}, {record.status}",
         required=f"{counted(expected or 0, 'iteration')}",
-        why="The trainer stopped early.",
+        meaning="The trainer stopped early.",
         source="what was asked for",
     )
 
@@ -41,7 +41,7 @@ def renderer_as_asked(record: TrainingRecord, renderer: str) -> Criterion:
         ran.kind == renderer,
         measured=f"{ran.kind} ({ran.name})",
         required=renderer,
-        why="A different renderer ran than the one requested.",
+        meaning="A different renderer ran than the one requested.",
         source="what was asked for",
     )
 
@@ -63,7 +63,7 @@ def implementations_identified(record: TrainingRecord) -> Criterion:
         iterations > 0 and not problems,
         measured="; ".join(problems or digests),
         required="each part's code is what was named, known by its digest, and ran in every iteration",
-        why="Another implementation ran than the report names, or none: its result says nothing about the one that was meant.",
+        meaning="Another implementation ran than the report names, or none: its result says nothing about the one that was meant.",
         source="field report: an extension silently replaced by a slow path",
     )
 
@@ -87,7 +87,7 @@ def ply_round_trip(record: TrainingRecord) -> Criterion:
         difference is not None and tolerance is not None and difference <= tolerance,
         measured="not measured" if difference is None else f"largest difference {difference:.2g}",
         required=f"the saved point cloud renders the same image (within {tolerance})",
-        why="The saved file differs from what was trained.",
+        meaning="The saved file differs from what was trained.",
         source="the file holds the same float32 numbers; CUDA kernels may add them in another order",
     )
 
@@ -102,7 +102,7 @@ def no_cuda_error(output: str, device: str) -> tuple[Criterion, ...]:
         not line,
         measured=line[:_LONGEST_LINE] or "none was printed",
         required="no CUDA error in the trainer's output",
-        why="A kernel did not run, or wrote where it must not: what was computed after it cannot be trusted.",
+        meaning="A kernel did not run, or wrote where it must not: what was computed after it cannot be trusted.",
         source="reports of no kernel image on RTX 50 cards, and of illegal addresses that a later call reported",
     )
     return (item,)

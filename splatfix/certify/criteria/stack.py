@@ -101,8 +101,8 @@ def end_of(error: TrainerError | None, done: Completed) -> str:
     if error is not None:
         message = error.message.strip().splitlines()
         first = f": {message[0]}" if message else ""
-        place = f" ({error.place}, in {error.function})" if error.place else ""
-        return f"{error.type}{first}{place}"
+        location = f" ({error.place}, in {error.function})" if error.place else ""
+        return f"{error.type}{first}{location}"
     if done.error:
         return done.error
     # progress bars end their lines with a carriage return
@@ -128,7 +128,7 @@ def _observed(record: TrainingRecord, done: Completed) -> Criterion:
         recorded and not trouble,
         measured=trouble[-1] if trouble else measured,
         required="every hook is set in the trainer's process",
-        why="The observer could not be set up in this environment: what it missed cannot be told from a fault of the trainer.",
+        meaning="The observer could not be set up in this environment: what it missed cannot be told from a fault of the trainer.",
         source="the observer's own traceback, in observer.log of the report",
     )
     if item.outcome is Outcome.MET:
@@ -146,18 +146,18 @@ def _unless_blind(item: Criterion) -> Criterion:
 
 def _finished(record: TrainingRecord, done: Completed) -> Criterion:
     passes, expected = record.iterations or 0, record.config.iterations or 0
-    ended = "killed" if done.returncode is None else f"exit code {done.returncode}"
-    measured = f"{counted(passes, 'iteration')}, {ended}"
-    why = "The trainer ended well, and trained less than it was asked to."
+    ending = "killed" if done.returncode is None else f"exit code {done.returncode}"
+    measured = f"{counted(passes, 'iteration')}, {ending}"
+    meaning = "The trainer ended well, and trained less than it was asked to."
     if not done.ok:
         measured = f"{measured}: {end_of(record.error, done)}"
-        why = "The trainer stopped early."
+        meaning = "The trainer stopped early."
     item = criterion(
         "training-finishes",
         done.ok and passes >= expected,
         measured=measured,
         required=f"{counted(expected, 'iteration')}, exit code 0",
-        why=why,
+        meaning=meaning,
         source="what was asked for",
     )
     if done.ok:
@@ -178,7 +178,7 @@ def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
         measured=" ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends)
         or "nothing had to be mended",
         required="no module missing, nothing mended",
-        why="The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
+        meaning="The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
         source="the checks of splatfix diagnose --repo",
     )
     todo = []
@@ -201,7 +201,7 @@ def _scene_fits(record: TrainingRecord, problems: Sequence[Mend]) -> Iterator[Cr
         met,
         measured=measured,
         required="the layout and the camera models that the trainer's source names",
-        why="The scene is not one that this trainer reads.",
+        meaning="The scene is not one that this trainer reads.",
         source="literals of the checkout's own Python code",
     )
     remedies = [step for problem in problems for step in problem.remedy]
@@ -225,7 +225,7 @@ def _extensions_ran(record: TrainingRecord, extensions: Sequence[str]) -> Criter
         bool(ran) and not any("raster" in name for name in idle),
         measured="; ".join(calls) or "none was called",
         required=f"calls of {few(list(extensions))}" if extensions else "calls of a rasterizer",
-        why="The trainer never drew with its rasterizer.",
+        meaning="The trainer never drew with its rasterizer.",
         source="what the checkout imports",
     )
 
@@ -249,7 +249,7 @@ def _no_silent_fallback(record: TrainingRecord, extensions: Sequence[str]) -> Cr
         not lost,
         measured="; ".join([*lost, *of_variants]) or "no import of an extension failed",
         required="every extension that is asked for is there",
-        why="An import failed and the code went on without it: something slower, or something else, ran in its place.",
+        meaning="An import failed and the code went on without it: something slower, or something else, ran in its place.",
         source="field report: a trainer that used a slow SSIM for weeks",
     )
 
@@ -305,7 +305,7 @@ def _point_cloud_saved(record: TrainingRecord) -> Criterion:
         sound and final is not None and (trained is None or final == trained),
         measured=", ".join(listed) or "no point_cloud.ply was found",
         required=f"a PLY file of iteration {expected} with every Gaussian, all values finite",
-        why="What was trained was not saved whole.",
+        meaning="What was trained was not saved whole.",
         source="the trainer's own folder point_cloud/iteration_N",
     )
 
@@ -316,6 +316,6 @@ def _script_finishes(name: str, done: Completed, error: TrainerError | None) -> 
         done.ok,
         measured="exit code 0" if done.ok else end_of(error, done),
         required="exit code 0",
-        why=f"{'render' if name == RENDERING else name}.py does not run after the training.",
+        meaning=f"{'render' if name == RENDERING else name}.py does not run after the training.",
         source="what was asked for",
     )

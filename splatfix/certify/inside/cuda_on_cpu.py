@@ -67,8 +67,8 @@ def _mode(torch: Any) -> Any:
         return tensor.to(*head, *rest, **kwargs)
 
     def typed(args: Any, kwargs: dict[str, Any]) -> Any:
-        words = [word.replace("torch.cuda.", "torch.") if isinstance(word, str) else word for word in args]
-        return tensor.type(*words, **kwargs)
+        arguments = [word.replace("torch.cuda.", "torch.") if isinstance(word, str) else word for word in args]
+        return tensor.type(*arguments, **kwargs)
 
     special: dict[Any, Callable[..., Any]] = {
         tensor.to: moved,

@@ -34,8 +34,8 @@ def collect_refused(torch: Any, record: Record, written: Sequence[str]) -> None:
         try:
             return load(f, *args, **kwargs)
         except pickle.UnpicklingError as error:
-            asked = len(args) > 1 or {"weights_only", "pickle_module"} & set(kwargs)
-            if _SAID not in str(error) or asked or not isinstance(f, (str, os.PathLike)):
+            explicit = len(args) > 1 or {"weights_only", "pickle_module"} & set(kwargs)
+            if _SAID not in str(error) or explicit or not isinstance(f, (str, os.PathLike)):
                 raise
             path = os.path.realpath(f)
             own = any(path.startswith(root) for root in roots)

@@ -38,7 +38,7 @@ class Record:
     def __init__(self, configuration: dict[str, Any]) -> None:
         self.out = configuration["out"]
         self.root = os.path.join(os.path.abspath(configuration["checkout"]), "")
-        self.seen: dict[str, Any] = {
+        self..state: dict[str, Any] = {
             "argv": None,
             "python": sys.version.split()[0],
             "torch": None,
@@ -70,21 +70,21 @@ class Record:
         self._lock = threading.Lock()
         self._lines: Optional[Any] = None
 
-    def failed_import(self, name: str, place: str, error: BaseException) -> None:
+    def failed_import(self, name: str, location: str, error: BaseException) -> None:
         """An import in the checkout that failed; said once for each place."""
-        row = {"name": name, "place": place, "error": f"{type(error).__name__}: {error}"[:500]}
-        if row not in self.seen["failed_imports"]:
-            self.seen["failed_imports"].append(row)
+        row = {"name": name, "place": location, "error": f"{type(error).__name__}: {error}"[:500]}
+        if row not in self..state["failed_imports"]:
+            self..state["failed_imports"].append(row)
 
     def placeholder(self, name: str) -> None:
         """A module that is missing was imported."""
-        self.seen["placeholders"].append(name)
+        self..state["placeholders"].append(name)
 
-    def refused_load(self, place: str, name: str, *, gone_on: bool) -> None:
+    def refused_load(self, location: str, name: str, *, gone_on: bool) -> None:
         """torch.load refused a file of pickled objects; said once for each place."""
-        row = {"place": place, "file": name, "gone_on": gone_on}
-        if row not in self.seen["refused_loads"]:
-            self.seen["refused_loads"].append(row)
+        row = {"place": location, "file": name, "gone_on": gone_on}
+        if row not in self..state["refused_loads"]:
+            self..state["refused_loads"].append(row)
 
     def not_observed(self) -> None:
         """What is being handled kept a hook from being set: ``inside.txt`` says it, and the trainer goes on without."""
@@ -104,12 +104,12 @@ class Record:
         if os.getpid() != self.pid:
             return
         with self._lock:
-            self.seen["argv"] = self.seen["argv"] or list(getattr(sys, "argv", []))
-            self.seen["rss"] = max(self.seen["rss"], resident())
-            self.seen["seconds"] = round(time.time() - self.seen["started"], 3)
+            self..state["argv"] = self..state["argv"] or list(getattr(sys, "argv", []))
+            self..state["rss"] = max(self..state["rss"], resident())
+            self..state["seconds"] = round(time.time() - self..state["started"], 3)
             path = os.path.join(self.out, f"observed-{self.pid}.json")
             with open(path + ".partial", "w", encoding="utf-8") as file:
-                json.dump(self.seen, file)
+                json.dump(self..state, file)
             os.replace(path + ".partial", path)
             self._written = time.monotonic()
 
@@ -129,10 +129,10 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
     extensions = _Extensions(record)
 
     def on_torch(torch: ModuleType) -> None:
-        record.seen["torch"] = str(torch.__version__)
+        record..state["torch"] = str(torch.__version__)
         if configuration["cpu"]:
             cuda_on_cpu.land(torch, resident)
-            weights.go_without(torch, record.seen["weights"])
+            weights.go_without(torch, record..state["weights"])
         loads.collect_refused(torch, record, configuration["written"])
         _Training(record, torch).hook()
 
@@ -142,14 +142,14 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
     ending = sys.excepthook
 
     def on_error(kind: Any, error: BaseException, trace: Any) -> None:
-        record.seen["error"] = describe(kind, error, trace, record.root)
+        record..state["error"] = describe(kind, error, trace, record.root)
         ending(kind, error, trace)
 
     sys.excepthook = on_error
 
     def at_end() -> None:
-        record.seen["finished"] = record.seen["error"] is None
-        if record.seen["torch"] or record.seen["error"]:
+        record..state["finished"] = record..state["error"] is None
+        if record..state["torch"] or record..state["error"]:
             record.write()
 
     atexit.register(at_end)
@@ -162,13 +162,13 @@ def describe(kind: Any, error: BaseException, trace: Any, root: str) -> dict[str
         for frame in traceback.extract_tb(trace)
         if os.path.abspath(frame.filename).startswith(root)
     ]
-    place = frames[-1] if frames else None
+    innermost = frames[-1] if frames else None
     return {
         "type": getattr(kind, "__name__", str(kind)),
         "message": str(error)[:2000],
         "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
-        "place": f"{place[0]}:{place[1]}" if place else None,
-        "function": place[2] if place else None,
+        "place": f"{innermost[0]}:{innermost[1]}" if innermost else None,
+        "function": innermost[2] if innermost else None,
     }
 
 
@@ -186,7 +186,7 @@ class _Extensions:
         torch, top = sys.modules.get("torch"), module.__name__.partition(".")[0]
         file = getattr(module, "__file__", None)
         row: dict[str, Any] = {"file": file, "sha256": _digest(file), "dropin": _is_dropin(file), "calls": {}}
-        self.record.seen["extensions"][module.__name__] = row
+        self.record..state["extensions"][module.__name__] = row
         for name, value in list(vars(module).items()):
             if name.startswith("_"):
                 continue
@@ -216,12 +216,12 @@ class _Extensions:
     def _settings(self, args: tuple[Any, ...]) -> None:
         """Degree of the harmonics and size of the image, from the settings of a rasterizer of Inria's family."""
         settings = getattr(args[0], "raster_settings", None) if args else None
-        degree, seen = getattr(settings, "sh_degree", None), self.record.seen
+        degree, state = getattr(settings, "sh_degree", None), self.record..state
         if isinstance(degree, int):
-            seen["sh_degree"] = max(degree, seen["sh_degree"] or 0)
+            state["sh_degree"] = max(degree, state["sh_degree"] or 0)
         size = (getattr(settings, "image_width", None), getattr(settings, "image_height", None))
-        if seen["resolution"] is None and all(isinstance(item, int) for item in size):
-            seen["resolution"] = list(size)
+        if state["resolution"] is None and all(isinstance(item, int) for item in size):
+            state["resolution"] = list(size)
 
 
 def _digest(file: Optional[str]) -> Optional[str]:
@@ -288,7 +288,7 @@ class _Training:
     def _row_of(self, optimizer: Any) -> dict[str, Any]:
         name = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
         file = getattr(sys.modules.get(type(optimizer).__module__), "__file__", None)
-        rows = self.record.seen["optimizers"]
+        rows = self.record..state["optimizers"]
         row: dict[str, Any] = rows.setdefault(
             name, {"file": file, "sha256": _digest(file), "made": 0, "steps": 0}
         )
@@ -297,18 +297,18 @@ class _Training:
 
     def after(self, root: Any) -> None:
         """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""
-        seen = self.record.seen
-        seen["backward"] += 1
+        state = self.record..state
+        state["backward"] += 1
         with self.torch.no_grad():
             loss = float(root.detach()) if root.numel() == 1 else None
             norms = {name: self._norm(name, params) for name, params in self._groups()}
-        if not seen["not_tensors"]:
-            seen["not_tensors"] = self._not_tensors()
-        seen["losses"].append(loss if loss is not None and math.isfinite(loss) else None)
+        if not state["not_tensors"]:
+            state["not_tensors"] = self._not_tensors()
+        state["losses"].append(loss if loss is not None and math.isfinite(loss) else None)
         now = time.perf_counter()
         line: dict[str, Any] = {
-            "iteration": seen["backward"],
-            "loss": seen["losses"][-1],
+            "iteration": state["backward"],
+            "loss": state["losses"][-1],
             "gaussians": self._rows,
             "rss_gb": round(resident() / 2**30, 4),
             "ms": {"iteration": round(1000 * (now - self._last), 3)},
@@ -319,17 +319,17 @@ class _Training:
         }
         self._last = now
         line.update(self._gpu())
-        if self._rows is not None and (not seen["counts"] or seen["counts"][-1][1] != self._rows):
-            seen["counts"].append([seen["backward"], self._rows])
+        if self._rows is not None and (not state["counts"] or state["counts"][-1][1] != self._rows):
+            state["counts"].append([state["backward"], self._rows])
         self.record.line(line)
 
     def _gpu(self) -> dict[str, float]:
         """What is allocated on the GPU now; its peak is kept, also where the trainer resets torch's own."""
-        cuda, seen = self.torch.cuda, self.record.seen
-        if seen["rehearsed"] or not cuda.is_initialized():
+        cuda, state = self.torch.cuda, self.record..state
+        if state["rehearsed"] or not cuda.is_initialized():
             return {}
-        seen["vram"] = max(seen["vram"], int(cuda.max_memory_allocated()))
-        seen["gpu"] = seen["gpu"] or str(cuda.get_device_name())
+        state["vram"] = max(state["vram"], int(cuda.max_memory_allocated()))
+        state["gpu"] = state["gpu"] or str(cuda.get_device_name())
         return {"vram_allocated_gb": round(int(cuda.memory_allocated()) / 2**30, 4)}
 
     def _not_tensors(self) -> list[str]:
@@ -356,7 +356,7 @@ class _Training:
 
     def _norm(self, name: str, params: list[Any]) -> Optional[float]:
         """The norm over a group's gradients; None where none of it has one. Adds it to what the group showed so far."""
-        row = self.record.seen["groups"].setdefault(
+        row = self.record..state["groups"].setdefault(
             name,
             {
                 "steps": 0,
@@ -390,7 +390,7 @@ class _Training:
         elif norm == 0.0:
             row["zero"] += 1
         else:
-            row["last"] = self.record.seen["backward"]
+            row["last"] = self.record..state["backward"]
             row["sum"] += norm
             row["max"] = max(row["max"], norm)
         return norm
@@ -411,7 +411,7 @@ class _Training:
             return
         self._reached = rows if self._reached is None else rows | self._reached
         self._steps += 1
-        self.record.seen["reached"] = {"share": float(self._reached.float().mean()), "steps": self._steps}
+        self.record..state["reached"] = {"share": float(self._reached.float().mean()), "steps": self._steps}
 
 
 def _values(grad: Any) -> Any:

@@ -37,7 +37,7 @@ def run_the_next() -> None:
     import importlib.util
 
     here = os.path.dirname(os.path.abspath(__file__))
-    others = [place for place in sys.path if os.path.abspath(place or ".") != here]
+    others = [path for path in sys.path if os.path.abspath(path or ".") != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
         return

@@ -87,13 +87,13 @@ def _empty(src: Tensor, rows: Tensor, dim: int, dim_size: Optional[int]) -> Tens
     return src.new_zeros(shape)
 
 
-def _with_argument(src: Tensor, index: Tensor, dim: int, found: Tensor) -> Tuple[Tensor, Tensor]:
+def _with_argument(src: Tensor, index: Tensor, dim: int, extremes: Tensor) -> Tuple[Tensor, Tensor]:
     rows = _broadcast(index, src, dim)
     count = src.shape[dim]
     shape = [1] * src.dim()
     shape[dim] = -1
     places = torch.arange(count, device=src.device).view(shape).expand_as(src)
-    is_it = src == found.gather(dim, rows)
+    is_it = src == extremes.gather(dim, rows)
     places = torch.where(is_it, places, torch.full_like(places, count))
-    argument = torch.full(found.shape, count, dtype=torch.long, device=src.device)
-    return found, argument.scatter_reduce(dim, rows, places, "amin", include_self=True)
+    argument = torch.full(extremes.shape, count, dtype=torch.long, device=src.device)
+    return extremes, argument.scatter_reduce(dim, rows, places, "amin", include_self=True)
