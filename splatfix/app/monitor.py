@@ -27,10 +27,12 @@ def monitor(
     Raises:
         SplatfixError: a process or command that cannot be watched.
     """
-    from splatfix.certify.monitor import target_of, watch
+    from splatfix.certify.monitor import require_tensorboard, target_of, watch
 
     if math.isnan(interval):
         raise usage_error("no-interval", "--interval nan is not a number of seconds.")
+    if tensorboard:  # before anything is started that would have to be ended again
+        require_tensorboard()
     summary = watch(target_of(words, quiet=as_json), out, interval=interval, tensorboard=tensorboard)
 
     def data() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import signal
 import statistics
@@ -12,9 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from splatfix.certify.event_file import EventFile
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json
 from splatfix.core.redact import without_credentials
@@ -286,7 +286,11 @@ def watch(
         set_aside(make_folder(folder), ("metrics.jsonl", "summary.json", "tensorboard"))
         meter = Meter(gpus or NvmlMeter(), machine)
         series = open_now.enter_context((folder / "metrics.jsonl").open("wb", buffering=0))
-        board = open_now.enter_context(EventFile(folder / "tensorboard")) if tensorboard else None
+        board = (
+            open_now.enter_context(contextlib.closing(_event_writer(folder / "tensorboard")))
+            if tensorboard
+            else None
+        )
         written = True
         open_now.enter_context(contextlib.suppress(KeyboardInterrupt))
         while not target.ended():
@@ -296,7 +300,7 @@ def watch(
                 if written:
                     series.write(f"{json.dumps(asdict(sample))}\n".encode())
                     if board is not None:
-                        board.add(board_series(sample), len(meter.samples), time.time())
+                        _add_to_board(board, sample, len(meter.samples))
             except OSError as error:  # a full disk ends the series, not the training
                 written = False
                 meter.notes.append(f"the series ends at {sample.seconds:.0f} s: {error.strerror or error}")
@@ -306,12 +310,38 @@ def watch(
     return summary
 
 
-def board_series(sample: Sample) -> dict[str, float]:
-    """A sample under the names of the trainer's own TensorBoard series."""
-    values = {
-        name: value for name, value in asdict(sample).items() if name != "seconds" and value is not None
-    }
-    return {f"{'memory' if name.endswith('_gb') else 'load'}/{name}": value for name, value in values.items()}
+def require_tensorboard() -> None:
+    """Raise ``tensorboard-missing`` (exit code 3) where TensorBoard's own writer of event files is not beside splatfix."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise SplatfixError(
+            "tensorboard-missing",
+            "--tensorboard needs the package tensorboard, which is not in splatfix's environment.",
+            todo=(
+                run(sys.executable, "-m", "pip", "install", "tensorboard", text="Install it"),
+                say("Or leave the option out: metrics.jsonl holds the same series."),
+            ),
+            exit_code=Exit.UNDETERMINED,
+        )
+
+
+def _event_writer(folder: Path) -> Any:
+    """It works without TensorFlow and torch."""
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    return EventFileWriter(str(folder), flush_secs=1)
+
+
+def _add_to_board(board: Any, sample: Sample, step: int) -> None:
+    """One value for each measurement, under the names of the trainer's own TensorBoard series."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary as Scalars
+
+    values = []
+    for name, value in asdict(sample).items():
+        if name != "seconds" and value is not None:
+            group = "memory" if name.endswith("_gb") else "load"
+            values.append(Scalars.Value(tag=f"{group}/{name}", simple_value=value))
+    board.add_event(Event(wall_time=time.time(), step=step, summary=Scalars(value=values)))
 
 
 def _wait(target: Target, interval: float, sleep: Callable[[float], None]) -> None:

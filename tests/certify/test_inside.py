@@ -19,8 +19,8 @@ importing.watch_imports(record, configuration)
 try:
     runpy.run_path(configuration["checkout"] + "/train.py")
 except ImportError as error:
-    record.seen["error"] = str(error)
-print(json.dumps({name: record.seen[name] for name in ("unloadable", "failed_imports", "placeholders", "error")}))
+    record.state["error"] = str(error)
+print(json.dumps({name: record.state[name] for name in ("unloadable", "failed_imports", "placeholders", "error")}))
 """
 LACKING = "raise ImportError('libodd.so.1: cannot open shared object file: No such file or directory')\n"
 

@@ -41,5 +41,7 @@ def unless_short(item: Criterion, record: TrainingRecord, *, measured: bool) -> 
     done = record.iterations
     if item.outcome is not Outcome.FAILED or not measured or done is None or done >= SHORTEST:
         return item
-    reason = f"a run of {counted(done, 'iteration')} is too short to judge this: {SHORTEST} or more decide it."
+    reason = (
+        f"a run of {counted(done, 'iteration')} is too short to judge this: {SHORTEST} or more decide it."
+    )
     return replace(item, outcome=Outcome.UNDETERMINED, why=reason)

@@ -52,7 +52,8 @@ def evaluation_memory(record: TrainingRecord) -> Criterion:
         met,
         measured=measured,
         required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(allocator)} more",
-        meaning="Evaluation keeps what only training needs, as it does where gradients are recorded: it runs out of memory first.",
+        meaning="Evaluation keeps what only training needs, as it does where gradients are recorded: it runs "
+        "out of memory first.",
         source="field report: mip-splatting on a 16 GB card, whose evaluation ran with autograd on",
     )
 

@@ -63,7 +63,8 @@ def implementations_identified(record: TrainingRecord) -> Criterion:
         iterations > 0 and not problems,
         measured="; ".join(problems or digests),
         required="each part's code is what was named, known by its digest, and ran in every iteration",
-        meaning="Another implementation ran than the report names, or none: its result says nothing about the one that was meant.",
+        meaning="Another implementation ran than the report names, or none: its result says nothing about the "
+        "one that was meant.",
         source="field report: an extension silently replaced by a slow path",
     )
 

@@ -128,7 +128,8 @@ def _observed(record: TrainingRecord, done: Completed) -> Criterion:
         recorded and not trouble,
         measured=trouble[-1] if trouble else measured,
         required="every hook is set in the trainer's process",
-        meaning="The observer could not be set up in this environment: what it missed cannot be told from a fault of the trainer.",
+        meaning="The observer could not be set up in this environment: what it missed cannot be told from a "
+        "fault of the trainer.",
         source="the observer's own traceback, in observer.log of the report",
     )
     if item.outcome is Outcome.MET:
@@ -178,7 +179,8 @@ def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
         measured=" ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends)
         or "nothing had to be mended",
         required="no module missing, nothing mended",
-        meaning="The checkout does not run in this environment as it is; it was run with placeholders, or on a copy that was mended.",
+        meaning="The checkout does not run in this environment as it is; it was run with placeholders, or on a "
+        "copy that was mended.",
         source="the checks of splatfix diagnose --repo",
     )
     todo = []

@@ -67,7 +67,9 @@ def _mode(torch: Any) -> Any:
         return tensor.to(*head, *rest, **kwargs)
 
     def typed(args: Any, kwargs: dict[str, Any]) -> Any:
-        arguments = [word.replace("torch.cuda.", "torch.") if isinstance(word, str) else word for word in args]
+        arguments = [
+            word.replace("torch.cuda.", "torch.") if isinstance(word, str) else word for word in args
+        ]
         return tensor.type(*arguments, **kwargs)
 
     special: dict[Any, Callable[..., Any]] = {

@@ -145,7 +145,7 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
             if not lacking or top in unloadable.names:
                 raise
             unloadable.names[top] = f"{top} cannot be loaded: {lacking.group()}"
-            record..state["unloadable"].append({"words": unloadable.names[top]})
+            record.state["unloadable"].append({"words": unloadable.names[top]})
             for known in [item for item in sys.modules if item.partition(".")[0] == top]:
                 del sys.modules[known]
             sys.path[:] = path  # cv2 puts its own folder in front, and with it a package called utils

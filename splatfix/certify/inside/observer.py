@@ -38,7 +38,7 @@ class Record:
     def __init__(self, configuration: dict[str, Any]) -> None:
         self.out = configuration["out"]
         self.root = os.path.join(os.path.abspath(configuration["checkout"]), "")
-        self..state: dict[str, Any] = {
+        self.state: dict[str, Any] = {
             "argv": None,
             "python": sys.version.split()[0],
             "torch": None,
@@ -73,18 +73,18 @@ class Record:
     def failed_import(self, name: str, location: str, error: BaseException) -> None:
         """An import in the checkout that failed; said once for each place."""
         row = {"name": name, "place": location, "error": f"{type(error).__name__}: {error}"[:500]}
-        if row not in self..state["failed_imports"]:
-            self..state["failed_imports"].append(row)
+        if row not in self.state["failed_imports"]:
+            self.state["failed_imports"].append(row)
 
     def placeholder(self, name: str) -> None:
         """A module that is missing was imported."""
-        self..state["placeholders"].append(name)
+        self.state["placeholders"].append(name)
 
     def refused_load(self, location: str, name: str, *, gone_on: bool) -> None:
         """torch.load refused a file of pickled objects; said once for each place."""
         row = {"place": location, "file": name, "gone_on": gone_on}
-        if row not in self..state["refused_loads"]:
-            self..state["refused_loads"].append(row)
+        if row not in self.state["refused_loads"]:
+            self.state["refused_loads"].append(row)
 
     def not_observed(self) -> None:
         """What is being handled kept a hook from being set: ``inside.txt`` says it, and the trainer goes on without."""
@@ -104,12 +104,12 @@ class Record:
         if os.getpid() != self.pid:
             return
         with self._lock:
-            self..state["argv"] = self..state["argv"] or list(getattr(sys, "argv", []))
-            self..state["rss"] = max(self..state["rss"], resident())
-            self..state["seconds"] = round(time.time() - self..state["started"], 3)
+            self.state["argv"] = self.state["argv"] or list(getattr(sys, "argv", []))
+            self.state["rss"] = max(self.state["rss"], resident())
+            self.state["seconds"] = round(time.time() - self.state["started"], 3)
             path = os.path.join(self.out, f"observed-{self.pid}.json")
             with open(path + ".partial", "w", encoding="utf-8") as file:
-                json.dump(self..state, file)
+                json.dump(self.state, file)
             os.replace(path + ".partial", path)
             self._written = time.monotonic()
 
@@ -129,10 +129,10 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
     extensions = _Extensions(record)
 
     def on_torch(torch: ModuleType) -> None:
-        record..state["torch"] = str(torch.__version__)
+        record.state["torch"] = str(torch.__version__)
         if configuration["cpu"]:
             cuda_on_cpu.land(torch, resident)
-            weights.go_without(torch, record..state["weights"])
+            weights.go_without(torch, record.state["weights"])
         loads.collect_refused(torch, record, configuration["written"])
         _Training(record, torch).hook()
 
@@ -142,14 +142,14 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
     ending = sys.excepthook
 
     def on_error(kind: Any, error: BaseException, trace: Any) -> None:
-        record..state["error"] = describe(kind, error, trace, record.root)
+        record.state["error"] = describe(kind, error, trace, record.root)
         ending(kind, error, trace)
 
     sys.excepthook = on_error
 
     def at_end() -> None:
-        record..state["finished"] = record..state["error"] is None
-        if record..state["torch"] or record..state["error"]:
+        record.state["finished"] = record.state["error"] is None
+        if record.state["torch"] or record.state["error"]:
             record.write()
 
     atexit.register(at_end)
@@ -186,7 +186,7 @@ class _Extensions:
         torch, top = sys.modules.get("torch"), module.__name__.partition(".")[0]
         file = getattr(module, "__file__", None)
         row: dict[str, Any] = {"file": file, "sha256": _digest(file), "dropin": _is_dropin(file), "calls": {}}
-        self.record..state["extensions"][module.__name__] = row
+        self.record.state["extensions"][module.__name__] = row
         for name, value in list(vars(module).items()):
             if name.startswith("_"):
                 continue
@@ -216,7 +216,7 @@ class _Extensions:
     def _settings(self, args: tuple[Any, ...]) -> None:
         """Degree of the harmonics and size of the image, from the settings of a rasterizer of Inria's family."""
         settings = getattr(args[0], "raster_settings", None) if args else None
-        degree, state = getattr(settings, "sh_degree", None), self.record..state
+        degree, state = getattr(settings, "sh_degree", None), self.record.state
         if isinstance(degree, int):
             state["sh_degree"] = max(degree, state["sh_degree"] or 0)
         size = (getattr(settings, "image_width", None), getattr(settings, "image_height", None))
@@ -288,7 +288,7 @@ class _Training:
     def _row_of(self, optimizer: Any) -> dict[str, Any]:
         name = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
         file = getattr(sys.modules.get(type(optimizer).__module__), "__file__", None)
-        rows = self.record..state["optimizers"]
+        rows = self.record.state["optimizers"]
         row: dict[str, Any] = rows.setdefault(
             name, {"file": file, "sha256": _digest(file), "made": 0, "steps": 0}
         )
@@ -297,7 +297,7 @@ class _Training:
 
     def after(self, root: Any) -> None:
         """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""
-        state = self.record..state
+        state = self.record.state
         state["backward"] += 1
         with self.torch.no_grad():
             loss = float(root.detach()) if root.numel() == 1 else None
@@ -325,7 +325,7 @@ class _Training:
 
     def _gpu(self) -> dict[str, float]:
         """What is allocated on the GPU now; its peak is kept, also where the trainer resets torch's own."""
-        cuda, state = self.torch.cuda, self.record..state
+        cuda, state = self.torch.cuda, self.record.state
         if state["rehearsed"] or not cuda.is_initialized():
             return {}
         state["vram"] = max(state["vram"], int(cuda.max_memory_allocated()))
@@ -356,7 +356,7 @@ class _Training:
 
     def _norm(self, name: str, params: list[Any]) -> Optional[float]:
         """The norm over a group's gradients; None where none of it has one. Adds it to what the group showed so far."""
-        row = self.record..state["groups"].setdefault(
+        row = self.record.state["groups"].setdefault(
             name,
             {
                 "steps": 0,
@@ -390,7 +390,7 @@ class _Training:
         elif norm == 0.0:
             row["zero"] += 1
         else:
-            row["last"] = self.record..state["backward"]
+            row["last"] = self.record.state["backward"]
             row["sum"] += norm
             row["max"] = max(row["max"], norm)
         return norm
@@ -411,7 +411,7 @@ class _Training:
             return
         self._reached = rows if self._reached is None else rows | self._reached
         self._steps += 1
-        self.record..state["reached"] = {"share": float(self._reached.float().mean()), "steps": self._steps}
+        self.record.state["reached"] = {"share": float(self._reached.float().mean()), "steps": self._steps}
 
 
 def _values(grad: Any) -> Any:

@@ -10,7 +10,7 @@ import sys
 import traceback
 
 CONFIGURATION = "SPLATFIX_INSIDE"
-"""Names the JSON file: see :class:`splatfix.certify.stack_child.Inside`."""
+"""Names the JSON file: see :class:`splatfix.certify.stacks.child.Inside`."""
 
 
 def set_up() -> None:
