@@ -11,18 +11,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from splatfix.app.certify import next_step
 from splatfix.app.result import Result, show_message
 from splatfix.app.stored import NAME, Stored, read_document, read_stored, read_without_facts
+from splatfix.context import make_context
+from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json, write_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
+from splatfix.report import certificate, difference, merged
+from splatfix.report.documents import envelope
+from splatfix.report.field_report import markdown
+from splatfix.report.forms import FORMS
+from splatfix.report.html import certificate_page
+from splatfix.report.html.matrix import matrix_page
+from splatfix.report.merging import Merger
 
 PAGE, TEXT, DATA = "certificates.html", "certificates.md", "certificates.json"
 _SET_ASIDE = re.compile(r"previous(-\d+)?")
 _ENVELOPE = ("schema_version", "command", "splatfix_version", "exit_code", "error")
+_WHAT_TO_NAME = say("Name files that splatfix certify wrote (certificate.json), or folders with such files.")
 
 
 def show(path: Path, *, verbose: bool = False) -> Result:
@@ -31,30 +42,25 @@ def show(path: Path, *, verbose: bool = False) -> Result:
     Raises:
         SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
     """
-    from splatfix.app.certify import next_step
-    from splatfix.report import certificate
-    from splatfix.report.field_report import markdown
-    from splatfix.report.forms import FORMS
-
     stored = read_stored(path)
-    found = stored.certificate
+    subject = stored.certificate
     content = {name: value for name, value in stored.document.items() if name not in _ENVELOPE}
-    by = stored.document["splatfix_version"]
+    issued_by = stored.document["splatfix_version"]
     return Result(
         "report show",
-        lambda: {"file": str(stored.path), "issued_by": by, **content},
+        lambda: {"file": str(stored.path), "issued_by": issued_by, **content},
         lambda console: certificate.show(
             console,
-            found,
+            subject,
             stored.folder / "certificate.html",
-            next_step(found, stored.python),
+            next_step(subject, stored.python),
             stored.options,
             verbose=verbose,
         ),
         forms={
-            "markdown": lambda: markdown(found, stored.options),
+            "markdown": lambda: markdown(subject, stored.options),
             "html": lambda: _page(stored),
-            **{name: partial(form, found) for name, form in FORMS.items()},
+            **{name: partial(form, subject) for name, form in FORMS.items()},
         },
     )
 
@@ -66,30 +72,28 @@ def diff(a: Path, b: Path) -> Result:
     Raises:
         SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_document`.
     """
-    from splatfix.report import difference
-
     (file_a, document_a), (file_b, document_b) = read_document(a), read_document(b)
-    found = difference.compare(str(file_a), document_a, str(file_b), document_b)
+    compared = difference.compare(str(file_a), document_a, str(file_b), document_b)
+    exit_code = Exit.OK
+    if compared.worse:
+        exit_code = Exit.FAILURE
+    elif not compared.comparable:
+        exit_code = Exit.UNDETERMINED
     return Result(
         "report diff",
-        lambda: to_json(found),
-        lambda console: difference.show(console, found),
-        Exit.FAILURE if found.worse else Exit.OK if found.comparable else Exit.UNDETERMINED,
-        forms={"markdown": lambda: difference.markdown(found)},
+        lambda: to_json(compared),
+        lambda console: difference.show(console, compared),
+        exit_code,
+        forms={"markdown": lambda: difference.markdown(compared)},
     )
 
 
 def _page(stored: Stored) -> str:
     """The page, made from the report folder; what is gone from there is said on standard error."""
-    from splatfix.context import make_context
-    from splatfix.context.matrix import binary_matrix
-    from splatfix.report.html import certificate_page
-
-    if missing := stored.missing:
-        files = few([visible(name) for name in missing])
-        show_message(
-            f"Not in the page, because not in {stored.folder}: {counted(len(missing), 'file')} ({files})."
-        )
+    missing = stored.missing
+    if missing:
+        files = f"{counted(len(missing), 'file')} ({few([visible(name) for name in missing])})"
+        show_message(f"Not in the page, because not in {stored.folder}: {files}.")
     matrix = binary_matrix(make_context(stored.facts))
     return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix)
 
@@ -106,15 +110,47 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
     """
-    from splatfix.report import merged
-    from splatfix.report.documents import envelope
-    from splatfix.report.html.matrix import matrix_page
-    from splatfix.report.merging import Merger
-
     for path in paths:
         _require(path)
-    merger, unreadable = Merger(), list[tuple[str, str]]()
-    lanes = [(name, problem.what) for name, problem in (refused or {}).items()]
+    unreadable: list[tuple[str, str]] = []
+    merger = _read(paths, out, unreadable)
+    matrix = merger.merged()
+    refusals = refused or {}
+    lanes = [(name, problem.what) for name, problem in refusals.items()]
+    content: dict[str, Any] = {
+        **to_json(matrix),
+        "unreadable": [{"path": path, "reason": reason} for path, reason in unreadable],
+        "refused": [{"lane": name, "error": problem.to_json()} for name, problem in refusals.items()],
+        "files": [],
+    }
+    error, page = None, ""
+    if len(merger) or lanes:
+        page = str(out / PAGE)
+        content["files"] = [str(out / name) for name in (PAGE, TEXT, DATA)]
+        make_folder(out)
+        set_aside(out, (PAGE, TEXT, DATA))
+        write_text(out / PAGE, matrix_page(matrix, unreadable, DATA, lanes))
+        write_text(out / TEXT, merged.markdown(matrix, unreadable, lanes))
+        write_json(out / DATA, envelope("report merge", Exit.OK, content))
+    else:
+        error = SplatfixError(
+            "nothing-to-merge",
+            "No certificate could be read, and nothing was written.",
+            todo=(_WHAT_TO_NAME,),
+            exit_code=Exit.UNDETERMINED,
+        )
+    return Result(
+        "report merge",
+        lambda: content,
+        lambda console: merged.show(console, matrix, unreadable, page, lanes),
+        error.exit_code if error else Exit.OK,
+        error,
+    )
+
+
+def _read(paths: Sequence[Path], out: Path, unreadable: list[tuple[str, str]]) -> Merger:
+    """Read all certificates; files that are none are added to ``unreadable``, with the reason."""
+    merger = Merger()
     gc.disable()  # documents are trees, freed without it; looking through them for circles takes a tenth of the time
     try:
         for file in _files(paths, unreadable):
@@ -124,39 +160,7 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
                 unreadable.append((file, problem.what))
     finally:
         gc.enable()
-    found = merger.merged()
-    content: dict[str, Any] = {
-        **to_json(found),
-        "unreadable": [{"path": path, "reason": reason} for path, reason in unreadable],
-        "refused": [{"lane": name, "error": problem.to_json()} for name, problem in (refused or {}).items()],
-        "files": [],
-    }
-    error = None
-    if len(merger) or lanes:
-        make_folder(out)
-        set_aside(out, (PAGE, TEXT, DATA))
-        content["files"] = [str(out / name) for name in (PAGE, TEXT, DATA)]
-        write_text(out / PAGE, matrix_page(found, unreadable, DATA, lanes))
-        write_text(out / TEXT, merged.markdown(found, unreadable, lanes))
-        write_json(out / DATA, envelope("report merge", Exit.OK, content))
-    else:
-        error = SplatfixError(
-            "nothing-to-merge",
-            "No certificate could be read, and nothing was written.",
-            todo=(
-                say("Name files that splatfix certify wrote (certificate.json), or folders with such files."),
-            ),
-            exit_code=Exit.UNDETERMINED,
-        )
-    return Result(
-        "report merge",
-        lambda: content,
-        lambda console: merged.show(
-            console, found, unreadable, str(out / PAGE) if content["files"] else "", lanes
-        ),
-        error.exit_code if error else Exit.OK,
-        error,
-    )
+    return merger
 
 
 def _require(path: Path) -> None:
@@ -171,7 +175,7 @@ def _require(path: Path) -> None:
         raise usage_error(
             "cannot-read",
             f"{path}: there is no such file or folder; nothing was merged.",
-            say("Name files that splatfix certify wrote (certificate.json), or folders with such files."),
+            _WHAT_TO_NAME,
         ) from error
     except OSError:
         return  # it may be there: whoever reads it lists it with the reason
@@ -180,12 +184,15 @@ def _require(path: Path) -> None:
 def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator[str]:
     """Each file once: those named, and every certificate.json below the folders named. Links to folders are not followed,
     and what ``certify`` set aside is left out."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     for path in paths:
-        found = _below(os.fspath(path), unreadable) if path.is_dir() else [os.fspath(path)]
-        for file in found:
-            if (whole := os.path.normpath(Path(file).absolute())) not in seen:
-                seen.add(whole)
+        files: Iterable[str] = [os.fspath(path)]
+        if path.is_dir():
+            files = _below(os.fspath(path), unreadable)
+        for file in files:
+            absolute = os.path.normpath(Path(file).absolute())
+            if absolute not in visited:
+                visited.add(absolute)
                 yield file
 
 
@@ -193,20 +200,23 @@ def _below(folder: str, unreadable: list[tuple[str, str]]) -> Iterator[str]:
     def refused(error: OSError) -> None:
         unreadable.append((os.fspath(error.filename or folder), error.strerror or str(error)))
 
-    none = True
-    for place, folders, files in os.walk(folder, onerror=refused):
+    any_there = False
+    for path, folders, files in os.walk(folder, onerror=refused):
+        # os.walk goes into what is left in this list, in its order
         folders[:] = sorted(name for name in folders if not _SET_ASIDE.fullmatch(name))
         if NAME in files:
-            none = False
-            yield f"{place}{os.sep}{NAME}"
-    if none:
+            any_there = True
+            yield f"{path}{os.sep}{NAME}"
+    if not any_there:
         unreadable.append((folder, f"there is no {NAME} in it"))
 
 
 def _link(file: str, out: Path) -> str:
     """A relative URL from the folder ``out`` to the certificate's page, or to the file where there is no page."""
+    target = file
     page = f"{file.removesuffix('.json')}.html"
-    target = page if Path(page).is_file() else file
+    if Path(page).is_file():
+        target = page
     try:
         relative = os.path.relpath(target, out)
     except ValueError:  # on another drive

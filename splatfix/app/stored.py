@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splatfix import __version__
-from splatfix.certify.model import Verdict
+from splatfix.certify.model import Certificate, SceneRun, Verdict
 from splatfix.core.codec import CodecError, from_json, parse_json, parse_start
 from splatfix.core.errors import usage_error
 from splatfix.core.files import read_json
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import run, say
+from splatfix.facts.model import Facts
+from splatfix.plan.option import Options
 from splatfix.report.documents import SCHEMA_VERSION
-
-if TYPE_CHECKING:
-    from splatfix.certify import Certificate
-    from splatfix.facts import Facts
-    from splatfix.plan import Options
 
 NAME = "certificate.json"
 _MOST = 8 << 20
@@ -48,14 +45,18 @@ class Stored:
     @property
     def python(self) -> str | None:
         """The environment that was certified."""
-        words = self.certificate.repeat.argv
-        return words[words.index("--python") + 1] if "--python" in words[:-1] else None
+        argv = self.certificate.repeat.argv
+        return argv[argv.index("--python") + 1] if "--python" in argv[:-1] else None
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Pictures and logs that the certificate names and that are not in the report folder any more."""
-        named = (name for run in self.certificate.scenes for name in (*run.images, run.log) if name)
-        return tuple(name for name in named if not (self.folder / PurePosixPath(name)).is_file())
+        missing = []
+        for scene in self.certificate.scenes:
+            for name in (*scene.images, scene.log):
+                if name and not (self.folder / PurePosixPath(name)).is_file():
+                    missing.append(name)
+        return tuple(missing)
 
 
 def read_stored(path: Path) -> Stored:
@@ -64,10 +65,6 @@ def read_stored(path: Path) -> Stored:
     Raises:
         SplatfixError: exit code 2 for each: as of :func:`read_document`; ``not-a-certificate`` for one that was changed.
     """
-    from splatfix.certify import Certificate
-    from splatfix.facts import Facts
-    from splatfix.plan import Options
-
     file, document = read_document(path)
     content = {item.name: document[item.name] for item in fields(Certificate) if item.name in document}
     try:
@@ -163,20 +160,6 @@ def _other_schema(by: object) -> str:
     )
 
 
-_SHAPE: tuple[tuple[tuple[str, ...], tuple[type, ...]], ...] = (
-    (("resolution",), (list,)),
-    (("iterations",), (int,)),
-    (("iterations_per_second",), (int, float, type(None))),
-    (("gaussians", "initial"), (int,)),
-    (("gaussians", "final"), (int,)),
-    (("config", "strategy"), (str,)),
-    (("config", "seed"), (int,)),
-    (("heldout", "psnr"), (int, float)),
-    (("heldout", "ssim"), (int, float)),
-)
-"""What the forms rely on in the result of a scene that trained."""
-
-
 def _check(certificate: Certificate, folder: Path) -> None:
     """What the types of a certificate do not say, and its forms rely on.
 
@@ -184,27 +167,40 @@ def _check(certificate: Certificate, folder: Path) -> None:
         ValueError: a sentence without its full stop.
     """
     datetime.fromisoformat(certificate.issued)
-    for item in certificate.scenes:
-        for name in (*item.images, item.log):
+    for scene in certificate.scenes:
+        for name in (*scene.images, scene.log):
             # a stranger's certificate could otherwise put any file of this machine into the page
             if name and not (folder / PurePosixPath(name)).resolve().is_relative_to(folder.resolve()):
                 raise ValueError(f"{name!a} leads out of the report folder")
-        result = item.result
-        for path, kinds in _SHAPE if "gaussians" in result else ():
-            found: Any = result
-            for key in path:
-                found = found.get(key, _SHAPE) if isinstance(found, Mapping) else _SHAPE
-            if not isinstance(found, kinds) or isinstance(found, bool):
-                raise ValueError(
-                    f"{'.'.join(path)} is missing in the result of {item.scene!a}, or no such value"
-                )
-        for key, kind in (("heldout", Mapping), ("machine", Mapping), ("notes", list)):
-            if key in result and not isinstance(result[key], kind):
-                raise ValueError(f"{key} has another type in the result of {item.scene!a}")
-        if "gaussians" in result and len(result["resolution"]) != 2:
-            raise ValueError(f"resolution is no width and height in the result of {item.scene!a}")
-        quality = result.get("heldout", {})
-        if not isinstance(quality.get("lpips"), (int, float, type(None))) or not isinstance(
-            quality.get("lpips_note", ""), str
-        ):
-            raise ValueError(f"heldout.lpips is no number in the result of {item.scene!a}")
+        for part in _damaged(scene):
+            raise ValueError(f"{part} is missing in the result of {scene.scene!a}, or no such value")
+
+
+def _damaged(scene: SceneRun) -> Iterator[str]:
+    """What a trainer writes, and this result lacks or has as another type: it was changed, so none of it can be believed."""
+    record, document = scene.record, scene.result
+    if not isinstance(document.get("machine", {}), Mapping):
+        yield "machine"
+    if not isinstance(document.get("notes", []), list):
+        yield "notes"
+    heldout = document.get("heldout", {})
+    if not isinstance(heldout, Mapping):
+        yield "heldout"
+    elif heldout.get("lpips") is not None and record.heldout.lpips is None:
+        yield "heldout.lpips"
+    if not record.has("gaussians"):  # it was not trained to its end
+        return
+    if len(record.resolution) != 2:
+        yield "resolution"
+    required = {
+        "iterations": record.iterations,
+        "gaussians.initial": record.gaussians.initial,
+        "gaussians.final": record.gaussians.final,
+        "config.strategy": record.config.strategy,
+        "config.seed": record.config.seed,
+        "heldout.psnr": record.heldout.psnr,
+        "heldout.ssim": record.heldout.ssim,
+    }
+    for name, value in required.items():
+        if value is None:
+            yield name

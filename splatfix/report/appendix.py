@@ -65,8 +65,9 @@ class _Form:
         self.begun = [run.record for run in self.trained] or self._under_way()
 
     def _under_way(self) -> list[TrainingRecord]:
-        record = self.certificate.under_way.get("run")
-        return [TrainingRecord.of(record)] if record else []
+        # what the trainer told with its first iteration
+        document = self.certificate.under_way.get("run")
+        return [TrainingRecord.of(document)] if document else []
 
     def sections(self) -> Sequence[Section]:
         certificate = self.certificate
@@ -109,7 +110,7 @@ class _Form:
         yield "Compilation", BLANK
         yield "Binary", self._binaries() or BLANK
         yield "Model", BLANK
-        yield "Data set", f"suite {certificate.suite}: {', '.join(planned)}" if planned else BLANK
+        yield "Data set", self._data_set(planned)
         yield "Run-time environment", software or BLANK
         yield "Hardware", self._hardware()
         yield "Run-time state", BLANK
@@ -138,6 +139,11 @@ class _Form:
         if self.trained:
             text += f", spherical harmonics of degree {self._each(lambda record: record.sh_degree)}"
         return text
+
+    def _data_set(self, planned: Sequence[str]) -> str:
+        if not planned:
+            return BLANK
+        return f"suite {self.certificate.suite}: {', '.join(planned)}"
 
     def _program(self, planned: Sequence[str]) -> str:
         text = f"splatfix {self.splatfix}"

@@ -149,7 +149,9 @@ def _show_baseline(console: Console, view: CertificateView) -> None:
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
     """The outcome of a certification in a container, by its JSON document."""
     reasons = content.get("reasons")
-    texts = [str(reason) for reason in reasons] if isinstance(reasons, list) else []
+    texts: list[str] = []
+    if isinstance(reasons, list):  # the image may hold another version of splatfix
+        texts = list(map(str, reasons))
     title = headline(Verdict(content["verdict"]), None)
     _show_verdict(console, title, f"(lane {lane}) {content.get('summary', '')}", texts, report)
 

@@ -20,8 +20,10 @@ _MEMORY = ("train-memory", "eval-memory")
 
 def caption(comparison: Comparison) -> str:
     """What is compared with what, in a sentence."""
-    name = f"{comparison.baseline}, " if comparison.baseline else ""
-    return f"This run, and in brackets the baseline: {name}{comparison.source}."
+    source = comparison.source
+    if comparison.baseline:  # published figures have a name
+        source = f"{comparison.baseline}, {source}"
+    return f"This run, and in brackets the baseline: {source}."
 
 
 def rows(comparison: Comparison) -> list[tuple[str, ...]]:
@@ -43,7 +45,9 @@ def remarks(comparison: Comparison) -> list[str]:
     every = [scene.scene for scene in comparison.scenes]
     lines = []
     for reason, scenes in scenes_by_reason.items():
-        subject = "all scenes" if scenes == every and len(scenes) > 1 else ", ".join(scenes)
+        subject = ", ".join(scenes)
+        if scenes == every and len(scenes) > 1:  # thirteen names would say no more
+            subject = "all scenes"
         lines.append(f"{subject}: {reason}")
     return lines
 

@@ -119,6 +119,7 @@ def show(
     elif next_step is not None:
         show_step(console, next_step, indent=2, windows=windows)
 
+    # the suggestion comes first, and a problem below it would name the same commands once more
     suggested = _suggested_remedies(options)
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
@@ -258,7 +259,10 @@ def _overview(facts: Facts, aside: Mapping[int, str]) -> Iterator[tuple[str, str
         system += f" in {machine.container}"
     yield "system", system
     gpus = machine.gpus.value
-    yield "GPU", "not known" if gpus is None else _gpus(gpus, aside)
+    if gpus is None:
+        yield "GPU", "not known"
+    else:
+        yield "GPU", _gpus(gpus, aside)
     driver = machine.driver.value
     if driver is None:
         yield "driver", "none"
@@ -280,8 +284,10 @@ def _environment_overview(facts: Facts) -> Iterator[tuple[str, str]]:
     if interpreter is None:
         yield "Python", "not known"
     else:
-        chosen = f", {environment.chosen}" if environment.chosen else ""
-        yield "Python", f"{interpreter.version} ({interpreter.executable}){chosen}"
+        text = f"{interpreter.version} ({interpreter.executable})"
+        if environment.chosen:  # nobody named it: why it is this one
+            text += f", {environment.chosen}"
+        yield "Python", text
     if environment.torch.value:
         yield "torch", environment.torch.value.version
     elif environment.torch_installed.value is False:

@@ -206,7 +206,8 @@ def _measured(record: TrainingRecord) -> Iterator[tuple[str, str, float | None]]
     yield "SSIM", "", record.heldout.ssim
     yield "LPIPS", "", record.heldout.lpips
     yield "speed", "it/s", record.iterations_per_second
-    yield "peak GPU memory", "MiB", _mib(record.memory.cuda.train.allocated if record.memory.cuda else None)
+    cuda = record.memory.cuda
+    yield "peak GPU memory", "MiB", _mib(cuda.train.allocated if cuda else None)
     yield "peak memory", "MiB", _mib(record.memory.rss)
 
 

@@ -129,12 +129,12 @@ def prometheus(certificate: Certificate) -> str:
     issued = datetime.fromisoformat(certificate.issued).timestamp()
     metrics.add("certificate_timestamp_seconds", "When it was issued.", [({}, issued)])
     met = {Outcome.MET: 1.0, Outcome.FAILED: 0.0}
-    judged = [("", item) for item in certificate.diagnosis]
-    judged += [(run.scene, item) for run in certificate.scenes for item in run.criteria]
+    criteria = [("", item) for item in certificate.diagnosis]
+    criteria += [(run.scene, item) for run in certificate.scenes for item in run.criteria]
     metrics.add(
         "criterion_met",
         "1 met, 0 failed; absent where it was not judged.",
-        [({"scene": scene, "criterion": item.code}, met.get(item.outcome)) for scene, item in judged],
+        [({"scene": scene, "criterion": item.code}, met.get(item.outcome)) for scene, item in criteria],
     )
     for name, help_text, measure in _MEASURES:
         samples = [({"scene": run.scene}, measure(run.record)) for run in certificate.scenes]

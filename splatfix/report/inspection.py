@@ -58,8 +58,8 @@ def _show_verdict(console: Console, result: Inspection) -> None:
         console.print(f"{Mark.UNKNOWN.markup} No native files found")
         return
     total = counted(len(result.files), "file")
-    judged = [item for item in result.files if item.verdicts]
-    if not judged:
+    with_verdict = [item for item in result.files if item.verdicts]
+    if not with_verdict:
         if result.targets:
             text = f"[bold]No GPU code in {total}, so there is nothing to check[/]"
             marked(console, Mark.UNKNOWN, text, indent=0)
@@ -71,15 +71,15 @@ def _show_verdict(console: Console, result: Inspection) -> None:
         prose(console, "", f"[bold]{text}[/]")
         return
 
-    files = counted(len(judged), "file")
+    files = counted(len(with_verdict), "file")
     for number, target in enumerate(result.targets):
-        failed = sum(not item.verdicts[number].usable for item in judged)
-        if not failed:
-            subject = "The file" if len(judged) == 1 else f"All {files} with GPU code"
-            marked(console, Mark.GOOD, f"[bold]{subject} can run on {target}[/]", indent=0)
-        else:
-            subject = "The file" if len(judged) == 1 else f"{failed} of {files} with GPU code"
-            marked(console, Mark.BAD, f"[bold]{subject} cannot run on {target}[/]", indent=0)
+        failed = sum(not item.verdicts[number].usable for item in with_verdict)
+        mark, ability, subject = Mark.GOOD, "can", f"All {files} with GPU code"
+        if failed:
+            mark, ability, subject = Mark.BAD, "cannot", f"{failed} of {files} with GPU code"
+        if len(with_verdict) == 1:
+            subject = "The file"
+        marked(console, mark, f"[bold]{subject} {ability} run on {target}[/]", indent=0)
 
 
 def _show_file(console: Console, item: InspectedFile) -> None:

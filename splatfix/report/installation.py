@@ -162,7 +162,9 @@ def _revert_step(entry: str, python: str, text: str) -> Step:
 
 def show_revert(console: Console, outcome: RevertOutcome) -> None:
     """What was removed and restored; of a dry run what would be."""
-    head = "[bold]Would revert" if outcome.dry_run else "[green]✓[/] [bold]Reverted"
+    head = f"{Mark.GOOD.markup} [bold]Reverted"
+    if outcome.dry_run:
+        head = "[bold]Would revert"
     paragraph(console, f"{head} {escape(outcome.entry)}[/] in {escape(outcome.prefix)}", first=0, then=2)
     for item in outcome.items:
         left_alone = item.source and item.notes

@@ -111,7 +111,7 @@ class _Summary:
     entry: Listed
     trains: bool
     """It was to train scenes."""
-    place: tuple[str, str, str, str]
+    cell: tuple[str, str, str, str]
     """GPU, driver, torch and stack."""
     parts: tuple[str, ...]
     """In the order of PARTS; "" for what was not recorded."""
@@ -144,8 +144,10 @@ class Merger:
         """
         stored = StoredCertificate(document)
         problems = list(problems_of(stored))
-        first = problems[0] if problems else None
-        problem = f"{first.kind} {first.code}" if first else ""
+        first, problem = None, ""
+        if problems:
+            first = problems[0]
+            problem = f"{first.kind} {first.code}"
         certificate = stored.certificate
         entry = Listed(
             file,
@@ -193,14 +195,14 @@ def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
 def _cells(summaries: Sequence[_Summary]) -> Iterator[Cell]:
     entries: dict[tuple[str, str, str, str], list[Listed]] = {}
     for item in summaries:
-        entries.setdefault(item.place, []).append(item.entry)
+        entries.setdefault(item.cell, []).append(item.entry)
 
-    def by_stack(place: tuple[str, str, str, str]) -> tuple[Any, ...]:
-        gpu, driver, torch, stack = place
+    def by_stack(cell: tuple[str, str, str, str]) -> tuple[Any, ...]:
+        gpu, driver, torch, stack = cell
         return tuple(map(natural, (stack, gpu, driver, torch)))
 
-    for place in sorted(entries, key=by_stack):
-        yield Cell(*place, _newest(entries[place]))
+    for cell in sorted(entries, key=by_stack):
+        yield Cell(*cell, _newest(entries[cell]))
 
 
 _Node = dict[str, Any]
@@ -233,6 +235,7 @@ class _Certified:
             if not nodes:
                 break
             matching = []
+            # every branch that this does not contradict is followed: an unknown part fits all of them
             for node in nodes:
                 matching += [child for name, child in node.items() if not value or name in (value, "")]
             if not matching:
@@ -263,7 +266,9 @@ def _groups(summaries: Sequence[_Summary]) -> Iterator[Group]:
             continue
         at, _ = certified[item.trains].first_difference(item.parts)
         value = item.parts[at] if at >= 0 else ""
-        problem = (item.first.kind, item.first.code) if item.first else ("run", "no-reason-recorded")
+        problem = ("run", "no-reason-recorded")
+        if item.first:
+            problem = (item.first.kind, item.first.code)
         groups.setdefault((*problem, at, value), []).append(item)
     for (kind, code, at, value), items in groups.items():
         yield _group(kind, code, at, value, items, certified)
@@ -272,14 +277,18 @@ def _groups(summaries: Sequence[_Summary]) -> Iterator[Group]:
 def _group(
     kind: str, code: str, at: int, value: str, items: Sequence[_Summary], certified: Mapping[bool, _Certified]
 ) -> Group:
-    part, label = list(PARTS.items())[at] if at >= 0 else ("", "")
+    part, label = "", ""
+    if at >= 0:
+        part, label = list(PARTS.items())[at]
     others = Counter(name for item in items for name in item.others)
     certified_with: Counter[str] = Counter()
     for item in items:
         _, values = certified[item.trains].first_difference(item.parts)
         certified_with.update(values)
     advice = Counter(item.fix for item in items if item.fix is not None)
-    fix, advised = advice.most_common(1)[0] if advice else (_DIAGNOSE, 0)
+    fix, advised = _DIAGNOSE, 0
+    if advice:  # one fix for all: what most of them advise
+        fix, advised = advice.most_common(1)[0]
     in_common: tuple[str, ...] = ()
     if len(items) > 1:  # what one has in common with itself says nothing
         in_common = tuple(certified[any(item.trains for item in items)].in_common(items))

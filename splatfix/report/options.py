@@ -23,8 +23,10 @@ def alternatives(options: Options) -> tuple[Option, ...]:
     Those above it in the ranking would leave the failures as they are, and where what is installed serves, nothing else is
     needed.
     """
-    advised = options.advice.option if options.advice else None
-    if advised is None or advised.kind is OptionKind.KEEP:
+    if options.advice is None or options.advice.option is None:
+        return ()
+    advised = options.advice.option
+    if advised.kind is OptionKind.KEEP:
         return ()
     return options.available[options.available.index(advised) + 1 :]
 

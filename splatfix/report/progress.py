@@ -306,10 +306,10 @@ class _LoggedProgress(InstallProgress):
             now = time.monotonic()
             with self._lock:
                 under_way = list(self._under_way.items())
-            for (_, subject), (began, doing) in under_way:
+            for (_, subject), (began, state) in under_way:
                 if now - began < self._every / 2:  # what has just begun has just said so
                     continue
-                text = ", ".join(filter(None, (_minutes(now - began), doing.words())))
+                text = ", ".join(filter(None, (_minutes(now - began), state.words())))
                 self._console.print(escape(f"      {subject}: {text}"), soft_wrap=True)
 
 

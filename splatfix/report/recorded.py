@@ -129,11 +129,11 @@ class StoredCertificate:
         """The trainer's document of each scene, by name; of the scene that was under way what it had told by then."""
         results = {name: run.result for name, run in self.scenes.items()}
         under_way = self.certificate.under_way
-        where, told = under_way.get("where"), under_way.get("run")
-        if isinstance(told, dict) and told:
+        result = under_way.get("run")
+        if isinstance(result, dict) and result:
             # certify calls the second training of a scene, which shows that it repeats, by this name
-            name = short(where).removesuffix(", again") if isinstance(where, str) else ""
-            results.setdefault(name, told)
+            name = short(str(under_way.get("where", ""))).removesuffix(", again")
+            results.setdefault(name, result)
         return results
 
     def environment(self, name: str) -> str:
@@ -142,12 +142,17 @@ class StoredCertificate:
 
     def _gpu(self) -> str:
         device = self.certificate.device
-        return "CPU" if device == "cpu" else self.environment("GPU").removesuffix(f" ({device})")
+        if device == "cpu":
+            return "CPU"
+        # certify writes the device behind the name, because a machine may have several GPUs of one name
+        return self.environment("GPU").removesuffix(f" ({device})")
 
     @property
     def driver(self) -> str:
         """The driver; "not used" for a run on the CPU."""
-        return "not used" if self.certificate.device == "cpu" else self.environment("driver")
+        if self.certificate.device == "cpu":
+            return "not used"
+        return self.environment("driver")
 
     @property
     def stack(self) -> str:

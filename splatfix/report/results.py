@@ -95,14 +95,21 @@ def _from_to(first: float | None, last: float | None, form: str) -> str:
 def _file_size(size: int | None) -> str:
     if size is None:
         return ABSENT
-    return f"{size / 1e6:.2f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
+    if size < 1e5:
+        return f"{size / 1e3:.0f} kB"
+    return f"{size / 1e6:.2f} MB"
 
 
 def _peaks(record: TrainingRecord) -> str:
     # On a GPU what tensors hold decides whether a scene fits; on a CPU it is all that is resident.
     cuda, host = record.memory.cuda, record.memory.host
-    train, evaluation = (cuda.train.allocated, cuda.eval.allocated) if cuda else (host.train, host.eval)
+    train, evaluation = host.train, host.eval
+    if cuda:
+        train, evaluation = cuda.train.allocated, cuda.eval.allocated
     if train is None and evaluation is None:
         return ABSENT
-    peaks = (number(None if value is None else value / 2**20, "{:,.0f}") for value in (train, evaluation))
-    return " / ".join(peaks) + " MiB"
+    return f"{_mib(train)} / {_mib(evaluation)} MiB"
+
+
+def _mib(size: int | None) -> str:
+    return ABSENT if size is None else f"{size / 2**20:,.0f}"

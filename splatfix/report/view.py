@@ -167,6 +167,7 @@ class CertificateView:
     def levels(self) -> Sequence[Level]:
         """The levels of proof, lowest first."""
         means = dict(LEVEL_MEANS)
+        # without a GPU there is no driver and no toolkit that could fit or not
         if self.certificate.device == "cpu":
             means |= LEVEL_MEANS_ON_THE_CPU
         levels = []
@@ -203,14 +204,14 @@ class CertificateView:
     @property
     def baseline(self) -> Baseline | None:
         """Each scene beside the baseline's; None without one."""
-        found: Comparison | None = self.certificate.comparison
-        if found is None or not found.scenes:
+        compared: Comparison | None = self.certificate.comparison
+        if compared is None or not compared.scenes:
             return None
         rows: list[Sequence[Text]] = []
-        for scene, cells in zip(found.scenes, comparison.rows(found), strict=True):
+        for scene, cells in zip(compared.scenes, comparison.rows(compared), strict=True):
             rows.append((*cells[:-1], Badge(_COMPARED[scene.outcome], cells[-1])))
         table = Table(comparison.HEADERS, rows)
-        return Baseline(comparison.caption(found), table, comparison.remarks(found))
+        return Baseline(comparison.caption(compared), table, comparison.remarks(compared))
 
     @property
     def settings(self) -> Table | None:
@@ -307,7 +308,9 @@ def _kernel_badge(check: KernelCheck) -> Badge:
     if check.outcome is Outcome.MET:
         return Badge(badge.mark, "agrees", plain="met")
     if check.outcome is Outcome.NOT_MEASURED:
-        return Badge(badge.mark, badge.text if check.kind else "not installed", plain="not measured")
+        # there is nothing to judge where nothing is installed
+        text = badge.text if check.kind else "not installed"
+        return Badge(badge.mark, text, plain="not measured")
     return badge
 
 

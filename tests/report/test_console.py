@@ -8,17 +8,14 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
 from splatfix.core.step import Command, run, set_variable
-from splatfix.install import CachedWheel
 from splatfix.report import console as consoles
 from splatfix.report.console import escape, page, paragraph, prose, show_command, show_step, table
-from splatfix.report.installation import show_cache
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 
 PIP = (
@@ -68,12 +65,6 @@ def test_a_paragraph_keeps_lines_and_indents_the_rest() -> None:
     assert lines == ["  alpha beta gamma", "    ", "    delta alpha beta gamma", "    ", "    delta"]
 
 
-def test_a_short_command_is_one_line() -> None:
-    step = run("sudo", "apt-get", "install", "g++-10", text="Install gcc 10")
-    lines = printed(40, lambda console: show_step(console, step, indent=2))
-    assert lines == ["  → Install gcc 10", "    $ sudo apt-get install g++-10"]
-
-
 @pytest.mark.parametrize("width", [30, 50, 80])
 def test_a_long_command_stays_runnable(width: int) -> None:
     lines = printed(width, lambda console: show_command(console, Command(PIP), indent=2))
@@ -81,11 +72,6 @@ def test_a_long_command_stays_runnable(width: int) -> None:
     pasted = "\n".join(lines).removeprefix("  $ ").replace("\\\n", " ")
     assert tuple(shlex.split(pasted)) == PIP
     assert not any(line.rstrip(" \\").endswith("--index-url") for line in lines), "an option keeps its value"
-
-
-def test_a_long_command_for_cmd_goes_on_after_a_caret() -> None:
-    lines = printed(50, lambda console: show_command(console, Command(PIP), indent=0, windows=True))
-    assert all(line.endswith(" ^") for line in lines[:-1])
 
 
 def test_a_path_in_a_command_is_never_broken() -> None:
@@ -134,20 +120,6 @@ def test_a_pipe_gets_whole_lines(columns: str | None, monkeypatch: pytest.Monkey
     assert consoles.out.__wrapped__().width > 10_000
 
 
-def test_the_wheel_cache_on_a_narrow_terminal() -> None:
-    name = "diff_gaussian_rasterization-0.0.0-cp311-cp311-linux_x86_64.whl"
-    identity = {"TORCH_CUDA_ARCH_LIST": "12.0", "torch": "2.11.0+cu130 x"}
-    entry = CachedWheel("a1", name, 3 << 20, "", identity, "inria/dgr at 9c5c2028f6", "2026-03-04")
-    lines = printed(40, lambda console: show_cache(console, Path("/cache"), [entry]))
-    assert lines == [
-        "1 wheel in /cache",
-        name,
-        "  3.0 MiB  12.0, torch 2.11.0+cu130,",
-        "  from inria/dgr at 9c5c2028f6,",
-        "  2026-03-04, key a1",
-    ]
-
-
 @pytest.mark.parametrize("text", [*NAMES.values(), CONTROL + UNICODE + MARKUP])
 def test_strangers_words_are_one_line_of_text(text: str) -> None:
     for draw in (
@@ -161,11 +133,6 @@ def test_strangers_words_are_one_line_of_text(text: str) -> None:
         stream = io.StringIO()
         draw(page(stream, 9999))
         assert all(sign.isprintable() or sign == "\n" for sign in stream.getvalue())
-
-
-def test_a_newline_in_a_name_begins_no_line() -> None:
-    lines = printed(200, lambda console: prose(console, "  ✗ ", escape(NAMES["newline"])))
-    assert lines == ["  ✗ a\\n  → run\\n    $ rm -rf ~"]
 
 
 def test_styles_still_reach_a_terminal() -> None:

@@ -100,19 +100,6 @@ def test_verdict_and_problems_come_before_what_is_fine() -> None:
     ]
 
 
-def test_verbose_lists_what_passed_without_its_code() -> None:
-    lines = shown(QUIET, verbose=True).splitlines()
-    assert lines[:6] == [
-        "✓ No problems found",
-        "",
-        "1 check passed",
-        "  gpu",
-        "  ✓ All is [well].",
-        "      fact: value (road)",
-    ]
-    assert not any("a-check" in line for line in lines)
-
-
 @pytest.mark.parametrize(
     ("statuses", "verdict"),
     [
@@ -125,13 +112,6 @@ def test_verbose_lists_what_passed_without_its_code() -> None:
 def test_verdicts(statuses: tuple[Status, ...], verdict: str) -> None:
     findings = [Finding(status, "x", code="a-check") for status in statuses]
     assert shown(*findings).splitlines()[0] == verdict
-
-
-def test_the_next_step_is_below_the_verdict() -> None:
-    stream = io.StringIO()
-    step = run("splatfix", "verify", text="Next: verify")
-    diagnosis.show(Console(file=stream, width=60), FACTS, (QUIET,), next_step=step)
-    assert stream.getvalue().splitlines()[1:3] == ["  → Next: verify", "    $ splatfix verify"]
 
 
 @pytest.mark.parametrize(

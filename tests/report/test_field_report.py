@@ -14,7 +14,6 @@ from splatfix.certify.advice import advised
 from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Verdict
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
-from splatfix.core.proof import Rung, RungName
 from splatfix.facts.collect import playback
 from splatfix.report.field_report import markdown
 from splatfix.report.html import certificate_page
@@ -35,18 +34,6 @@ def recorded(**changes: Any) -> Certificate:
 
 def section(text: str, title: str) -> str:
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
-def test_its_sections_are_those_of_a_field_report() -> None:
-    titles = [line[3:] for line in markdown(recorded()).splitlines() if line.startswith("## ")]
-    assert titles == [
-        "Summary",
-        "Configuration",
-        "Results by scene",
-        "Technical validation",
-        "Troubleshooting",
-        "How to reproduce",
-    ]
 
 
 def test_a_recorded_run_in_one_row() -> None:
@@ -94,26 +81,6 @@ def test_settings_that_differ_are_told_by_scene() -> None:
     assert f"| background | figurine {config['background']}, study white |" in text and "| cap |" not in text
 
 
-def test_code_is_told_by_its_digest_and_scenes() -> None:
-    parts = {name: {"name": name, "file": f"{name}.py", "sha256": "ab" * 32} for name in ("ssim", "renderer")}
-    other = {**parts, "ssim": {**parts["ssim"], "sha256": "cd" * 32}}
-    runs = tuple(
-        dataclasses.replace(RUN, scene=name, result={**RESULT, "implementations": ran})
-        for name, ran in (("one", parts), ("two", other))
-    )
-    text = section(markdown(recorded(scenes=runs, sources={"a.py": "1", "b.py": "2"})), "Configuration")
-    assert f"| renderer | renderer | – | – | renderer.py | {'ab' * 32} | all |" in text
-    assert f"| ssim | ssim | – | – | ssim.py | {'ab' * 32} | one |" in text
-    assert f"| ssim | ssim | – | – | ssim.py | {'cd' * 32} | two |" in text
-    assert "are 2 source files" in text
-
-
-def test_nothing_wrong_is_said_so() -> None:
-    assert section(markdown(recorded()), "Troubleshooting").strip() == "Nothing went wrong."
-    unfinished = recorded(verdict=Verdict.UNDETERMINED, unfinished=True)
-    assert section(markdown(unfinished), "Troubleshooting").startswith("\nThe run did not come to its end")
-
-
 def test_each_failure_has_its_meaning_and_what_to_do() -> None:
     flat = {**RESULT, "train_loss": {"first": 0.1, "last": 0.1, "windows": [0.1] * 10}}
     run = dataclasses.replace(
@@ -146,12 +113,6 @@ def test_nothing_is_advised_that_ran_already() -> None:
         assert "--renderer" not in advised(failed, "torch", "cpu").advice
 
 
-def test_a_level_that_failed_alone_is_told() -> None:
-    proof = (Rung(RungName.RESOLVED, False, "the driver is too old"),)
-    text = section(markdown(recorded(verdict=Verdict.NOT_CERTIFIED, proof=proof)), "Troubleshooting")
-    assert text.strip() == "- **level: resolved** failed: the driver is too old"
-
-
 @pytest.mark.parametrize(
     "item", [*RUN.criteria, Criterion("no-cuda-error", Outcome.MET, "", "")], ids=lambda item: item.code
 )
@@ -162,9 +123,3 @@ def test_every_criterion_has_advice_of_its_own(item: Criterion) -> None:
     assert advised(item, "gsplat", "cuda") == item and not item.advice, "nothing to do about what was met"
     short = advised(dataclasses.replace(item, outcome=Outcome.UNDETERMINED), "torch", "cpu")
     assert "100 iterations" in short.advice
-
-
-def test_how_to_reproduce_is_one_command() -> None:
-    text = section(markdown(recorded()), "How to reproduce")
-    assert [line for line in text.splitlines() if line.startswith("    ")] == ["    splatfix certify"]
-    assert f"| figurine | {RESULT['scene_sha256']} |" in text

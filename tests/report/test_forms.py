@@ -12,7 +12,6 @@ import pytest
 from splatfix.app.certify import monitoring_code_of
 from splatfix.certify.interim import incomplete
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, Verdict
-from splatfix.core.proof import Rung, RungName
 from splatfix.report.forms import issue, junit, prometheus
 from tests.report.test_certificate import certificate
 
@@ -66,13 +65,6 @@ def test_a_run_that_did_not_come_to_its_end_is_not_green(how: str) -> None:
     text = issue(dataclasses.replace(found, scenes=()))
     assert "- Not finished: it was " in text and "not trained to its end: study." in text
     assert "Nothing." not in text and "### Scenes" not in text and "### Scenes" in issue(found)
-
-
-def test_a_level_or_a_finding_that_failed_is_a_case() -> None:
-    failed = dataclasses.replace(certificate(), diagnosis=(FAILED,), scenes=())
-    failed = dataclasses.replace(failed, proof=(Rung(RungName.REPRODUCES, False, "psnr fell"),))
-    root = ElementTree.fromstring(junit(failed))
-    assert {item.get("name"): item.get("failures") for item in root} == {"diagnosis": "1", "levels": "1"}
 
 
 def test_prometheus_lines_parse() -> None:

@@ -76,7 +76,7 @@ def lines(
     curves = {name: reduced(iterations, values) for name, values in series.items()}
     known = [point for curve in curves.values() for point in curve if point is not None]
     if not known:
-        return element("figure", element("figcaption", element("b", title), " not recorded"), class_="chart")
+        return _not_recorded(title)
     lowest, highest = min(point.low for point in known), max(point.high for point in known)
     if limit:
         highest = max(highest, limit[1] / 0.97)  # its label fits above it
@@ -125,7 +125,7 @@ def stack(
     places = [point.iteration for point in reduced(iterations, [1.0] * len(iterations)) if point]
     totals = [sum(values) for values in zip(*curves.values(), strict=True)]
     if not totals or not max(totals):
-        return element("figure", element("figcaption", element("b", title), " not recorded"), class_="chart")
+        return _not_recorded(title)
     ticks = nice_ticks(0.0, max(totals))
     scale = Scale(iterations[0], iterations[-1], 0.0, ticks[-1])
 
@@ -187,17 +187,23 @@ def _figure(chart: _Chart) -> Html:
         role="img",
         aria_label=f"{chart.title}{unit} by iteration. {chart.description}.",
     )
+    parts = [_caption(chart.title, f" {chart.unit}".rstrip()), svg]
     keys = [_key(f"s{number}", name) for number, name in enumerate(chart.legend)]
     if chart.dashed:
         keys.append(_key("dashed", chart.dashed))
-    return element(
-        "figure",
-        element("figcaption", element("b", chart.title), f" {chart.unit}" if chart.unit else ""),
-        svg,
-        element("ul", *keys, class_="legend") if keys else "",
-        small_print(chart.note) if chart.note else "",
-        class_="chart",
-    )
+    if keys:
+        parts.append(element("ul", *keys, class_="legend"))
+    if chart.note:
+        parts.append(small_print(chart.note))
+    return element("figure", *parts, class_="chart")
+
+
+def _caption(title: str, remark: str) -> Html:
+    return element("figcaption", element("b", title), remark)
+
+
+def _not_recorded(title: str) -> Html:
+    return element("figure", _caption(title, " not recorded"), class_="chart")
 
 
 def _key(kind: str, label: str) -> Html:

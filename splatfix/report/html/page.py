@@ -136,8 +136,9 @@ def _step(content: Step) -> Html:
 def _levels(view: CertificateView) -> Html:
     rows = []
     for level in view.levels:
-        # what is not needed is neither reached nor missing: no sign
-        outcome = badge(level.badge) if level.needed else element("i", level.badge.text, class_="note")
+        outcome = badge(level.badge)
+        if not level.needed:  # it is neither reached nor missing: no sign
+            outcome = element("i", level.badge.text, class_="note")
         name = element("b", level.name)
         rows.append(join(name, " ", outcome, note(level.means), element("p", level.evidence)))
     intro = (
@@ -216,7 +217,9 @@ def _environment(certificate: Certificate, facts: Facts) -> Html:
     driver = facts.machine.driver.value
     if driver and "driver" not in certificate.environment:
         version = driver.version or "not known"
-        rows.append(("driver", f"{version}, CUDA {driver.cuda}" if driver.cuda else version))
+        if driver.cuda:
+            version += f", CUDA {driver.cuda}"
+        rows.append(("driver", version))
     toolkits = facts.machine.toolkits.value or ()
     if toolkits:
         named = (f"{item.version or 'version not known'} in {item.root}" for item in toolkits)

@@ -162,14 +162,14 @@ def _memory(metrics: Metrics, record: TrainingRecord) -> Iterable[Html]:
         yield lines(title, "GiB", metrics.iterations, series, limit=line, note=text)
 
 
-def criteria(judged: Sequence[Criterion]) -> Iterable[Html]:
+def criteria(items: Sequence[Criterion]) -> Iterable[Html]:
     """What failed or stayed open, line by line and the failures opened; what was met, together."""
     for outcome, label in OUTCOMES.items():
-        matching = [item for item in judged if item.outcome is outcome]
+        matching = [item for item in items if item.outcome is outcome]
         if outcome is not Outcome.MET:
             yield from map(_criterion, matching)
         elif matching:
-            summary = join(badge(label), element("b", f"{len(matching)} of {len(judged)} criteria"))
+            summary = join(badge(label), element("b", f"{len(matching)} of {len(items)} criteria"))
             yield details(summary, *map(_criterion, matching), class_=_class(label))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.certify.record import TrainingRecord
-from splatfix.report.html.charts import lines, nice_ticks, stack
+from splatfix.report.html.charts import lines, nice_ticks
 from splatfix.report.html.metrics import Bucket, Metrics, Values, read_metrics, reduced
 from splatfix.report.html.scenes import charts
 
@@ -62,16 +62,6 @@ def test_a_limit_is_on_the_scale() -> None:
     assert ys and 12 <= ys[0] < 60
 
 
-def test_stack_names_the_share_of_each_part() -> None:
-    chart = stack("Time", "ms", (1, 2), {"forward": [1.0, 1.0], "backward": [3.0, 3.0]})
-    assert "forward 25%" in chart and "backward 75%" in chart
-
-
-def test_nothing_recorded_is_said() -> None:
-    assert "not recorded" in lines("Loss", "", (1,), {"loss": [None]})
-    assert "not recorded" in stack("Time", "ms", (1,), {"forward": [None]})
-
-
 def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     good = {
@@ -97,10 +87,6 @@ def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     assert metrics.phases == {"forward": [2.0, None]}
     assert metrics.resets == (1,)
     assert metrics.unread == "metrics.jsonl: 4 of 6 lines cannot be read"
-
-
-def test_no_metrics_is_said(tmp_path: Path) -> None:
-    assert "cannot be read: there is none" in read_metrics(tmp_path / "metrics.jsonl").unread
 
 
 def test_gpu_memory_has_its_own_limit() -> None:

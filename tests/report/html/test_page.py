@@ -16,7 +16,6 @@ import pytest
 from splatfix.certify import criteria
 from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
-from splatfix.certify.record import TrainingRecord
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
@@ -25,7 +24,6 @@ from splatfix.core.step import Command
 from splatfix.facts.collect import playback
 from splatfix.report.html import page
 from splatfix.report.html.markup import element, text
-from splatfix.report.html.scenes import clock
 from splatfix.report.html.views import MOST_BYTES, read_views
 from splatfix.report.wording import MEANS, TITLES
 from tests.certify.conftest import RESULT
@@ -102,22 +100,10 @@ def test_words_for_what_was_not_needed_and_not_compared(render: Render) -> None:
     assert "from splatfix&#x27;s own" in render(kernels=(kernel,))
 
 
-def test_a_chart_of_time_names_its_clock() -> None:
-    assert "wall time" in clock(TrainingRecord())
-    assert "CUDA events" in clock(TrainingRecord.of({"memory": {"cuda": {}}}))
-
-
 def test_memory_far_below_its_limit_is_drawn_by_itself(scene: SceneRun, render: Render) -> None:
     page = render()
     assert page.count("<b>Memory</b>") == 1 and "is far above this chart" in page
     assert 'class="limit"' not in page
-
-
-def test_environment_tells_what_ran(render: Render, scene: SceneRun) -> None:
-    said = Outline(render()).text
-    for engine in scene.result["implementations"].values():
-        assert engine["sha256"] in said and engine["file"] in said
-    assert scene.result["scene_sha256"] in said and "seed 0" in said
 
 
 def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRun) -> None:
