@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splatfix.app.result import Result
-from splatfix.core.errors import usage_error
-from splatfix.core.step import run
-
-if TYPE_CHECKING:
-    from splatfix.checks import Check
+from splatfix.checks import Check, all_checks, check_named
+from splatfix.report.console import table
+from splatfix.report.diagnosis import show_check_page
 
 
 def list_checks() -> Result:
     """Every check with its code, family and title."""
-    from splatfix.checks import all_checks
-    from splatfix.report.console import table
-
     checks = all_checks()
-    cells = [(item.code, item.family, item.title) for item in checks]
+    cells = [(check.code, check.family, check.title) for check in checks]
     return Result(
         "checks list",
-        lambda: {"checks": [_row(item) for item in checks]},
+        lambda: {"checks": [_row(check) for check in checks]},
         lambda console: table(console, ("code", "family", "what it looks at"), cells),
     )
 
@@ -32,18 +27,13 @@ def show_check(code: str) -> Result:
     Raises:
         SplatfixError: ``unknown-check`` (exit code 2).
     """
-    from splatfix.checks import all_checks
-    from splatfix.report.diagnosis import show_check_page
-
-    item = next((item for item in all_checks() if item.code == code), None)
-    if item is None:
-        raise usage_error("unknown-check", f"There is no check {code!r}.", run("splatfix", "checks", "list"))
+    check = check_named(code)
     return Result(
         "checks show",
-        lambda: {"check": {**_row(item), "predicts": list(item.predicts)}},
-        lambda console: show_check_page(console, item.code, item.family, item.title, item.page),
+        lambda: {"check": {**_row(check), "predicts": list(check.predicts)}},
+        lambda console: show_check_page(console, check.code, check.family, check.title, check.page),
     )
 
 
-def _row(item: Check) -> dict[str, Any]:
-    return {"code": item.code, "family": item.family, "title": item.title, "page": item.page}
+def _row(check: Check) -> dict[str, Any]:
+    return {"code": check.code, "family": check.family, "title": check.title, "page": check.page}
