@@ -258,22 +258,6 @@ def with_pins(name: str, version: str, *pins: str, **others: str) -> Fact[tuple[
     return Fact((Distribution(name, version, "/env", pins=pins), *rest), "site-packages")
 
 
-@pytest.mark.parametrize(
-    ("version", "pin", "words"),
-    [
-        ("0.24.1+cu128", "torch==2.9.1", ""),
-        ("0.24.1", "torch==2.9.1", ""),
-        ("0.20.1+cu121", "torch==2.5.1", "made for torch 2.5.1"),
-        ("0.24.1+cpu", "torch==2.9.1", "cpu build"),
-    ],
-)
-def test_torchvision(changed: Changer, version: str, pin: str, words: str) -> None:
-    facts = changed(distributions=with_pins("torchvision", version, pin))
-    (finding,) = of(facts, "torch-companions-mismatch")
-    assert finding.status is (Status.FAIL if words else Status.PASS)
-    assert words in finding.summary
-
-
 def test_triton(changed: Changer) -> None:
     facts = changed(distributions=with_pins("torch", "2.9.1+cu128", "triton==3.5.1", triton="3.4.0"))
     assert only(facts, "torch-companions-mismatch").remedy[0].command == Command(

@@ -71,14 +71,6 @@ def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any)
 # --- what it is
 
 
-def test_without_a_checkout_nothing_is_said(rtx_5080: Facts) -> None:
-    assert not [
-        item
-        for item in run_checks(make_context(rtx_5080, Goal()))
-        if "checkout" in item.code or "submodule" in item.code
-    ]
-
-
 def test_a_known_stack(rtx_5080: Facts) -> None:
     (finding,) = of(with_checkout(rtx_5080), "checkout-stack-unknown")
     assert finding.status is Status.PASS
@@ -400,14 +392,6 @@ def test_cuda_breakages(
     facts = changed(torch=torch_with(cuda=version[:4]), **cuda(version))
     assert bool(of(with_checkout(facts, sources=(match_of("cfloat"),)), "missing-cfloat")) is cfloat
     assert bool(of(with_checkout(facts, sources=(match_of("cub-functors"),)), "cub-max-removed")) is cub
-
-
-@pytest.mark.parametrize("functor", ["Max", "Sum", "Equality"])
-def test_install_replaces_every_functor(changed: Changer, torch_with: TorchWith, functor: str) -> None:
-    facts = changed(torch=torch_with(cuda="13.0"), **cuda("13.0.88"))
-    place = CodeMatch("cub-functors", "a.cu", 3, f"cub::{functor}()")
-    finding = of(with_checkout(facts, sources=(source(matches=(place,)),)), "cub-max-removed")[0]
-    assert any(step.command and step.command.argv[:2] == ("splatfix", "install") for step in finding.remedy)
 
 
 def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.checks import Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.context.toolchain import Toolchain
 from splatfix.core.step import commands, set_variable
 from splatfix.facts import Compiler, Distribution, Fact, Facts, Toolkit
@@ -142,13 +142,6 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
         assert called == ({ours.path} if chosen else set()), (chosen, done.stderr[:400])
 
 
-def test_torchs_own_choice_is_not_nvccs(changed: Changer) -> None:
-    facts = changed(compilers=Fact((FIFTEEN, named("CXX")), ""))
-    ours, theirs = Toolchain(facts).host_compiler, Toolchain(facts).nvcc_host_compiler
-    assert ours is not None and theirs is not None
-    assert (ours.path, theirs.path) == ("/opt/bin/g++", "/usr/bin/g++")
-
-
 @pytest.mark.parametrize(
     ("version", "setting", "status"),
     [
@@ -170,11 +163,7 @@ def test_where_torch_does_not_look(
         toolkits=Fact((dataclasses.replace(toolkit, version="12.8.93"),), "PATH"),
         variables={"TORCH_DONT_CHECK_COMPILER_ABI": setting} if setting else {},
     )
-    (said,) = [
-        item
-        for item in run_checks(make_context(facts, Goal()))
-        if item.code == "host-compiler-refused-by-torch"
-    ]
+    (said,) = of(facts, "host-compiler-refused-by-torch")
     assert said.status.value == status
 
 
@@ -189,7 +178,7 @@ def test_where_torch_does_not_look(
 )
 def test_nvcc_that_is_told_to_take_any_compiler(changed: Changer, flags: str, told: str) -> None:
     facts = changed(compilers=Fact((FIFTEEN,), ""), variables={"NVCC_APPEND_FLAGS": flags})
-    (said,) = [item for item in run_checks(make_context(facts, Goal())) if item.code == "host-gcc-too-new"]
+    (said,) = of(facts, "host-gcc-too-new")
     assert said.status.value == told
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from splatfix.checks import Finding, Status, run_checks
+from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.step import commands
 from splatfix.facts import (
@@ -24,14 +24,9 @@ from splatfix.facts import (
 )
 from tests.archs import goal
 
-from .conftest import Changer, TorchWith, extension, loud, ptx, sass
+from .conftest import Changer, TorchWith, extension, loud, of, ptx, sass
 
 COMPAT = ("/usr/local/cuda-13.0/compat/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
-
-
-def status_of(facts: Facts) -> str:
-    (found,) = [item for item in run_checks(make_context(facts, Goal())) if item.code == "driver-too-old"]
-    return found.status.value
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,7 @@ def test_newer_libcuda_decides_over_the_kernel_module(
     facts = changed(
         driver=Fact(driver, "NVML"), torch=torch_with(cuda=torch_cuda), libcuda=Fact(COMPAT, "ld.so")
     )
-    assert status_of(facts) == status
+    assert [item.status.value for item in of(facts, "driver-too-old")] == [status]
     assert ("driver-too-old" in loud(facts)) == (status == "fail")
 
 
@@ -106,20 +101,14 @@ def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
     assert "no-kernel-image" in loud(missing, "sm_120"), "one fatbin without anything is enough"
 
 
-def found(facts: Facts, code: str) -> Finding | None:
-    return next((item for item in run_checks(make_context(facts, Goal())) if item.code == code), None)
-
-
 def test_a_container_without_its_gpu(changed: Changer) -> None:
     half = Fact(Driver("535.183.01", None, False, None, nvml_error=12), "/proc/driver/nvidia/version")
     facts = changed(driver=half, container="docker", variables={"NVIDIA_VISIBLE_DEVICES": "all"})
-    finding = found(facts, "driver-library-missing")
-    assert finding is not None
+    (finding,) = of(facts, "driver-library-missing")
     assert finding.status is Status.FAIL
     assert "--gpus all" in finding.remedy[0].line()
     assert any(item.name == "NVIDIA_VISIBLE_DEVICES" for item in finding.evidence)
-    outside = found(changed(driver=half), "driver-library-missing")
-    assert outside is not None
+    (outside,) = of(changed(driver=half), "driver-library-missing")
     assert "libnvidia-compute" in outside.remedy[0].line()
 
 
@@ -132,7 +121,7 @@ def test_a_container_without_its_gpu(changed: Changer) -> None:
     ],
 )
 def test_a_whole_driver_is_not_missing_anything(changed: Changer, driver: Driver) -> None:
-    assert found(changed(driver=Fact(driver, "NVML")), "driver-library-missing") is None
+    assert not of(changed(driver=Fact(driver, "NVML")), "driver-library-missing")
 
 
 @pytest.mark.parametrize(("nvml", "cuda"), [(18, None), (None, 803)])
@@ -140,8 +129,7 @@ def test_a_driver_upgrade_is_seen_by_error_codes_alone(
     changed: Changer, nvml: int | None, cuda: int | None
 ) -> None:
     driver = Driver("570.195.03", None, False, None, nvml_error=nvml, cuda_error=cuda)
-    finding = found(changed(driver=Fact(driver, "/proc")), "driver-library-mismatch")
-    assert finding is not None
+    (finding,) = of(changed(driver=Fact(driver, "/proc")), "driver-library-mismatch")
     assert finding.status is Status.FAIL
 
 
@@ -170,8 +158,7 @@ def test_visual_studio_against_nvcc(changed: Changer, version: str | None, statu
         toolkits=Fact((toolkit,), "CUDA_PATH"),
         toolkit_choice=Fact(ToolkitChoice(toolkit.root, "CUDA_PATH", toolkit.nvcc, None, True)),
     )
-    finding = found(facts, "host-msvc-too-new")
-    assert finding is not None
+    (finding,) = of(facts, "host-msvc-too-new")
     assert finding.status is status
     if status is Status.FAIL:
         assert "14.39" in finding.remedy[0].line()
@@ -185,14 +172,12 @@ def test_headers_of_installed_packages_become_a_command(changed: Changer, rtx_50
         missing=("include/cublas_v2.h", "include/cusparse.h"),
         elsewhere={"cublas_v2.h": f"{site}/cublas/include", "cusparse.h": f"{site}/cusparse/include"},
     )
-    finding = found(changed(toolkits=Fact((partial,), "PATH")), "cuda-headers-missing")
-    assert finding is not None
+    (finding,) = of(changed(toolkits=Fact((partial,), "PATH")), "cuda-headers-missing")
     assert [item.line() for item in finding.remedy if item.command] == [
         f'export CPATH="{site}/cublas/include:{site}/cusparse/include${{CPATH:+:$CPATH}}"'
     ]
     rest = dataclasses.replace(partial, missing=(*partial.missing, "lib64/libcudart.so"))
-    finding = found(changed(toolkits=Fact((rest,), "PATH")), "cuda-headers-missing")
-    assert finding is not None
+    (finding,) = of(changed(toolkits=Fact((rest,), "PATH")), "cuda-headers-missing")
     assert "lib64/libcudart.so" in finding.remedy[-1].line()
     assert not finding.remedy[-1].command
 
@@ -206,8 +191,7 @@ def test_without_an_nvidia_gpu_the_others_are_named(changed: Changer) -> None:
             "vulkaninfo",
         ),
     )
-    finding = found(facts, "nvidia-gpu-missing")
-    assert finding is not None
+    (finding,) = of(facts, "nvidia-gpu-missing")
     assert finding.status is Status.SKIP
     assert "AMD Radeon RX 7900 XTX" in finding.summary
     assert "Radeon (RADV) (vulkan)" in finding.summary
@@ -219,11 +203,10 @@ def test_a_card_driven_by_nouveau(changed: Changer) -> None:
         Gpu(0, "NVIDIA GeForce RTX 4070", cc="8.9", kernel_driver="nouveau"),
         Gpu(1, "Intel UHD", "intel"),
     )
-    finding = found(
+    (finding,) = of(
         changed(gpus=Fact(cards, "PCI"), driver=Fact(None, "", "no driver", absent=True)),
         "gpu-without-driver",
     )
-    assert finding is not None
     assert "nouveau" in finding.summary
     assert "Intel" not in finding.summary
 
@@ -246,7 +229,7 @@ def test_a_gcc_too_old_for_torchs_headers(
     changed: Changer, torch_with: Callable[..., Fact[object]], torch: str, version: str, told: bool
 ) -> None:
     facts = changed(torch=torch_with(version=torch), compilers=gxx(version))
-    assert (found(facts, "host-gcc-too-old") is not None) is told
+    assert bool(of(facts, "host-gcc-too-old")) is told
 
 
 @pytest.mark.parametrize(
@@ -264,17 +247,15 @@ def test_ubuntus_own_nvcc_with_its_own_gcc(changed: Changer, nvcc: str, version:
         toolkits=Fact((toolkit,), "PATH"),
         toolkit_choice=Fact(ToolkitChoice("/usr", "PATH", "/usr/bin/nvcc", None, True)),
     )
-    finding = found(facts, "host-gcc-too-new")
-    assert finding is not None
+    (finding,) = of(facts, "host-gcc-too-new")
     assert finding.status is status
 
 
 def test_integrated_graphics_are_no_cuda_devices(changed: Changer) -> None:
     cards = (Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"), Gpu(1, "Intel UHD", "intel"))
-    finding = found(
+    (finding,) = of(
         changed(gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "1"}), "no-gpu-visible"
     )
-    assert finding is not None
     assert finding.status is Status.FAIL
 
 
@@ -288,11 +269,11 @@ def test_a_compiler_below_torchs_bound_needs_a_newer_one(
     )
     torch = torch_with(version="2.11.0+cu128")
     facts = changed(compilers=Fact((old, new), "PATH"), torch=torch)
-    finding = found(facts, "host-compiler-refused-by-torch")
-    assert finding is not None and finding.status is Status.FAIL
+    (finding,) = of(facts, "host-compiler-refused-by-torch")
+    assert finding.status is Status.FAIL
     assert ("CXX", "/usr/bin/g++-9") in commands(finding.remedy)[0].env
-    alone = found(changed(compilers=Fact((old,), "PATH"), torch=torch), "host-compiler-refused-by-torch")
-    assert alone is not None and not alone.remedy[0].command
+    (alone,) = of(changed(compilers=Fact((old,), "PATH"), torch=torch), "host-compiler-refused-by-torch")
+    assert not alone.remedy[0].command
 
 
 MIG = "NVIDIA A100-SXM4-80GB MIG"
@@ -318,9 +299,8 @@ def test_a_card_in_mig_mode_names_what_a_program_gets(
     changed: Changer, devices: tuple[str, ...], status: Status, words: str
 ) -> None:
     card = Gpu(0, "NVIDIA A100-SXM4-80GB", cc="8.0", memory_total=80 << 30, mig=True, mig_devices=devices)
-    finding = found(changed(gpus=Fact((card,), "NVML")), "nvidia-gpu-missing")
-    assert finding is not None
+    (finding,) = of(changed(gpus=Fact((card,), "NVML")), "nvidia-gpu-missing")
     assert (finding.status, "compute capability 8.0, 80.0 GiB" + words in finding.summary) == (status, True)
     assert all(name in finding.evidence[0].value for name in devices)
-    off = found(changed(gpus=Fact((dataclasses.replace(card, mig=False),), "NVML")), "nvidia-gpu-missing")
-    assert off is not None and "MIG" not in off.summary
+    (off,) = of(changed(gpus=Fact((dataclasses.replace(card, mig=False),), "NVML")), "nvidia-gpu-missing")
+    assert "MIG" not in off.summary
