@@ -1,4 +1,7 @@
-"""What is true of a machine, of one Python environment and of a checkout: frozen dataclasses and the probes that fill them."""
+"""What is true of a machine, of one Python environment and of a checkout: frozen dataclasses and the probes that fill them.
+
+Other rooms import from here alone; what is imported here is the room's face.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,6 @@ from splatfix.facts.source.arguments import Argument, read_arguments
 from splatfix.facts.source.build_variables import is_arch_variable
 from splatfix.facts.source.checkout import read_checkout, read_identity
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
-from splatfix.facts.source.first_use import FirstUse, compiled_at_first_use
 from splatfix.facts.source.folder import (
     as_typed,
     checkout_around,
@@ -84,110 +86,5 @@ from splatfix.facts.source.git_files import commit_of, git_folder, is_empty, rea
 from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reach import repository_of
-from splatfix.facts.source.scripts import read_scripts
+from splatfix.facts.source.scripts import FirstUse, compiled_at_first_use, read_scripts
 from splatfix.facts.system.live import LiveSystem, System
-
-__all__ = [
-    "MOST_FOLDERS",
-    "SCHEMA_VERSION",
-    "Adapter",
-    "ArchVariable",
-    "Argument",
-    "Binary",
-    "BuildRecord",
-    "Checkout",
-    "CheckoutSource",
-    "Code",
-    "CodeMatch",
-    "Colmap",
-    "Compiler",
-    "Confinement",
-    "CudaDevice",
-    "CudaSwitches",
-    "Distribution",
-    "Driver",
-    "EntryKind",
-    "EnvironmentFacts",
-    "Extension",
-    "ExtensionCall",
-    "Fact",
-    "Facts",
-    "Fatbin",
-    "FatbinGroup",
-    "FirstUse",
-    "Gpu",
-    "GuardedImport",
-    "HeaderCopy",
-    "ImportProbe",
-    "ImportedModule",
-    "Installer",
-    "Interpreter",
-    "JitCache",
-    "Linkage",
-    "LiveSystem",
-    "MachineFacts",
-    "MissingHeader",
-    "NativeFiles",
-    "NativeModule",
-    "PackageSource",
-    "Pin",
-    "RenderCall",
-    "Resources",
-    "RuntimeCopy",
-    "RuntimeLibrary",
-    "Shadow",
-    "Source",
-    "SplatPackage",
-    "Submodule",
-    "System",
-    "Toolkit",
-    "ToolkitChoice",
-    "Torch",
-    "absent",
-    "as_typed",
-    "checkout_around",
-    "choose_python",
-    "commit_of",
-    "compiled_at_first_use",
-    "extension_folders",
-    "find_installer",
-    "gather",
-    "git_folder",
-    "group_fatbins",
-    "has_build_file",
-    "holds_everything",
-    "is_arch_variable",
-    "is_clone",
-    "is_empty",
-    "is_file",
-    "lending_folders",
-    "load",
-    "loaded_fatbins",
-    "name_and_version",
-    "of_torch",
-    "origin_folder",
-    "packages_in",
-    "photos_alone",
-    "probe_environment",
-    "read_arguments",
-    "read_checkout",
-    "read_files",
-    "read_identity",
-    "read_package",
-    "read_package_source",
-    "read_pins",
-    "read_scripts",
-    "read_source",
-    "read_submodules",
-    "refuse_other_program",
-    "remote_of",
-    "repository_of",
-    "resolved_folder",
-    "same_bus",
-    "source_texts",
-    "subfolders",
-    "telling_paths",
-    "unknown",
-    "walk_extensions",
-    "with_checkout",
-]

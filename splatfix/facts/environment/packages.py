@@ -24,6 +24,8 @@ _TORCH_FAMILY = re.compile(r"torch(vision|audio)?", re.IGNORECASE)
 # Whose RECORD is not worth reading for splatting modules: it is long, and there are none.
 _LONG_RECORDS = re.compile(r"(nvidia|torch|triton|numpy|scipy|pip|setuptools|sympy)")
 _PIN = re.compile(r"^Requires-Dist:\s*(torch|triton|numpy)\s*\(?==\s*([\w.+!*]+)", re.MULTILINE)
+# a.py, a.so, a.cpython-311-x86_64-linux-gnu.so, or a folder
+_MODULE = re.compile(r"([A-Za-z_]\w*)(\.py|\.(?:cpython|abi3|pypy|cp)[\w.-]*\.?(?:so|pyd)|\.so|\.pyd)?")
 _CUBIN_LINE = re.compile(r'^"?([^\n"]*\.(?:cubin|ptx))"?,', re.MULTILINE)
 _NATIVE_LINE = re.compile(r'^"?([^\n"]*\.(?:so|pyd|dll)(?:\.[\d.]+)?)"?,', re.MULTILINE)
 _IMPORTS_TORCH = re.compile(r"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
@@ -347,3 +349,32 @@ def _imports_torch(text: str) -> bool | None:
     if _IMPORTS_TORCH.search(text):
         return True
     return None if _IMPORTS_OWN_FILES.search(text) else False
+
+
+def importable_names(
+    system: System, path: Iterable[str], distributions: Iterable[Distribution]
+) -> tuple[str, ...]:
+    """Names of modules and packages in the folders of ``sys.path``, and of what editable installs point to.
+
+    Args:
+        path: the interpreter's ``sys.path``; the folders of Python's own library are passed over.
+        distributions: those that are installed; what the disk does not show of them, their metadata does.
+    """
+    installed = tuple(distributions)
+    folders = [folder for folder in path if not _is_library(system, folder)]
+    for root in other_roots(installed):
+        folders += [root, f"{root}/src"]
+    names: set[str] = set()
+    for folder in dict.fromkeys(folders):
+        for entry in system.listdir(folder):
+            match = _MODULE.fullmatch(entry)
+            if match:
+                names.add(match.group(1))
+    for distribution in installed:
+        if distribution.editable:
+            names |= claimed_modules(system, distribution)
+    return tuple(sorted(name for name in names if name.isidentifier() and not name.startswith("__")))
+
+
+def _is_library(system: System, folder: str) -> bool:
+    return folder.endswith("lib-dynload") or system.exists(f"{folder}/os.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -16,8 +17,12 @@ from splatfix.core.versions import release
 from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.linkage import runtime_libraries, torch_abi
-from splatfix.facts.environment.modules import importable_names
-from splatfix.facts.environment.packages import read_distributions, read_packages, read_shadows
+from splatfix.facts.environment.packages import (
+    importable_names,
+    read_distributions,
+    read_packages,
+    read_shadows,
+)
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import (
@@ -59,20 +64,9 @@ print("splatfix-import-ok", flush=True)
 def no_environment(reason: str) -> EnvironmentFacts:
     """No environment was meant: there is nothing to ask."""
     none = absent(reason, "the command line, the shell and the current folder")
-    return EnvironmentFacts(
-        interpreter=none,
-        distributions=none,
-        torch=none,
-        torch_installed=none,
-        toolkit_choice=none,
-        extensions=none,
-        packages=none,
-        runtime_libraries=none,
-        runtime_copies=none,
-        shadows=none,
-        jit_caches=none,
-        modules=none,
-    )
+    names = {item.name for item in dataclasses.fields(EnvironmentFacts)} - {"installer", "imports", "chosen"}
+    facts: dict[str, Any] = dict.fromkeys(names, none)
+    return EnvironmentFacts(**facts)
 
 
 def probe(

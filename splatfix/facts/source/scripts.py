@@ -1,9 +1,11 @@
-"""The scripts by which people train, render and measure, and the packages of an extension: what they import and use."""
+"""The scripts by which people train, render and measure, and the packages of an extension: what they import, use and compile."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.core.source_pattern import NamePattern
@@ -12,6 +14,7 @@ from splatfix.facts.source.folder import packages_in
 from splatfix.facts.source.program import Program, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, is_regular_file, is_there
+from splatfix.facts.source.syntax import keyword_value, last_name, text_constant
 
 _MOST_SCRIPTS = 40
 # Scripts in a checkout's top folder by which people train, render and measure.
@@ -22,6 +25,8 @@ _STARTED = re.compile(
     r"[ ]{1,4}(?:\./)?([\w./-]{1,200}\.py)\b"
 )
 _MAIN = re.compile(r"^if\s+__name__\s*==", re.MULTILINE)
+_MENTIONS_BUILDER = re.compile(r"\bcpp_extension\b")
+_IMPORTS_LOAD = re.compile(r"cpp_extension[ \t]+import[ \t(]+[^\n]*\bload")
 # Packages beside a setup.py that does not say which it installs; find_packages() mostly leaves these out.
 _NOT_INSTALLED = frozenset(
     {"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "third_party"}
@@ -91,3 +96,40 @@ def read_packages_of(
     program = read_program(entries, folder, patterns, FolderReader())
     own = {module.name.partition(".")[0] for module in modules}
     return Program(tuple(item for item in program.imports if item.name not in own), program.matches)
+
+
+@dataclass(frozen=True)
+class FirstUse:
+    """A call of ``torch.utils.cpp_extension.load``."""
+
+    file: str
+    """Relative to the checkout."""
+    line: int
+    name: str = ""
+    """Of the module; "" where only running it would tell."""
+
+
+def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
+    """Every call of ``cpp_extension.load`` and ``load_inline`` in a checkout's Python files, in order of name."""
+    reader, calls = FolderReader(), []
+    for file in reader.files_below(folder, (".py",), depth=6):
+        text = reader.text(file)
+        if not _MENTIONS_BUILDER.search(text):
+            continue
+        tree = reader.python(file, text)
+        if tree is None:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _is_load_of_torch(node, text):
+                name = text_constant(keyword_value(node, "name") or next(iter(node.args), None))
+                calls.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name or ""))
+    return tuple(calls)
+
+
+def _is_load_of_torch(call: ast.Call, text: str) -> bool:
+    """``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there."""
+    if last_name(call.func) not in ("load", "load_inline"):
+        return False
+    if isinstance(call.func, ast.Attribute):
+        return last_name(call.func.value) == "cpp_extension"
+    return _IMPORTS_LOAD.search(text) is not None

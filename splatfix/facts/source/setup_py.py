@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from splatfix.facts.model.source import ArchVariable, CudaSwitches
 from splatfix.facts.source.build_variables import (
+    VariableRead,
     arch_variables,
     cuda_switches,
     environment_reads,
@@ -25,34 +26,121 @@ _VERSION_NUMBER = re.compile(r"\b\d+(\.\d+)*\b")
 _CXX_STANDARD = re.compile(r"[-/]+std[=:]")
 
 
-@dataclass(frozen=True)
 class SetupScript:
-    """One parsed setup.py. Values that only running it would tell are left out, never guessed."""
+    """One parsed setup.py. Values that only running it would tell are left out, never guessed.
 
-    evaluator: StaticEvaluator = field(default_factory=StaticEvaluator)
-    reads: tuple[str, ...] = ()
-    sets: Mapping[str, str | None] = field(default_factory=dict)
-    arch_variables: tuple[ArchVariable, ...] = ()
-    switches: CudaSwitches = field(default_factory=CudaSwitches)
-    nvcc_flags: tuple[str, ...] = ()
-    include_dirs: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-    literals: tuple[str, ...] = ()
-    """Every literal text that is not a docstring."""
-    for_old_versions: tuple[str, ...] = ()
-    """Those of them that count only where some version is below a number."""
-    imports: tuple[str, ...] = ()
-    """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
-    imports_in_all: tuple[str, ...] = ()
-    """The top-level names of these and of what its functions import, outside of any ``try``."""
-    error: str = ""
-    source: str = ""
-    """The text of a script with an error."""
+    What it declares is worked out when it is asked: most folders of a checkout only have to say whether they hold an extension.
+    """
+
+    def __init__(self, trees: Sequence[ast.Module] = (), *, error: str = "", source: str = "") -> None:
+        self.evaluator = StaticEvaluator(trees)
+        self.error = error
+        self.source = source
+        """The text of a script with an error."""
+        self._body: Sequence[ast.stmt] = trees[0].body if trees else ()
 
     @property
     def nodes(self) -> tuple[ast.AST, ...]:
         """The whole syntax tree, from the outside inwards."""
         return self.evaluator.nodes
+
+    @cached_property
+    def _reads(self) -> tuple[VariableRead, ...]:
+        return environment_reads(self.evaluator)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Environment variables that it reads."""
+        return _unique(read.name for read in self._reads)
+
+    @property
+    def sets(self) -> Mapping[str, str | None]:
+        """Environment variables that it sets; see :class:`Source`."""
+        return environment_writes(self.evaluator)
+
+    @property
+    def arch_variables(self) -> tuple[ArchVariable, ...]:
+        """Those of ``reads`` that name GPU architectures."""
+        return arch_variables(self._reads, self.evaluator)
+
+    @property
+    def switches(self) -> CudaSwitches:
+        """What decides whether CUDA code is compiled."""
+        return cuda_switches(self._reads, self.evaluator)
+
+    @cached_property
+    def nvcc_flags(self) -> tuple[str, ...]:
+        """Literal texts that end in the ``"nvcc"`` list of ``extra_compile_args``, also through named lists."""
+        lists: list[ast.AST] = []
+        for node in self.nodes:
+            if isinstance(node, ast.Dict):
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if key is not None and _is_nvcc(key):
+                        lists.append(value)
+        for node in self.nodes:
+            lists += _put_under_nvcc(node)
+        return _unique(text for text in self.evaluator.texts_that_reach(lists) if text != "nvcc")
+
+    @cached_property
+    def include_dirs(self) -> tuple[str, ...]:
+        """Literal texts of ``include_dirs=[...]``."""
+        visited: set[int] = set()
+        return _unique(
+            text for value in self._keyword_values("include_dirs") for text in texts_below(value, visited)
+        )
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What ``libraries=[...]`` and ``-l`` flags name, also through one named list."""
+        names: list[str] = []
+        visited: set[int] = set()
+        for value in self._keyword_values("libraries"):
+            names += texts_below(self.evaluator.named_list(value), visited)
+        visited = set()  # one list may be handed to both
+        for value in self._keyword_values("extra_link_args"):
+            flags = texts_below(self.evaluator.named_list(value), visited)
+            names += [flag.removeprefix("-l") for flag in flags if flag.startswith("-l")]
+        return _unique(names)
+
+    @cached_property
+    def literals(self) -> tuple[str, ...]:
+        """Every literal text that is not a docstring."""
+        docstrings = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
+        texts = (text_constant(node) for node in self.nodes if id(node) not in docstrings)
+        return _unique(text for text in texts if text is not None)
+
+    @cached_property
+    def for_old_versions(self) -> tuple[str, ...]:
+        """Those of them that count only where some version is below a number: behind ``if int(major) < 11:``."""
+        texts: list[str] = []
+        visited: set[int] = set()
+        for node in self.nodes:
+            if isinstance(node, ast.If) and _asks_for_an_old_version(node.test):
+                for statement in node.body:
+                    texts += texts_below(statement, visited)
+        return _unique(texts)
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
+        return _unique(name for statement in self._body for name in _imported_names(statement))
+
+    @property
+    def imports_in_all(self) -> tuple[str, ...]:
+        """The top-level names of these and of what its functions import, outside of any ``try``."""
+        names: list[str] = []
+        pending: list[ast.AST] = list(self._body)
+        while pending:
+            node = pending.pop(0)
+            names += [name.partition(".")[0] for name in _imported_names(node)]
+            if not isinstance(node, (ast.Try, ast.If)):
+                pending += ast.iter_child_nodes(node)
+        return _unique(names)
+
+    def _keyword_values(self, keyword: str) -> Iterator[ast.expr]:
+        for node in self.nodes:
+            if isinstance(node, ast.keyword) and node.arg == keyword:
+                yield node.value
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Every call of a function of one of these names, in order of the text."""
@@ -112,22 +200,7 @@ def parse_setup_script(text: str, reader: FolderReader, folder: Path | None = No
     trees = [tree]
     if folder is not None:
         trees += _imported_files(tree, folder, reader)
-    evaluator = StaticEvaluator(trees)
-    reads = environment_reads(evaluator)
-    return SetupScript(
-        evaluator=evaluator,
-        reads=_unique(read.name for read in reads),
-        sets=environment_writes(evaluator),
-        arch_variables=arch_variables(reads, evaluator),
-        switches=cuda_switches(reads, evaluator),
-        nvcc_flags=_unique(_nvcc_flags(evaluator)),
-        include_dirs=_unique(_include_dirs(evaluator)),
-        libraries=_unique(_libraries(evaluator)),
-        literals=_unique(_literals(evaluator)),
-        for_old_versions=_unique(_for_old_versions(evaluator)),
-        imports=_unique(name for node in tree.body for name in _imported_names(node)),
-        imports_in_all=_unique(_imports_in_all(tree)),
-    )
+    return SetupScript(trees)
 
 
 def standard_flags(script: SetupScript) -> tuple[str, ...]:
@@ -195,29 +268,6 @@ def _imported_names(node: ast.AST) -> Iterator[str]:
             yield f"{node.module}.{alias.name}"
 
 
-def _imports_in_all(tree: ast.Module) -> Iterator[str]:
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop(0)
-        for name in _imported_names(node):
-            yield name.partition(".")[0]
-        if not isinstance(node, (ast.Try, ast.If)):
-            pending += ast.iter_child_nodes(node)
-
-
-def _nvcc_flags(evaluator: StaticEvaluator) -> Iterator[str]:
-    """Literal texts that end in the ``"nvcc"`` list of ``extra_compile_args``, also through named lists."""
-    lists: list[ast.AST] = []
-    for node in evaluator.nodes:
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if key is not None and _is_nvcc(key):
-                    lists.append(value)
-    for node in evaluator.nodes:
-        lists += _put_under_nvcc(node)
-    return (text for text in evaluator.texts_that_reach(lists) if text != "nvcc")
-
-
 def _put_under_nvcc(node: ast.AST) -> Iterator[ast.expr]:
     """What ``flags["nvcc"] += [...]`` and ``flags["nvcc"].append(...)`` put there; not what else ``flags`` holds."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
@@ -236,47 +286,6 @@ def _is_nvcc_item(node: ast.expr) -> bool:
 
 def _is_nvcc(node: ast.AST) -> bool:
     return text_constant(node) == "nvcc"
-
-
-def _include_dirs(evaluator: StaticEvaluator) -> Iterator[str]:
-    visited: set[int] = set()
-    for value in _keyword_values(evaluator, "include_dirs"):
-        yield from texts_below(value, visited)
-
-
-def _libraries(evaluator: StaticEvaluator) -> Iterator[str]:
-    """What ``libraries=[...]`` and ``-l`` flags name, also through one named list."""
-    visited: set[int] = set()
-    for value in _keyword_values(evaluator, "libraries"):
-        yield from texts_below(evaluator.named_list(value), visited)
-    visited = set()  # one list may be handed to both
-    for value in _keyword_values(evaluator, "extra_link_args"):
-        for flag in texts_below(evaluator.named_list(value), visited):
-            if flag.startswith("-l"):
-                yield flag.removeprefix("-l")
-
-
-def _keyword_values(evaluator: StaticEvaluator, keyword: str) -> Iterator[ast.expr]:
-    for node in evaluator.nodes:
-        if isinstance(node, ast.keyword) and node.arg == keyword:
-            yield node.value
-
-
-def _literals(evaluator: StaticEvaluator) -> Iterator[str]:
-    docstrings = {id(node.value) for node in evaluator.nodes if isinstance(node, ast.Expr)}
-    for node in evaluator.nodes:
-        text = text_constant(node)
-        if text is not None and id(node) not in docstrings:
-            yield text
-
-
-def _for_old_versions(evaluator: StaticEvaluator) -> Iterator[str]:
-    """Literal texts behind ``if int(major) < 11:``."""
-    visited: set[int] = set()
-    for node in evaluator.nodes:
-        if isinstance(node, ast.If) and _asks_for_an_old_version(node.test):
-            for statement in node.body:
-                yield from texts_below(statement, visited)
 
 
 def _asks_for_an_old_version(test: ast.expr) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from splatfix.facts import Distribution, LiveSystem
 from splatfix.facts.environment import probe as environment
-from splatfix.facts.environment.modules import importable_names
+from splatfix.facts.environment.packages import importable_names
 
 
 def touch(folder: Path, *names: str) -> str:
