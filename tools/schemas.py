@@ -30,7 +30,7 @@ from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
 from splatfix.facts import Facts, Source
 from splatfix.install.journal import Entry
-from splatfix.install.outcome import CachedWheel, Outcome, RevertOutcome
+from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge import Arch, Auto
 from splatfix.plan import InstallPlan, Options
 from splatfix.plan.image import ImageFile, ImagePlan
@@ -198,7 +198,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "dry_run": bool,
         "plan": InstallPlan | None,
         "options": Options | None,
-        "outcome": Outcome | None,
+        "outcome": InstallOutcome | None,
     },
     "dockerfile": {"image": ImagePlan, "files": list[ImageFile], "written": list[str]},
     "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},

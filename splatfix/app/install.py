@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from splatfix.facts import Facts, LiveSystem
-    from splatfix.install import Outcome
+    from splatfix.install import InstallOutcome
     from splatfix.plan import InstallPlan, Request
 
 NO_CHANGE = "Nothing was changed: this is a dry run. Install with"
@@ -208,7 +208,7 @@ def install_step(plan: InstallPlan) -> Step:
     return run("splatfix", "install", *words, "--python", plan.python, text=NO_CHANGE)
 
 
-def next_step(outcome: Outcome) -> Step | None:
+def next_step(outcome: InstallOutcome) -> Step | None:
     """Where kernels were verified on the GPU, training; else their verification. None where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
         return None

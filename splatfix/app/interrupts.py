@@ -41,24 +41,26 @@ class EnvironmentState:
 
     def describe(self) -> str:
         """The state of the environment now, as its journal has it, and the command to go on with on a line of its own."""
-        from splatfix.install import Status
+        from splatfix.install import EntryStatus
 
         entries = self._journal.entries()
-        if any(item.changes and item.status in (Status.RUNNING, Status.REVERTING) for item in entries):
+        if any(
+            item.changes and item.status in (EntryStatus.RUNNING, EntryStatus.REVERTING) for item in entries
+        ):
             text = f"an installation in {self._prefix} is unfinished. Restore the previous state with"
             return self._message(text, ("revert",))
         mine = [item for item in entries if self._before.get(item.id) is not item.status]
         if not mine:
             return self._message(f"nothing was changed in {self._prefix}.")
         entry = mine[-1]
-        if entry.status is Status.ROLLED_BACK:
+        if entry.status is EntryStatus.ROLLED_BACK:
             text = f"{self._prefix} was restored to its previous state. Start again with"
             return self._message(text, ("install", "--resume"))
-        if entry.status is Status.REVERTED:
+        if entry.status is EntryStatus.REVERTED:
             left = ", ".join(item.id for item in entries if item.active)
             state = f"still installed in {self._prefix}: {left}" if left else f"{self._prefix} is as it was"
             return self._message(f"the installation was reverted; {state}.")
-        if entry.status is Status.DONE:
+        if entry.status is EntryStatus.DONE:
             text = "the installation is complete, but its kernels were not all verified on the GPU. "
             number = entry.id.partition("-")[0]
             return self._message(

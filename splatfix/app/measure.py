@@ -11,14 +11,14 @@ from splatfix.core.step import run, say
 if TYPE_CHECKING:
     from splatfix.certify import KernelCheck
     from splatfix.facts import Facts
-    from splatfix.install import InstalledItem, Outcome
+    from splatfix.install import InstalledItem, InstallOutcome
 
     Verify = Callable[[str, str], tuple[KernelCheck, ...]]
 
 
 def measured(
-    outcome: Outcome, facts: Facts, verify: Verify, take_back: Callable[[str, str], object]
-) -> Outcome:
+    outcome: InstallOutcome, facts: Facts, verify: Verify, take_back: Callable[[str, str], object]
+) -> InstallOutcome:
     """The outcome with the rung ``computes`` of every item whose kernels splatfix can call.
 
     Nothing is run where this machine has no NVIDIA GPU with a driver. A kernel that computes wrongly, crashes or hangs does

@@ -27,7 +27,7 @@ from splatfix.containers.image import (
 )
 from splatfix.containers.lanes import GpuUse, Lane, ToolkitFrom, find_lane
 from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
-from splatfix.containers.run import REPORT_FOLDER, Outcome, Running, run_in_container, sweep
+from splatfix.containers.run import REPORT_FOLDER, ContainerOutcome, Running, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_json
 from splatfix.core.reading import read_bytes
@@ -235,7 +235,7 @@ def _naming_what_is_left(out: Path) -> Iterator[None]:
         raise stop from None
 
 
-def _certificate(outcome: Outcome, out: Path, log: Path) -> dict[str, Any]:
+def _certificate(outcome: ContainerOutcome, out: Path, log: Path) -> dict[str, Any]:
     """The certificate from the container."""
     path = out / _CERTIFICATE
     if path in outcome.files:
@@ -263,7 +263,7 @@ def _certificate(outcome: Outcome, out: Path, log: Path) -> dict[str, Any]:
     )
 
 
-def _provenance(lane: Lane, engine: Engine, image: Image, outcome: Outcome, no_gpu: str) -> dict[str, Any]:
+def _provenance(lane: Lane, engine: Engine, image: Image, outcome: ContainerOutcome, no_gpu: str) -> dict[str, Any]:
     """What the certificate was made in, for ``container.json``."""
     packages = read_inside(engine, image, PACKAGES)
     built = read_inside(engine, image, BUILT)

@@ -85,7 +85,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ContainerOutcome:
     """How the command in the container ended."""
 
     exit_code: int
@@ -111,7 +111,7 @@ def run_in_container(
     keep: bool = False,
     running: Running | None = None,
     variables: Mapping[str, str] | None = None,
-) -> Outcome:
+) -> ContainerOutcome:
     """Run ``command`` as the image's own user, without network and privileges, and copy ``/report`` into ``out``.
 
     The root is read-only; the report and ``/scratch`` are volumes. Lines of stderr go to ``progress``; stdout and stderr both
@@ -173,7 +173,7 @@ def run_in_container(
             progress(
                 f"kept: container {container.short_id} (docker logs, docker cp; remove it with docker rm -v)"
             )
-        return Outcome(ended.exit_code, time.monotonic() - started, files, ended.last_lines)
+        return ContainerOutcome(ended.exit_code, time.monotonic() - started, files, ended.last_lines)
 
 
 def sweep(engine: Engine) -> int:

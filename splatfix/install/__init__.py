@@ -3,20 +3,20 @@
 from splatfix.install.downloads import fetch_source
 from splatfix.install.environment import open_environment
 from splatfix.install.execute import execute
-from splatfix.install.journal import Entry, Journal, Status, request_to_resume
-from splatfix.install.outcome import CachedWheel, InstalledItem, Outcome, Progress, RevertOutcome
+from splatfix.install.journal import Entry, EntryStatus, Journal, request_to_resume
+from splatfix.install.outcome import CachedWheel, InstalledItem, InstallOutcome, Progress, RevertOutcome
 from splatfix.install.revert import read_journal, revert, revert_all
 from splatfix.install.wheel_cache import WheelCache
 
 __all__ = [
     "CachedWheel",
     "Entry",
+    "EntryStatus",
+    "InstallOutcome",
     "InstalledItem",
     "Journal",
-    "Outcome",
     "Progress",
     "RevertOutcome",
-    "Status",
     "WheelCache",
     "execute",
     "fetch_source",

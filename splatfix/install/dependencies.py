@@ -23,7 +23,7 @@ from splatfix.plan.steps import InstallDependencies
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedWheels:
     """What pip brought."""
 
     wheels: tuple[Path, ...] = ()
@@ -49,14 +49,14 @@ class Fetcher:
     log: Path
     doing: Callable[[str], None]
 
-    def fetch(self) -> Fetched:
+    def fetch(self) -> FetchedWheels:
         """The wheels of all requirements; of the optional ones those that can be had.
 
         Raises:
             SplatfixError: ``dependencies-not-found`` with what pip said.
         """
         try:
-            return Fetched(self._wheels(self.action.requirements, "all"))
+            return FetchedWheels(self._wheels(self.action.requirements, "all"))
         except SplatfixError as error:
             if not self.action.optional or error.details.get("network"):
                 raise
@@ -78,7 +78,7 @@ class Fetcher:
                     pending[:0] = [group[:half], group[half:]]
                 else:
                     left_out.append(f"{group[0]}: {error.what}")
-        return Fetched(wheels, tuple(left_out))
+        return FetchedWheels(wheels, tuple(left_out))
 
     def _wheels(self, requirements: Sequence[str], name: str) -> tuple[Path, ...]:
         """The wheels for these, in a folder of their own."""

@@ -27,10 +27,10 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.edit import digest_of, edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
-from splatfix.install.journal import Entry, Journal, Status, StepRecord
+from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
-from splatfix.install.outcome import InstalledItem, Outcome, Progress, Silent, kept_of
+from splatfix.install.outcome import InstalledItem, InstallOutcome, Progress, Silent, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
 from splatfix.install.undo import recover, undo_changes
@@ -71,7 +71,7 @@ def execute(
     progress: Progress | None = None,
     cache: WheelCache | None = None,
     reinstall: bool = False,
-) -> Outcome:
+) -> InstallOutcome:
     """Execute the plan. Afterwards the environment holds all of it, verified, or is as it was.
 
     Left-overs of interrupted runs are undone first. Every step is in the journal before it is taken.
@@ -94,18 +94,20 @@ def execute(
         sweep_scratch()
         entry = journal.start(_request_of(plan), plan.python, "-".join(plan.subjects)[:60])
         write_json(journal.folder_of(entry) / "plan.json", to_json(plan))
-        work = _Run(plan, facts, environment, run, progress or Silent(), journal, entry, cache, reinstall)
+        work = _Execution(
+            plan, facts, environment, run, progress or Silent(), journal, entry, cache, reinstall
+        )
         try:
             work.take_steps()
         except BaseException as error:
             # also for Ctrl-C: whoever interrupts an installation wants the environment back
-            status = Status.ROLLED_BACK if work.entry.changes else Status.FAILED
+            status = EntryStatus.ROLLED_BACK if work.entry.changes else EntryStatus.FAILED
             kept = kept_of(undo_changes(environment, journal, work.entry))
             message = error.what if isinstance(error, SplatfixError) else type(error).__name__
             with suppress(SplatfixError):  # an entry that a full disk keeps open is closed by the next run
                 journal.end(work.entry, status, message, kept=kept)
             raise
-        journal.end(work.entry, Status.DONE)
+        journal.end(work.entry, EntryStatus.DONE)
     notes: list[str] = []
     if work.dependencies:
         notes.append(f"also installed, and undone with it: {', '.join(work.dependencies)}")
@@ -113,7 +115,7 @@ def execute(
     notes += work.foreign
     if cache:
         notes += cache.refused
-    return Outcome(
+    return InstallOutcome(
         plan=plan,
         notes=tuple(notes),
         entry=work.entry.id,
@@ -141,7 +143,7 @@ class _Item:
 
 
 @dataclass
-class _Run:
+class _Execution:
     """One run through a plan's actions."""
 
     plan: InstallPlan

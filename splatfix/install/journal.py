@@ -34,7 +34,7 @@ BLOB_NAME = re.compile(r"\d{5}")
 _IN_PREFIX = "<prefix>/"
 
 
-class Status(str, Enum):
+class EntryStatus(str, Enum):
     """State of an entry."""
 
     RUNNING = "running"
@@ -50,7 +50,7 @@ class Status(str, Enum):
     """Undone by ``splatfix revert``."""
 
 
-_OVER = (Status.FAILED, Status.ROLLED_BACK, Status.REVERTED)
+_OVER = (EntryStatus.FAILED, EntryStatus.ROLLED_BACK, EntryStatus.REVERTED)
 """Nothing of such an entry is in the environment, and nothing is left to be undone."""
 
 
@@ -83,7 +83,7 @@ class Entry:
     request: Mapping[str, str]
     python: str
     splatfix: str = __version__
-    status: Status = Status.RUNNING
+    status: EntryStatus = EntryStatus.RUNNING
     ended: str = ""
     error: str = ""
     steps: tuple[StepRecord, ...] = ()
@@ -101,7 +101,11 @@ class Entry:
     @property
     def active(self) -> bool:
         """What it did, or a part of it, is still in the environment."""
-        return bool(self.changes) and self.status in (Status.RUNNING, Status.DONE, Status.REVERTING)
+        return bool(self.changes) and self.status in (
+            EntryStatus.RUNNING,
+            EntryStatus.DONE,
+            EntryStatus.REVERTING,
+        )
 
 
 class Journal:
@@ -155,7 +159,7 @@ class Journal:
         done = replace(step, done=True, digest=digest, result=result)
         return self.save(replace(entry, steps=(*entry.steps[:at], done, *entry.steps[at + 1 :])))
 
-    def end(self, entry: Entry, status: Status, error: str = "", kept: tuple[Kept, ...] = ()) -> Entry:
+    def end(self, entry: Entry, status: EntryStatus, error: str = "", kept: tuple[Kept, ...] = ()) -> Entry:
         """Close the entry. Wheels are not kept: the wheel cache has them. Backups of what is undone are not kept either;
         logs are, and copies of files that somebody had changed."""
         ended = self.save(replace(entry, status=status, ended=_now(), error=error, kept=kept))
@@ -203,7 +207,9 @@ class Journal:
 
     def unfinished(self) -> tuple[Entry, ...]:
         """Entries in progress. Ask only while holding the lock: then their processes are dead."""
-        return tuple(entry for entry in self.entries() if entry.status in (Status.RUNNING, Status.REVERTING))
+        return tuple(
+            entry for entry in self.entries() if entry.status in (EntryStatus.RUNNING, EntryStatus.REVERTING)
+        )
 
 
 def distribution_of(step: StepRecord) -> str:
@@ -221,9 +227,9 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
         SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
     journal = Journal(open_environment(python, runner or ProcessRunner()).state_folder)
-    standing = [entry for entry in journal.entries() if entry.status is not Status.REVERTED]
+    standing = [entry for entry in journal.entries() if entry.status is not EntryStatus.REVERTED]
     last = standing[-1] if standing else None
-    if last is None or last.status not in (Status.RUNNING, Status.FAILED, Status.ROLLED_BACK):
+    if last is None or last.status not in (EntryStatus.RUNNING, EntryStatus.FAILED, EntryStatus.ROLLED_BACK):
         reason = f"the last one, {last.id}, is {last.status.value}" if last else "there was none"
         raise usage_error(
             "nothing-to-resume",

@@ -61,7 +61,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class InstallOutcome:
     """A finished installation."""
 
     plan: InstallPlan
@@ -108,7 +108,7 @@ def kept_of(items: Iterable[Restored]) -> tuple[Kept, ...]:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedSubmodule:
     """One submodule that was fetched."""
 
     path: str

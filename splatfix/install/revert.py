@@ -16,7 +16,7 @@ from splatfix.install.backup import Backup
 from splatfix.install.edit import digest_of
 from splatfix.install.environment import Environment, environment_lock, open_environment
 from splatfix.install.installed import find_installed
-from splatfix.install.journal import Entry, Journal, Status, StepRecord, distribution_of
+from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, distribution_of
 from splatfix.install.outcome import Restored, RevertOutcome, kept_of
 from splatfix.install.undo import (
     belongs_to_original,
@@ -140,9 +140,9 @@ class Reverter:
         return tuple(entry for entry in self.journal.entries() if entry.id not in gone)
 
     def _undo(self, entry: Entry) -> RevertOutcome:
-        entry = self.journal.save(replace(entry, status=Status.REVERTING))
+        entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
         restored = undo_changes(self.environment, self.journal, entry)
-        self.journal.end(entry, Status.REVERTED, kept=kept_of(restored))
+        self.journal.end(entry, EntryStatus.REVERTED, kept=kept_of(restored))
         return RevertOutcome(entry.id, str(self.environment.prefix), restored)
 
     def _copy_of(self, path: Path) -> Path:
@@ -257,7 +257,7 @@ def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Rever
 def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixError:
     if entry is None:
         message = f"Nothing to revert in {environment.prefix}."
-    elif not entry.changes and entry.status is Status.DONE:
+    elif not entry.changes and entry.status is EntryStatus.DONE:
         message = f"Entry {entry.id} changed nothing: everything was already up to date."
     else:
         message = f"Entry {entry.id} is not active any more: it is {entry.status.value}."

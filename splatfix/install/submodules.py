@@ -20,7 +20,7 @@ from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
 from splatfix.facts import Submodule, is_empty, read_submodules
 from splatfix.facts.source.checkout import read_checkout
-from splatfix.install.outcome import Fetched
+from splatfix.install.outcome import FetchedSubmodule
 
 _TIMEOUT = 3600.0
 """Seconds for one call of git; one that stands still for a minute ends by itself."""
@@ -46,7 +46,7 @@ def fetch_submodules(
     runner: Runner | None = None,
     doing: Callable[[str], None] = lambda _: None,
     protocols: Sequence[str] = PROTOCOLS,
-) -> tuple[Fetched, ...]:
+) -> tuple[FetchedSubmodule, ...]:
     """Fill the empty submodules of a checkout that something needs, and theirs; () when none is empty.
 
     Args:
@@ -69,7 +69,7 @@ def fetch_submodules(
     git = _Git(runner or ProcessRunner(), doing, tuple(protocols))
     try:
         with temporary_folder(".splatfix-fetch-", folder) as scratch:
-            fetched: list[Fetched] = []
+            fetched: list[FetchedSubmodule] = []
             moves: list[tuple[Path, Path]] = []
             for number, item in enumerate(needed):
                 target = _target_folder(folder, item.submodule.path)
@@ -120,7 +120,7 @@ class _Git:
 
     def fetch(
         self, item: Submodule, address: str, commit: str, folder: Path, path: str, depth: int = 0
-    ) -> Iterator[Fetched]:
+    ) -> Iterator[FetchedSubmodule]:
         """Make ``folder`` the submodule at that commit ("": the newest), with its own submodules in it."""
         self._count += 1
         if depth > _DEEPEST or self._count > _MOST:
@@ -130,7 +130,7 @@ class _Git:
             raise _not_fetched(path, f"its address is {url}; it must be at https or ssh")
         commit = self._clone_any(item, address, commit, folder, path)
         head = self._run(["-C", str(folder), "rev-parse", "HEAD"], path).stdout.strip()
-        yield Fetched(path, address, head, bool(commit))
+        yield FetchedSubmodule(path, address, head, bool(commit))
         for inner in read_submodules(folder):
             if not inner.empty:
                 continue

@@ -13,7 +13,7 @@ from splatfix.core.reading import read_text
 from splatfix.install.backup import Backup, check_backup, digest, installed_files, read_backup, restore
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
-from splatfix.install.journal import Entry, Journal, Status, StepRecord
+from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.outcome import Kept, Restored, kept_of
 from splatfix.install.tampering import tampered
@@ -46,12 +46,12 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
     recovered: list[Recovered] = []
     for entry in reversed(unfinished):
         items = undo_changes(environment, journal, entry)
-        if entry.status is Status.REVERTING:
-            status = Status.REVERTED
+        if entry.status is EntryStatus.REVERTING:
+            status = EntryStatus.REVERTED
         elif items:
-            status = Status.ROLLED_BACK
+            status = EntryStatus.ROLLED_BACK
         else:
-            status = Status.FAILED
+            status = EntryStatus.FAILED
         over = journal.end(entry, status, "its process ended before it was finished", kept_of(items))
         recovered.append(Recovered(over, items))
     return tuple(recovered)

@@ -11,8 +11,15 @@ from rich.console import Console
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, run
 from splatfix.core.words import counted
-from splatfix.install.journal import Entry, Status
-from splatfix.install.outcome import CachedWheel, Fetched, Kept, Outcome, Restored, RevertOutcome
+from splatfix.install.journal import Entry, EntryStatus
+from splatfix.install.outcome import (
+    CachedWheel,
+    FetchedSubmodule,
+    InstallOutcome,
+    Kept,
+    Restored,
+    RevertOutcome,
+)
 from splatfix.plan.option import InstallPlan, Options
 from splatfix.report.console import escape, marked, paragraph, prose, show_step
 from splatfix.report.marks import Mark
@@ -22,7 +29,7 @@ from splatfix.report.options import show_notes, show_reasons, show_rejected, sho
 def install_document(
     plan: InstallPlan | None = None,
     options: Options | None = None,
-    outcome: Outcome | None = None,
+    outcome: InstallOutcome | None = None,
     *,
     dry_run: bool = False,
 ) -> dict[str, Any]:
@@ -110,7 +117,7 @@ def show_plan(
     show_notes(console, plan.notes)
 
 
-def show_fetched(console: Console, folder: Path, fetched: Sequence[Fetched]) -> None:
+def show_fetched(console: Console, folder: Path, fetched: Sequence[FetchedSubmodule]) -> None:
     """Which submodules came from where; nothing where none was empty."""
     for item in fetched:
         text = f"{item.path} from {item.address} at {item.commit[:10]}"
@@ -121,7 +128,7 @@ def show_fetched(console: Console, folder: Path, fetched: Sequence[Fetched]) -> 
         prose(console, "", escape(f"No submodule that is needed is empty in {folder}"))
 
 
-def show_outcome(console: Console, outcome: Outcome, next_step: Step | None = None) -> None:
+def show_outcome(console: Console, outcome: InstallOutcome, next_step: Step | None = None) -> None:
     """What was installed and how to undo it, then how far each part is verified."""
     new = [f"{item.subject} {item.version}" for item in outcome.items if not item.up_to_date]
     if new:
@@ -238,7 +245,7 @@ def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> Non
         mismatch = entry.request.get("cuda_mismatch")
         if mismatch:
             line += f"  forced: {mismatch}"
-        if entry.status is Status.DONE and not entry.changes:
+        if entry.status is EntryStatus.DONE and not entry.changes:
             line += "  already up to date"
         text = escape(line)
         if entry.error:

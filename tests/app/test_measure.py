@@ -12,7 +12,7 @@ from splatfix.certify import Outcome as Verdict
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Driver, Fact, Facts, Gpu
-from splatfix.install import InstalledItem, Outcome
+from splatfix.install import InstalledItem, InstallOutcome
 from splatfix.plan import InstallPlan, OptionKind
 from tests.archs import archs
 from tests.plan.machines import machine
@@ -33,9 +33,9 @@ PLAN = InstallPlan(
 )
 
 
-def installed(*modules: str) -> Outcome:
+def installed(*modules: str) -> InstallOutcome:
     item = InstalledItem("simple_knn", "1", "", modules, "w.whl", 1.0, (NOT_RUN,))
-    return Outcome(PLAN, "0007-x", (item,), "/logs")
+    return InstallOutcome(PLAN, "0007-x", (item,), "/logs")
 
 
 def check(outcome: Verdict, error: float | None, detail: str = "") -> KernelCheck:

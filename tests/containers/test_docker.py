@@ -20,7 +20,7 @@ import pytest
 from splatfix.containers import LaneRequest, certify_in_container
 from splatfix.containers.engine import Engine, require_gpu
 from splatfix.containers.image import BUILT, LANE_LABEL, PACKAGES, Image, Recipe, build_image, read_inside
-from splatfix.containers.run import Outcome, run_in_container, sweep
+from splatfix.containers.run import ContainerOutcome, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
 from tests.containers.conftest import start_engine
 
@@ -47,7 +47,7 @@ def report_and_exit(code: int) -> list[str]:
     return ["python", "-c", REPORT, str(code)]
 
 
-def run(engine: Engine, image: Image, out: Path, command: list[str], **changes: Any) -> Outcome:
+def run(engine: Engine, image: Image, out: Path, command: list[str], **changes: Any) -> ContainerOutcome:
     options = {
         "lane": "cpu",
         "gpu": False,

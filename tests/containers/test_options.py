@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.containers.certify import _certificate, _image_name, _read_certificates
-from splatfix.containers.run import Outcome
+from splatfix.containers.run import ContainerOutcome
 from splatfix.core.errors import Exit, SplatfixError
 
 PEM = b"# a\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -92,5 +92,5 @@ def test_a_strange_certificate_from_inside(content: str, tmp_path: Path) -> None
     path = tmp_path / "certificate.json"
     path.write_text(content)
     with pytest.raises(SplatfixError) as caught:
-        _certificate(Outcome(0, 1.0, (path,), ()), tmp_path, tmp_path / "log")
+        _certificate(ContainerOutcome(0, 1.0, (path,), ()), tmp_path, tmp_path / "log")
     assert caught.value.code in ("container-report-damaged", "container-no-report")

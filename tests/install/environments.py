@@ -16,7 +16,7 @@ from pathlib import Path
 
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import gather
-from splatfix.install import Outcome, WheelCache, execute
+from splatfix.install import InstallOutcome, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
 from tests.archs import request_for
 from tests.plan.machines import make_plan
@@ -69,7 +69,7 @@ def install(
     runner: Runner | None = None,
     reinstall: bool = False,
     afresh: bool = False,
-) -> Outcome:
+) -> InstallOutcome:
     """Plan and execute; wheels come from the cache that tests share, unless ``afresh``."""
     facts = gather(environment.python)
     plan = make_plan(request_for(tuple(map(str, sources))), facts)

@@ -18,7 +18,7 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
-from splatfix.install import Journal, Status, WheelCache, execute, revert
+from splatfix.install import EntryStatus, Journal, WheelCache, execute, revert
 from splatfix.install.build import compiler_cache
 from splatfix.install.environment import Environment
 from splatfix.install.wheel_cache import identity_of
@@ -137,7 +137,7 @@ def test_one_failed_build_stops_the_other(environment: Environment, tmp_path: Pa
     assert caught.value.code == "build-failed" and "one_probe" in caught.value.what
     assert snapshot(environment) == before and not mark.exists()
     (entry,) = Journal(environment.state_folder).entries()
-    assert entry.status is Status.FAILED
+    assert entry.status is EntryStatus.FAILED
     assert {(step.subject, step.done) for step in entry.steps} == {("one_probe", False), ("two_probe", False)}
 
 
@@ -234,7 +234,7 @@ def test_an_interrupt_ends_every_build(
         time.sleep(0.1)
     assert alive == [], "a build lives on"
     assert snapshot(environment) == before
-    assert Journal(environment.state_folder).entries()[-1].status is Status.FAILED
+    assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.FAILED
 
 
 ACTION = BuildWheel(

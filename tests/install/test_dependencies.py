@@ -13,7 +13,7 @@ from splatfix.context import Goal, make_context
 from splatfix.core.errors import Problem, SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Distribution, Facts, gather
-from splatfix.install import Journal, Outcome, Status, WheelCache, execute, revert
+from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.environment import Environment
 from splatfix.plan.install_plan import plan_install
@@ -75,7 +75,7 @@ def planned(environment: Environment, source: Path, **asked: bool) -> InstallPla
     return plan_install(request, make_context(facts_of(environment), Goal()))
 
 
-def carried_out(environment: Environment, source: Path) -> Outcome:
+def carried_out(environment: Environment, source: Path) -> InstallOutcome:
     facts = facts_of(environment)
     plan = make_plan(request_for((str(source),), with_dependencies=True), facts)
     return execute(plan, facts, cache=WheelCache())
@@ -196,7 +196,7 @@ def test_a_build_that_fails_takes_them_back(environment: Environment, needing: P
         carried_out(environment, needing)
     assert caught.value.code == "build-failed"
     assert snapshot(environment) == before
-    assert Journal(environment.state_folder).entries()[-1].status is Status.ROLLED_BACK
+    assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.ROLLED_BACK
 
 
 @pytest.mark.parametrize(("torch", "brought"), [("2.13.0+cpu", False), ("2.13.0", True)])

@@ -16,7 +16,7 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
-from splatfix.install import Journal, Status, WheelCache, execute, revert
+from splatfix.install import EntryStatus, Journal, WheelCache, execute, revert
 from splatfix.install.environment import Environment
 from tests.archs import request_for
 from tests.plan.machines import make_plan
@@ -24,7 +24,7 @@ from tests.plan.machines import make_plan
 from .environments import install, run_in, snapshot, write_extension
 
 
-def last_status(target: Environment) -> Status:
+def last_status(target: Environment) -> EntryStatus:
     return Journal(target.state_folder).entries()[-1].status
 
 
@@ -97,7 +97,7 @@ def test_a_module_that_does_not_import_is_taken_back(environment: Environment, t
     assert caught.value.code == "import-failed"
     assert "no such GPU" in caught.value.what
     assert snapshot(environment) == before
-    assert last_status(environment) is Status.ROLLED_BACK
+    assert last_status(environment) is EntryStatus.ROLLED_BACK
     assert run_in(environment, ANSWER) == "42"
 
 
@@ -148,7 +148,7 @@ def test_a_build_failure_names_its_cause_and_changes_nothing(
     assert "probe.c:2" in error.what and "expected expression" in error.what
     assert Path(error.details["log"]).read_text().count("expected expression") >= 1
     assert snapshot(environment) == before
-    assert last_status(environment) is Status.FAILED
+    assert last_status(environment) is EntryStatus.FAILED
 
 
 def test_a_source_for_another_python_is_told_as_that(environment: Environment, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_source_for_another_python_is_told_as_that(environment: Environment, t
         install(environment, source)
     assert "requires a different Python" in caught.value.what and ">=3.99" in caught.value.meaning
     assert "--python" in caught.value.todo[0].line()
-    assert snapshot(environment) == before and last_status(environment) is Status.FAILED
+    assert snapshot(environment) == before and last_status(environment) is EntryStatus.FAILED
 
 
 def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Environment, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Environment
         install(environment, named_otherwise(tmp_path / "my-probe", "numpy"))
     assert caught.value.code == "replaces-unplanned"
     assert "my-probe" in caught.value.what and "numpy 2.0 is installed" in caught.value.what
-    assert snapshot(environment) == before and last_status(environment) is Status.FAILED
+    assert snapshot(environment) == before and last_status(environment) is EntryStatus.FAILED
 
 
 def test_a_source_named_otherwise_is_known_again_by_revert(environment: Environment, tmp_path: Path) -> None:
@@ -262,9 +262,9 @@ def test_a_log_that_cannot_be_written_is_what_is_told(
         install(environment, write_extension(tmp_path / "source"), runner=FullDisk(patch), afresh=True)
     assert caught.value.code == "cannot-write" and "build-tiny_probe.log" in caught.value.what
     assert "No space left" in caught.value.what and "--resume" in caught.value.todo[0].line()
-    assert snapshot(environment) == before and last_status(environment) is Status.RUNNING
+    assert snapshot(environment) == before and last_status(environment) is EntryStatus.RUNNING
     install(environment, write_extension(tmp_path / "again"))
-    assert Journal(environment.state_folder).entries()[0].status is Status.FAILED
+    assert Journal(environment.state_folder).entries()[0].status is EntryStatus.FAILED
 
 
 class HalfPip(ProcessRunner):
@@ -297,7 +297,7 @@ def test_an_interrupt_puts_everything_back(environment: Environment, tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         install(environment, write_extension(tmp_path / "source"), runner=Interrupting())
     assert snapshot(environment) == before
-    assert last_status(environment) is Status.ROLLED_BACK
+    assert last_status(environment) is EntryStatus.ROLLED_BACK
 
 
 @pytest.mark.slow
@@ -306,13 +306,13 @@ def test_what_a_dead_run_left_is_put_back_by_the_next(environment: Environment, 
     install(environment, write_extension(tmp_path / "one"))
     journal = Journal(environment.state_folder)
     entry = journal.entries()[-1]
-    half = dataclasses.replace(entry, status=Status.RUNNING, ended="", steps=entry.steps[:3])
+    half = dataclasses.replace(entry, status=EntryStatus.RUNNING, ended="", steps=entry.steps[:3])
     journal.save(half)
 
     other = install(environment, write_extension(tmp_path / "two", name="other_probe"))
 
     assert other.recovered == (entry.id,)
-    assert journal.find(entry.id).status is Status.ROLLED_BACK
+    assert journal.find(entry.id).status is EntryStatus.ROLLED_BACK
     revert(environment.python)
     assert snapshot(environment) == before
 

@@ -11,7 +11,7 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
-from splatfix.install import Journal, Status, WheelCache, execute, revert
+from splatfix.install import EntryStatus, Journal, WheelCache, execute, revert
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment
 from splatfix.plan import BuildWheel, EditSource, InstallPlan, InstallWheel
@@ -87,7 +87,7 @@ def test_a_failed_installation_leaves_the_checkout_as_it_was(
     with pytest.raises(SplatfixError) as caught:
         execute(planned(environment, source, facts), facts, runner=PipFails(), cache=WheelCache())
     assert caught.value.code == "pip-failed" and files(source) == before
-    assert Journal(environment.state_folder).entries()[-1].status is Status.ROLLED_BACK
+    assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.ROLLED_BACK
 
 
 def test_work_done_since_is_not_thrown_away(environment: Environment, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
-from splatfix.install.journal import Journal, Status, StepRecord
+from splatfix.install.journal import EntryStatus, Journal, StepRecord
 
 from .environments import run_in, write_extension
 from .test_cli import splatfix
@@ -23,7 +23,7 @@ from .test_cli import splatfix
 def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     entry = journal.start({"subjects": "x"}, "/usr/bin/python3", "simple knn/x")
-    assert journal.find(entry.id).status is Status.RUNNING
+    assert journal.find(entry.id).status is EntryStatus.RUNNING
     assert entry.id.endswith("-simple-knn-x")
 
     step = StepRecord("install-wheel", "x", backup="backup-x")
@@ -32,7 +32,7 @@ def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
     entry = journal.finish(entry, step, digest="abc")
     assert journal.find(entry.id).steps == (dataclasses.replace(step, done=True, digest="abc"),)
     assert journal.unfinished() == (entry,)
-    entry = journal.end(entry, Status.REVERTED)
+    entry = journal.end(entry, EntryStatus.REVERTED)
     assert journal.unfinished() == () and not journal.find(entry.id).active
 
 
@@ -118,7 +118,7 @@ def test_resumed_after_a_kill(
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     dead = Journal(environment.state_folder).entries()[-1]
-    assert dead.status is Status.RUNNING
+    assert dead.status is EntryStatus.RUNNING
 
     assert splatfix("install", "--resume", "--python", environment.python, "--json") == 0
     outcome = json.loads(capsys.readouterr().out)["outcome"]

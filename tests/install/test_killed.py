@@ -12,7 +12,7 @@ import pytest
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment, environment_lock, pip_install
-from splatfix.install.journal import Journal, Status
+from splatfix.install.journal import EntryStatus, Journal
 from splatfix.install.undo import recover
 from splatfix.knowledge.dropins import dropin_of
 from tests.conftest import ONE_IN, Survived
@@ -132,7 +132,7 @@ def test_two_builds_killed_everywhere(environment: Environment, tmp_path: Path, 
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
         if snapshot(environment) != before:
-            assert Journal(environment.state_folder).entries()[-1].status is Status.DONE
+            assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.DONE
             assert driven(environment, 0, "revert").ok
             assert snapshot(environment) == before
     assert done.ok and at > 30, "the kills did not come"
@@ -150,7 +150,7 @@ def test_two_builds_killed_everywhere(environment: Environment, tmp_path: Path, 
 def walk(target: Environment, what: str, goal: dict[str, tuple[int, str]] | None = None) -> int:
     """Kill at the first moment, the second, and so on, until a run gets through; how many kills that were."""
     before = snapshot(target)
-    finished = Status.DONE if what == "install" else Status.REVERTED
+    finished = EntryStatus.DONE if what == "install" else EntryStatus.REVERTED
     for at in range(1, 200, ONE_IN):
         done = driven(target, at, what)
         settle(target)

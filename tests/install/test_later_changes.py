@@ -13,7 +13,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
-from splatfix.install import Journal, Status, execute, revert, revert_all
+from splatfix.install import EntryStatus, Journal, execute, revert, revert_all
 from splatfix.install.environment import Environment
 from tests.archs import request_for
 from tests.plan.machines import make_plan
@@ -107,7 +107,7 @@ def test_work_in_a_checkout_after_a_kill(environment: Environment, tmp_path: Pat
     entry = journal.entries()[-1]
     at = next(i for i, step in enumerate(entry.steps) if step.kind == "edit-source")
     steps = (*entry.steps[:at], dataclasses.replace(entry.steps[at], done=False, digest=""))
-    journal.save(dataclasses.replace(entry, status=Status.RUNNING, steps=steps))
+    journal.save(dataclasses.replace(entry, status=EntryStatus.RUNNING, steps=steps))
     (source / "probe.c").write_bytes(before + MINE)
     (kept,) = revert(environment.python).items[0].kept
     assert (source / "probe.c").read_bytes() == before

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.install import Journal, RevertOutcome, Status, revert, revert_all
+from splatfix.install import EntryStatus, Journal, RevertOutcome, revert, revert_all
 from splatfix.install.environment import Environment
 
 from .environments import install, snapshot, write_extension
@@ -56,7 +56,7 @@ def test_the_preview_of_all_is_what_is_then_done(
 
     assert told(done) == EVERYTHING and not any(one.dry_run for one in done)
     assert snapshot(environment) == three
-    assert {entry.status for entry in Journal(environment.state_folder).entries()} == {Status.REVERTED}
+    assert {entry.status for entry in Journal(environment.state_folder).entries()} == {EntryStatus.REVERTED}
     for words in ((), ("--dry-run",)):
         assert splatfix("revert", "--all", *words, "--python", environment.python) == 0, "all is undone"
 
@@ -137,10 +137,10 @@ def test_what_a_dead_run_left_is_in_the_preview_too(environment: Environment, tm
     install(environment, write_extension(tmp_path / "other", name="other_probe"))
     journal = Journal(environment.state_folder)
     entry = journal.entries()[-1]
-    journal.save(dataclasses.replace(entry, status=Status.RUNNING, ended="", steps=entry.steps[:3]))
+    journal.save(dataclasses.replace(entry, status=EntryStatus.RUNNING, ended="", steps=entry.steps[:3]))
     expected = [("other_probe", "1.0", ""), ("tiny_probe", "1.0", "")]
     assert told(revert_all(environment.python, dry_run=True)) == expected
-    assert journal.find(entry.id).status is Status.RUNNING
+    assert journal.find(entry.id).status is EntryStatus.RUNNING
     assert told(revert_all(environment.python)) == expected
     assert snapshot(environment) == before
 

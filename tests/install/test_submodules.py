@@ -12,7 +12,7 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import is_empty
-from splatfix.install.outcome import Fetched
+from splatfix.install.outcome import FetchedSubmodule
 from splatfix.install.submodules import _target_folder, fetch_submodules
 
 SERVER = "https://git.example/"
@@ -81,7 +81,7 @@ def test_a_clone_gets_what_it_needs_and_theirs(stack: Path, server: Path) -> Non
     told: list[str] = []
     knn, glm = fetch_submodules(stack, doing=told.append, protocols=ALL)
     wanted = git(server / "knn", "rev-parse", "HEAD~1")
-    assert knn == Fetched(KNN, f"{SERVER}knn", wanted)
+    assert knn == FetchedSubmodule(KNN, f"{SERVER}knn", wanted)
     assert (glm.path, glm.asked) == (f"{KNN}/third_party/glm", True)
     assert not (stack / KNN / "later").exists(), "the commit that is recorded, not the newest"
     assert (stack / KNN / "third_party/glm/glm/glm.hpp").is_file()
