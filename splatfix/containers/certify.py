@@ -263,7 +263,9 @@ def _certificate(outcome: ContainerOutcome, out: Path, log: Path) -> dict[str, A
     )
 
 
-def _provenance(lane: Lane, engine: Engine, image: Image, outcome: ContainerOutcome, no_gpu: str) -> dict[str, Any]:
+def _provenance(
+    lane: Lane, engine: Engine, image: Image, outcome: ContainerOutcome, no_gpu: str
+) -> dict[str, Any]:
     """What the certificate was made in, for ``container.json``."""
     packages = read_inside(engine, image, PACKAGES)
     built = read_inside(engine, image, BUILT)
