@@ -7,7 +7,7 @@ from functools import cached_property
 
 from splatfix.context import Context
 from splatfix.context.commands import pip
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
@@ -16,6 +16,15 @@ from splatfix.plan.options import find_options
 from splatfix.plan.requirements import usable_torch
 
 _NO_COMPILER = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC of a CUDA torch compiles"
+
+
+def _has_cuda_torch(context: Context) -> bool:
+    """There is a GPU to serve, and a torch that could serve it."""
+    try:
+        usable_torch(context, cuda=True)
+    except SplatfixError:
+        return False
+    return bool(context.archs)
 
 
 class Answers:
@@ -42,7 +51,7 @@ class Answers:
         context = self._context
         if not dropins or not failure.answer.without_compiler:
             return ()
-        if context and (not context.archs or isinstance(usable_torch(context, cuda=True), Problem)):
+        if context and not _has_cuda_torch(context):
             return ()
         if all(dropin_named(name) for name in dropins):
             return (run("splatfix", "install", *dropins, "--backend", "nvrtc", text=_NO_COMPILER),)

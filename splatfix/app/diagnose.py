@@ -49,8 +49,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         SplatfixError: wrong names of checks, folders or interpreters (exit code 2).
     """
     gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
-    from splatfix.app.options import options_after
-    from splatfix.checks import run_checks, select
+    from splatfix.checks import Status, run_checks, select
     from splatfix.core.codec import to_json
     from splatfix.core.files import write_json
 
@@ -65,13 +64,14 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     checks = later.result() if later else checks
     context = make_context(facts, goal)
     findings = run_checks(context, checks)
-    sources = None
-    # what is to be installed is asked of the checkout only where something has to be done
-    if request.repo and exit_code_of(findings) is Exit.FAILURE:
-        from splatfix.plan import summarise
+    options = None
+    sources: tuple[str, ...] = ()
+    if any(finding.status is Status.FAIL for finding in findings):
+        # slow to import, and of no use where nothing has to be done
+        from splatfix.app.options import options_after, sources_of_checkout
 
-        sources = summarise((str(request.repo),), facts, named=(str(request.repo),))
-    options = options_after(findings, context, sources)
+        summary = sources_of_checkout(request.repo, facts)
+        options, sources = options_after(findings, context, summary), summary.named
 
     def data() -> dict[str, Any]:
         from splatfix.report import diagnosis
@@ -87,7 +87,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             facts,
             findings,
             options=options,
-            why=why_step(request, sources.named if sources else ()),
+            why=why_step(request, sources),
             aside=context.left_aside,
             next_step=next_step(facts, request.python) if here else None,
             verbose=verbose,

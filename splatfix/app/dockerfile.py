@@ -10,7 +10,7 @@ from pathlib import Path
 from splatfix import __version__
 from splatfix.app.result import Result
 from splatfix.context.commands import target_options
-from splatfix.core.errors import require, usage_error
+from splatfix.core.errors import usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.scratch import temporary_folder
@@ -43,7 +43,7 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
     """
     from splatfix.facts import read_checkout, resolved_folder
     from splatfix.knowledge.breakages import source_patterns
-    from splatfix.plan.checkout import whole_disk
+    from splatfix.plan.checkout import require_one_thing
     from splatfix.plan.image import ImageRequest
     from splatfix.plan.image_choice import plan_image
     from splatfix.report import image
@@ -53,8 +53,7 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
         raise usage_error(
             "not-a-folder", f"There is no folder {asked.repo}.", say("Name the checkout with --repo.")
         )
-    if problem := whole_disk(folder):
-        raise problem.error()
+    require_one_thing(folder)
     if (asked.compose or asked.devcontainer) and asked.out is None:
         raise usage_error(
             "needs-out",
@@ -70,7 +69,7 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
             ),
         )
     request = ImageRequest(str(folder), asked.targets, asked.toolkit, asked.torch, asked.jobs)
-    plan = require(plan_image(request, read_checkout(folder, source_patterns())))
+    plan = plan_image(request, read_checkout(folder, source_patterns()))
     if asked.out is None:
         made = image.files(plan, image.Places())
         return Result(

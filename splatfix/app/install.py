@@ -9,101 +9,66 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
+from splatfix.app.options import checkout_of, options_for
 from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import target_options
-from splatfix.core.errors import Exit, Problem, SplatfixError, require, usage_error
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
+from splatfix.facts import (
+    Facts,
+    LiveSystem,
+    checkout_around,
+    gather,
+    load,
+    resolved_folder,
+    with_checkout,
+)
+from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
+from splatfix.install.submodules import fetch_submodules, wanted_submodules
+from splatfix.knowledge.breakages import source_patterns
+from splatfix.plan import NO_SOURCES, InstallPlan, Request, plan_install, stacks_of, summarise
+from splatfix.report import console, installation
+from splatfix.report.options import show_options
+from splatfix.report.progress import install_progress, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from splatfix.facts import Facts, LiveSystem
-    from splatfix.install import InstallOutcome
-    from splatfix.plan import InstallPlan, Request
-
 NO_CHANGE = "Nothing was changed: this is a dry run. Install with"
 
 
-@dataclass(frozen=True)
-class InstallOptions:
-    """How an installation is carried out, apart from what is installed."""
+@dataclass(frozen=True, kw_only=True)
+class InstallRequest:
+    """What was asked of ``splatfix install``: what to install, and how to carry it out."""
 
+    install: Request
+    python: str | None = None
+    resume: bool = False
+    """Take the request of the last installation that failed."""
+    fetch_submodules: bool = False
+    keep: tuple[str, ...] = ()
+    """What the options must not touch."""
     use_cache: bool = True
     reinstall: bool = False
     why: bool = False
     verbose: bool = False
     as_json: bool = False
-    fetch_submodules: bool = False
+
+    @property
+    def is_named(self) -> bool:
+        """The user named a source. Else it is the current folder, and only a stack or a CUDA extension there is meant."""
+        return self.resume or bool(self.install.sources)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What was named, else the current folder."""
+        return self.install.sources or (".",)
 
 
-def prepare(
-    request: Request, python: str | None, *, resume: bool = False, fetch: bool = False
-) -> tuple[str, Request]:
-    """The interpreter and the request with its sources at hand; with ``resume`` the last one that failed.
-
-    Args:
-        fetch: fill the empty submodules of the sources.
-
-    Raises:
-        SplatfixError: a source that cannot be fetched, an interpreter that is none, nothing to resume.
-    """
-    from splatfix.install import fetch_source, request_to_resume
-
-    interpreter = target_python(python)
-    if resume:
-        return interpreter, request_to_resume(interpreter)
-    if fetch:
-        _fetch_submodules(request.sources or (".",))
-    sources = tuple(fetch_source(text, interpreter) for text in request.sources or (".",))
-    return interpreter, replace(request, sources=sources)
-
-
-def _fetch_submodules(sources: Sequence[str]) -> None:
-    """Fetch what is lacking, and say on standard error what came from where.
-
-    Raises:
-        SplatfixError: ``no-git``, ``submodules-not-fetched``; the checkout is then as it was.
-    """
-    from splatfix.install.submodules import fetch_submodules
-    from splatfix.report import console
-    from splatfix.report.installation import show_fetched
-    from splatfix.report.progress import one_line
-
-    for folder in _checkouts(sources):
-        message = f"Nothing was changed: {visible(str(folder))} is as it was."
-        with on_interrupt(message), one_line(console.err(), "Fetching submodules") as doing:
-            fetched = fetch_submodules(folder, doing=doing)
-        show_fetched(console.err(), folder, fetched)
-
-
-def _checkouts(sources: Sequence[str]) -> list[Path]:
-    """The checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
-    from splatfix.facts import checkout_around, resolved_folder
-
-    folders = filter(None, map(resolved_folder, sources))
-    return list(dict.fromkeys(map(checkout_around, folders)))
-
-
-def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
-    """What ``--fetch-submodules`` would fetch, one step each; () where nothing that is needed is empty."""
-    from splatfix.install.submodules import wanted_submodules
-
-    return tuple(
-        say(f"fetch {item.words}") for folder in _checkouts(sources) for item in wanted_submodules(folder)
-    )
-
-
-def install(
-    request: Request,
-    python: str | None,
-    options: InstallOptions,
-    confirm: Callable[[str], None],
-    *,
-    resume: bool = False,
-) -> Result:
+def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     """Build, install, verify the kernels on the GPU where there is one, and undo it all if they compute wrongly.
 
     Args:
@@ -112,29 +77,25 @@ def install(
     Raises:
         SplatfixError: no plan, or a step that failed; the environment is then as it was before.
     """
+    # slow to import, and needed only where something is really installed
     from splatfix.app.measure import measured
     from splatfix.certify import verify
-    from splatfix.facts import gather
-    from splatfix.install import WheelCache, execute, revert
-    from splatfix.report import console, installation
-    from splatfix.report.progress import install_progress
 
-    named = resume or bool(request.sources)
-    interpreter, request = prepare(request, python, resume=resume, fetch=options.fetch_submodules)
-    facts = gather(interpreter, system=with_toolkit(request.cuda_home))
-    plan = planned(request, facts, named=named)
+    interpreter, to_install = _prepare(request, fetch=request.fetch_submodules)
+    facts = _facts(interpreter, to_install)
+    plan = planned(to_install, facts, named=request.is_named)
     if not plan.steps:
-        return _nothing_to_do(plan)
-    if not options.as_json:
-        installation.show_plan(console.out(), plan, why=options.why)
+        return nothing_to_do(plan)
+    if not request.as_json:
+        installation.show_plan(console.out(), plan, why=request.why)
         confirm("Go ahead?")
     state = EnvironmentState(Path(plan.prefix), plan.python)
     with (
         on_interrupt(state.describe),
-        install_progress(console.err(), verbose=options.verbose) as progress,
+        install_progress(console.err(), verbose=request.verbose) as progress,
     ):
-        cache = WheelCache() if options.use_cache else None
-        outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=options.reinstall)
+        cache = WheelCache() if request.use_cache else None
+        outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=request.reinstall)
         outcome = measured(outcome, facts, verify, revert)
     return Result(
         "install",
@@ -143,104 +104,21 @@ def install(
     )
 
 
-def _nothing_to_do(plan: InstallPlan, *, dry_run: bool = False) -> Result:
-    from splatfix.report import installation
-
-    return Result(
-        "install",
-        lambda: installation.install_document(plan=plan, dry_run=dry_run),
-        lambda console: installation.show_plan(console, plan),
-    )
-
-
-def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
-    """The plan for a request.
-
-    Args:
-        named: the user named a source. Else it is the current folder, and only a stack or a CUDA extension there is meant.
-
-    Raises:
-        SplatfixError: what is in the way of a plan; ``no-source`` (exit code 2) where nothing can be meant.
-    """
-    from splatfix.plan import plan_install, stacks_of
-
-    made = plan_install(request, make_context(facts, Goal(request.targets)))
-    if named or request.backend in ("pure", "nvrtc", "warp") or stacks_of(Path.cwd()):
-        return require(made)
-    if isinstance(made, Problem):
-        if made.code in ("not-an-extension", "not-a-checkout"):
-            raise _no_source(request, facts, made.what, made.todo)
-    elif not made.targets:
-        what = f"{Path.cwd()} has no CUDA extension and is no splatting stack."
-        raise _no_source(
-            request, facts, what, (run("splatfix", "install", ".", text="To install it all the same"),)
-        )
-    return require(made)
-
-
-def _no_source(request: Request, facts: Facts, what: str, todo: tuple[Step, ...]) -> SplatfixError:
-    """No SOURCE was typed, and the current folder is none; what is installed could be meant."""
-    context = make_context(facts, Goal(request.targets))
-    rebuild = [context.reinstall(name, text=f"To rebuild the installed {name}") for name in context.owners]
-    return usage_error(
-        "no-source",
-        f"No SOURCE was named. {what}",
-        *todo,
-        *rebuild,
-    )
-
-
-def install_step(plan: InstallPlan) -> Step:
-    """The command that executes what was planned."""
-    asked = plan.request
-    words = [*asked.sources, *target_options(asked.targets)]
-    words += ["--backend", asked.backend] if asked.backend != "native" else []
-    words += ["--jobs", str(asked.jobs)] if asked.jobs else []
-    words += ["--cuda-home", asked.cuda_home] if asked.cuda_home else []
-    flags = {
-        "--in-place": asked.in_place,
-        "--provide-toolkit": asked.provide_toolkit,
-        "--force-cuda-mismatch": asked.force_cuda_mismatch,
-        "--ptx": asked.ptx,
-        "--with-dependencies": asked.with_dependencies,
-    }
-    words += [name for name, wanted in flags.items() if wanted]
-    return run("splatfix", "install", *words, "--python", plan.python, text=NO_CHANGE)
-
-
-def next_step(outcome: InstallOutcome) -> Step | None:
-    """Where kernels were verified on the GPU, training; else their verification. None where nothing was changed."""
-    if all(item.up_to_date for item in outcome.items):
-        return None
-    levels = [rung for item in outcome.items for rung in item.proof if rung.name is RungName.COMPUTES]
-    if any(rung.reached for rung in levels):
-        return run("splatfix", "certify", "--python", outcome.plan.python, text="Next: test training")
-    return run("splatfix", "verify", "--python", outcome.plan.python, text="Next: check accuracy")
-
-
-def plan(request: Request, python: str | None, *, resume: bool = False, fetch: bool = False) -> Result:
-    """``--dry-run``: the plan, and no change.
-
-    Args:
-        fetch: of the sources as they are once their empty submodules were fetched.
+def plan(request: InstallRequest) -> Result:
+    """``--dry-run``: the plan, and no change. Submodules to be fetched are named, not fetched.
 
     Raises:
         SplatfixError: as :func:`install` before it changes anything.
     """
-    from splatfix.facts import gather
-    from splatfix.report import console, installation
-
-    if fetch:
-        if _to_fetch(request.sources or (".",)):
-            return explain(request, python, (), resume=resume, fetch=True)
-        for folder in _checkouts(request.sources or (".",)):
+    if request.fetch_submodules:
+        if _to_fetch(request.sources):
+            return explain(replace(request, keep=()))
+        for folder in _checkouts(request.sources):
             installation.show_fetched(console.err(), folder, ())
-    named = resume or bool(request.sources)
-    interpreter, request = prepare(request, python, resume=resume)
-    facts = gather(interpreter, system=with_toolkit(request.cuda_home))
-    plan = planned(request, facts, named=named)
+    interpreter, to_install = _prepare(request)
+    plan = planned(to_install, _facts(interpreter, to_install), named=request.is_named)
     if not plan.steps:
-        return _nothing_to_do(plan, dry_run=True)
+        return nothing_to_do(plan, dry_run=True)
     return Result(
         "install",
         lambda: installation.install_document(plan=plan, dry_run=True),
@@ -248,45 +126,49 @@ def plan(request: Request, python: str | None, *, resume: bool = False, fetch: b
     )
 
 
-def explain(
-    request: Request, python: str | None, keep: tuple[str, ...], *, resume: bool = False, fetch: bool = False
-) -> Result:
+def nothing_to_do(plan: InstallPlan, *, dry_run: bool = False) -> Result:
+    """What is installed is kept, and why."""
+    return Result(
+        "install",
+        lambda: installation.install_document(plan=plan, dry_run=dry_run),
+        lambda console: installation.show_plan(console, plan),
+    )
+
+
+def explain(request: InstallRequest) -> Result:
     """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine.
 
     The exit code is that of the plan: 1 where named sources cannot be built as they are, although there are options.
 
-    Args:
-        fetch: the options begin with fetching the empty submodules of the sources.
+    Raises:
+        SplatfixError: the sources are wrongly named (exit code 2).
     """
-    from splatfix.app.options import checkout_of, options_for
-    from splatfix.facts import gather, with_checkout
-    from splatfix.knowledge.breakages import source_patterns
-    from splatfix.plan import NO_SOURCES, plan_install, summarise
-    from splatfix.report import installation
-    from splatfix.report.options import show_options
-
-    named = bool(request.sources)
-    repo = checkout_of(request.sources)
-    to_fetch = _to_fetch(request.sources or (".",)) if fetch else ()
-    interpreter, request = prepare(request, python, resume=resume)
-    facts = gather(interpreter, system=with_toolkit(request.cuda_home))
+    named = bool(request.install.sources)
+    repo = checkout_of(request.install.sources)
+    to_fetch = _to_fetch(request.sources) if request.fetch_submodules else ()
+    interpreter, to_install = _prepare(request)
+    facts = _facts(interpreter, to_install)
     if repo is not None:
         facts = with_checkout(facts, repo, source_patterns())
-    context = make_context(facts, Goal(request.targets))
-    made = plan_install(request, context)
-    if isinstance(made, Problem):  # what it would advise is what follows
-        made = replace(made, todo=tuple(step for step in made.todo if not _shows_options(step)))
-    plan, problem = (None, made.error()) if isinstance(made, Problem) else (made, None)
-    sources = summarise(request.sources, facts, named=request.sources, fetch=to_fetch)
+    context = make_context(facts, Goal(to_install.targets))
+    plan: InstallPlan | None = None
+    problem: SplatfixError | None = None
+    try:
+        plan = plan_install(to_install, context)
+    except SplatfixError as error:
+        # the options that it would advise to look at are what follows
+        problem = error.with_todo(*(step for step in error.todo if not _shows_options(step)))
     if problem and problem.exit_code is Exit.USAGE and named:
         raise problem
     if plan and not named and not plan.targets:
         plan = None  # the current folder is some project without a CUDA extension
-    if not (named or plan or (problem and problem.exit_code is not Exit.USAGE)):
-        sources = NO_SOURCES
-    options = options_for(context, sources, keep)
-    if sources.prepare and isinstance(made, Problem):  # the options begin with what completes the sources
-        problem = None if sources.fetch else replace(made, todo=()).error()
+    sources = NO_SOURCES
+    # a current folder that nobody named and that is no source has no say in what the options are about
+    if named or plan or (problem and problem.exit_code is not Exit.USAGE):
+        sources = summarise(to_install.sources, facts, named=to_install.sources, fetch=to_fetch)
+    options = options_for(context, sources, request.keep)
+    if problem and sources.prepare:  # the options begin with what completes the sources
+        problem = None if sources.fetch else problem.with_todo()
     if not named:
         problem = None
 
@@ -312,19 +194,12 @@ def _shows_options(step: Step) -> bool:
     return step.command is not None and "--why" in step.command.argv
 
 
-def explain_elsewhere(request: Request, facts_file: Path, keep: tuple[str, ...]) -> Result:
+def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Result:
     """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
-    from splatfix.app.options import options_for
-    from splatfix.facts import load
-    from splatfix.plan import NO_SOURCES, summarise
-    from splatfix.report import installation
-    from splatfix.report.options import show_options
-
     facts = load(facts_file)
-    sources = NO_SOURCES
-    if request.sources:
-        sources = summarise(request.sources, facts, named=request.sources)
-    options = options_for(make_context(facts, Goal(request.targets)), sources, keep)
+    named = request.install.sources
+    sources = summarise(named, facts, named=named) if named else NO_SOURCES
+    options = options_for(make_context(facts, Goal(request.install.targets)), sources, request.keep)
     return Result(
         "install",
         lambda: installation.install_document(options=options, dry_run=True),
@@ -333,10 +208,119 @@ def explain_elsewhere(request: Request, facts_file: Path, keep: tuple[str, ...])
     )
 
 
-def with_toolkit(cuda_home: str | None) -> LiveSystem | None:
-    """This machine with CUDA_HOME set, so that a toolkit off the usual paths is found."""
-    if cuda_home is None:
-        return None
-    from splatfix.facts import LiveSystem
+def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Request]:
+    """The interpreter and what to install, with its sources at hand; with ``resume`` what the last run was asked.
 
-    return LiveSystem(env={**os.environ, "CUDA_HOME": str(Path(cuda_home).expanduser().absolute())})
+    Args:
+        fetch: fill the empty submodules of the sources.
+
+    Raises:
+        SplatfixError: a source that cannot be fetched, an interpreter that is none, nothing to resume.
+    """
+    interpreter = target_python(request.python)
+    if request.resume:
+        return interpreter, request_to_resume(interpreter)
+    if fetch:
+        _fetch_submodules(request.sources)
+    sources = tuple(fetch_source(text, interpreter) for text in request.sources)
+    return interpreter, replace(request.install, sources=sources)
+
+
+def _facts(interpreter: str, request: Request) -> Facts:
+    """This machine and the environment, with CUDA_HOME set, so that a toolkit off the usual paths is found."""
+    system = None
+    if request.cuda_home is not None:
+        cuda_home = str(Path(request.cuda_home).expanduser().absolute())
+        system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})
+    return gather(interpreter, system=system)
+
+
+def _fetch_submodules(sources: Sequence[str]) -> None:
+    """Fetch what is lacking, and say on standard error what came from where.
+
+    Raises:
+        SplatfixError: ``no-git``, ``submodules-not-fetched``; the checkout is then as it was.
+    """
+    for folder in _checkouts(sources):
+        message = f"Nothing was changed: {visible(str(folder))} is as it was."
+        with on_interrupt(message), one_line(console.err(), "Fetching submodules") as progress:
+            fetched = fetch_submodules(folder, doing=progress)
+        installation.show_fetched(console.err(), folder, fetched)
+
+
+def _checkouts(sources: Sequence[str]) -> list[Path]:
+    """The checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
+    folders = filter(None, map(resolved_folder, sources))
+    return list(dict.fromkeys(map(checkout_around, folders)))
+
+
+def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
+    """What ``--fetch-submodules`` would fetch, one step each; () where nothing that is needed is empty."""
+    steps = []
+    for folder in _checkouts(sources):
+        steps += [say(f"fetch {item.words}") for item in wanted_submodules(folder)]
+    return tuple(steps)
+
+
+def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
+    """The plan for a request.
+
+    Args:
+        named: the user named a source. Else it is the current folder, and only a stack or a CUDA extension there is meant.
+
+    Raises:
+        SplatfixError: what is in the way of a plan; ``no-source`` (exit code 2) where nothing can be meant.
+    """
+    context = make_context(facts, Goal(request.targets))
+    if named or request.backend in ("pure", "nvrtc", "warp") or stacks_of(Path.cwd()):
+        return plan_install(request, context)
+    try:
+        plan = plan_install(request, context)
+    except SplatfixError as error:
+        if error.code in ("not-an-extension", "not-a-checkout"):
+            raise _no_source(request, facts, error.what, error.todo) from error
+        raise
+    if not plan.targets:
+        problem = f"{Path.cwd()} has no CUDA extension and is no splatting stack."
+        anyway = run("splatfix", "install", ".", text="To install it all the same")
+        raise _no_source(request, facts, problem, (anyway,))
+    return plan
+
+
+def _no_source(request: Request, facts: Facts, problem: str, todo: tuple[Step, ...]) -> SplatfixError:
+    """No SOURCE was typed, and the current folder is none; what is installed could be meant."""
+    context = make_context(facts, Goal(request.targets))
+    rebuild = [context.reinstall(name, text=f"To rebuild the installed {name}") for name in context.owners]
+    return usage_error("no-source", f"No SOURCE was named. {problem}", *todo, *rebuild)
+
+
+def install_step(plan: InstallPlan) -> Step:
+    """The command that executes what was planned."""
+    request = plan.request
+    argv = [*request.sources, *target_options(request.targets)]
+    if request.backend != "native":
+        argv += ["--backend", request.backend]
+    if request.jobs:
+        argv += ["--jobs", str(request.jobs)]
+    if request.cuda_home:
+        argv += ["--cuda-home", request.cuda_home]
+    flags = {
+        "--in-place": request.in_place,
+        "--provide-toolkit": request.provide_toolkit,
+        "--force-cuda-mismatch": request.force_cuda_mismatch,
+        "--ptx": request.ptx,
+        "--with-dependencies": request.with_dependencies,
+    }
+    argv += [name for name, is_set in flags.items() if is_set]
+    return run("splatfix", "install", *argv, "--python", plan.python, text=NO_CHANGE)
+
+
+def next_step(outcome: InstallOutcome) -> Step | None:
+    """Where kernels were verified on the GPU, training; else their verification. None where nothing was changed."""
+    if all(item.up_to_date for item in outcome.items):
+        return None
+    computes = [rung for item in outcome.items for rung in item.proof if rung.name is RungName.COMPUTES]
+    python = outcome.plan.python
+    if any(rung.reached for rung in computes):
+        return run("splatfix", "certify", "--python", python, text="Next: test training")
+    return run("splatfix", "verify", "--python", python, text="Next: check accuracy")

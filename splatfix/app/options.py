@@ -4,45 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from splatfix.checks import Finding, Status
+from splatfix.containers import GpuUse, load_lanes
 from splatfix.context import Context
-
-if TYPE_CHECKING:
-    from splatfix.checks import Finding
-    from splatfix.plan import Lane, Options, SourceSummary
+from splatfix.facts import Facts
+from splatfix.plan import NO_SOURCES, Lane, Options, SourceSummary, advised_options, find_options, summarise
+from splatfix.plan.checkout import is_one_thing
 
 
 def options_for(context: Context, sources: SourceSummary, keep: tuple[str, ...]) -> Options:
     """The ranked options, the container lanes among them."""
-    from splatfix.plan import find_options
-
     return find_options(context, _lanes(), sources, keep)
 
 
 def options_after(
-    findings: Sequence[Finding], context: Context, sources: SourceSummary | None = None
+    findings: Sequence[Finding], context: Context, sources: SourceSummary = NO_SOURCES
 ) -> Options | None:
     """The options after a diagnosis, with the advice that answers its failures; None where nothing failed."""
-    from splatfix.checks import Status
-
-    if not any(item.status is Status.FAIL for item in findings):
+    if not any(finding.status is Status.FAIL for finding in findings):
         return None
-    from splatfix.plan import NO_SOURCES, advised_options
+    return advised_options(findings, context, _lanes(), sources)
 
-    return advised_options(findings, context, _lanes(), sources or NO_SOURCES)
+
+def sources_of_checkout(repo: Path | None, facts: Facts) -> SourceSummary:
+    """What ``splatfix install`` would make of a checkout, or why it refuses it."""
+    return summarise((str(repo),), facts, named=(str(repo),)) if repo else NO_SOURCES
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:
     """The one folder that was named, to be read as ``diagnose --repo`` reads it, so that both judge it alike."""
-    from splatfix.plan.checkout import whole_disk
-
     folder = Path(sources[0]).expanduser() if len(sources) == 1 else None
-    return folder if folder and folder.is_dir() and not whole_disk(folder.resolve()) else None
+    return folder if folder and folder.is_dir() and is_one_thing(folder.resolve()) else None
 
 
 def _lanes() -> tuple[Lane, ...]:
-    from splatfix.containers import GpuUse, load_lanes
-    from splatfix.plan import Lane
-
     return tuple(Lane(lane.name, lane.torch, lane.gpu is GpuUse.REQUIRED) for lane in load_lanes().values())

@@ -200,17 +200,26 @@ def install(
         ptx=ptx,
         with_dependencies=with_dependencies,
     )
+    command = app.InstallRequest(
+        install=request,
+        python=python,
+        resume=resume,
+        fetch_submodules=fetch_submodules,
+        keep=tuple(keep or ()),
+        use_cache=not no_cache,
+        reinstall=reinstall,
+        why=why,
+        verbose=verbose,
+        as_json=as_json,
+    )
     if facts_file:
-        finish(app.explain_elsewhere(request, facts_file, tuple(keep or ())), as_json)
+        finish(app.explain_elsewhere(command, facts_file), as_json)
     # a dry run fetches nothing; its options name what would be fetched first
     if dry_run and why:
-        finish(
-            app.explain(request, python, tuple(keep or ()), resume=resume, fetch=fetch_submodules), as_json
-        )
+        finish(app.explain(command), as_json)
     if dry_run:
-        finish(app.plan(request, python, resume=resume, fetch=fetch_submodules), as_json)
-    how = app.InstallOptions(not no_cache, reinstall, why, verbose, as_json, fetch_submodules)
-    finish(app.install(request, python, how, partial(confirm_unless, yes), resume=resume), as_json)
+        finish(app.plan(command), as_json)
+    finish(app.install(command, partial(confirm_unless, yes)), as_json)
 
 
 def _refuse_without_why() -> None:

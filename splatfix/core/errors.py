@@ -54,6 +54,17 @@ class SplatfixError(Exception):
         self.details = redacted(details or {})
         super().__init__(self.what)
 
+    def with_todo(self, *todo: Step) -> SplatfixError:
+        """The same error with other things to do about it."""
+        return SplatfixError(
+            self.code,
+            self.what,
+            meaning=self.meaning,
+            todo=todo,
+            exit_code=self.exit_code,
+            details=self.details,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The error as the ``error`` object of a versioned JSON document."""
         return {

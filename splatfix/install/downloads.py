@@ -22,8 +22,8 @@ from splatfix.core.step import say
 from splatfix.core.trust import distrust, private_cache
 from splatfix.install.environment import open_environment
 from splatfix.knowledge.toolkits import known_digest
-from splatfix.plan.provided import MARKER
 from splatfix.plan.steps import ProvideToolkit
+from splatfix.plan.tools import MARKER
 
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.

@@ -13,7 +13,6 @@ from splatfix.context import Context, Target, make_context
 from splatfix.context.coverage import judge
 from splatfix.context.installed import installed_driver
 from splatfix.context.torch_wheels import no_wheels
-from splatfix.core.errors import Problem
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.facts import Facts, FatbinGroup, Torch
@@ -28,12 +27,12 @@ class Verdict:
     """Whether some code runs on a GPU (None: it cannot be told), and the sentence that says so."""
 
     ok: bool | None
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """A context as the options look at it."""
+    """Everything that the makers of options look at: the context, what the sources tell, and what is to be left alone."""
 
     context: Context
     sources: SourceSummary = NO_SOURCES
@@ -61,18 +60,18 @@ class Assessment:
     @property
     def here(self) -> bool:
         """At least one target is a GPU of this machine, so that its driver has a say."""
-        return any(item.here for item in self.targets)
+        return any(target.here for target in self.targets)
 
     @property
     def away(self) -> tuple[Arch, ...]:
         """The targets that no GPU of this machine is."""
-        return tuple(item.arch for item in self.targets if not item.here)
+        return tuple(target.arch for target in self.targets if not target.here)
 
     @property
     def not_asked_for(self) -> tuple[Arch, ...]:
         """GPUs of this machine that are no target."""
-        asked = {arch.plain for arch in self.archs}
-        return tuple(arch for arch in sorted(self.context.own_archs()) if arch not in asked)
+        requested = {arch.plain for arch in self.archs}
+        return tuple(arch for arch in sorted(self.context.own_archs()) if arch not in requested)
 
     @property
     def torch(self) -> Torch | None:
@@ -92,18 +91,20 @@ class Assessment:
     @property
     def own_driver(self) -> tuple[int, ...] | None:
         """This machine's driver, whether or not a target is here."""
-        return drivers.parse_driver(self.driver_words) if self.driver_words else None
+        if not self.driver_version:
+            return None
+        return drivers.parse_driver(self.driver_version)
 
     @property
-    def driver_words(self) -> str:
+    def driver_version(self) -> str:
         """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
         return installed_driver(self.facts)
 
     @property
     def kept(self) -> tuple[str, ...]:
         """Names of the extensions that are to be left as they are, however a person has spelt them."""
-        wished = {canonicalize_name(name) for name in self.keep}
-        return tuple(part.name for part in self.parts if canonicalize_name(part.name) in wished)
+        names = {canonicalize_name(name) for name in self.keep}
+        return tuple(part.name for part in self.parts if canonicalize_name(part.name) in names)
 
     @property
     def nothing_installed(self) -> bool:
@@ -131,19 +132,28 @@ class Assessment:
         return no_wheels(self.facts)
 
     @property
-    def words(self) -> str:
+    def names(self) -> str:
         """The targets for a sentence."""
-        return ", ".join(arch.sm for arch in self.archs)
+        return names_of_archs(self.archs)
 
 
-def assess(
-    context: Context, sources: SourceSummary = NO_SOURCES, keep: tuple[str, ...] = ()
-) -> Assessment | Problem:
-    """What the checks say of a context; ``no-gpu-to-target`` where nothing can be said."""
+def names_of_archs(archs: Iterable[Arch]) -> str:
+    """``sm_86, sm_120``"""
+    return ", ".join(arch.sm for arch in archs)
+
+
+def assess(context: Context, sources: SourceSummary = NO_SOURCES, keep: tuple[str, ...] = ()) -> Assessment:
+    """What the checks say of a context.
+
+    Without a target there is nothing that an extension could be judged for: then its parts are left out.
+    """
     if context.no_target:
-        return context.no_target
-    found = Assessment(context, sources, keep, native_parts(context, sources))
-    return replace(found, repairs=_repairs(context.facts)) if found.here else found
+        # --target auto beside a named GPU, on a machine without one, promises something that is not there
+        return Assessment(make_context(context.facts, replace(context.goal, targets=())), sources, keep)
+    assessment = Assessment(context, sources, keep, native_parts(context, sources))
+    if assessment.here:
+        return replace(assessment, repairs=_repairs(context.facts))
+    return assessment
 
 
 def code_serves(
@@ -164,40 +174,43 @@ def code_serves(
         return Verdict(None, unread or "it shows no GPU code")
     numbers = release(cuda or "")
     build = (numbers[0], numbers[1]) if len(numbers) > 1 else None
-    verdict = judge(code, arch, driver_cuda=level, build_cuda=build)  # equal fatbins have equal verdicts
-    if not verdict.usable and counted:
-        each = tuple(group for group in code for _ in range(group.count))  # so that the reason counts right
-        return Verdict(False, judge(each, arch, driver_cuda=level, build_cuda=build).reason)
-    return Verdict(None if verdict.usable and verdict.ptx_unsure else verdict.usable, verdict.reason)
+    # a group stands for many equal fatbins, and equal ones have equal verdicts
+    coverage = judge(code, arch, driver_cuda=level, build_cuda=build)
+    if coverage.usable:
+        return Verdict(None if coverage.ptx_unsure else True, coverage.reason)
+    if counted:
+        every = [group for group in code for _ in range(group.count)]
+        coverage = judge(every, arch, driver_cuda=level, build_cuda=build)
+    return Verdict(False, coverage.reason)
 
 
-def lacks_code(found: Assessment, part: NativePart) -> bool:
+def lacks_code(assessment: Assessment, part: NativePart) -> bool:
     """It is not there, cannot be used, or is known to hold nothing for one of the targets."""
     if not part.installed or part.error or part.unfit:
         return True
     if part.anywhere:
         return False
-    cuda = found.torch.cuda if found.torch else None
-    answers = (
-        code_serves(part.code, arch, level=found.context.driver_level(arch), cuda=cuda, counted=False)
-        for arch in found.archs
-    )
-    return any(answer.ok is False for answer in answers)
+    cuda = assessment.torch.cuda if assessment.torch else None
+    for arch in assessment.archs:
+        level = assessment.context.driver_level(arch)
+        if code_serves(part.code, arch, level=level, cuda=cuda, counted=False).ok is False:
+            return True
+    return False
 
 
-def torch_obstacles(found: Assessment) -> tuple[list[str], list[str]]:
+def torch_obstacles(assessment: Assessment) -> tuple[list[str], list[str]]:
     """What speaks against building for the targets beside the torch that is here, and what is not known about it."""
-    torch = found.torch
+    torch = assessment.torch
     if torch is None:
-        return [_why_no_torch(found.facts)], []
+        return [_why_no_torch(assessment.facts)], []
     if torch.cuda is None:
         return [f"torch {torch.version} is a {torch.built_for} build"], []
     against, unsure = [], []
-    for arch in found.archs:
+    for arch in assessment.archs:
         verdict = code_serves(
             torch.code,
             arch,
-            level=found.context.driver_level(arch),
+            level=assessment.context.driver_level(arch),
             cuda=torch.cuda,
             unread=f"what GPU code torch {torch.version} carries is not known",
             counted=False,
@@ -205,12 +218,12 @@ def torch_obstacles(found: Assessment) -> tuple[list[str], list[str]]:
         if verdict.ok is False:
             against.append(f"torch {torch.version} itself has no code for {arch.sm}")
         elif verdict.ok is None:
-            unsure.append(f"whether torch {torch.version} runs on {arch.sm}: {verdict.why}")
-    objection = driver_objection(found, torch.cuda)
-    if objection.ok is False:
-        against.append(objection.why)
-    elif objection.ok is None and found.here:
-        unsure.append(objection.why)
+            unsure.append(f"whether torch {torch.version} runs on {arch.sm}: {verdict.reason}")
+    driver = driver_objection(assessment, torch.cuda)
+    if driver.ok is False:
+        against.append(driver.reason)
+    elif driver.ok is None and assessment.here:
+        unsure.append(driver.reason)
     return against, unsure
 
 
@@ -219,30 +232,31 @@ def _why_no_torch(facts: Facts) -> str:
     if facts.environment.torch_installed.value is False:
         return "torch is not installed"
     if interpreter.value is None:
-        return f"the target Python cannot be used ({interpreter.error or 'it is not known'}), so nothing is known of its torch"
+        error = interpreter.error or "it is not known"
+        return f"the target Python cannot be used ({error}), so nothing is known of its torch"
     return "the installed torch cannot be read"
 
 
-def driver_objection(found: Assessment, cuda: str) -> Verdict:
+def driver_objection(assessment: Assessment, cuda: str) -> Verdict:
     """Whether this machine's driver starts a CUDA runtime; asked only where a target is here."""
-    if not found.here:
+    if not assessment.here:
         return Verdict(None, "no target is in this machine, so its driver has no say")
-    return own_driver_starts(found, cuda)
+    return own_driver_starts(assessment, cuda)
 
 
-def own_driver_starts(found: Assessment, cuda: str) -> Verdict:
+def own_driver_starts(assessment: Assessment, cuda: str) -> Verdict:
     """Whether this machine's driver starts a CUDA runtime, wherever the targets are."""
     numbers = release(cuda)
-    floor = drivers.runtime_floor((numbers[0], numbers[1]), found.platform or "linux")
+    floor = drivers.runtime_floor((numbers[0], numbers[1]), assessment.platform or "linux")
     if floor is None:
         return Verdict(None, f"the oldest driver for CUDA {cuda} is not in the tables")
-    need = driver_words(floor)
-    if found.own_driver is None:
-        return Verdict(None, f"no driver version is known here; CUDA {cuda} needs {need} or newer")
-    have = found.driver_words
-    if found.own_driver < floor:
-        return Verdict(False, f"driver {have} is too old for CUDA {cuda}, which needs {need} or newer")
-    return Verdict(True, f"driver {have} starts CUDA {cuda} (needs {need})")
+    oldest = driver_words(floor)
+    if assessment.own_driver is None:
+        return Verdict(None, f"no driver version is known here; CUDA {cuda} needs {oldest} or newer")
+    version = assessment.driver_version
+    if assessment.own_driver < floor:
+        return Verdict(False, f"driver {version} is too old for CUDA {cuda}, which needs {oldest} or newer")
+    return Verdict(True, f"driver {version} starts CUDA {cuda} (needs {oldest})")
 
 
 def stops_everything(code: str) -> bool:
@@ -252,14 +266,17 @@ def stops_everything(code: str) -> bool:
 
 def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
     """The failures among the findings: first those that stop everything else, in the order of their repair."""
-    failed = (item for item in findings if item.status is Status.FAIL)
-    return sorted(failed, key=lambda item: check_named(item.code).blocks or len(Blocks) + 1)
+    failed = (finding for finding in findings if finding.status is Status.FAIL)
+    return sorted(failed, key=lambda finding: check_named(finding.code).blocks or len(Blocks) + 1)
 
 
 def _repairs(facts: Facts) -> tuple[Step, ...]:
+    # asked of the machine's own GPUs, whatever the targets are: that is what the driver and the container serve
     blocking = [check for check in all_checks() if check.blocks]
-    failed = most_urgent_first(run_checks(make_context(facts), blocking))
-    return tuple(dict.fromkeys(step for finding in failed for step in repair_of(finding)))
+    repairs: dict[Step, None] = {}
+    for finding in most_urgent_first(run_checks(make_context(facts), blocking)):
+        repairs.update(dict.fromkeys(repair_of(finding)))
+    return tuple(repairs)
 
 
 def repair_of(finding: Finding) -> tuple[Step, ...]:

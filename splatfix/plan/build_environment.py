@@ -14,8 +14,8 @@ from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit
 from splatfix.core.words import counted
 from splatfix.facts import Facts, Source, Toolkit, Torch, is_arch_variable, lending_folders
-from splatfix.plan.provided import OWN_TOOLKIT
 from splatfix.plan.steps import Reason
+from splatfix.plan.tools import OWN_TOOLKIT
 
 # Settings of other builds. They would silently change this one: flags for nvcc may carry an architecture, a path for
 # Python another torch, and pip's own settings another destination.

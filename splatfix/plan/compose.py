@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.context.commands import target_options
+from splatfix.context.commands import python_option, target_options
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step
-from splatfix.plan.assessment import Assessment
+from splatfix.plan.assessment import Assessment, names_of_archs
 from splatfix.plan.option import Limit, Option, OptionKind
 from splatfix.plan.steps import Confirm, Reason, Rebuild, UseDropins
 
@@ -18,7 +19,7 @@ UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 
 
 def make_option(
-    found: Assessment,
+    assessment: Assessment,
     kind: OptionKind,
     steps: tuple[Step, ...],
     reasons: Sequence[Reason],
@@ -27,61 +28,94 @@ def make_option(
     native: bool = True,
 ) -> Option:
     """An available option, with what this machine can and cannot verify about it."""
-    can, cannot = [RungName.RESOLVED], []
-    if native:
-        can.append(RungName.BUILT)
-    else:
-        cannot.append(Limit(RungName.BUILT, "nothing native is built"))
-    can.append(RungName.LOADS)
-    away = ", ".join(arch.sm for arch in found.away)
-    if found.targets and not found.here:
-        why = f"no {away} GPU is in this machine" + ("" if native else "; on the CPU it can be verified")
-        cannot += [Limit(rung, why) for rung in UPPER_RUNGS]
-    else:
-        can += UPPER_RUNGS
-        if away:
-            cannot += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
-    manual = "one manual step, then " if len(found.repairs) == 1 else "manual steps, then "
-    first = manual if kind is OptionKind.KEEP and found.repairs else ""
+    proves, limits = _provable(assessment, native=native)
+    conflicts = [Reason(text) for text in _conflicts(assessment, steps)]
     return Option(
         kind,
-        first + _title(found, kind),
-        (*found.repairs, *steps),
-        tuple(can),
-        tuple(cannot),
-        (*reasons, *(Reason(text) for text in _conflicts(found, steps))),
+        _title(assessment, kind),
+        (*assessment.repairs, *steps),
+        tuple(proves),
+        tuple(limits),
+        (*reasons, *conflicts),
         tuple(dict.fromkeys(unsure)),
-        targets=found.archs,
+        targets=assessment.archs,
     )
 
 
-def _title(found: Assessment, kind: OptionKind) -> str:
-    title = kind.label.replace("rebuild", "build") if found.nothing_installed else kind.label
-    return title if found.torch else title.replace("another build of torch", "install torch")
+def _provable(assessment: Assessment, *, native: bool) -> tuple[list[RungName], list[Limit]]:
+    """The rungs that can be verified on this machine, and the others."""
+    proves, limits = [RungName.RESOLVED], []
+    if native:
+        proves.append(RungName.BUILT)
+    else:
+        limits.append(Limit(RungName.BUILT, "nothing native is built"))
+    proves.append(RungName.LOADS)
+    away = names_of_archs(assessment.away)
+    if assessment.targets and not assessment.here:
+        reason = f"no {away} GPU is in this machine"
+        if not native:
+            reason += "; on the CPU it can be verified"
+        limits += [Limit(rung, reason) for rung in UPPER_RUNGS]
+        return proves, limits
+    proves += UPPER_RUNGS
+    if away:
+        limits += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
+    return proves, limits
 
 
-def _conflicts(found: Assessment, steps: Sequence[Step]) -> list[str]:
+def without_rungs(option: Option, rungs: Sequence[RungName], reason: str) -> Option:
+    """The same option, which cannot prove these rungs."""
+    limits = [limit for limit in option.cannot_prove if limit.rung not in rungs]
+    limits += [Limit(rung, reason) for rung in rungs]
+    proves = tuple(rung for rung in option.proves if rung not in rungs)
+    return replace(option, proves=proves, cannot_prove=tuple(limits))
+
+
+def _title(assessment: Assessment, kind: OptionKind) -> str:
+    torch_is_there = assessment.torch is not None
+    title = kind.title(first_build=assessment.nothing_installed, torch_is_there=torch_is_there)
+    # what is kept works only after the repair, so its title must not promise that nothing is to be done
+    if kind is OptionKind.KEEP and assessment.repairs:
+        manual = "one manual step" if len(assessment.repairs) == 1 else "manual steps"
+        title = f"{manual}, then {title}"
+    return title
+
+
+def _conflicts(assessment: Assessment, steps: Sequence[Step]) -> list[str]:
     """Whose rasterizer these steps replace by another one."""
-    built = {name for step in steps if isinstance(step, Rebuild) for name in step.subjects}
-    dropins = any(isinstance(step, UseDropins) for step in steps)
-    return [part.conflict for part in found.parts if part.conflict and (dropins or part.name in built)]
+    rebuilt: set[str] = set()
+    for step in steps:
+        if isinstance(step, UseDropins):
+            rebuilt.update(assessment.subjects)
+        elif isinstance(step, Rebuild):
+            rebuilt.update(step.subjects)
+    return [part.conflict for part in assessment.parts if part.conflict and part.name in rebuilt]
 
 
-def splatfix(found: Assessment, *words: str) -> Command:
+def splatfix(assessment: Assessment, *arguments: str) -> Command:
     """A command of splatfix for the target environment."""
-    interpreter = found.facts.environment.interpreter.value
-    python = ("--python", interpreter.executable) if interpreter else ()
-    return Command(("splatfix", *words, *python), blanks=tuple(word for word in words if word in BLANKS))
+    argv = ("splatfix", *arguments, *python_option(assessment.facts))
+    return Command(argv, blanks=tuple(word for word in arguments if word in BLANKS))
 
 
-def confirm(found: Assessment) -> Confirm:
+def confirm(assessment: Assessment) -> Confirm:
     """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
-    if found.targets and not found.here:
-        checkout = found.facts.checkout.value
+    if assessment.targets and not assessment.here:
+        checkout = assessment.facts.checkout.value
         repo = ("--repo", checkout.folder) if checkout else ()
-        command = splatfix(found, "diagnose", *repo, *target_options(found.archs))
-        return Confirm(command=command, what=f"confirm the code for {found.words}")
-    names = {canonicalize_name(name) for name in found.subjects}
-    renderer = "gsplat" if "gsplat" in names else "inria" if "diff-gaussian-rasterization" in names else ""
-    words = ("--renderer", renderer) if renderer else ()
-    return Confirm(command=splatfix(found, "certify", "--device", "cuda", *words), what="test training")
+        command = splatfix(assessment, "diagnose", *repo, *target_options(assessment.archs))
+        return Confirm(command=command, what=f"confirm the code for {assessment.names}")
+    renderer = _renderer(assessment.subjects)
+    return Confirm(
+        command=splatfix(assessment, "certify", "--device", "cuda", *renderer), what="test training"
+    )
+
+
+def _renderer(subjects: Sequence[str]) -> tuple[str, ...]:
+    """The option of ``certify`` that makes the smoke trainer call the rasterizer that was built."""
+    names = {canonicalize_name(name) for name in subjects}
+    if "gsplat" in names:
+        return ("--renderer", "gsplat")
+    if "diff-gaussian-rasterization" in names:
+        return ("--renderer", "inria")
+    return ()

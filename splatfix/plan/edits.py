@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.source_pattern import without_comments
 from splatfix.core.step import say
 from splatfix.facts import source_texts
@@ -72,13 +72,14 @@ class PlannedEdit:
     source: str
 
 
-def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEdit, ...] | Problem:
+def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEdit, ...]:
     """The edits that a source needs here, each with the files it changes.
 
-    ``refused-by-rule`` for something that no edit cures.
+    Raises:
+        SplatfixError: ``refused-by-rule`` for something that no edit cures.
     """
     texts = {name: (text, without_comments(name, text)) for name, text in source_texts(Path(source.folder))}
-    found: list[PlannedEdit] = []
+    edits: list[PlannedEdit] = []
     for record in breakages():
         if record.find is None:
             continue
@@ -89,11 +90,11 @@ def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEd
             name for name, (_, code) in texts.items() if record.find.looks_at(name) and record.find.find(code)
         )
         if files and record.stops:
-            return _refused(source, record, files, conditions)
+            raise _refused(source, record, files, conditions)
         if files and record.edits:
             cures = record.symptom if applies else f"{record.cure}, harmless where it is not needed"
-            found.append(PlannedEdit(record.key, files, cures, "; ".join(record.sources)))
-    return tuple(found)
+            edits.append(PlannedEdit(record.key, files, cures, "; ".join(record.sources)))
+    return tuple(edits)
 
 
 def edited(name: str, text: str, edits: Sequence[PlannedEdit]) -> str:
@@ -139,9 +140,11 @@ def _applies(record: Breakage, conditions: BuildConditions, texts: Sequence[str]
     return when.sources_match is None or any(when.sources_match.search(text) for text in texts)
 
 
-def _refused(source: Source, record: Breakage, files: Sequence[str], conditions: BuildConditions) -> Problem:
+def _refused(
+    source: Source, record: Breakage, files: Sequence[str], conditions: BuildConditions
+) -> SplatfixError:
     oldest = ".".join(map(str, conditions.arch))
-    return Problem(
+    return SplatfixError(
         "refused-by-rule",
         f"{source.label} cannot be compiled for compute capability {oldest}: {files[0]}: {record.symptom}.",
         meaning=f"{record.no_edit} Nothing was built and nothing was changed.",

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context import Goal, Rejected, make_context
 from splatfix.context.torch_wheels import builds_for_all
-from splatfix.core.errors import Problem, usage_problem
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.visible import visible
@@ -35,13 +35,14 @@ from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.images import SystemImage, libraries_for, system_image, toolkit_image
 from splatfix.knowledge.toolkits import Recipe
 from splatfix.knowledge.torch_releases import COMPANIONS, RankedBuild, TorchBuild, index_url, wheel_obstacle
+from splatfix.plan.assessment import names_of_archs
+from splatfix.plan.backends.torch import as_torch, cuda_of
 from splatfix.plan.checkout import sources_in, stack_in
 from splatfix.plan.image import ImagePlan, ImageRequest, ImageSource
 from splatfix.plan.install_plan import plan_install
 from splatfix.plan.option import InstallPlan, Request
-from splatfix.plan.provided import KEPT_IN_STEP, toolkit_recipe, toolkit_to_be
 from splatfix.plan.steps import BuildWheel, InstallDependencies, Reason
-from splatfix.plan.torch import as_torch, cuda_words
+from splatfix.plan.tools import KEPT_IN_STEP, toolkit_recipe, toolkit_to_be, wheels_links
 
 STACK = "/opt/stack"
 """The environment with torch and the extensions."""
@@ -70,63 +71,64 @@ class _Base:
     wheels: Recipe | None = None
 
 
-def plan_image(asked: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan | Problem:
+def plan_image(request: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan:
     """The image for a checkout and its targets: the newest torch that has code for all of them, for which there is an image or
     wheels with the compiler, and beside which ``install`` has a plan for every extension.
 
-    Refused: what ``install`` refuses of a checkout (``no-extension-of-its-own``, ``source-incomplete``...), ``no-cuda-source``,
-    ``name-unfit-for-dockerfile``, ``no-image-for-target``, ``no-target``, ``torch-does-not-serve``.
+    Raises:
+        SplatfixError: what ``install`` refuses of a checkout (``no-extension-of-its-own``, ``source-incomplete``...),
+            ``no-cuda-source``, ``name-unfit-for-dockerfile``, ``no-image-for-target``, ``no-target``,
+            ``torch-does-not-serve``.
     """
-    read = sources_in((asked.checkout,), None, checkout.value)
-    if isinstance(read, Problem):
-        return read
-    sources, _ = read
+    sources, _ = sources_in((request.checkout,), None, checkout.value)
     if not any(source.needs_cuda for source in sources):
-        return Problem(
+        raise SplatfixError(
             "no-cuda-source",
-            f"{asked.checkout} has nothing with CUDA code to build.",
+            f"{request.checkout} has nothing with CUDA code to build.",
             meaning="An image for a GPU architecture is for that.",
             todo=(say("Any image with Python and torch will do: pip install it there."),),
         )
-    if problem := _unfit_names(Path(asked.checkout), [source.folder for source in sources]):
-        return problem
-    archs = _archs(asked.targets)
-    if isinstance(archs, Problem):
-        return archs
+    _require_fit_names(Path(request.checkout), [source.folder for source in sources])
+    archs = _archs(request.targets)
     machine = "aarch64" if all(arch.number in _ARM_ONLY for arch in archs) else "x86_64"
     rejected: list[Rejected] = []
-    stopped: Problem | None = None
-    for ranked in _builds(asked, archs, machine):
-        build = ranked.build
-        name = f"torch {build.torch} {build.tag}"
-        base = _base(asked, build, archs)
-        if isinstance(base, str):
-            rejected.append(Rejected(name, base))
-            continue
-        if obstacle := wheel_obstacle(
-            build, "linux", machine, python=base.system.python, glibc=base.system.glibc
-        ):
+    stopped: SplatfixError | None = None
+    for ranked in _builds(request, archs, machine):
+        name = f"torch {ranked.build.torch} {ranked.build.tag}"
+        base = _base(request, ranked.build, archs)
+        obstacle = base if isinstance(base, str) else _no_wheel(ranked.build, base, machine)
+        if isinstance(base, str) or obstacle:
             rejected.append(Rejected(name, obstacle))
             continue
-        facts = _facts_inside(base, build, machine, checkout)
-        request = Request(sources=(asked.checkout,), targets=archs, jobs=asked.jobs, with_dependencies=True)
-        plan = plan_install(request, make_context(facts, Goal(archs)))
-        if isinstance(plan, Problem):
-            stopped = stopped or plan
-            rejected.append(Rejected(name, plan.what))
+        try:
+            plan = _install_plan(request, archs, _facts_inside(base, ranked.build, machine, checkout))
+        except SplatfixError as error:
+            # of several builds that install has no plan for, the best one's reason is the one to tell
+            stopped = stopped or error
+            rejected.append(Rejected(name, error.what))
             continue
-        if problem := _unfit_names(Path(asked.checkout), _copied(plan)):
-            return problem
-        made = _image(asked, checkout.value, sources, plan, base, ranked, archs, machine)
-        return replace(made, rejected=tuple(rejected[:_MOST_REJECTED]))
-    return stopped or _no_build(asked, archs, rejected)
+        _require_fit_names(Path(request.checkout), _copied(plan))
+        image = _image(request, checkout.value, sources, plan, base, ranked, archs, machine)
+        return replace(image, rejected=tuple(rejected[:_MOST_REJECTED]))
+    raise stopped or _no_build(request, archs, rejected)
 
 
-def _archs(targets: Sequence[Arch | Auto]) -> tuple[Arch, ...] | Problem:
+def _install_plan(request: ImageRequest, archs: tuple[Arch, ...], facts: Facts) -> InstallPlan:
+    install = Request(sources=(request.checkout,), targets=archs, jobs=request.jobs, with_dependencies=True)
+    return plan_install(install, make_context(facts, Goal(archs)))
+
+
+def _no_wheel(build: TorchBuild, base: _Base, machine: str) -> str:
+    """Why the image's Python or C library has no wheel of this torch; "" where it has."""
+    system = base.system
+    return wheel_obstacle(build, "linux", machine, python=system.python, glibc=system.glibc) or ""
+
+
+def _archs(targets: Sequence[Arch | Auto]) -> tuple[Arch, ...]:
     """What the image is for; an image is built where its GPU is not, so there is no default."""
     archs = tuple(item for item in targets if isinstance(item, Arch))
     if not archs or AUTO in targets:
-        return usage_problem(
+        raise usage_error(
             "no-target",
             "An image is built where its GPU is not, so the GPU must be named.",
             say("Name it with --target, such as --target sm_120; several with one --target each."),
@@ -134,7 +136,7 @@ def _archs(targets: Sequence[Arch | Auto]) -> tuple[Arch, ...] | Problem:
     for arch in archs:
         info = arch_info(arch.plain)
         if info and info.tegra:
-            return Problem(
+            raise SplatfixError(
                 "no-image-for-target",
                 f"{arch.sm} is a Jetson ({info.name}), whose torch is not PyTorch's own.",
                 meaning="Its images come with NVIDIA's JetPack (nvcr.io/nvidia/l4t-*), of which splatfix knows none.",
@@ -143,66 +145,60 @@ def _archs(targets: Sequence[Arch | Auto]) -> tuple[Arch, ...] | Problem:
     return archs
 
 
-def _builds(asked: ImageRequest, archs: Sequence[Arch], machine: str) -> Iterable[RankedBuild]:
+def _builds(request: ImageRequest, archs: Sequence[Arch], machine: str) -> Iterable[RankedBuild]:
     """Published builds for every target, the best first; of the one release that was asked for, if one was."""
     nothing = Facts(machine=MachineFacts("linux", machine), environment=EnvironmentFacts(), splatfix="")
-    wanted, _, tag = asked.torch.partition("+")
+    version, _, tag = request.torch.partition("+")
+    exact = version.count(".") > 1
     for item in builds_for_all(archs, nothing):
-        if tag and item.build.tag != tag:
+        build = item.build
+        if tag and build.tag != tag:
             continue
-        if wanted and release(wanted)[:2] != release(item.build.release)[:2]:
+        if version and release(version)[:2] != release(build.release)[:2]:
             continue
-        exact = wanted.count(".") > 1
-        if exact and item.build.versions and wanted not in item.build.versions:
+        if exact and build.versions and version not in build.versions:
             continue
-        yield replace(item, build=replace(item.build, versions=(wanted,))) if exact else item
+        yield replace(item, build=replace(build, versions=(version,))) if exact else item
 
 
-def _no_build(asked: ImageRequest, archs: Sequence[Arch], rejected: Sequence[Rejected]) -> Problem:
-    words = ", ".join(arch.sm for arch in archs)
-    how = " with a compiler from PyPI wheels" if asked.toolkit == "wheels" else ""
-    reasons = tuple(say(f"{item.what}: {item.why}") for item in rejected[:_MOST_REJECTED])
-    what = f"torch {asked.torch} does not serve" if asked.torch else "No published torch serves"
-    return Problem(
-        "torch-does-not-serve",
-        f"{what} {words}{how}.",
-        meaning="Looked at, with what stands against each:" if reasons else "",
-        todo=(
-            *reasons,
-            *((say("Leave --torch out to have one chosen."),) if asked.torch else ()),
-            *(
-                (
-                    say(
-                        "Without --toolkit wheels the compiler comes from NVIDIA's image, for CUDA 11.8 and newer."
-                    ),
-                )
-                if asked.toolkit == "wheels"
-                else ()
-            ),
-            *((say("Or write one Dockerfile for each target."),) if len(archs) > 1 else ()),
-        ),
-    )
+def _no_build(request: ImageRequest, archs: Sequence[Arch], rejected: Sequence[Rejected]) -> SplatfixError:
+    from_wheels = request.toolkit == "wheels"
+    names = names_of_archs(archs)
+    if from_wheels:
+        names += " with a compiler from PyPI wheels"
+    todo = [say(f"{item.what}: {item.why}") for item in rejected[:_MOST_REJECTED]]
+    meaning = "Looked at, with what stands against each:" if todo else ""
+    subject = f"torch {request.torch} does not serve" if request.torch else "No published torch serves"
+    if request.torch:
+        todo.append(say("Leave --torch out to have one chosen."))
+    if from_wheels:
+        text = "Without --toolkit wheels the compiler comes from NVIDIA's image, for CUDA 11.8 and newer."
+        todo.append(say(text))
+    if len(archs) > 1:
+        todo.append(say("Or write one Dockerfile for each target."))
+    return SplatfixError("torch-does-not-serve", f"{subject} {names}.", meaning=meaning, todo=tuple(todo))
 
 
-def _base(asked: ImageRequest, build: TorchBuild, archs: Sequence[Arch]) -> _Base | str:
+def _base(request: ImageRequest, build: TorchBuild, archs: Sequence[Arch]) -> _Base | str:
     """Images and compiler for a build; else why there are none."""
-    words = ".".join(map(str, build.cuda))
+    cuda = cuda_of(build)
     for arch in archs:
         if toolkit_supports(build.cuda, arch) is False:
-            return f"CUDA {words} does not compile for {arch.sm}"
-    if asked.toolkit == "wheels":
-        recipe = toolkit_recipe(as_torch(build))
-        if recipe is None:
-            return f"PyPI has no compiler of CUDA {words}"
+            return f"CUDA {cuda} does not compile for {arch.sm}"
+    if request.toolkit == "wheels":
+        wheels = toolkit_recipe(as_torch(build))
+        if wheels is None:
+            return f"PyPI has no compiler of CUDA {cuda}"
         system = system_image(_WHEELS_ON)
-        root = f"{TOOLKIT}/{recipe.cuda_home}"
-        found = toolkit_to_be(words, root, ("CUDA_HOME",), f"{root}/bin/nvcc")
-        return _Base(system.image, system, found, recipe)
-    known = toolkit_image(build.cuda)
-    if known is None:
-        return f"no image with the compiler of CUDA {words} is known"
+        root = f"{TOOLKIT}/{wheels.cuda_home}"
+        toolkit = toolkit_to_be(cuda, root, ("CUDA_HOME",), f"{root}/bin/nvcc")
+        return _Base(system.image, system, toolkit, wheels)
+    image = toolkit_image(build.cuda)
+    if image is None:
+        return f"no image with the compiler of CUDA {cuda} is known"
     root = "/usr/local/cuda"
-    return _Base(known.image, known.system, toolkit_to_be(words, root, ("CUDA_HOME",), f"{root}/bin/nvcc"))
+    toolkit = toolkit_to_be(cuda, root, ("CUDA_HOME",), f"{root}/bin/nvcc")
+    return _Base(image.image, image.system, toolkit)
 
 
 def _facts_inside(base: _Base, build: TorchBuild, machine: str, checkout: Fact[Checkout]) -> Facts:
@@ -211,7 +207,10 @@ def _facts_inside(base: _Base, build: TorchBuild, machine: str, checkout: Fact[C
     site = f"{STACK}/lib/python{python}/site-packages"
     via = "the Dockerfile"
     torch = as_torch(build)
-    distributions = {"pip": "25.0", "torch": torch.version, "torchvision": "0", **BUILD_TOOLS}
+    versions = {"pip": "25.0", "torch": torch.version, "torchvision": "0", **BUILD_TOOLS}
+    distributions = tuple(Distribution(name, version, site) for name, version in versions.items())
+    gcc = base.system.gcc
+    compilers = tuple(Compiler(kind, f"/usr/bin/{kind}", gcc, ("PATH",)) for kind in ("gcc", "g++"))
     return Facts(
         machine=MachineFacts(
             system="linux",
@@ -221,12 +220,7 @@ def _facts_inside(base: _Base, build: TorchBuild, machine: str, checkout: Fact[C
             libc=Fact(f"glibc {glibc}", via),
             gpus=Fact((), via),
             toolkits=Fact((base.toolkit,), via),
-            compilers=Fact(
-                tuple(
-                    Compiler(kind, f"/usr/bin/{kind}", base.system.gcc, ("PATH",)) for kind in ("gcc", "g++")
-                ),
-                via,
-            ),
+            compilers=Fact(compilers, via),
             resources=Resources(cores=1),
             variables={},
         ),
@@ -247,9 +241,7 @@ def _facts_inside(base: _Base, build: TorchBuild, machine: str, checkout: Fact[C
             ),
             torch=Fact(torch, via),
             torch_installed=Fact(True, via),
-            distributions=Fact(
-                tuple(Distribution(name, text, site) for name, text in distributions.items()), via
-            ),
+            distributions=Fact(distributions, via),
             modules=Fact(
                 ("ninja", "pip", "pkg_resources", "setuptools", "torch", "torchvision", "wheel"), via
             ),
@@ -260,7 +252,7 @@ def _facts_inside(base: _Base, build: TorchBuild, machine: str, checkout: Fact[C
 
 
 def _image(
-    asked: ImageRequest,
+    request: ImageRequest,
     checkout: Checkout | None,
     sources: Sequence[Source],
     plan: InstallPlan,
@@ -269,81 +261,106 @@ def _image(
     archs: Sequence[Arch],
     machine: str,
 ) -> ImagePlan:
-    folder, build = Path(asked.checkout), ranked.build
-    seen = stack_in(folder, checkout)
+    folder, build = Path(request.checkout), ranked.build
+    recognition = stack_in(folder, checkout)
     builds = [step for step in plan.steps if isinstance(step, BuildWheel)]
-    wanted = next((step.requirements for step in plan.steps if isinstance(step, InstallDependencies)), ())
-    requirements = [text for text in wanted if canonicalize_name(text) not in ("torch", *COMPANIONS)]
-    good = tuple(text for text in requirements if _is_requirement(text))
-    odd = [text for text in requirements if text not in good]
-    arch_lists = (step.variables.get("TORCH_CUDA_ARCH_LIST", "") for step in builds)
-    arch_list = next(filter(None, arch_lists), ";".join(arch.cc for arch in archs))
-    copies = [_relative(place, folder) for place in _copied(plan)]
-    first = _relative(builds[0].source, folder)
-    name = seen.stack.name if seen else "this checkout"
-    made_by = {source.folder: source for source in sources}
+    sources_by_folder = {source.folder: source for source in sources}
+    first = builds[0]
+    build_file = sources_by_folder[first.source].build_files[0]
+    requirements, unfit = _requirements(plan)
+    arch_list = _arch_list(builds, archs)
     driver = _driver(build, archs)
-    minor = ".".join(map(str, base.system.python))
-    notes = [
-        *(f"{text!r} is no requirement that pip takes, and was left out" for text in odd),
-        *(note.replace(str(folder), ".") for note in plan.notes if not note.startswith(f"{folder} is ")),
-    ]
-    if seen is None:
-        notes.insert(0, "splatfix does not know this stack: what is here was read from its sources alone")
+    wheels = base.wheels
     return ImagePlan(
-        stack=seen.stack.key if seen else "",
-        name=name,
+        stack=recognition.stack.key if recognition else "",
+        name=recognition.stack.name if recognition else "this checkout",
         targets=tuple(archs),
         torch=build.torch,
         torch_tag=build.tag,
         torch_index=index_url(build.tag),
-        cuda=cuda_words(build),
-        python=minor,
-        toolkit=asked.toolkit,
+        cuda=cuda_of(build),
+        python=".".join(map(str, base.system.python)),
+        toolkit=request.toolkit,
         build_image=base.build_image,
         run_image=base.system.image,
         machine=machine,
         driver=driver,
         arch_list=arch_list,
-        sources=tuple(
-            ImageSource(
-                made_by[step.source].label,
-                _relative(step.source, folder),
-                tuple(f"{edit.rule}: {edit.cures}" for edit in step.edits),
-            )
-            for step in builds
-        ),
-        copies=("." in copies and (".",)) or tuple(dict.fromkeys(copies)),
-        marker=str(PurePosixPath(first) / made_by[builds[0].source].build_files[0]),
+        sources=tuple(_source(step, sources_by_folder[step.source], folder) for step in builds),
+        copies=_copies(plan, folder),
+        marker=str(PurePosixPath(_relative(first.source, folder)) / build_file),
         build_tools=tuple(f"{name}=={version}" for name, version in BUILD_TOOLS.items()),
-        requirements=good,
+        requirements=requirements,
         toolkit_requirements=_toolkit_requirements(base, build),
-        toolkit_links=tuple((fix.path, fix.links_to) for fix in base.wheels.fixes if fix.path)
-        if base.wheels
-        else (),
-        toolkit_folder=base.wheels.cuda_home if base.wheels else "",
-        run_packages=libraries_for(good),
-        jobs=asked.jobs,
+        toolkit_links=wheels_links(wheels) if wheels else (),
+        toolkit_folder=wheels.cuda_home if wheels else "",
+        run_packages=libraries_for(requirements),
+        jobs=request.jobs,
         revision=_revision(checkout),
-        remote=checkout.remote if checkout and _REMOTE.fullmatch(checkout.remote) else "",
+        remote=_remote(checkout),
         reasons=tuple(_reasons(ranked, archs, base, arch_list, driver)),
-        notes=tuple(visible(note) for note in notes),
+        notes=_notes(plan, folder, unfit, is_known=recognition is not None),
     )
+
+
+def _source(step: BuildWheel, source: Source, folder: Path) -> ImageSource:
+    edits = tuple(f"{edit.rule}: {edit.cures}" for edit in step.edits)
+    return ImageSource(source.label, _relative(step.source, folder), edits)
+
+
+def _requirements(plan: InstallPlan) -> tuple[tuple[str, ...], list[str]]:
+    """What pip installs besides torch, and what cannot stand in a Dockerfile."""
+    fit: list[str] = []
+    unfit: list[str] = []
+    for step in plan.steps:
+        if not isinstance(step, InstallDependencies):
+            continue
+        for text in step.requirements:
+            if canonicalize_name(text) in ("torch", *COMPANIONS):
+                continue
+            (fit if _is_requirement(text) else unfit).append(text)
+    return tuple(fit), unfit
+
+
+def _arch_list(builds: Sequence[BuildWheel], archs: Sequence[Arch]) -> str:
+    for step in builds:
+        if arch_list := step.variables.get("TORCH_CUDA_ARCH_LIST"):
+            return arch_list
+    return ";".join(arch.cc for arch in archs)
+
+
+def _copies(plan: InstallPlan, folder: Path) -> tuple[str, ...]:
+    copies = [_relative(path, folder) for path in _copied(plan)]
+    return (".",) if "." in copies else tuple(dict.fromkeys(copies))
+
+
+def _notes(plan: InstallPlan, folder: Path, unfit: Sequence[str], *, is_known: bool) -> tuple[str, ...]:
+    notes = []
+    if not is_known:
+        notes.append("splatfix does not know this stack: what is here was read from its sources alone")
+    notes += [f"{text!r} is no requirement that pip takes, and was left out" for text in unfit]
+    for note in plan.notes:
+        # what the checkout is, the image says itself
+        if not note.startswith(f"{folder} is "):
+            notes.append(note.replace(str(folder), "."))
+    return tuple(visible(note) for note in notes)
 
 
 def _toolkit_requirements(base: _Base, build: TorchBuild) -> tuple[str, ...]:
     if base.wheels is None:
         return ()
-    return (base.wheels.requirement, *(f"{name}=={cuda_words(build)}.*" for name in KEPT_IN_STEP))
+    return (base.wheels.requirement, *(f"{name}=={cuda_of(build)}.*" for name in KEPT_IN_STEP))
 
 
 def _reasons(
     ranked: RankedBuild, archs: Sequence[Arch], base: _Base, arch_list: str, driver: str
 ) -> Iterable[Reason]:
-    build, words = ranked.build, ", ".join(arch.sm for arch in archs)
-    how = "PTX that the driver compiles" if ranked.runs == "ptx" else "machine code"
-    under = f"; the driver where it runs must be {driver} or newer" if driver else ""
-    yield Reason(f"torch {build.torch} {build.tag}: it carries {how} for {words}{under}", build.source)
+    build = ranked.build
+    code = "PTX that the driver compiles" if ranked.runs == "ptx" else "machine code"
+    carries = f"torch {build.torch} {build.tag}: it carries {code} for {names_of_archs(archs)}"
+    if driver:
+        carries += f"; the driver where it runs must be {driver} or newer"
+    yield Reason(carries, build.source)
     if base.wheels:
         yield Reason(
             f"CUDA {base.toolkit.version} from PyPI wheels: no image of NVIDIA's and no registry but pip's is needed",
@@ -358,9 +375,14 @@ def _reasons(
 
 
 def _driver(build: TorchBuild, archs: Sequence[Arch]) -> str:
-    floors = [known.version for arch in archs if (known := drivers.gpu_driver_floor(arch))]
-    runtime = drivers.runtime_floor(build.cuda, "linux")
-    return driver_words(max([*floors, *([runtime] if runtime else [])])) if floors or runtime else ""
+    """The oldest NVIDIA driver that it runs under; "" where the tables do not say."""
+    floors = [floor.version for floor in map(drivers.gpu_driver_floor, archs) if floor]
+    if runtime := drivers.runtime_floor(build.cuda, "linux"):
+        floors.append(runtime)
+    return driver_words(max(floors)) if floors else ""
+
+
+# What a stranger's repository says of itself stands in the Dockerfile only where it is spelt as it should be.
 
 
 def _revision(checkout: Checkout | None) -> str:
@@ -368,17 +390,19 @@ def _revision(checkout: Checkout | None) -> str:
     return commit if re.fullmatch("[0-9a-f]{7,64}", commit) else ""
 
 
-def _relative(place: str, folder: Path) -> str:
-    return Path(place).relative_to(folder).as_posix()
+def _remote(checkout: Checkout | None) -> str:
+    return checkout.remote if checkout and _REMOTE.fullmatch(checkout.remote) else ""
 
 
 def _is_requirement(text: str) -> bool:
     """A plain name, with versions if any: no address, no marker, nothing that a shell reads."""
     try:
-        found = Requirement(text)
+        requirement = Requirement(text)
     except InvalidRequirement:
         return False
-    return not (found.url or found.marker) and re.fullmatch(r"[A-Za-z0-9._\[\],<>=!~* -]+", text) is not None
+    if requirement.url or requirement.marker:
+        return False
+    return re.fullmatch(r"[A-Za-z0-9._\[\],<>=!~* -]+", text) is not None
 
 
 def _copied(plan: InstallPlan) -> list[str]:
@@ -386,21 +410,28 @@ def _copied(plan: InstallPlan) -> list[str]:
     return [step.repository or step.source for step in plan.steps if isinstance(step, BuildWheel)]
 
 
-def _unfit_names(folder: Path, places: Iterable[str]) -> Problem | None:
-    """A checkout decides what its folders are called; what Docker or a shell would read in such a name is refused."""
-    for place in map(Path, places):
-        if not place.is_relative_to(folder):
-            return Problem(
+def _relative(path: str, folder: Path) -> str:
+    return Path(path).relative_to(folder).as_posix()
+
+
+def _require_fit_names(checkout: Path, folders: Iterable[str]) -> None:
+    """A checkout decides what its folders are called; what Docker or a shell would read in such a name is refused.
+
+    Raises:
+        SplatfixError: ``name-unfit-for-dockerfile``.
+    """
+    for folder in map(Path, folders):
+        if not folder.is_relative_to(checkout):
+            raise SplatfixError(
                 "name-unfit-for-dockerfile",
-                f"{place} lies outside of the checkout {folder}, and Docker takes nothing from outside of it.",
+                f"{folder} lies outside of the checkout {checkout}, and Docker takes nothing from outside of it.",
                 todo=(say("Replace the link by what it points to."),),
             )
-        path = place.relative_to(folder).as_posix()
+        path = folder.relative_to(checkout).as_posix()
         if path != "." and not _PATH.fullmatch(path):
-            return Problem(
+            raise SplatfixError(
                 "name-unfit-for-dockerfile",
                 f"The folder {path!r} has a name that cannot stand in a Dockerfile.",
                 meaning="Docker and the shell read blanks, quotes, $ and the like as something else.",
                 todo=(say("Rename it: letters, digits and . _ + @ - are good."),),
             )
-    return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from splatfix.context import Rejected
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.facts import Source
@@ -46,23 +46,31 @@ class OptionKind(str, Enum):
     @property
     def label(self) -> str:
         """The option in a few words."""
-        return _TITLES[self]
+        return self.title()
+
+    def title(self, *, first_build: bool = False, torch_is_there: bool = True) -> str:
+        """The option in a few words, for a machine.
+
+        Args:
+            first_build: none of the extensions is installed.
+        """
+        torch = "another build of torch" if torch_is_there else "install torch"
+        return _TITLES[self].format(rebuild="build" if first_build else "rebuild", torch=torch)
 
 
 _TITLES = {
     OptionKind.KEEP: "keep what is installed",
-    OptionKind.REBUILD: "rebuild the extensions with an installed CUDA toolkit",
-    OptionKind.REBUILD_PTX: "rebuild with PTX that the driver compiles for the newer GPU",
+    OptionKind.REBUILD: "{rebuild} the extensions with an installed CUDA toolkit",
+    OptionKind.REBUILD_PTX: "{rebuild} with PTX that the driver compiles for the newer GPU",
     OptionKind.NVRTC: "drop-ins with CUDA kernels that torch's NVRTC compiles",
     OptionKind.WARP: "drop-ins on gswarp, which NVIDIA Warp compiles",
-    OptionKind.PROVIDE_TOOLKIT: "rebuild with a CUDA toolkit from PyPI wheels, without root",
-    OptionKind.INSTALL_TOOLKIT: "install a CUDA toolkit, then rebuild",
-    OptionKind.OTHER_TORCH: "another build of torch, then rebuild",
+    OptionKind.PROVIDE_TOOLKIT: "{rebuild} with a CUDA toolkit from PyPI wheels, without root",
+    OptionKind.INSTALL_TOOLKIT: "install a CUDA toolkit, then {rebuild}",
+    OptionKind.OTHER_TORCH: "{torch}, then {rebuild}",
     OptionKind.CONTAINER: "a container lane",
     OptionKind.DROPIN: "pure-PyTorch drop-ins",
     OptionKind.DRIVER: "driver upgrade (suggested only)",
 }
-
 
 BUILDING = (
     OptionKind.REBUILD,
@@ -113,9 +121,13 @@ class Option:
         return any(type(step) is Step for step in self.steps)
 
 
-def rejected(kind: OptionKind, why: str) -> Option:
+class NotApplicable(Exception):
+    """Raised by the maker of an option that is not available on this machine; the message is the reason."""
+
+
+def rejected(kind: OptionKind, reason: str) -> Option:
     """An option that is not available."""
-    return Option(kind, kind.label, rejected_because=why)
+    return Option(kind, kind.label, rejected_because=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +172,7 @@ class SourceSummary:
     """What must be done before anything of the source can be built: submodules to fetch."""
     fetch: bool = False
     """``splatfix install`` fetches them itself; ``prepare`` says what."""
-    refused: Problem | None = None
+    refused: SplatfixError | None = None
     """Why nothing of the source can be built at all, as ``splatfix install`` says it."""
 
 

@@ -1,4 +1,4 @@
-"""Every option for a machine: each kind is tried on the facts; what is available is ranked, the rest keeps its reason."""
+"""Every option for a machine: each backend is tried on the facts; what is available is ranked, the rest keeps its reason."""
 
 from __future__ import annotations
 
@@ -8,25 +8,32 @@ from functools import partial
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.checks import Finding
 from splatfix.context import Context, make_context
 from splatfix.context.commands import make_environment, python_to_be
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, say
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.advice import advise
-from splatfix.plan.assessment import Assessment, assess, code_serves, torch_obstacles
+from splatfix.plan.assessment import Assessment, assess, names_of_archs
+from splatfix.plan.backends.container import container
+from splatfix.plan.backends.driver import driver
+from splatfix.plan.backends.keep import keep
+from splatfix.plan.backends.native import install_toolkit, rebuild, rebuild_with_ptx
+from splatfix.plan.backends.nvrtc import use_nvrtc
+from splatfix.plan.backends.pure import use_dropins
+from splatfix.plan.backends.torch import other_torch
+from splatfix.plan.backends.warp import use_warp
+from splatfix.plan.backends.wheels import provide_toolkit
 from splatfix.plan.checkout import expected_extensions, sources_in
-from splatfix.plan.compose import confirm, make_option
-from splatfix.plan.container import container
-from splatfix.plan.driver import driver
-from splatfix.plan.dropins import choose_dropins, use_dropins, use_kernels
+from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.option import (
     BUILDING,
     NO_SOURCES,
     REPLACING,
     Lane,
+    NotApplicable,
     Option,
     OptionKind,
     Options,
@@ -34,9 +41,8 @@ from splatfix.plan.option import (
     rejected,
 )
 from splatfix.plan.parts import NativePart, variants_of_source
-from splatfix.plan.rebuild import install_toolkit, provide_toolkit, rebuild, rebuild_with_ptx
-from splatfix.plan.steps import Keep, Reason
-from splatfix.plan.torch import other_torch
+
+_AS_IT_WOULD_BE = "as it would be"
 
 
 def summarise(
@@ -50,33 +56,38 @@ def summarise(
 
     Args:
         facts: of the machine, with the checkout as it was read already, if one of the sources is one.
+        named: what commands name as SOURCE.
         fetch: what ``--fetch-submodules`` fetches first, one step each.
     """
+    checkout = facts.checkout.value if facts else None
     summary = SourceSummary(named=named)
-    made = choose_dropins(sources, facts.checkout.value if facts else None)
-    if isinstance(made, Problem):
-        summary = replace(summary, no_dropins={"": made.what.rstrip(".")})
+    try:
+        replacement = choose_dropins(sources, checkout)
+    except SplatfixError as error:
+        summary = replace(summary, no_dropins={"": error.what.rstrip(".")})
     else:
-        names = tuple(item.name for item in made.dropins)
-        summary = replace(summary, dropins=names, no_dropins={item.module: item.why for item in made.native})
-    found = sources_in(sources, facts)
-    if isinstance(found, Problem) and found.code != "source-incomplete":
-        return replace(summary, named=(), refused=found)
-    if isinstance(found, Problem):
-        extensions = expected_extensions(sources, facts.checkout.value if facts else None)
-        summary = replace(summary, prepare=fetch or _to_complete(found), fetch=bool(fetch))
-    else:
-        extensions = {item.label: variants_of_source(item.folder) for item in found[0]}
-        summary = replace(summary, built_from={item.label: item for item in found[0]})
-    return replace(summary, variants=extensions)
+        summary = replace(
+            summary,
+            dropins=tuple(dropin.name for dropin in replacement.dropins),
+            no_dropins={item.module: item.reason for item in replacement.native},
+        )
+    try:
+        read, _ = sources_in(sources, facts)
+    except SplatfixError as error:
+        if error.code != "source-incomplete":
+            return replace(summary, named=(), refused=error)
+        variants = expected_extensions(sources, checkout)
+        return replace(summary, variants=variants, prepare=fetch or _to_complete(error), fetch=bool(fetch))
+    variants = {source.label: variants_of_source(source.folder) for source in read}
+    return replace(summary, variants=variants, built_from={source.label: source for source in read})
 
 
-def _to_complete(gap: Problem) -> tuple[Step, ...]:
+def _to_complete(gap: SplatfixError) -> tuple[Step, ...]:
     """What completes the sources: the commands of git, the first with what is lacking; else what is lacking alone."""
-    first, *others = [step for step in gap.todo if step.command and step.command.argv[0] == "git"] or [
-        say("")
-    ]
-    return (replace(first, text=gap.what), *others)
+    by_git = [step for step in gap.todo if step.command and step.command.argv[0] == "git"]
+    if not by_git:
+        return (say(gap.what),)
+    return (replace(by_git[0], text=gap.what), *by_git[1:])
 
 
 def find_options(
@@ -92,27 +103,35 @@ def find_options(
     Args:
         keep: what must not be touched: ``torch``, or extensions by name.
     """
-    found = assess(context, sources, keep)
-    if isinstance(found, Problem):
-        return _without_target(_bare(context, sources, keep), found)
-    tried = list(_try_all(found, lanes))
-    opened = any(
-        not item.rejected_because and item.kind not in (OptionKind.CONTAINER, *REPLACING) for item in tried
-    )
+    assessment = assess(context, sources, keep)
+    if context.no_target:
+        problem = context.no_target
+        return _without_target(assessment, " ".join([problem.what, *(step.text for step in problem.todo)]))
+    options = list(_every_option(assessment, lanes))
+    opened = any(_gives_native_code(option) for option in options)
 
-    def first_with(other: Facts) -> Option | None:
-        again = assess(make_context(other, context.goal), sources, keep)
-        made = () if isinstance(again, Problem) else _try_all(again, lanes)
-        return next((o for o in made if not o.rejected_because and o.kind not in REPLACING), None)
+    def first_with(facts: Facts) -> Option | None:
+        other = make_context(facts, context.goal)
+        if other.no_target:
+            return None
+        for option in _every_option(assess(other, sources, keep), lanes):
+            if not option.rejected_because and option.kind not in REPLACING:
+                return option
+        return None
 
-    tried.append(driver(found, first_with, opened=opened))
+    upgrade = partial(driver, first_with=first_with, opened=opened)
+    options.append(_tried(OptionKind.DRIVER, upgrade, assessment))
     return Options(
-        found.archs,
-        found.subjects,
-        tuple(item for item in tried if not item.rejected_because),
-        tuple(item for item in tried if item.rejected_because),
-        _notes(found, opened=opened),
+        assessment.archs,
+        assessment.subjects,
+        tuple(option for option in options if not option.rejected_because),
+        tuple(option for option in options if option.rejected_because),
+        _notes(assessment, opened=opened),
     )
+
+
+def _gives_native_code(option: Option) -> bool:
+    return not option.rejected_because and option.kind not in (OptionKind.CONTAINER, *REPLACING)
 
 
 def advised_options(
@@ -122,145 +141,108 @@ def advised_options(
     sources: SourceSummary = NO_SOURCES,
 ) -> Options:
     """As :func:`find_options`, with the advice that answers the failures among these findings."""
-    made = find_options(context, lanes, sources)
-    found = assess(context, sources)
-    bare = _bare(context, sources, ())
-    return replace(made, advice=advise(findings, made, bare if isinstance(found, Problem) else found))
+    options = find_options(context, lanes, sources)
+    return replace(options, advice=advise(findings, options, assess(context, sources)))
 
 
-def _bare(context: Context, sources: SourceSummary, keep: tuple[str, ...]) -> Assessment:
-    """The assessment where there is no target."""
-    return Assessment(make_context(context.facts, replace(context.goal, targets=())), sources, keep)
+def _tried(kind: OptionKind, make: Callable[[Assessment], Option], assessment: Assessment) -> Option:
+    """The option of a backend, or its rejection."""
+    try:
+        return make(assessment)
+    except NotApplicable as rejection:
+        return rejected(kind, str(rejection))
 
 
-def _try_all(found: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
+def _every_option(assessment: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
     """Every kind but the driver, in order."""
-    yield keep(found)
-    found = _in_environment_to_be(found)
-    refused = found.sources.refused
-    nothing_to_build = refused and not any(part.installed for part in found.parts)
+    yield _tried(OptionKind.KEEP, keep, assessment)
+    assessment = _in_environment_to_be(assessment)
+    refused = assessment.sources.refused
+    nothing_to_build = refused and not any(part.installed for part in assessment.parts)
     for kind, make in _MAKERS.items():
         if refused and nothing_to_build and kind in BUILDING:
             yield rejected(kind, refused.what.rstrip("."))
         else:
-            yield make(found)
-    yield container(found, lanes)
-    yield use_dropins(found)
+            yield _tried(kind, make, assessment)
+    yield _tried(OptionKind.CONTAINER, partial(container, lanes=lanes), assessment)
+    yield _tried(OptionKind.DROPIN, use_dropins, assessment)
 
 
 _MAKERS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
     OptionKind.REBUILD: rebuild,
     OptionKind.REBUILD_PTX: rebuild_with_ptx,
-    OptionKind.NVRTC: partial(use_kernels, kind=OptionKind.NVRTC),
-    OptionKind.WARP: partial(use_kernels, kind=OptionKind.WARP),
+    OptionKind.NVRTC: use_nvrtc,
+    OptionKind.WARP: use_warp,
     OptionKind.PROVIDE_TOOLKIT: provide_toolkit,
     OptionKind.INSTALL_TOOLKIT: install_toolkit,
     OptionKind.OTHER_TORCH: other_torch,
 }
 
 
-def _in_environment_to_be(found: Assessment) -> Assessment:
+def _in_environment_to_be(assessment: Assessment) -> Assessment:
     """Where the Python refuses installations (PEP 668): an environment that is made first, with nothing in it but pip."""
-    facts = found.facts
+    facts = assessment.facts
     python = facts.environment.interpreter.value
     if python is None or not python.externally_managed:
-        return found
-    made = replace(python, executable=python_to_be(facts), kind="venv", externally_managed=False)
-    why = "as it would be"
+        return assessment
+    venv = replace(python, executable=python_to_be(facts), kind="venv", externally_managed=False)
     environment = EnvironmentFacts(
-        interpreter=Fact(made, why),
-        distributions=Fact((Distribution("pip", "", ""),), why),
-        torch_installed=Fact(False, why),
-        extensions=Fact((), why),
-        packages=Fact((), why),
+        interpreter=Fact(venv, _AS_IT_WOULD_BE),
+        distributions=Fact((Distribution("pip", "", ""),), _AS_IT_WOULD_BE),
+        torch_installed=Fact(False, _AS_IT_WOULD_BE),
+        extensions=Fact((), _AS_IT_WOULD_BE),
+        packages=Fact((), _AS_IT_WOULD_BE),
     )
     return replace(
-        found,
-        context=make_context(replace(facts, environment=environment), found.context.goal),
-        parts=tuple(NativePart(part.name, part.variant) for part in found.parts),
-        repairs=(make_environment(python), *found.repairs),
+        assessment,
+        context=make_context(replace(facts, environment=environment), assessment.context.goal),
+        parts=tuple(NativePart(part.name, part.variant) for part in assessment.parts),
+        repairs=(make_environment(python), *assessment.repairs),
     )
 
 
-def _without_target(found: Assessment, problem: Problem) -> Options:
+def _without_target(assessment: Assessment, reason: str) -> Options:
     """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
-    dropins = use_dropins(_in_environment_to_be(found))
-    why = " ".join([problem.what, *(step.text for step in problem.todo)])
-    others = tuple(rejected(kind, why) for kind in OptionKind if kind is not OptionKind.DROPIN)
+    dropins = _tried(OptionKind.DROPIN, use_dropins, _in_environment_to_be(assessment))
+    others = [rejected(kind, reason) for kind in OptionKind if kind is not OptionKind.DROPIN]
     if dropins.rejected_because:
         return Options((), (), (), (*others, dropins))
-    return Options((), (), (dropins,), others)
+    return Options((), (), (dropins,), tuple(others))
 
 
-def keep(found: Assessment) -> Option:
-    """Nothing needs doing: torch and every extension carry code for every target, and the driver starts it."""
-    kind = OptionKind.KEEP
-    against, unsure = torch_obstacles(found)
-    if not found.parts:
-        against.append("no splatting extension is installed, so there is nothing to keep")
-    for part in found.parts:
-        if not part.installed or part.error:
-            against.append(
-                f"{part.name}: {part.error}" if part.installed else f"{part.name} is not installed"
-            )
-            continue
-        cuda = found.torch.cuda if found.torch else None
-        before = len(against)
-        for arch in () if part.anywhere else found.archs:
-            verdict = code_serves(part.code, arch, level=found.context.driver_level(arch), cuda=cuda)
-            if verdict.ok is False:
-                against.append(f"{part.name} cannot run ({verdict.why})")
-            elif verdict.ok is None:
-                unsure.append(f"{part.name} on {arch.sm}: {verdict.why}")
-        if len(against) == before:
-            against += [f"{part.name}: {why}" for why in part.unfit]
-    against = against or _torch_failures(found)
-    if against:
-        return rejected(kind, "; ".join(dict.fromkeys(against)))
-    if any(not part.anywhere and not part.code for part in found.parts):
-        why = "what GPU code is installed could not be read, so keeping it would be a guess: "
-        return rejected(kind, why + "; ".join(unsure))
-    native = ", ".join(part.name for part in found.parts if not part.anywhere)
-    others = ", ".join(part.name for part in found.parts if part.cpu)
-    dropins = ", ".join(part.name for part in found.parts if part.dropin)
-    reasons = (
-        [Reason(f"every fatbin of {native} has code for {found.words}", "their bytes")] if native else []
-    )
-    if others:
-        reasons.append(Reason(f"installed, and without GPU code: {others}", "pip's list"))
-    if dropins:
-        reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {dropins}", "pip's list"))
-    return make_option(found, kind, (Keep(subjects=found.subjects), confirm(found)), reasons, unsure)
-
-
-def _torch_failures(found: Assessment) -> list[str]:
-    """What checks found of the installed torch itself that keeps it from being used, beside what it carries."""
-    checks = select(("torch",), ())
-    failed = [item for item in run_checks(found.context, checks) if item.status is Status.FAIL]
-    return [item.summary.rstrip(".") for item in failed]
-
-
-def _notes(found: Assessment, *, opened: bool) -> tuple[str, ...]:
+def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
     notes = []
-    if not opened and len(found.targets) > 1:
-        notes.append(f"no native option covers {found.words} together: name one at a time with --target")
-    if found.away:
-        words, one = ", ".join(arch.sm for arch in found.away), len(found.away) == 1
-        is_it = f"{words} is not in this machine: it" if one else f"{words} are not in this machine: they"
-        notes.append(f"{is_it} can be built for here but must be verified elsewhere")
-    lost = [own for own in found.not_asked_for if not any(cubin_runs_on(arch, own) for arch in found.archs)]
-    if lost and any(part.code for part in found.parts):
-        words = ", ".join(arch.sm for arch in lost)
+    if not opened and len(assessment.targets) > 1:
+        notes.append(f"no native option covers {assessment.names} together: name one at a time with --target")
+    if assessment.away:
+        names = names_of_archs(assessment.away)
+        verb = "is not in this machine: it" if len(assessment.away) == 1 else "are not in this machine: they"
+        notes.append(f"{names} {verb} can be built for here but must be verified elsewhere")
+    lost = _own_gpus_lost(assessment)
+    if lost and any(part.code for part in assessment.parts):
         notes.append(
-            f"a rebuild has code for the named targets only: to keep this machine's own {words}, add --target auto"
+            f"a rebuild has code for the named targets only: to keep this machine's own {lost}, add --target auto"
         )
-    if found.kept and found.sources.named and len(found.kept) < len(found.parts):
-        source, kept = " ".join(found.sources.named), ", ".join(found.kept)
-        notes.append(f"{source} may hold {kept} too: name the folders of the others in its place")
-    known = {"torch", *(canonicalize_name(name) for name in found.subjects)}
-    notes += [
-        f"--keep {name} does not match anything here"
-        for name in found.keep
-        if canonicalize_name(name) not in known
-    ]
-    return tuple(notes)
+    return (*notes, *_notes_on_keep(assessment))
+
+
+def _own_gpus_lost(assessment: Assessment) -> str:
+    """GPUs of this machine that run none of the code for the targets."""
+    lost = []
+    for own in assessment.not_asked_for:
+        if not any(cubin_runs_on(arch, own) for arch in assessment.archs):
+            lost.append(own)
+    return names_of_archs(lost)
+
+
+def _notes_on_keep(assessment: Assessment) -> list[str]:
+    notes = []
+    kept, named = assessment.kept, assessment.sources.named
+    if kept and named and len(kept) < len(assessment.parts):
+        sources, names = " ".join(named), ", ".join(kept)
+        notes.append(f"{sources} may hold {names} too: name the folders of the others in its place")
+    known = {"torch", *(canonicalize_name(name) for name in assessment.subjects)}
+    for name in assessment.keep:
+        if canonicalize_name(name) not in known:
+            notes.append(f"--keep {name} does not match anything here")
+    return notes

@@ -20,13 +20,13 @@ class Native:
     """An extension that no drop-in takes the place of."""
 
     module: str
-    why: str
+    reason: str
     """"" where nobody made one."""
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """``pytorch3d``, or ``diff_surfel_rasterization: its depth map has no drop-in``."""
-        return f"{self.module}: {self.why}" if self.why else self.module
+        return f"{self.module}: {self.reason}" if self.reason else self.module
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Replacement:
     @property
     def refused(self) -> str:
         """What must be built natively, in words; "" where everything is replaced."""
-        return "; ".join(item.words for item in self.native)
+        return "; ".join(item.text for item in self.native)
 
     @property
     def useless(self) -> bool:
@@ -65,11 +65,11 @@ def replacement_for(checkout: Checkout) -> Replacement:
     dropins: list[Dropin] = []
     native: list[Native] = []
     for module in dict.fromkeys(_modules(checkout)):
-        made = _decide(module, checkout)
-        if isinstance(made, Dropin):
-            dropins.append(made)
+        dropin = _decide(module, checkout)
+        if isinstance(dropin, Dropin):
+            dropins.append(dropin)
         else:
-            native.append(Native(module, made))
+            native.append(Native(module, dropin))
     return Replacement(tuple(dropins), tuple(native))
 
 
@@ -79,85 +79,114 @@ def _modules(checkout: Checkout) -> Iterator[str]:
     built = [module for source in sources for module in modules_of(source)]
     yield from built
     own = {*built, *(item.module for item in checkout.shadows)}
-    yield from (
-        name for name in checkout.imports if name not in own and name.removesuffix("_cuda") not in own
-    )
-    brought = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
-    known = {item.module for item in DROPINS} | {name.replace("-", "_") for name in IRREPLACEABLE}
-    yield from sorted((brought & known) - {name.rpartition(".")[2] for name in built})
+    for name in checkout.imports:
+        if name not in own and name.removesuffix("_cuda") not in own:
+            yield name
+    served = {dropin.module for dropin in DROPINS}
+    yield from _in_submodules(checkout, served, built)
     stack = stack_of(checkout)
     for key in (*stack.needs, *stack.also_needs) if stack else ():
-        module = row.module if (row := variant(key)) else key
-        if module in {item.module for item in DROPINS} or row:
-            yield module
+        row = variant(key)
+        if row:
+            yield row.module
+        elif key in served:
+            yield key
+
+
+def _in_submodules(checkout: Checkout, served: set[str], built: Iterable[str]) -> list[str]:
+    """Modules with a drop-in, or known to have none, that a submodule is named after."""
+    folders = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
+    known = served | {name.replace("-", "_") for name in IRREPLACEABLE}
+    return sorted((folders & known) - {name.rpartition(".")[2] for name in built})
 
 
 def modules_of(source: Source) -> tuple[str, ...]:
     """Import names of what a source builds: ``simple_knn`` of ``simple_knn._C``, ``fused_ssim`` of ``fused_ssim_cuda``."""
-    found: dict[str, None] = {}
-    for name in (item.name for item in source.modules if item.name):
-        package, _, last = name.rpartition(".")
-        beside = name.removesuffix("_cuda")
-        found[package if package and last == "_C" else beside if beside in source.packages else name] = None
+    modules: dict[str, None] = {}
+    for module in source.modules:
+        if not module.name:
+            continue
+        package, _, last = module.name.rpartition(".")
+        beside = module.name.removesuffix("_cuda")
+        if package and last == "_C":
+            modules[package] = None
+        elif beside in source.packages:
+            modules[beside] = None
+        else:
+            modules[module.name] = None
     tops = tuple(dict.fromkeys(name.partition(".")[0] for name in source.packages))
-    return tuple(found) or tops or (source.label.replace("-", "_"),)
+    return tuple(modules) or tops or (source.label.replace("-", "_"),)
 
 
 def _decide(module: str, checkout: Checkout) -> Dropin | str:
     """The drop-in for a module, else why there is none."""
-    candidates = [item for item in DROPINS if item.module == module]
+    candidates = [dropin for dropin in DROPINS if dropin.module == module]
     package, _, last = module.rpartition(".")
-    if package and any(item.module == last for item in DROPINS):
+    if package and any(dropin.module == last for dropin in DROPINS):
         return f"it is compiled as a part of {package}; a drop-in would be a package of its own"
     if not candidates:
         return IRREPLACEABLE.get(canonicalize_name(module), "")
-    faces = (face for item in checkout.sources for face in item.faces if face.module == module)
-    face = next((item for item in faces if item.settings), None)
-    stack = stack_of(checkout)
-    keys = variants_of_face(face) if face else _needed(stack, module)
+    face = _face_of(module, checkout)
+    keys = variants_of_face(face) if face else _needed(stack_of(checkout), module)
     if face and not keys:
-        return (
-            f"its own source is a variant that splatfix does not know ({_nearest_variant(face, candidates)})"
-        )
-    made = [item for key in keys if (item := dropin_for_variant(key))]
-    problems = {item: list(unanswered(checkout, item)) for item in dict.fromkeys((*made, *candidates))}
-    wanted = made if face else list(problems)
-    answering = next((item for item in wanted if not problems[item]), None)
-    called = any(call.module == module for call in checkout.calls)
-    if answering and (called or keys or len(candidates) == 1):
+        differences = _nearest_variant(face, candidates)
+        return f"its own source is a variant that splatfix does not know ({differences})"
+    of_variants = [dropin for dropin in map(dropin_for_variant, keys) if dropin]
+    unanswered_by = {
+        dropin: list(unanswered(checkout, dropin)) for dropin in dict.fromkeys((*of_variants, *candidates))
+    }
+    # its own source says which variant it is; without it whatever answers the calls will do
+    fitting = of_variants if face else list(unanswered_by)
+    answering = next((dropin for dropin in fitting if not unanswered_by[dropin]), None)
+    is_called = any(call.module == module for call in checkout.calls)
+    if answering and (is_called or keys or len(candidates) == 1):
         return answering
-    said = [text for key in keys if (text := refusal(key))]
-    if (face and said) or not called:
-        return said[0] if said else "which of the packages of that name is called cannot be read"
-    nearest = min(wanted or candidates, key=lambda item: _distance(problems[item]))
-    where, what = problems[nearest][0]
-    why = f"{nearest.name} comes nearest, and does not answer {where}: {'; '.join(what)}"
-    return "; ".join([*said[:1], why])
+    refusals = list(filter(None, map(refusal, keys)))
+    if (face and refusals) or not is_called:
+        return refusals[0] if refusals else "which of the packages of that name is called cannot be read"
+    nearest = min(fitting or candidates, key=lambda dropin: _distance(unanswered_by[dropin]))
+    call, differences_of_call = unanswered_by[nearest][0]
+    lacks = f"{nearest.name} comes nearest, and does not answer {call}: {'; '.join(differences_of_call)}"
+    return "; ".join([*refusals[:1], lacks])
 
 
-def _distance(lacking: Iterable[tuple[str, list[str]]]) -> tuple[int, int]:
+def _face_of(module: str, checkout: Checkout) -> PackageSource | None:
+    """How the checkout's own source of a rasterizer is called, where it is there."""
+    for item in checkout.sources:
+        for face in item.faces:
+            if face.module == module and face.settings:
+                return face
+    return None
+
+
+def _distance(calls: Iterable[tuple[str, list[str]]]) -> tuple[int, int]:
     """How much a drop-in lacks; of two that lack as much, the one that is also not given what it asks for is farther off."""
-    words = [problem for _, problems in lacking for problem in problems]
-    return len(words), sum("leaves out" in problem for problem in words)
+    problems = [problem for _, of_call in calls for problem in of_call]
+    return len(problems), sum("leaves out" in problem for problem in problems)
 
 
 def _needed(stack: Stack | None, module: str) -> tuple[str, ...]:
-    return tuple(
-        key for key in (stack.needs if stack else ()) if (row := variant(key)) and row.module == module
-    )
+    """Keys of the variants of a module that a stack calls."""
+    keys = []
+    for key in stack.needs if stack else ():
+        row = variant(key)
+        if row and row.module == module:
+            keys.append(key)
+    return tuple(keys)
 
 
 def _nearest_variant(face: PackageSource, candidates: Iterable[Dropin]) -> str:
     """In what a package differs from the variant of a drop-in that is nearest to it."""
-    each = (
-        explain_mismatch(
-            item.serves[0],
+    each: list[tuple[str, ...]] = []
+    for dropin in candidates:
+        differences = explain_mismatch(
+            dropin.serves[0],
             settings=face.settings,
             exports=face.exports or None,
             returns=face.returns,
             forward=face.forward,
         )
-        for item in candidates
-    )
-    least: tuple[str, ...] = min((item for item in each if item is not None), key=len)
-    return "; ".join(least)
+        if differences is not None:
+            each.append(differences)
+    nearest: tuple[str, ...] = min(each, key=len)
+    return "; ".join(nearest)

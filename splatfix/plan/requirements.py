@@ -15,86 +15,99 @@ from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, pip, python_option, python_to_be
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
 from splatfix.context.requirements import met, name_of, unmet, version_of, version_there
-from splatfix.core.errors import Problem
-from splatfix.core.step import Step, run, say
+from splatfix.core.errors import SplatfixError
+from splatfix.core.step import run, say
 from splatfix.facts import Facts, ImportedModule, Interpreter, Source, Torch, read_pins
+from splatfix.knowledge import Arch
 from splatfix.knowledge.imports import Repository, repository_of
 
 # setuptools >= 70.1 writes wheels itself; before, the wheel project did
 _WHEEL_INSIDE = Version("70.1")
 
 
-def usable_python(facts: Facts) -> Interpreter | Problem:
-    """The target interpreter, able to be installed into; else ``interpreter-unusable``, ``externally-managed``, ``no-pip``."""
+def usable_python(facts: Facts) -> Interpreter:
+    """The target interpreter, able to be installed into.
+
+    Raises:
+        SplatfixError: ``interpreter-unusable``, ``externally-managed``, ``no-pip``.
+    """
     fact = facts.environment.interpreter
     if fact.value is None:
-        return Problem(
+        text = "Name another with --python, such as a fresh venv"
+        raise SplatfixError(
             "interpreter-unusable",
             f"The target Python cannot be used: {fact.error}.",
             meaning="Nothing can be built for an interpreter that does not start.",
-            todo=(
-                run(
-                    "python3", "-m", "venv", "my-env", text="Name another with --python, such as a fresh venv"
-                ),
-            ),
+            todo=(run("python3", "-m", "venv", "my-env", text=text),),
         )
-    found = fact.value
-    if found.externally_managed:
-        return Problem(
+    interpreter = fact.value
+    if interpreter.externally_managed:
+        raise SplatfixError(
             "externally-managed",
-            f"{found.executable} is managed by the operating system or by uv, and refuses installations (PEP 668).",
+            f"{interpreter.executable} is managed by the operating system or by uv, and refuses installations (PEP 668).",
             meaning="Installing there could break the system's own tools; nothing was changed.",
             todo=(
-                make_environment(found),
+                make_environment(interpreter),
                 say(f"Then run this again; elsewhere with --python {python_to_be(facts)}."),
             ),
         )
     if installer_of(facts) is None:
-        return Problem(
+        raise SplatfixError(
             "no-pip",
-            f"The environment of {found.executable} has no pip, and nothing else was found that installs there.",
+            f"The environment of {interpreter.executable} has no pip, and nothing else was found that installs there.",
             meaning="splatfix builds and installs with pip or uv.",
             todo=(
-                run(found.executable, "-m", "ensurepip", text="Add pip to it"),
+                run(interpreter.executable, "-m", "ensurepip", text="Add pip to it"),
                 run(sys.executable, "-m", "pip", "install", "uv", text="Or install uv beside splatfix"),
             ),
         )
-    return found
+    return interpreter
 
 
-def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
-    """The target environment's torch; else ``no-torch``, ``torch-unreadable`` or ``cpu-only-torch``.
+def usable_targets(context: Context) -> tuple[Arch, ...]:
+    """The architectures to build for.
+
+    Raises:
+        SplatfixError: ``no-gpu-to-target`` where this machine's own GPU is meant and there is none.
+    """
+    if context.no_target:
+        raise context.no_target.error()
+    return context.archs
+
+
+def usable_torch(context: Context, *, cuda: bool) -> Torch:
+    """The target environment's torch.
 
     Args:
         cuda: it must be a CUDA build.
+
+    Raises:
+        SplatfixError: ``no-torch``, ``torch-unreadable``, ``cpu-only-torch``.
     """
     facts = context.facts
     python = facts.environment.interpreter.value
     where = python.executable if python else "the target Python"
     torch = facts.environment.torch
     if facts.environment.torch_installed.value is False:
-        return Problem(
+        # what diagnose advises too; the drop-ins run with any torch
+        install = torch_for(context, context.targets)[0] if cuda else pip(facts, "install", "torch")
+        raise SplatfixError(
             "no-torch",
             f"torch is not installed in the environment of {where}.",
             meaning="Extensions are compiled against the installed torch and work with that one only.",
-            todo=(_torch_to_install(context, cuda=cuda), say("Then run this again.")),
+            todo=(install, say("Then run this again.")),
         )
     if torch.value is None:
-        return Problem(
+        reinstall = pip(facts, "install", "--force-reinstall", "--no-deps", "torch", text="Reinstall it")
+        raise SplatfixError(
             "torch-unreadable",
             f"torch in the environment of {where} cannot be read: {torch.error}.",
             meaning="Its version and CUDA build decide everything else.",
-            todo=(
-                pip(
-                    context.facts,
-                    *("install", "--force-reinstall", "--no-deps", "torch"),
-                    text="Reinstall it",
-                ),
-            ),
+            todo=(reinstall,),
         )
     if cuda and torch.value.cuda is None:
         build = "ROCm" if torch.value.hip else "CPU-only"
-        return Problem(
+        raise SplatfixError(
             "cpu-only-torch",
             f"torch {torch.value.version} in the environment of {where} is a {build} build.",
             meaning="CUDA extensions can neither be built against it nor run with it.",
@@ -106,15 +119,10 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch | Problem:
     return torch.value
 
 
-def _torch_to_install(context: Context, *, cuda: bool) -> Step:
-    """The command that ``diagnose`` names too; the drop-ins run with any torch."""
-    return torch_for(context, context.targets)[0] if cuda else pip(context.facts, "install", "torch")
-
-
-def missing_build_tools(
+def require_build_tools(
     facts: Facts, source: Source, together: Sequence[Source] = (), *, installing: bool = False
-) -> Problem | None:
-    """What the build lacks (setuptools, wheel, ninja, pyproject.toml's) and what the package says or is seen to import.
+) -> None:
+    """That a build has all it needs (setuptools, wheel, ninja, pyproject.toml's), and what the package imports is there.
 
     The build runs without isolation and the wheel is installed without dependencies, so all must be there already; else
     it would fail at the first import, after a build of many minutes. Without CUDA code any C compiler will do, but there
@@ -124,13 +132,13 @@ def missing_build_tools(
         together: the sources that are installed with it, which may import each other.
         installing: what pip can bring is installed first, and is no obstacle.
 
-    Refused: ``build-tools-missing`` naming all of them at once, ``import-not-built``, ``python-does-not-fit``,
-    ``torch-does-not-fit``, ``no-host-compiler``.
+    Raises:
+        SplatfixError: ``build-tools-missing`` naming all of them at once, ``import-not-built``, ``python-does-not-fit``,
+            ``torch-does-not-fit``, ``no-host-compiler``.
     """
-    if refusal := _other_python(facts, source):
-        return refusal
+    _require_python(facts, source)
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
-        return Problem(
+        raise SplatfixError(
             "no-host-compiler",
             f"No C compiler was found on this machine ({facts.machine.compilers.found_via}).",
             meaning=f"{source.label} has C or C++ code to compile.",
@@ -141,24 +149,28 @@ def missing_build_tools(
         )
     to_build, to_import = _lacking(facts, source, together)
     for text in (*to_build, *to_import):
-        if name_of(text) == "torch" and (installed := version_there(facts, "torch")) is not None:
-            return Problem(
+        installed = version_there(facts, "torch")
+        if name_of(text) == "torch" and installed is not None:
+            raise SplatfixError(
                 "torch-does-not-fit",
                 f"{source.label} asks for {text}, and torch {installed} is installed.",
                 meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
                 todo=(say("Use an environment whose torch fits, and name it with --python."),),
             )
     if repositories := undeclared(facts, source, together).repositories:
-        return _not_built(facts, source, repositories)
-    missing = {name_of(item): item for item in (*to_build, *to_import)}.values()
+        raise _not_built(facts, source, repositories)
+    missing = {name_of(text): text for text in (*to_build, *to_import)}.values()
     interpreter = facts.environment.interpreter.value
     if not missing or interpreter is None or installing:
-        return None
-    lists = (("to be built", to_build), ("to be imported", to_import))
-    said = " and ".join(f"{', '.join(dict.fromkeys(items))} {purpose}" for purpose, items in lists if items)
-    return Problem(
+        return
+    purposes = []
+    if to_build:
+        purposes.append(f"{', '.join(dict.fromkeys(to_build))} to be built")
+    if to_import:
+        purposes.append(f"{', '.join(dict.fromkeys(to_import))} to be imported")
+    raise SplatfixError(
         "build-tools-missing",
-        f"The environment of {interpreter.executable} lacks what {source.label} needs: {said}.",
+        f"The environment of {interpreter.executable} lacks what {source.label} needs: {' and '.join(purposes)}.",
         meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
         "adds no packages to it unasked.",
         todo=(pip(facts, "install", *pip_arguments(facts, missing)),),
@@ -166,7 +178,7 @@ def missing_build_tools(
 
 
 def lacking_requirements(facts: Facts, source: Source, together: Sequence[Source] = ()) -> tuple[str, ...]:
-    """What pip has to bring before a source is built, once each; see :func:`missing_build_tools`."""
+    """What pip has to bring before a source is built, once each; see :func:`require_build_tools`."""
     to_build, to_import = _lacking(facts, source, together)
     return tuple({name_of(item): item for item in (*to_build, *to_import)}.values())
 
@@ -181,16 +193,17 @@ def _lacking(facts: Facts, source: Source, together: Sequence[Source]) -> tuple[
     """(what is lacking to be built, what is lacking to be imported)."""
     to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
     to_build += [text for text in source.build_requires if not met(facts, text)]
-    to_build += [
-        text for text in for_setup(facts, source).requirements if name_of(text) not in map(name_of, to_build)
-    ]
-    built = {item.module for item in declared_repositories(facts, source)}
-    to_import = [text for text in unmet(facts, source) if _module_of(text) not in built]
-    said = {name_of(text) for text in (*to_build, *to_import)}
-    seen = undeclared(facts, source, together).requirements
-    to_import += [text for text in seen if name_of(text) not in said]
+    listed = {name_of(text) for text in to_build}
+    to_build += [text for text in for_setup(facts, source).requirements if name_of(text) not in listed]
+    # what has to be compiled against the installed torch, pip cannot bring
+    compiled = {item.module for item in declared_repositories(facts, source)}
+    to_import = [text for text in unmet(facts, source) if _module_of(text) not in compiled]
+    listed = {name_of(text) for text in (*to_build, *to_import)}
+    imported = undeclared(facts, source, together).requirements
+    to_import += [text for text in imported if name_of(text) not in listed]
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
-        return [item for item in to_build if item != "ninja"], [item for item in to_import if item != "ninja"]
+        to_build = [text for text in to_build if text != "ninja"]
+        to_import = [text for text in to_import if text != "ninja"]
     return to_build, to_import
 
 
@@ -201,26 +214,22 @@ def for_setup(facts: Facts, source: Source) -> MissingModules:
 
 def declared_repositories(facts: Facts, source: Source) -> tuple[Repository, ...]:
     """What it declares and lacks and pip cannot bring: it has to be compiled against the installed torch."""
-    found = (repository_of(_module_of(text)) for text in unmet(facts, source))
-    return tuple(item for item in found if item)
+    repositories = (repository_of(_module_of(text)) for text in unmet(facts, source))
+    return tuple(filter(None, repositories))
 
 
 def _module_of(requirement: str) -> str:
     return name_of(requirement).replace("-", "_")
 
 
-def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository]) -> Problem:
+def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository]) -> SplatfixError:
     """It imports something else that has to be compiled against the installed torch."""
     names = ", ".join(item.module for item in repositories)
-    steps = [
-        step
-        for item in repositories
-        for step in (
-            run("git", "clone", "--recursive", item.address),
-            run("splatfix", "install", item.clone, *python_option(facts)),
-        )
-    ]
-    return Problem(
+    steps = []
+    for item in repositories:
+        steps.append(run("git", "clone", "--recursive", item.address))
+        steps.append(run("splatfix", "install", item.clone, *python_option(facts)))
+    return SplatfixError(
         "import-not-built",
         f"{source.label} imports {names} when it is imported, and {names} is not installed.",
         meaning="It would fail at its first import, after the whole build. Nothing was built and nothing was changed.",
@@ -228,17 +237,18 @@ def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository])
     )
 
 
-def _other_python(facts: Facts, source: Source) -> Problem | None:
+def _require_python(facts: Facts, source: Source) -> None:
     """pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled."""
     interpreter = facts.environment.interpreter.value
     if not source.python or interpreter is None:
-        return None
+        return
     try:
-        if SpecifierSet(source.python).contains(interpreter.version, prereleases=True):
-            return None
+        fits = SpecifierSet(source.python).contains(interpreter.version, prereleases=True)
     except (InvalidSpecifier, InvalidVersion):
-        return None  # setuptools itself will say what is wrong with it
-    return Problem(
+        return  # setuptools itself will say what is wrong with it
+    if fits:
+        return
+    raise SplatfixError(
         "python-does-not-fit",
         f"{source.label} asks for Python {source.python}, and {interpreter.executable} is Python {interpreter.version}.",
         meaning="pip would refuse to install what was built; nothing was built and nothing was changed.",
@@ -256,9 +266,9 @@ def replaced_version(facts: Facts, name: str) -> str:
     """
     interpreter = facts.environment.interpreter.value
     prefix = interpreter.prefix if interpreter else ""
-    wanted = canonicalize_name(name)
+    normalised = canonicalize_name(name)
     for item in facts.environment.distributions.value or ():
-        if canonicalize_name(item.name) == wanted and PurePath(item.location).is_relative_to(prefix):
+        if canonicalize_name(item.name) == normalised and PurePath(item.location).is_relative_to(prefix):
             return item.version
     return ""
 

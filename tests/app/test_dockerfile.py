@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from splatfix import __version__
-from splatfix.core.errors import Problem, require
+from splatfix.core.errors import SplatfixError, require
 from splatfix.facts import Fact, read_checkout
 from splatfix.facts.model.source import Checkout
 from splatfix.knowledge.breakages import source_patterns
@@ -46,7 +46,7 @@ HADOLINT = shutil.which(
 )
 
 
-def planned(folder: Path, *targets: str, toolkit: str = "image", torch: str = "") -> ImagePlan | Problem:
+def planned(folder: Path, *targets: str, toolkit: str = "image", torch: str = "") -> ImagePlan:
     folder = folder.resolve()
     request = ImageRequest(str(folder), archs(*(targets or ("sm_120",))), toolkit, torch)
     return plan_image(request, read_checkout(folder, source_patterns()))
@@ -158,7 +158,7 @@ def test_the_compiler_of_wheels_is_that_of_this_torch(tmp_path: Path) -> None:
     assert plan.torch == "2.13.0" and "cuda-toolkit[" in plan.toolkit_requirements[0]
     assert plan.toolkit_requirements[0].endswith("==13.0.3"), "what torch 2.13 itself depends on"
     assert plan.build_image == plan.run_image == "debian:bookworm-slim"
-    none = refused(planned(tmp_path, "sm_61", toolkit="wheels"))
+    none = refused(planned, tmp_path, "sm_61", toolkit="wheels")
     assert none.code == "torch-does-not-serve" and "PyPI has no compiler of CUDA 12" in str(none.todo)
 
 
@@ -179,19 +179,19 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     folder = checkout_of("2dgs", tmp_path).resolve()
     request = ImageRequest(str(folder), archs(*targets), "image", torch)
-    caught = refused(plan_image(request, read_checkout(folder, ())))
+    caught = refused(plan_image, request, read_checkout(folder, ()))
     assert caught.code == code
     assert words in " ".join((caught.what, caught.meaning, *(step.line() for step in caught.todo)))
 
 
 def test_a_checkout_without_cuda_code(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text('from setuptools import setup\nsetup(name="plain", packages=[])\n')
-    assert refused(planned(tmp_path)).code == "no-cuda-source"
+    assert refused(planned, tmp_path).code == "no-cuda-source"
 
 
 @pytest.mark.parametrize("key", ["nerfstudio", "lichtfeld"])
 def test_stacks_without_an_extension_of_their_own_are_refused(key: str, tmp_path: Path) -> None:
-    assert refused(planned(checkout_of(key, tmp_path))).code == "no-extension-of-its-own"
+    assert refused(planned, checkout_of(key, tmp_path)).code == "no-extension-of-its-own"
 
 
 def test_a_checkout_that_nobody_knows(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ PAYLOADS = [
 def test_a_folder_with_a_hostile_name_is_refused(payload: str, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     cuda_source(tmp_path / "submodules" / payload.replace("/", ""), "innocent")
-    caught = refused(planned(tmp_path))
+    caught = refused(planned, tmp_path)
     assert caught.code == "name-unfit-for-dockerfile" and "Rename it" in caught.todo[0].text
 
 
@@ -249,9 +249,10 @@ def test_names_pins_and_addresses_inject_nothing(payload: str, tmp_path: Path) -
     (folder / ".git" / "HEAD").write_text(f"{payload}\n")
     (folder / "requirements.txt").write_text(f"plyfile=={payload}\n{payload}==1.0\n")
     (folder / "train.py").write_text("import plyfile\n")
-    plan = planned(folder)
-    if isinstance(plan, Problem):
-        assert plan.code in ("source-unreadable", "build-tools-missing", "no-plan"), plan
+    try:
+        plan = planned(folder)
+    except SplatfixError as error:
+        assert error.code in ("source-unreadable", "build-tools-missing", "no-plan"), error
         return
     assert_harmless(plan, payload)
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Finding, Status
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import CodeMatch, Distribution, Fact, Facts, ImportedModule, Interpreter, Pin
-from splatfix.plan.requirements import missing_build_tools
+from splatfix.plan.requirements import require_build_tools
 
 from .conftest import Changer, TorchWith, of
 from .test_checkout import source, with_checkout
@@ -92,12 +93,13 @@ def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -
     assert finding.status is Status.FAIL and "rootpath" in finding.summary
     (line,) = lines(finding)
     assert set(line.split()[-3:]) == {"tqdm>=4", "rootpath", "hydra-core==0.11.3"}
-    (problem,) = {
-        refusal.code
-        for item in (known.source, top)
-        if (refusal := missing_build_tools(facts, item)) is not None
-    }
-    assert problem == "build-tools-missing"
+    codes = set()
+    for item in (known.source, top):
+        try:
+            require_build_tools(facts, item)
+        except SplatfixError as error:
+            codes.add(error.code)
+    assert codes == {"build-tools-missing"}
 
 
 def test_scripts_that_one_can_do_without_only_warn(changed: Changer) -> None:

@@ -12,7 +12,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Torch
 from splatfix.knowledge.images import libraries_for
 from splatfix.knowledge.tables import table
-from splatfix.plan.provided import provided_toolkit
+from splatfix.plan.tools import provided_toolkit
 
 STACKS = set(table("stacks")["stacks"])
 GOOD = """

@@ -8,12 +8,12 @@ import pytest
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Context, make_context
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge import Arch
 from splatfix.plan import OptionKind, Request, find_options
-from splatfix.plan.native_build import cuda_tools
+from splatfix.plan.backends.native import tools_to_install_with
 from splatfix.plan.steps import InstallTorch, Rebuild
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
@@ -37,10 +37,12 @@ def machines() -> dict[str, Facts]:
 
 def install_tools(context: Context) -> tuple[tuple[Arch, ...], str, str] | str:
     """What the installer takes: targets, toolkit and compiler; or the code of its error."""
-    tools = cuda_tools(Request(targets=context.goal.targets), context)
-    if isinstance(tools, Problem):
-        return tools.code
-    return tools.targets, tools.toolkit.toolkit.root, tools.compilers.cxx
+    try:
+        tools = tools_to_install_with(Request(targets=context.goal.targets), context)
+    except SplatfixError as error:
+        return error.code
+    assert tools.compilers
+    return context.archs, tools.chosen.toolkit.root, tools.compilers.cxx
 
 
 @pytest.mark.parametrize("targets", GOALS, ids=lambda item: ",".join(item) or "none")

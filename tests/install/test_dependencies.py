@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.context import Goal, make_context
-from splatfix.core.errors import Problem, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Distribution, Facts, gather
 from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
@@ -20,7 +20,7 @@ from splatfix.plan.install_plan import plan_install
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import request_for
-from tests.plan.machines import make_plan
+from tests.plan.machines import make_plan, refused
 
 from .environments import run_in, snapshot, write_extension
 
@@ -70,7 +70,7 @@ def facts_of(environment: Environment) -> Facts:
     return gather(environment.python)
 
 
-def planned(environment: Environment, source: Path, **asked: bool) -> InstallPlan | Problem:
+def planned(environment: Environment, source: Path, **asked: bool) -> InstallPlan:
     request = request_for((str(source),), **asked)  # type: ignore[arg-type]
     return plan_install(request, make_context(facts_of(environment), Goal()))
 
@@ -82,8 +82,8 @@ def carried_out(environment: Environment, source: Path) -> InstallOutcome:
 
 
 def test_it_is_named_before_the_build(environment: Environment, needing: Path) -> None:
-    found = planned(environment, needing)
-    assert isinstance(found, Problem) and found.code == "build-tools-missing"
+    found = refused(planned, environment, needing)
+    assert found.code == "build-tools-missing"
     assert "dacite to be imported" in found.what
     commands = [" ".join(step.command.argv) for step in found.todo if step.command]
     assert commands[0].endswith("pip install dacite")
@@ -238,8 +238,8 @@ def test_a_compiled_import_has_to_be_built_first(environment: Environment, needi
     package = needing / "tiny_probe" / "__init__.py"
     package.write_text(package.read_text().replace("import dacite", "import torch_scatter"))
     for asked in ({}, {"with_dependencies": True}):
-        found = planned(environment, needing, **asked)
-        assert isinstance(found, Problem) and found.code == "import-not-built"
+        found = refused(planned, environment, needing, **asked)
+        assert found.code == "import-not-built"
         commands = [step.command.argv for step in found.todo if step.command]
         assert commands[0][:3] == ("git", "clone", "--recursive")
         assert commands[1][:3] == ("splatfix", "install", "./pytorch_scatter")
@@ -250,7 +250,7 @@ def test_sources_that_are_installed_together_bring_each_other(
 ) -> None:
     other = write_extension(tmp_path / "other", name="dacite")
     request = request_for((str(other), str(needing)))
-    assert isinstance(plan_install(request, make_context(facts_of(environment), Goal())), InstallPlan)
+    assert plan_install(request, make_context(facts_of(environment), Goal())).steps
 
 
 def test_what_setup_py_imports_is_there_before_it(environment: Environment, needing: Path) -> None:
@@ -259,11 +259,8 @@ def test_what_setup_py_imports_is_there_before_it(environment: Environment, need
     lines = "import pybind11, os, helper\ndef fetch():\n    import requests\ntry:\n    import Cython\nexcept ImportError: pass\n"
     setup.write_text(lines + setup.read_text())
     (needing / "helper.py").write_text("")
-    found = planned(environment, needing)
-    assert (
-        isinstance(found, Problem)
-        and "pybind11, requests to be built and dacite to be imported" in found.what
-    )
+    found = refused(planned, environment, needing)
+    assert "pybind11, requests to be built and dacite to be imported" in found.what
     step = planned(environment, needing, with_dependencies=True).steps[0]  # type: ignore[union-attr]
     assert isinstance(step, InstallDependencies)
     assert step.requirements == ("pybind11", "requests", "dacite") and step.optional == ()
@@ -274,7 +271,7 @@ def test_the_others_of_a_checkout_are_named(environment: Environment, needing: P
     package.write_text(package.read_text().replace("import dacite", "import pytorch3d"))
     other = write_extension(tmp_path / "other", name="other_probe")
     request = request_for((str(needing), str(other)), with_dependencies=True)
-    found = plan_install(request, make_context(facts_of(environment), Goal()))
-    assert isinstance(found, Problem) and found.code == "import-not-built"
+    found = refused(plan_install, request, make_context(facts_of(environment), Goal()))
+    assert found.code == "import-not-built"
     assert found.todo[-1].command
     assert found.todo[-1].command.argv[:4] == ("splatfix", "install", str(other), "--with-dependencies")

@@ -19,7 +19,7 @@ from splatfix.install import fetch_source
 from splatfix.install.downloads import _NEEDED, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
-from splatfix.plan.provided import MARKER
+from splatfix.plan.tools import MARKER
 
 PIP = ("python", "-m", "pip")
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from splatfix.core.errors import Problem, require
 from splatfix.core.step import commands
 from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
@@ -24,6 +23,7 @@ from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, dropin_of, face_of, refusal
 from splatfix.knowledge.stacks import explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
+from tests.plan.machines import refused
 
 from .environments import make_environment
 from .test_cli import splatfix
@@ -473,7 +473,7 @@ def face_text(name: str) -> str:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_source_folder_says_its_variant(name: str, tmp_path: Path) -> None:
     source = source_folder(tmp_path / "extension", as_original(name))
-    assert require(choose_dropins([str(source)])).dropins == (dropin_of("diff-gaussian-rasterization", name),)
+    assert choose_dropins([str(source)]).dropins == (dropin_of("diff-gaussian-rasterization", name),)
 
 
 def source_folder(folder: Path, text: str) -> Path:
@@ -513,8 +513,7 @@ def positions(exports: frozenset[str], method: str) -> str:
 @pytest.mark.parametrize("key", ["gof", "rade", "speedy"])
 def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None:
     source = source_folder(tmp_path / "extension", as_original(key))
-    problem = choose_dropins([str(source)])
-    assert isinstance(problem, Problem)
+    problem = refused(choose_dropins, [str(source)])
     assert problem.code == "nothing-replaces-it" and (refusal(key) or "?") in problem.what
 
 
@@ -530,36 +529,31 @@ def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None
     ],
 )
 def test_a_refusal_names_the_drop_ins_of_its_stack(named: str, beside: str) -> None:
-    problem = choose_dropins([named])
-    assert isinstance(problem, Problem)
+    problem = refused(choose_dropins, [named])
     advice = [command.argv for command in commands(problem.todo) if "pure" in command.argv]
     assert advice == ([("splatfix", "install", *beside.split(), "--backend", "pure")] if beside else [])
     if beside:
-        assert [item.name for item in require(choose_dropins(beside.split())).dropins] == beside.split(), (
+        assert [item.name for item in choose_dropins(beside.split()).dropins] == beside.split(), (
             "the advice can be followed"
         )
 
 
 def test_names_and_checkouts(tmp_path: Path) -> None:
-    assert require(choose_dropins([f"{NAME}@inria-2024-dr_aa"])).dropins[0].variant == "dr_aa"
+    assert choose_dropins([f"{NAME}@inria-2024-dr_aa"]).dropins[0].variant == "dr_aa"
     for text, code in (
         (NAME, "variant-not-said"),
         (f"{NAME}@gof", "nothing-replaces-it"),
         (f"{NAME}@nonsense", "unknown-drop-in"),
     ):
-        problem = choose_dropins([text])
-        assert isinstance(problem, Problem)
-        assert problem.code == code
-    problem = choose_dropins([f"{NAME}@v1", f"{NAME}@mip"])
-    assert isinstance(problem, Problem)
-    assert problem.code == "same-name-twice"
+        assert refused(choose_dropins, [text]).code == code
+    assert refused(choose_dropins, [f"{NAME}@v1", f"{NAME}@mip"]).code == "same-name-twice"
 
     # a plain clone of Inria's trainer: no submodule fetched, and yet it says what it needs
     for name in ("arguments", "scene", "gaussian_renderer", "lpipsPyTorch", "submodules/fused-ssim"):
         (tmp_path / name).mkdir(parents=True)
     for name in ("train.py", "full_eval.py", "convert.py", "results.md"):
         (tmp_path / name).write_text("")
-    assert {dropin.name for dropin in require(choose_dropins([str(tmp_path)])).dropins} == {
+    assert {dropin.name for dropin in choose_dropins([str(tmp_path)]).dropins} == {
         f"{NAME}@dr_aa",
         "simple_knn",
         "fused_ssim",

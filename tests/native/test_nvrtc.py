@@ -13,6 +13,7 @@ import pytest
 from splatfix.binaries import read_binary
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
+from tests.archs import archs
 from tests.install.environments import run_in
 
 from .test_install import content
@@ -112,7 +113,7 @@ def test_what_the_wheel_carries_is_its_own(native: Environment, tmp_path: Path) 
     made = []
     for name in ("one", "two"):
         compiled, _ = compile_cuda_kernels(
-            dropin_of("simple-knn"), ("sm_90", "sm_120a"), native, ProcessRunner(), tmp_path / "log"
+            dropin_of("simple-knn"), archs("sm_90", "sm_120a"), native, ProcessRunner(), tmp_path / "log"
         )
         made.append(make_dropin_wheel(dropin_of("simple-knn"), "0+x", tmp_path / name, compiled))
     assert made[0].read_bytes() == made[1].read_bytes()

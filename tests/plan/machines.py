@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 from splatfix import plan
 from splatfix.context import Choice, Goal, make_context
-from splatfix.core.errors import Problem, require
+from splatfix.core.errors import Problem, SplatfixError
 from splatfix.core.step import Step
 from splatfix.facts import (
     Compiler,
@@ -122,7 +124,7 @@ def machine(
 
 def make_plan(request: Request, facts: Facts) -> InstallPlan:
     """The plan of an installation; a problem is raised."""
-    return require(plan_install(request, make_context(facts, Goal(request.targets))))
+    return plan_install(request, make_context(facts, Goal(request.targets)))
 
 
 def find_options(
@@ -141,10 +143,14 @@ def extensions(**variants: Sequence[str]) -> SourceSummary:
     return SourceSummary(variants={name: tuple(keys) for name, keys in variants.items()})
 
 
-def refused(found: object) -> Problem:
-    """The problem that a choice came to."""
-    problem = found.problem if isinstance(found, Choice) else found
-    assert isinstance(problem, Problem), found
+def refused(made: object, *args: Any, **options: Any) -> Problem | SplatfixError:
+    """The problem that a choice came to, or with which a call of this function ends."""
+    if callable(made):
+        with pytest.raises(SplatfixError) as caught:
+            made(*args, **options)
+        return caught.value
+    problem = made.problem if isinstance(made, Choice) else made
+    assert isinstance(problem, Problem), made
     return problem
 
 

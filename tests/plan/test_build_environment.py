@@ -21,7 +21,7 @@ from splatfix.plan.build_environment import (
     share_jobs,
     shares,
 )
-from splatfix.plan.provided import OWN_TOOLKIT
+from splatfix.plan.tools import OWN_TOOLKIT
 
 from .machines import CUDA_13, TORCH, cuda_source, machine, refused
 from .test_install_plan import build_of, plan

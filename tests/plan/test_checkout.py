@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import Exit, Problem, require
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.install.downloads import FETCHABLE
 from splatfix.plan import OptionKind, summarise
 from splatfix.plan.checkout import expected_extensions, install_name, sources_in
@@ -81,11 +81,11 @@ def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
     (folder / ".gitmodules").write_text(
         '[submodule "a"]\n\tpath = SIBR_viewers\n[submodule "b"]\n\tpath = submodules/fused-ssim\n'
     )
-    caught = refused(sources_in([str(folder)]))
+    caught = refused(sources_in, [str(folder)])
     assert caught.code == "source-incomplete"
     assert "submodules/fused-ssim is missing" in caught.what and "SIBR" not in caught.what
     cuda_source(folder / "submodules" / "fused-ssim", "fused_ssim")
-    assert len(require(sources_in([str(folder)]))[0]) == 3
+    assert len(sources_in([str(folder)])[0]) == 3
 
 
 ABOVE = """from setuptools import setup
@@ -114,7 +114,7 @@ def bindings(folder: Path) -> Path:
 def test_a_submodule_above_an_extension(tmp_path: Path, inside: bool) -> None:
     """It said "clone again" and named files, not the submodules."""
     inner = bindings(tmp_path)
-    caught = refused(sources_in([str(inner if inside else tmp_path)]))
+    caught = refused(sources_in, [str(inner if inside else tmp_path)])
     assert (caught.code, caught.exit_code) == ("source-incomplete", Exit.FAILURE)
     assert caught.details["lacking"] == ["deps/fmt", "deps/cutlass"]
     said = [step.line() for step in caught.todo]
@@ -147,13 +147,13 @@ def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: 
     cuda_source(home / "clones" / "simple-knn", "simple_knn")
     monkeypatch.setattr(Path, "home", classmethod(lambda cls: home))
     for folder, words in ((home, "your home folder"), (Path("/"), "the root of a disk")):
-        caught = refused(sources_in([str(folder)]))
+        caught = refused(sources_in, [str(folder)])
         assert caught.code == "not-a-checkout" and words in caught.what
 
 
-def misuse(folder: Path | str) -> Problem:
+def misuse(folder: Path | str) -> SplatfixError:
     """What is wrong with naming this folder."""
-    refusal = refused(sources_in([str(folder)]))
+    refusal = refused(sources_in, [str(folder)])
     assert refusal.exit_code is Exit.USAGE
     return refusal
 
@@ -173,7 +173,7 @@ def test_a_folder_of_checkouts_is_none_and_they_are_named(
         "splatfix install ./taming",
     ]
     assert misuse("photos").code == "not-an-extension"
-    caught = refused(choose_dropins(["clones"]))
+    caught = refused(choose_dropins, ["clones"])
     assert "splatfix install ./clones/simple-knn --backend pure" in [step.line() for step in caught.todo]
 
 
@@ -182,7 +182,7 @@ def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -
         folder = tmp_path / mark.strip(".")
         (folder / mark).mkdir(parents=True)
         cuda_source(folder / "cuda" / "simple-knn", "simple_knn")
-        assert [source.name for source in require(sources_in([str(folder)]))[0]] == ["simple_knn"]
+        assert [source.name for source in sources_in([str(folder)])[0]] == ["simple_knn"]
 
 
 @pytest.mark.parametrize(
@@ -208,10 +208,10 @@ def test_a_refused_drop_in_names_the_source_that_was_given(tmp_path: Path, insid
     folder = tmp_path / "a stack" / "plane"
     cuda_source(folder / "submodules" / "diff-plane-rasterization", "diff_plane_rasterization")
     given = folder / "submodules" / "diff-plane-rasterization" if inside else folder
-    caught = refused(choose_dropins([str(given)]))
+    caught = refused(choose_dropins, [str(given)])
     assert caught.code == "nothing-replaces-it"
     assert caught.todo[0].line() == f"splatfix install '{given}' --target sm_120"
-    caught = refused(choose_dropins(["gsplat"]))
+    caught = refused(choose_dropins, ["gsplat"])
     assert caught.todo[0].line() == "splatfix install gsplat==1.5.3 --target sm_120"
 
 
@@ -220,7 +220,7 @@ def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:
     cuda_source(tmp_path / "a" / "simple-knn", "simple_knn")
     for number in range(3001):
         (tmp_path / f"photos{number}").mkdir()
-    caught = refused(sources_in([str(tmp_path)]))
+    caught = refused(sources_in, [str(tmp_path)])
     assert caught.code == "not-a-checkout" and "3000 folders" in caught.what
 
 
@@ -245,8 +245,8 @@ def test_photos_are_no_checkout(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "images" / f"{number}.JPG").write_bytes(b"x")
     (tmp_path / ".git").mkdir()
-    for what in (sources_in([str(tmp_path)]), choose_dropins([str(tmp_path)])):
-        caught = refused(what)
+    for read in (sources_in, choose_dropins):
+        caught = refused(read, [str(tmp_path)])
         assert (caught.code, caught.exit_code) == ("no-code", Exit.USAGE) and "3 photos" in caught.what
         assert caught.todo[0].line().endswith(f"splatfix scenes check {tmp_path}")
     (tmp_path / "train.py").write_text("")
@@ -273,8 +273,8 @@ def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str) -> None:
     (tmp_path / "render" / "ops" / "ops.py").write_text(code)
     (tmp_path / "other.py").write_text("import json\njson.load(x)  # no cpp_extension\n")
     (tmp_path / ".git").mkdir()
-    found = sources_in([str(tmp_path)])
-    assert isinstance(found, Problem) and found.code == "compiled-at-first-use"
+    found = refused(sources_in, [str(tmp_path)])
+    assert found.code == "compiled-at-first-use"
     assert "render/ops/ops.py:2 (x_plugin)" in found.what and "other.py" not in found.what
 
 
@@ -283,8 +283,8 @@ def test_an_empty_submodule_is_no_folder_of_something_else(tmp_path: Path) -> No
     (tmp_path / "submodules" / "simple-knn").mkdir(parents=True)
     entry = '[submodule "s"]\n\tpath = submodules/simple-knn\n\turl = https://example.org/simple-knn\n'
     (tmp_path / ".gitmodules").write_text(entry)
-    found = sources_in([str(tmp_path / "submodules" / "simple-knn")])
-    assert isinstance(found, Problem) and found.code == "source-incomplete"
+    found = refused(sources_in, [str(tmp_path / "submodules" / "simple-knn")])
+    assert found.code == "source-incomplete"
     assert "submodules/simple-knn is missing or empty" in found.what
     commands = [step.command.argv for step in found.todo if step.command]
     assert commands[0][:2] == ("git", "clone") and commands[-1][-1] == "--fetch-submodules"

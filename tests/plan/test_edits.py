@@ -423,7 +423,7 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
     if not stops:
         assert needed_edits(read_source(folder), conditions) == ()
         return
-    caught = refused(needed_edits(read_source(folder), conditions))
+    caught = refused(needed_edits, read_source(folder), conditions)
     assert caught.code == "refused-by-rule"
     assert "6.1" in caught.what and "add.cu" in caught.what and "7.0" in caught.what
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.context import Goal, make_context
-from splatfix.core.errors import Problem
 from splatfix.core.proof import RungName
 from splatfix.facts import Facts, Gpu
 from splatfix.knowledge.dropins import DROPINS
@@ -16,7 +15,16 @@ from splatfix.knowledge.warp import kernel_of
 from splatfix.plan import InstallPlan, OptionKind, SourceSummary, plan_install
 from splatfix.plan.steps import InstallDependencies, MakeDropin, UseDropins
 from tests.archs import archs, goal, request_for
-from tests.plan.machines import INTERPRETER, TORCH, argv, cuda_source, find_options, machine, make_plan
+from tests.plan.machines import (
+    INTERPRETER,
+    TORCH,
+    argv,
+    cuda_source,
+    find_options,
+    machine,
+    make_plan,
+    refused,
+)
 from tests.plan.test_dropins_and_driver import changed
 from tests.plan.test_options import RTX_5080, code, kinds, plan, why_not, with_driver, with_extension
 
@@ -26,9 +34,7 @@ WHEELS = {"pip": "25.0", "nvidia-cublas": "13.1"}
 V1 = "diff_gaussian_rasterization@v1"
 
 
-def asked(
-    facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)
-) -> InstallPlan | Problem:
+def asked(facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)) -> InstallPlan:
     return plan_install(request_for(sources, targets, backend=backend), make_context(facts, goal(*targets)))
 
 
@@ -36,15 +42,13 @@ def refusal(
     facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)
 ) -> tuple[str, str, str]:
     """Code, what is wrong, and the backend that is named as the next best."""
-    found = asked(facts, *sources, backend=backend, targets=targets)
-    assert isinstance(found, Problem)
-    commands = [step.command.argv for step in found.todo if step.command]
+    error = refused(asked, facts, *sources, backend=backend, targets=targets)
+    commands = [step.command.argv for step in error.todo if step.command]
     named = [words[words.index("--backend") + 1] for words in commands if "--backend" in words]
-    return found.code, found.what, (named or [""])[0]
+    return error.code, error.what, (named or [""])[0]
 
 
-def warp_of(made: InstallPlan | Problem) -> str:
-    assert isinstance(made, InstallPlan), made
+def warp_of(made: InstallPlan) -> str:
     (step,) = (step for step in made.steps if isinstance(step, InstallDependencies))
     assert step.requirements[0] == "gswarp>=1.1,<1.2" and step.modules == ("gswarp",)
     return step.requirements[1]

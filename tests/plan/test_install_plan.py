@@ -8,7 +8,7 @@ import pytest
 from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, Problem, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
 from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, plan_install
@@ -356,11 +356,10 @@ def test_plans_with_kernels_that_nvrtc_compiles() -> None:
     assert "No GPU has run these kernels yet" in made.notes[0]
 
     def code(facts: Facts, *sources: str, targets: tuple[str, ...] = ("sm_120",)) -> str:
-        found = plan_install(
-            request_for(sources, targets, backend="nvrtc"), make_context(facts, goal(*targets))
-        )
-        assert isinstance(found, Problem)
-        return found.code
+        request = request_for(sources, targets, backend="nvrtc")
+        with pytest.raises(SplatfixError) as caught:
+            plan_install(request, make_context(facts, goal(*targets)))
+        return caught.value.code
 
     assert code(machine(torch=dataclasses.replace(TORCH, cuda=None)), "fused_ssim") == "cpu-only-torch"
     assert code(bare, "fused_ssim", targets=()) == "no-gpu-to-target"
@@ -471,9 +470,9 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
     (inside / "glm.cu").write_text("#include <glm/glm.hpp>\n")
     (tmp_path / ".git").mkdir()
     asked = request_for((str(tmp_path),), ("sm_120", "sm_90"))
-    found = plan_install(asked, make_context(machine(), Goal(asked.targets)))
-    assert isinstance(found, Problem)
-    clone, ours = (step.command.argv for step in found.todo if step.command)
+    with pytest.raises(SplatfixError) as caught:
+        plan_install(asked, make_context(machine(), Goal(asked.targets)))
+    clone, ours = (step.command.argv for step in caught.value.todo if step.command)
     assert clone == ("git", "clone", "--recursive", "https://x.org/g", f"{inside}/glm")
     targets = ("--target", "sm_120", "--target", "sm_90")
     assert ours == ("splatfix", "install", str(tmp_path), *targets, "--fetch-submodules")

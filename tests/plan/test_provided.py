@@ -7,7 +7,7 @@ import pytest
 
 from splatfix.core.errors import SplatfixError
 from splatfix.plan import BuildWheel, InstallPlan, ProvideToolkit
-from splatfix.plan.provided import MARKER, provided_toolkit
+from splatfix.plan.tools import MARKER, provided_toolkit
 from tests.archs import request_for
 from tests.plan.machines import make_plan
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.context import make_context
-from splatfix.core.errors import Problem, require
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Fact, read_checkout
 from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
@@ -92,7 +92,7 @@ def test_a_missing_source_stops_it_and_says_what_to_do(key: str, tmp_path: Path)
     assert known is not None
     last = next(part.path for part in reversed(known.parts) if part.path and part.builder == "setup.py")
     (folder / last / "setup.py").unlink()
-    caught = refused(sources_in([str(folder)]))
+    caught = refused(sources_in, [str(folder)])
     assert caught.code == "source-incomplete" and last in caught.what
     assert "--recursive" in caught.todo[0].text, "neither git nor .gitmodules is there"
     (folder / ".git").mkdir()
@@ -107,7 +107,7 @@ def test_a_missing_source_stops_it_and_says_what_to_do(key: str, tmp_path: Path)
 
 def fetching(folder: Path) -> tuple[str, ...]:
     """The beginning of the first command that is advised."""
-    return commands(refused(sources_in([str(folder)])).todo)[0].argv[:4]
+    return commands(refused(sources_in, [str(folder)]).todo)[0].argv[:4]
 
 
 def test_a_part_that_a_fork_left_out_is_said_and_left_out(tmp_path: Path) -> None:
@@ -123,13 +123,13 @@ def test_a_part_that_a_fork_left_out_is_said_and_left_out(tmp_path: Path) -> Non
 def test_an_extension_beside_those_of_the_recipe_comes_last(tmp_path: Path) -> None:
     folder = checkout_of("taming", tmp_path)
     cuda_source(folder / "submodules" / "aaa", "aaa")
-    assert [source.name for source in require(sources_in([str(folder)]))[0]][-1] == "aaa"
+    assert [source.name for source in sources_in([str(folder)])[0]][-1] == "aaa"
 
 
 def test_nerfstudio_has_nothing_to_build(tmp_path: Path) -> None:
     folder = checkout_of("nerfstudio", tmp_path)
     (folder / "pyproject.toml").write_text('[project]\nname = "nerfstudio"\n')
-    caught = refused(sources_in([str(folder)]))
+    caught = refused(sources_in, [str(folder)])
     assert caught.code == "no-extension-of-its-own"
     first, last = (step.command for step in caught.todo)
     assert first and first.argv == ("splatfix", "install", "gsplat==1.4.0", "--target", "ARCH")
@@ -139,7 +139,7 @@ def test_nerfstudio_has_nothing_to_build(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["3dgrut", "trellis"])
 def test_notes_keep_the_names_in_them(key: str, tmp_path: Path) -> None:
     """ "Requirements_extra.txt pins", "Threedgut_tracer" and "Diffoctreerast" were said."""
-    caught = refused(sources_in([str(checkout_of(key, tmp_path))]))
+    caught = refused(sources_in, [str(checkout_of(key, tmp_path))])
     notes = [part.note for part in recipe(key).parts if part.note]  # type: ignore[union-attr]
     assert notes and all(note in caught.meaning for note in notes)
 
@@ -163,15 +163,15 @@ def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
 def test_a_program_is_refused_with_what_the_machine_has_for_it(key: str, tmp_path: Path) -> None:
     folder = checkout_of(key, tmp_path)
 
-    def said(*toolkits: object, tools: dict[str, str]) -> Problem:
+    def said(*toolkits: object, tools: dict[str, str]) -> SplatfixError:
         facts = machine(toolkits=toolkits)  # type: ignore[arg-type]
         facts = dataclasses.replace(
             facts,
             machine=dataclasses.replace(facts.machine, tools=tools, adapters=Fact(None, "", "no loader")),
         )
-        return refused(sources_in([str(folder)], facts))
+        return refused(sources_in, [str(folder)], facts)
 
-    assert refused(choose_dropins([str(folder)])).code == "no-extension-of-its-own"
+    assert refused(choose_dropins, [str(folder)]).code == "no-extension-of-its-own"
     good = said(CUDA_13, CUDA_12, tools={"cmake": "3.30.1", "ninja": "1.11", "cargo": "1.90"})
     bad = said(tools={})
     assert good.code == bad.code == "not-a-python-extension"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.context import make_context
-from splatfix.core.errors import Problem, require
 from splatfix.core.proof import RungName
 from splatfix.facts import Checkout, read_checkout
 from splatfix.knowledge.dropins import DROPINS
@@ -140,7 +139,7 @@ def test_each_rasterizer_that_is_served(tmp_path: Path, kind: str, fetched: bool
         )
         assert names(folder) == [dropin.name, "simple_knn"]
         made = choose_dropins([str(folder)])
-        assert not isinstance(made, Problem) and not made.native
+        assert not made.native
         assert sorted(item.name for item in made.dropins) == names(folder)
 
 
@@ -173,7 +172,7 @@ def test_what_is_served_is_not_held_up_by_the_rest(tmp_path: Path) -> None:
     row = row_of("inria-v1")
     folder = checkout(tmp_path / "pro", of_variant(row))
     cuda_source(folder / "submodules" / "Propagation", "gaussianpro")
-    made = require(choose_dropins([str(folder)]))
+    made = choose_dropins([str(folder)])
     assert sorted(item.name for item in made.dropins) == [f"{NAME}@v1", "simple_knn"]
     assert [item.module for item in made.native] == ["gaussianpro"]
 
@@ -183,7 +182,7 @@ def test_a_root_setup_does_not_hide_the_extensions(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "fork", of_variant(row))
     (folder / "setup.py").write_text("from setuptools import setup\nsetup(name='fork')\n")
     assert names(folder) == [f"{NAME}@v1", "simple_knn"]
-    assert sorted(item.name for item in require(choose_dropins([str(folder)])).dropins) == names(folder)
+    assert sorted(item.name for item in choose_dropins([str(folder)]).dropins) == names(folder)
 
 
 def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
@@ -193,7 +192,7 @@ def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
     )
     assert names(tmp_path) == []
     assert "part of gs" in why(tmp_path, "gs.simple_knn")
-    assert refused(choose_dropins([str(tmp_path)])).code == "nothing-replaces-it"
+    assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-replaces-it"
 
 
 GUARDED = "try:\n    from fused_ssim import fused_ssim\nexcept ImportError:\n    pass\n"
@@ -233,7 +232,7 @@ def test_a_rasterizer_that_nobody_knows(tmp_path: Path) -> None:
 def test_a_checkout_without_extensions(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.py").write_text("import torch\n")
-    assert refused(choose_dropins([str(tmp_path)])).code == "nothing-to-replace"
+    assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-to-replace"
 
 
 def brings(folder: Path) -> Path:
@@ -266,16 +265,14 @@ def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> Non
     assert list(offered.subjects) == ["@".join(filter(None, (step.module, step.variant))) for step in made]
     whole = kind in ("empty", "fetched")
     assert (RungName.TRAINS in option.proves) is whole
-    assert (
-        require(choose_dropins(argv(offered)[2:-4])).dropins == require(choose_dropins([str(folder)])).dropins
-    )
+    assert choose_dropins(argv(offered)[2:-4]).dropins == choose_dropins([str(folder)]).dropins
 
 
 def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     """``--why`` said "not applicable", and --backend pure installed what is of no use without it; one judgement."""
     folder = checkout(tmp_path / "speedy", of_variant(row_of("speedy")))
     request = request_for((str(folder),), ("sm_120",), backend="pure")
-    made = refused(plan_install(request, make_context(healthy())))
+    made = refused(plan_install, request, make_context(healthy()))
     said = why_not(find_options(goal("sm_120"), healthy(), sources=summarise(request.sources)), "drop-ins")
     assert made.code == "nothing-replaces-it" and made.what.startswith(said)
     assert "gives scores" in said
@@ -285,14 +282,14 @@ def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     alone = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
     assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), "drop-ins")
     cpu = dataclasses.replace(request, backend="auto", targets=())
-    assert refused(plan_install(cpu, make_context(machine(torch=None)))).code != "nothing-to-replace"
+    assert refused(plan_install, cpu, make_context(machine(torch=None))).code != "nothing-to-replace"
 
 
 def test_the_native_build_that_is_advised_is_one(tmp_path: Path) -> None:
     """nerfstudio: it named the checkout itself, which install refuses."""
     folder = checkout_of("nerfstudio", tmp_path)
     (folder / "model.py").write_text("from gsplat.rendering import rasterization\nrasterization()\n")
-    made = refused(choose_dropins([str(folder)]))
+    made = refused(choose_dropins, [str(folder)])
     assert made.code == "nothing-replaces-it"
     assert argv(made.todo[0])[:3] == ("splatfix", "install", "gsplat==1.4.0")
 
@@ -300,5 +297,5 @@ def test_the_native_build_that_is_advised_is_one(tmp_path: Path) -> None:
 def test_what_nobody_made_is_not_said_twice(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     cuda_source(tmp_path / "nets", "nets")
-    what = refused(choose_dropins([str(tmp_path)])).what
+    what = refused(choose_dropins, [str(tmp_path)]).what
     assert what == "There is no drop-in for nets."

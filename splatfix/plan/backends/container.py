@@ -1,0 +1,69 @@
+"""A container lane: it brings its own torch, shows what this GPU does with a known stack, and changes nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from splatfix.core.proof import RungName
+from splatfix.core.step import Command
+from splatfix.knowledge.torch_releases import build, build_runs_on
+from splatfix.plan.assessment import Assessment, driver_objection
+from splatfix.plan.backends.torch import cuda_of
+from splatfix.plan.compose import make_option
+from splatfix.plan.option import Lane, Limit, NotApplicable, Option, OptionKind
+from splatfix.plan.steps import Reason, RunLane
+
+
+def container(assessment: Assessment, lanes: Sequence[Lane]) -> Option:
+    """The first lane with a GPU that serves the targets."""
+    machine = assessment.facts.machine
+    if machine.container and "docker" not in machine.tools:
+        raise NotApplicable(f"this is a {machine.container} container already; call splatfix on its host")
+    if machine.system != "linux" or machine.machine not in ("x86_64", "AMD64"):
+        raise NotApplicable(
+            f"the lanes are made for Linux x86_64, this is {machine.system} {machine.machine}"
+        )
+    if "docker" not in machine.tools:
+        raise NotApplicable("docker was not found on this machine")
+    against: list[str] = []
+    for lane in lanes:
+        if not lane.gpu:
+            continue
+        objection, unsure = _objection(assessment, lane)
+        if not objection:
+            return _run(assessment, lane, unsure)
+        against.append(f"lane {lane.name}: {objection}")
+    raise NotApplicable("; ".join(against) or "no lane with a GPU is defined")
+
+
+def _run(assessment: Assessment, lane: Lane, unsure: Sequence[str]) -> Option:
+    command = Command(("splatfix", "certify", "--container", lane.name))
+    reason = Reason("torch and everything else come from the image; only the driver is this machine's")
+    step = RunLane(command=command, lane=lane.name, torch=lane.torch)
+    option = make_option(assessment, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
+    limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
+    proves = tuple(rung for rung in option.proves if rung is not limit.rung)
+    return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))
+
+
+def _objection(assessment: Assessment, lane: Lane) -> tuple[str, list[str]]:
+    """Why a lane does not serve the targets, or "" and what is not known about it."""
+    release = build(lane.torch.rpartition("==")[2])
+    if not assessment.here:
+        return f"this machine has no {assessment.names} GPU to pass in", []
+    if release is None:
+        return "", [f"what GPU code {lane.torch} carries"]
+    unsure = []
+    for arch in assessment.archs:
+        runs = build_runs_on(release, arch)
+        if runs is False:
+            return f"{lane.torch} has no code for {arch.sm}", []
+        if runs is None:
+            unsure.append(f"whether {lane.torch} runs on {arch.sm}")
+    driver = driver_objection(assessment, cuda_of(release))
+    if driver.ok is False:
+        return driver.reason, unsure
+    if driver.ok is None:
+        unsure.append(driver.reason)
+    return "", unsure

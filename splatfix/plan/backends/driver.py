@@ -1,0 +1,126 @@
+"""Another driver: suggested only, and only where the driver is what stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from splatfix.context.coverage import judge
+from splatfix.core.step import say
+from splatfix.core.versions import release
+from splatfix.facts import Driver, EntryKind, Fact, Facts
+from splatfix.knowledge import drivers
+from splatfix.knowledge.drivers import driver_words
+from splatfix.plan.assessment import Assessment
+from splatfix.plan.backends.torch import torch_of_newer_driver
+from splatfix.plan.compose import make_option
+from splatfix.plan.option import NotApplicable, Option, OptionKind
+from splatfix.plan.parts import NativePart
+from splatfix.plan.steps import Reason
+
+
+@dataclass(frozen=True)
+class _Need:
+    """The oldest driver that would do, and what asks for it."""
+
+    version: tuple[int, ...]
+    reason: str
+
+
+def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None], *, opened: bool) -> Option:
+    """Upgrade the driver.
+
+    Args:
+        first_with: the first option to native code with other facts.
+        opened: some option for native code is available under the driver that is here.
+    """
+    if not assessment.here:
+        raise NotApplicable("no target GPU is in this machine, so its driver does not matter")
+    if assessment.repairs:
+        raise NotApplicable("what the driver needs is the first step of every option that uses the GPU")
+    if assessment.driver is None:
+        raise NotApplicable("the version of the driver is not known")
+    need = _need(assessment, opened=opened)
+    if need is None:
+        raise NotApplicable(f"driver {assessment.driver_version} is new enough for what is installed")
+    for arch in assessment.archs:
+        last = drivers.gpu_last_branch(arch)
+        if last and need.version[0] > last[0]:
+            raise NotApplicable(f"{need.reason}, but driver {last[0]} is the last for {arch.sm}")
+    which = "the Windows driver (WSL2 uses it)" if assessment.facts.machine.wsl else "the NVIDIA driver"
+    upgrade = say(f"upgrade {which} to {driver_words(need.version)} or newer, then reboot")
+    following = first_with(_with_driver(assessment.facts, need.version))
+    if following is None:
+        return make_option(assessment, OptionKind.DRIVER, (upgrade,), (Reason(need.reason),))
+    reasons = (Reason(f"{need.reason}; then: {following.title}"), *following.reasons)
+    steps = (upgrade, *following.steps)
+    option = make_option(assessment, OptionKind.DRIVER, steps, reasons, following.unsure)
+    return replace(option, proves=following.proves, cannot_prove=following.cannot_prove)
+
+
+def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
+    """What asks for a newer driver than the one here; of several the one that asks for most."""
+    needs = [*_gpu_floors(assessment), *_torch_floor(assessment), *_ptx_floors(assessment)]
+    newest = max(needs, default=None, key=lambda need: need.version)
+    if newest and assessment.driver and assessment.driver < newest.version:
+        return newest
+    if opened:
+        return None
+    # where no option is left at all, the driver may be what keeps another torch away
+    later = torch_of_newer_driver(assessment)
+    if later is None:
+        return None
+    build, floor = later
+    torch = f"torch {build.torch} {build.tag}, which serves {assessment.names}"
+    return _Need(floor, f"{torch}, needs driver {driver_words(floor)}")
+
+
+def _with_driver(facts: Facts, version: tuple[int, ...]) -> Facts:
+    """The same machine with another driver."""
+    level = drivers.cuda_level_at_least(version)
+    newer = Driver(driver_words(version), ".".join(map(str, level)) if level else None)
+    return replace(facts, machine=replace(facts.machine, driver=Fact(newer, "as it would be")))
+
+
+def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
+    """The oldest drivers for the GPUs here."""
+    for target in assessment.targets:
+        floor = drivers.gpu_driver_floor(target.arch) if target.here else None
+        if floor:
+            oldest = driver_words(floor.version)
+            yield _Need(floor.version, f"{target.arch.sm} needs driver {oldest}")
+
+
+def _torch_floor(assessment: Assessment) -> Iterator[_Need]:
+    """The oldest driver for the CUDA of the installed torch."""
+    torch = assessment.torch
+    if torch is None or not torch.cuda:
+        return
+    numbers = release(torch.cuda)
+    floor = drivers.runtime_floor((numbers[0], numbers[1]), assessment.platform or "linux")
+    if floor:
+        yield _Need(floor, f"torch's CUDA {torch.cuda} needs driver {driver_words(floor)}")
+
+
+def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:
+    """Extensions whose only hope on a target is PTX newer than the driver compiles (error 222)."""
+    for part in assessment.parts:
+        cuda = _cuda_of_newest_ptx(part)
+        branch = drivers.first_branch_of_cuda(cuda) if cuda else None
+        if not branch:
+            continue
+        for arch in assessment.archs:
+            verdict = judge(part.code, arch, driver_cuda=assessment.context.driver_level(arch))
+            if verdict.too_new_ptx and not verdict.missing:
+                reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
+                yield _Need((branch,), reason)
+
+
+def _cuda_of_newest_ptx(part: NativePart) -> tuple[int, int] | None:
+    """The CUDA whose driver compiles the newest PTX of an extension."""
+    versions = []
+    for group in part.code:
+        for entry in group.entries:
+            if entry.kind is EntryKind.PTX and entry.ptx_version:
+                versions.append(entry.ptx_version)
+    return drivers.cuda_of_ptx_isa(max(versions)) if versions else None

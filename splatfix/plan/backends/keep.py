@@ -1,0 +1,70 @@
+"""Nothing needs doing: torch and every extension have code for every target, and the driver starts it."""
+
+from __future__ import annotations
+
+from splatfix.checks import Status, run_checks, select
+from splatfix.plan.assessment import Assessment, code_serves, torch_obstacles
+from splatfix.plan.compose import confirm, make_option
+from splatfix.plan.option import NotApplicable, Option, OptionKind
+from splatfix.plan.parts import NativePart
+from splatfix.plan.steps import Keep, Reason
+
+
+def keep(assessment: Assessment) -> Option:
+    """Keep what is installed."""
+    against, unsure = torch_obstacles(assessment)
+    if not assessment.parts:
+        against.append("no splatting extension is installed, so there is nothing to keep")
+    for part in assessment.parts:
+        objections, open_questions = _objections_to(assessment, part)
+        against += objections
+        unsure += open_questions
+    if not against:
+        against = _torch_failures(assessment)
+    if against:
+        raise NotApplicable("; ".join(dict.fromkeys(against)))
+    if any(not part.anywhere and not part.code for part in assessment.parts):
+        guess = "what GPU code is installed could not be read, so keeping it would be a guess"
+        raise NotApplicable(f"{guess}: {'; '.join(unsure)}")
+    steps = (Keep(subjects=assessment.subjects), confirm(assessment))
+    return make_option(assessment, OptionKind.KEEP, steps, _reasons(assessment), unsure)
+
+
+def _objections_to(assessment: Assessment, part: NativePart) -> tuple[list[str], list[str]]:
+    """What speaks against keeping one extension, and what is not known about it."""
+    if not part.installed:
+        return [f"{part.name} is not installed"], []
+    if part.error:
+        return [f"{part.name}: {part.error}"], []
+    against, unsure = [], []
+    cuda = assessment.torch.cuda if assessment.torch else None
+    for arch in () if part.anywhere else assessment.archs:
+        level = assessment.context.driver_level(arch)
+        verdict = code_serves(part.code, arch, level=level, cuda=cuda)
+        if verdict.ok is False:
+            against.append(f"{part.name} cannot run ({verdict.reason})")
+        elif verdict.ok is None:
+            unsure.append(f"{part.name} on {arch.sm}: {verdict.reason}")
+    # what else is wrong with it matters only where its code would run at all
+    if not against:
+        against = [f"{part.name}: {reason}" for reason in part.unfit]
+    return against, unsure
+
+
+def _reasons(assessment: Assessment) -> list[Reason]:
+    parts = assessment.parts
+    reasons = []
+    if native := ", ".join(part.name for part in parts if not part.anywhere):
+        text = f"every fatbin of {native} has code for {assessment.names}"
+        reasons.append(Reason(text, "their bytes"))
+    if without_gpu_code := ", ".join(part.name for part in parts if part.cpu):
+        reasons.append(Reason(f"installed, and without GPU code: {without_gpu_code}", "pip's list"))
+    if dropins := ", ".join(part.name for part in parts if part.dropin):
+        reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {dropins}", "pip's list"))
+    return reasons
+
+
+def _torch_failures(assessment: Assessment) -> list[str]:
+    """Why checks say that the installed torch itself cannot be used, beside what GPU code it carries."""
+    findings = run_checks(assessment.context, select(("torch",)))
+    return [item.summary.rstrip(".") for item in findings if item.status is Status.FAIL]

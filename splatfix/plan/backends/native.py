@@ -1,0 +1,301 @@
+"""Compile the extensions: with an installed toolkit, with PTX for a newer GPU, or with a toolkit that the user installs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from splatfix.context import Choice, Context, Rejected
+from splatfix.context.commands import sources_of, target_options
+from splatfix.context.submodules import FETCH
+from splatfix.context.toolkits import BuildToolkit, choose_toolkit
+from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import RungName
+from splatfix.core.step import Step, run, say
+from splatfix.facts import Facts, Source, Torch
+from splatfix.knowledge import cubin_runs_on
+from splatfix.plan.assessment import Assessment, lacks_code, names_of_archs, torch_obstacles
+from splatfix.plan.build_environment import Jobs, job_count, share_jobs
+from splatfix.plan.checkout import sources_in
+from splatfix.plan.compose import confirm, make_option, splatfix
+from splatfix.plan.dependencies import plan_dependencies
+from splatfix.plan.option import InstallPlan, NotApplicable, Option, OptionKind, Request
+from splatfix.plan.ordering import NOT_RUN, conflicts_of, in_order
+from splatfix.plan.parts import variants_of_source
+from splatfix.plan.requirements import usable_python, usable_targets, usable_torch
+from splatfix.plan.steps import BuildWheel, ProvideToolkit, Reason, Rebuild
+from splatfix.plan.tools import (
+    Tools,
+    provided_toolkit,
+    ptx_tools,
+    tools_by_hand,
+    tools_here,
+    tools_with,
+    why_none_provided,
+)
+from splatfix.plan.wheel_build import cuda_build, plain_build
+
+_ToolMaker = Callable[[Context, Torch], Tools]
+
+# The options of a machine
+
+
+def rebuild(assessment: Assessment) -> Option:
+    """Compile with an installed toolkit; a missing host compiler is the user's to install first."""
+    torch, unsure = torch_to_build_for(assessment)
+    tools = _or_not_applicable(tools_here, assessment.context, torch)
+    steps = rebuild_steps(assessment, tools)
+    return make_option(assessment, OptionKind.REBUILD, steps, tools.reasons, unsure)
+
+
+def rebuild_with_ptx(assessment: Assessment) -> Option:
+    """For a GPU newer than the toolkit: machine code of an older major does not load there, PTX does."""
+    torch, unsure = torch_to_build_for(assessment)
+    tools = _or_not_applicable(ptx_tools, assessment.context, torch)
+    chosen = tools.chosen
+    if chosen.ptx is None:
+        raise NotApplicable(f"not needed: CUDA {tools.cuda} here makes machine code for {assessment.names}")
+    newer = [
+        arch for arch in assessment.archs if not any(cubin_runs_on(own, arch) for own in chosen.build_archs)
+    ]
+    reason = Reason(
+        f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
+        f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"
+    )
+    if chosen.unsure:
+        unsure.append(chosen.unsure)
+    steps = rebuild_steps(assessment, tools, "--ptx")
+    return make_option(assessment, OptionKind.REBUILD_PTX, steps, (reason, *tools.reasons), unsure)
+
+
+def install_toolkit(assessment: Assessment) -> Option:
+    """A toolkit of torch's major that the user installs."""
+    torch, unsure = torch_to_build_for(assessment)
+    here = tools_without_toolkit(assessment, torch, unsure)
+    tools = _or_not_applicable(tools_by_hand, assessment.context, torch)
+    if here is not None and tools.manual > here.manual:
+        raise NotApplicable(
+            "the installed toolkit fits; only a host compiler is missing, which another toolkit would need too"
+        )
+    steps = rebuild_steps(assessment, tools)
+    return make_option(assessment, OptionKind.INSTALL_TOOLKIT, steps, tools.reasons, unsure)
+
+
+def torch_to_build_for(assessment: Assessment) -> tuple[Torch, list[str]]:
+    """The torch that is here and what is not known about it.
+
+    Raises:
+        NotApplicable: what rules out compiling anything beside it.
+    """
+    against, unsure = torch_obstacles(assessment)
+    if assessment.kept and len(assessment.kept) == len(assessment.parts):
+        against.append(f"{', '.join(assessment.kept)} must not change (--keep)")
+    if against or assessment.torch is None:
+        raise NotApplicable("; ".join(against))
+    return assessment.torch, unsure
+
+
+def tools_without_toolkit(assessment: Assessment, torch: Torch, unsure: list[str]) -> Tools | None:
+    """The tools of this machine where they lack only a compiler; None where no toolkit here fits.
+
+    Args:
+        unsure: gets what is not known about the toolkits here.
+
+    Raises:
+        NotApplicable: nothing is lacking.
+    """
+    try:
+        here = tools_here(assessment.context, torch)
+    except SplatfixError:
+        here = None
+    if here and not here.before:
+        raise NotApplicable("not needed: a toolkit that fits is here")
+    toolkits = assessment.facts.machine.toolkits
+    if toolkits.value is None:
+        text = f"which toolkits are here ({toolkits.error}); one that fits would make this unnecessary"
+        unsure.append(text)
+    return here
+
+
+def rebuild_steps(
+    assessment: Assessment, tools: Tools, *options: str, everything: bool = False
+) -> tuple[Step, ...]:
+    """Get the tools, compile, and confirm the result.
+
+    Args:
+        options: of ``splatfix install``.
+        everything: also what serves the targets already, because the torch below it changes.
+    """
+    names = _to_build(assessment, everything=everything)
+    sources = assessment.sources.named or sources_of(assessment.facts, names) or ("SOURCE",)
+    if assessment.sources.fetch:
+        options = (*options, FETCH)
+    command = splatfix(assessment, "install", *sources, *target_options(assessment.archs), *options)
+    arch_list = [arch.cc for arch in dict.fromkeys(tools.chosen.build_archs)]
+    if tools.chosen.ptx:
+        arch_list.append(f"{tools.chosen.ptx.cc}+PTX")
+    step = Rebuild(
+        command=command,
+        subjects=names,
+        targets=assessment.archs,
+        arch_list=";".join(arch_list),
+        cuda=tools.cuda,
+        toolkit="" if tools.toolkit_steps else tools.chosen.toolkit.root,
+        compiler=tools.compilers.cxx if tools.compilers else "",
+        first=assessment.nothing_installed,
+    )
+    return (*assessment.sources.prepare, *tools.before, step, confirm(assessment))
+
+
+def _to_build(assessment: Assessment, *, everything: bool) -> tuple[str, ...]:
+    """Names of the extensions to compile: those that lack code for a target, or all where none is known to."""
+    ours = []
+    for part in assessment.parts:
+        # a drop-in runs as it is, unless another variant is meant
+        if (not part.dropin or part.unfit) and part.name not in assessment.kept:
+            ours.append(part)
+    lacking = [part for part in ours if not everything and lacks_code(assessment, part)]
+    return tuple(part.name for part in lacking or ours)
+
+
+def _or_not_applicable(make: _ToolMaker, context: Context, torch: Torch) -> Tools:
+    try:
+        return make(context, torch)
+    except SplatfixError as error:
+        raise NotApplicable(error.what) from error
+
+
+# The plan for sources at hand
+
+
+def native_plan(request: Request, context: Context) -> InstallPlan:
+    """Build, verify and install the sources of a request.
+
+    Raises:
+        SplatfixError: what is wrong with the sources, the environment or the machine.
+    """
+    facts = context.facts
+    sources, notes = _read_sources(request, facts)
+    interpreter = usable_python(facts)
+    tools: Tools | None = None
+    if any(source.needs_cuda for source in sources):
+        tools = tools_to_install_with(request, context)
+    jobs = Jobs(request.jobs, "as asked") if request.jobs else job_count(facts)
+    dependencies = plan_dependencies(request, facts, sources)
+    considered = [*tools.rejected, *torch_own_choice(facts, tools)] if tools else []
+    builds: list[BuildWheel] = []
+    for source, share in zip(sources, share_jobs(jobs, sources), strict=True):
+        if tools and source.needs_cuda:
+            build, alternative = cuda_build(source, context, tools, share)
+            considered.append(alternative)
+        else:
+            if source.uses_torch_builder:
+                usable_torch(context, cuda=False)
+            build = plain_build(source, str(Path(interpreter.executable).parent), share)
+        builds.append(build)
+    kind = _kind_of(tools)
+    first = [dependencies.step] if dependencies.step else []
+    provide = [step for step in (tools.toolkit_steps if tools else ()) if isinstance(step, ProvideToolkit)]
+    coming = {source.label: variants_of_source(source.folder) for source in sources}
+    return InstallPlan(
+        kind,
+        kind.label,
+        steps=(*first, *provide, *in_order(facts, builds, in_place=request.in_place)),
+        proves=(RungName.RESOLVED, RungName.BUILT, RungName.LOADS),
+        cannot_prove=NOT_RUN,
+        considered=tuple(dict.fromkeys(considered)),
+        notes=(*notes, *_mismatch_note(tools), *conflicts_of(facts, coming), *dependencies.notes),
+        targets=context.archs if tools else (),
+        python=interpreter.executable,
+        prefix=interpreter.prefix,
+        jobs=jobs.count,
+    )
+
+
+def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """The sources of a request. A command that fetches submodules and goes on names its sources and targets."""
+    try:
+        return sources_in(request.sources, facts)
+    except SplatfixError as error:
+        todo = []
+        for step in error.todo:
+            if step.command and step.command.argv[-1] == FETCH:
+                argv = ("splatfix", "install", *request.sources, *target_options(request.targets), FETCH)
+                step = run(*argv, text=step.text)
+            todo.append(step)
+        raise error.with_todo(*todo) from error
+
+
+def tools_to_install_with(request: Request, context: Context) -> Tools:
+    """Toolkit and compilers for what was asked: those here, PTX where it was allowed, else splatfix's own toolkit.
+
+    Raises:
+        SplatfixError: there is no torch, target, toolkit or compiler that fits.
+    """
+    torch = usable_torch(context, cuda=True)
+    targets = usable_targets(context)
+    choice = context.toolkit
+    if request.cuda_home or request.force_cuda_mismatch:
+        choice = choose_toolkit(
+            context.facts, torch, targets, request.cuda_home, any_major=request.force_cuda_mismatch
+        )
+    code = choice.problem.code if choice.problem else ""
+    if request.ptx and code in ("no-matching-toolkit", "arch-unknown-to-torch"):
+        tools = ptx_tools(context, torch, request.cuda_home)
+    elif code == "no-matching-toolkit" and not request.cuda_home:
+        tools = _own_toolkit(request, context, torch, choice)
+    else:
+        tools = tools_with(context, torch, choice)
+    if tools.no_compiler:
+        raise tools.no_compiler
+    return tools
+
+
+def _own_toolkit(request: Request, context: Context, torch: Torch, none_here: Choice[BuildToolkit]) -> Tools:
+    """splatfix's own toolkit where none of the machine's fits: the one in its cache, or one to be downloaded.
+
+    Raises:
+        SplatfixError: there is none for this torch, or nobody asked for a download.
+    """
+    error = none_here.error()
+    ours = provided_toolkit(torch, context.machine.system)
+    if ours is None:
+        if request.provide_toolkit:
+            raise error.with_todo(say(why_none_provided(torch, context.machine.system)), *error.todo)
+        raise error
+    if not (ours.there or request.provide_toolkit):
+        text = f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache"
+        again = run("splatfix", "install", *request.sources, "--provide-toolkit", text=text)
+        raise error.with_todo(*error.todo, again)
+    chosen = choose_toolkit(context.facts, torch, context.archs, instead=ours.toolkit)
+    steps = () if ours.there else (ours.step,)
+    return tools_with(context, torch, Choice(chosen.value, none_here.rejected, chosen.problem), *steps)
+
+
+def torch_own_choice(facts: Facts, tools: Tools) -> tuple[Rejected, ...]:
+    """What torch itself would take for CUDA_HOME, where that is another toolkit."""
+    root = tools.chosen.toolkit.root
+    choice = facts.environment.toolkit_choice.value
+    if choice is None or choice.root is None or root in (choice.root, choice.resolved):
+        return ()
+    reason = f"torch would take it ({choice.rule})"
+    if choice.real_root:
+        reason += f", but that nvcc belongs to {choice.real_root}"
+    if not choice.has_headers:
+        reason += "; there are no CUDA headers below it"
+    return (Rejected(f"CUDA_HOME={choice.root}", reason),)
+
+
+def _kind_of(tools: Tools | None) -> OptionKind:
+    if tools and tools.chosen.ptx:
+        return OptionKind.REBUILD_PTX
+    if tools and tools.toolkit_steps:
+        return OptionKind.PROVIDE_TOOLKIT
+    return OptionKind.REBUILD
+
+
+def _mismatch_note(tools: Tools | None) -> tuple[str, ...]:
+    if tools is None or not tools.mismatch:
+        return ()
+    risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
+    return (f"--force-cuda-mismatch: {tools.mismatch}: {risk}",)

@@ -1,0 +1,92 @@
+"""Drop-ins with our own CUDA kernels, which the NVRTC that torch brought compiles: no toolkit, no host compiler, no ninja."""
+
+from __future__ import annotations
+
+from packaging.utils import canonicalize_name
+
+from splatfix.context import Context
+from splatfix.context.commands import pip
+from splatfix.core.errors import SplatfixError
+from splatfix.core.versions import release
+from splatfix.knowledge import Arch
+from splatfix.knowledge.archs import arch_info
+from splatfix.plan.assessment import Assessment, names_of_archs, torch_obstacles
+from splatfix.plan.backends.pure import dropin_plan, kernel_option
+from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.gpu_kernels import GpuKernels, not_here
+from splatfix.plan.option import InstallPlan, Option, OptionKind, Request
+from splatfix.plan.requirements import usable_targets, usable_torch
+
+_FIRST_NVRTC = (11, 2)
+"""The first that tells what it compiles for (nvrtcGetSupportedArchs); see splatfix/kernels/nvrtc.py."""
+
+
+def use_nvrtc(assessment: Assessment) -> Option:
+    """The drop-ins with CUDA kernels, for a machine."""
+    return kernel_option(assessment, lambda dropins: nvrtc_kernels(assessment.context))
+
+
+def nvrtc_plan(request: Request, context: Context) -> InstallPlan:
+    """The drop-ins with CUDA kernels, for the sources of a request.
+
+    Raises:
+        SplatfixError: what is wrong with the sources or the environment; as :func:`nvrtc_kernels`.
+    """
+    replacement = choose_dropins(request.sources, context.checkout)
+    return dropin_plan(request, context, replacement, nvrtc_kernels(context))
+
+
+def nvrtc_kernels(context: Context) -> GpuKernels:
+    """That the NVRTC that torch brought compiles our CUDA kernels for the targets.
+
+    Raises:
+        SplatfixError: ``nvrtc-too-old``, ``nvrtc-missing``, ``target-too-old``, ``torch-does-not-serve``; what is wrong
+            with torch or the targets.
+    """
+    usable_targets(context)
+    torch = usable_torch(context, cuda=True)
+    cuda = release(torch.cuda)[:2]
+    if cuda < _FIRST_NVRTC:
+        text = f"torch {torch.version} brings the NVRTC of CUDA {torch.cuda}; 11.2 is the oldest that serves."
+        raise not_here("nvrtc-too-old", text)
+    names = {canonicalize_name(item.name) for item in context.distributions}
+    # torch from a conda channel or built by hand has its CUDA libraries elsewhere
+    from_wheels = any(name.startswith("nvidia-cublas") for name in names)
+    if from_wheels and not any(name.startswith("nvidia-cuda-nvrtc") for name in names):
+        wheel = "nvidia-cuda-nvrtc"
+        if cuda[0] < 13:
+            wheel += f"-cu{cuda[0]}"
+        raise SplatfixError(
+            "nvrtc-missing",
+            f"torch {torch.version} has its CUDA libraries as wheels, and that of NVRTC is missing.",
+            todo=(pip(context.facts, "install", wheel, text="Install it"),),
+        )
+    if dropped := [arch for arch in context.archs if _is_dropped(arch, cuda)]:
+        text = f"The NVRTC of CUDA {torch.cuda} does not compile for {names_of_archs(dropped)} any more."
+        raise not_here("target-too-old", text)
+    against, unsure = torch_obstacles(Assessment(context))
+    if against:
+        raise not_here("torch-does-not-serve", f"Here {'; '.join(against)}.")
+    if not from_wheels:
+        unsure.append(f"whether torch {torch.version} carries an NVRTC")
+    for arch in context.archs:
+        if _is_newer(arch, cuda):
+            unsure.append(
+                f"whether the driver compiles the PTX of CUDA {torch.cuda} for {arch.sm}, which that NVRTC does not know"
+            )
+    return GpuKernels(
+        OptionKind.NVRTC,
+        "made in seconds",
+        "No GPU has run these kernels yet: on a CPU, emulated, they agree with the pure-PyTorch ones to rounding",
+        tuple(unsure),
+    )
+
+
+def _is_dropped(arch: Arch, cuda: tuple[int, ...]) -> bool:
+    info = arch_info(arch)
+    return info is not None and info.last_toolkit is not None and cuda > info.last_toolkit
+
+
+def _is_newer(arch: Arch, cuda: tuple[int, ...]) -> bool:
+    info = arch_info(arch)
+    return info is not None and info.first_toolkit is not None and cuda < info.first_toolkit

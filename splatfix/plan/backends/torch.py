@@ -1,0 +1,324 @@
+"""Another build of torch, and every extension recompiled: which published build serves every target and asks least."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from packaging.utils import canonicalize_name
+
+from splatfix.context import Goal, make_context
+from splatfix.context.torch_wheels import builds_for_all, install_command, preference
+from splatfix.core.versions import release
+from splatfix.facts import Torch
+from splatfix.knowledge import drivers
+from splatfix.knowledge.cpp_extension import behaviour
+from splatfix.knowledge.drivers import driver_words
+from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
+from splatfix.knowledge.torch_releases import (
+    COMPANIONS,
+    RankedBuild,
+    TorchBuild,
+    build_runs_on,
+    wheel_obstacle,
+)
+from splatfix.plan.assessment import (
+    Assessment,
+    driver_objection,
+    names_of_archs,
+    own_driver_starts,
+    torch_obstacles,
+)
+from splatfix.plan.backends.native import rebuild_steps
+from splatfix.plan.compose import make_option
+from splatfix.plan.option import NotApplicable, Option, OptionKind
+from splatfix.plan.steps import InstallTorch, Reason
+from splatfix.plan.tools import Tools, tools_for
+
+_CODE = {
+    "cubin": "machine code",
+    "ptx": "PTX that the driver compiles",
+    "unknown": "code that the tables do not know",
+}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Another torch with the tools to compile beside it."""
+
+    ranked: RankedBuild
+    tools: Tools
+
+    @property
+    def build(self) -> TorchBuild:
+        """The published build."""
+        return self.ranked.build
+
+
+def other_torch(assessment: Assessment) -> Option:
+    """The published build that serves every target under this driver and Python, and asks least of the machine."""
+    if obstacle := why_torch_stays(assessment):
+        raise NotApplicable(obstacle)
+    torch = assessment.torch
+    against, _ = torch_obstacles(assessment)
+    if torch and not against:
+        tools = tools_for(assessment.context, torch)
+        if tools is not None:
+            return _option(assessment, _cheaper_offers(assessment, torch, tools))
+    offers = offers_for(assessment)
+    if not offers:
+        raise NotApplicable(_why_no_build(assessment))
+    return _option(assessment, offers)
+
+
+def _cheaper_offers(assessment: Assessment, torch: Torch, tools: Tools) -> list[Offer]:
+    """The offers beside a torch that serves the targets already; it is not replaced by an older release.
+
+    Raises:
+        NotApplicable: none asks less of this machine than building for the torch that is here.
+    """
+    serves = f"not needed: torch {torch.version} has code for {assessment.names}"
+    if tools.cost == 0:
+        raise NotApplicable(f"{serves}, and a toolkit for it is here")
+    offers = [offer for offer in offers_for(assessment) if not _is_older(torch, offer.build)]
+    least = min((offer.tools for offer in offers), key=lambda item: item.cost, default=None)
+    if least is None:
+        raise NotApplicable(serves)
+    if tools.cost <= least.cost:
+        raise NotApplicable(f"{serves}, and another build would ask as much of this machine ({_asks(least)})")
+    return offers
+
+
+def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
+    best = best_offer(assessment, offers)
+    build = best.build
+    version, step = install_command(build, assessment.facts)
+    reasons = [Reason(_why_build(assessment, best.ranked, version), build.source), *best.tools.reasons]
+    reasons += _other_reasons(assessment, best, offers)
+    unsure = []
+    if best.ranked.runs == "unknown":
+        unsure.append(f"what GPU code torch {build.torch} {build.tag} carries for this platform")
+    if assessment.python is None:
+        unsure.append(f"which Python the environment has, so whether torch {build.torch} has a wheel for it")
+    driver = driver_objection(assessment, cuda_of(build))
+    if assessment.here and driver.ok is None:
+        unsure.append(driver.reason)
+    options = ("--provide-toolkit",) if best.tools.downloaded else ()
+    install = InstallTorch(command=step.command, version=version, tag=build.tag)
+    steps = (install, *rebuild_steps(assessment, best.tools, *options, everything=True))
+    return make_option(assessment, OptionKind.OTHER_TORCH, steps, reasons, unsure)
+
+
+def _other_reasons(assessment: Assessment, best: Offer, offers: Sequence[Offer]) -> list[Reason]:
+    """What else could be taken, and what else changes with it."""
+    reasons = []
+    as_cheap = [offer.build for offer in offers if offer is not best and offer.tools.cost == best.tools.cost]
+    if as_cheap:
+        names = ", ".join(f"torch {build.torch} {build.tag}" for build in as_cheap[:3])
+        reasons.append(Reason(f"alternatives: {names}"))
+    if lost := _lost_here(assessment, best.build):
+        reasons.append(Reason(lost))
+    if linked := ", ".join(_linked_to_torch(assessment)):
+        reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
+    return reasons
+
+
+def _asks(tools: Tools) -> str:
+    if tools.manual:
+        return "a toolkit or compiler that you install"
+    return "a toolkit from PyPI wheels" if tools.before else "an installed toolkit"
+
+
+def _why_build(assessment: Assessment, ranked: RankedBuild, version: str) -> str:
+    build = ranked.build
+    text = f"torch {version} {build.tag} carries {_CODE[ranked.runs]} for {assessment.names}"
+    driver = driver_objection(assessment, cuda_of(build))
+    if driver.ok:
+        return f"{text}; {driver.reason}"
+    floors = [gpu.version for arch in assessment.archs if (gpu := drivers.gpu_driver_floor(arch))]
+    if runtime := drivers.runtime_floor(build.cuda, assessment.platform or "linux"):
+        floors.append(runtime)
+    if assessment.here or not floors:
+        return text
+    return f"{text}; where it runs, the driver must be {driver_words(max(floors))} or newer"
+
+
+def _why_no_build(assessment: Assessment) -> str:
+    builds = other_builds(assessment)
+    text = "no torch build in the tables supports"
+    if builds:
+        text = "no toolkit works here with any torch build that would fit"
+    text += f" {assessment.names} on {assessment.platform} {assessment.facts.machine.machine}"
+    if assessment.python:
+        text += f" with Python {assessment.python[0]}.{assessment.python[1]}"
+    if assessment.glibc:
+        text += f" and glibc {assessment.glibc[0]}.{assessment.glibc[1]}"
+    if later := torch_of_newer_driver(assessment):
+        build, floor = later
+        newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
+        return f"{text} under driver {assessment.driver_version}; {newer}"
+    if not builds and (obstacle := _wheel_obstacle(assessment)):
+        return f"{text}: {obstacle}"
+    if alone := _one_at_a_time(assessment):
+        each = f"{', '.join(alone)}; name one with --target"
+        return f"{text} at once; in environments of their own they are served: {each}"
+    return text
+
+
+def _wheel_obstacle(assessment: Assessment) -> str:
+    """Where only this Python or this glibc stands in the way: which of them, as a clause; else ""."""
+    for name in ("python", "glibc"):
+        for item in other_builds(assessment, leaving_out=name)[:1]:
+            text = wheel_obstacle(
+                item.build,
+                assessment.platform or "linux",
+                assessment.facts.machine.machine,
+                python=assessment.python,
+                glibc=assessment.glibc,
+            )
+            if text:
+                return text.rstrip(".")
+    return ""
+
+
+def _one_at_a_time(assessment: Assessment) -> list[str]:
+    """For each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
+    if len(assessment.targets) < 2:
+        return []
+    served = []
+    for target in assessment.targets:
+        alone = replace(assessment, context=make_context(assessment.facts, Goal((target.arch,))))
+        if assessment.torch is not None and not torch_obstacles(alone)[0]:
+            served.append(f"{target.arch.sm} by torch {assessment.torch.version}, which is installed")
+        elif offers := offers_for(alone):
+            build = best_offer(alone, offers).build
+            served.append(f"{target.arch.sm} by torch {build.torch} {build.tag}")
+        else:
+            return []
+    return served
+
+
+def _lost_here(assessment: Assessment, build: TorchBuild) -> str:
+    """Which GPUs of this machine that were not asked for the build does not serve, and why; "" for none known."""
+    platform, machine = assessment.platform or "linux", assessment.facts.machine.machine
+    others = assessment.not_asked_for
+    lost = [arch for arch in others if build_runs_on(build, arch, platform, machine) is False]
+    reason = f"torch {build.torch} {build.tag} has no code for it"
+    driver = own_driver_starts(assessment, cuda_of(build))
+    if driver.ok is False:
+        lost, reason = list(others), driver.reason
+    if not lost:
+        return ""
+    return (
+        f"this machine's own {names_of_archs(lost)} is then not served by torch: {reason}; "
+        "an environment of its own for this build avoids that"
+    )
+
+
+def _linked_to_torch(assessment: Assessment) -> list[str]:
+    """Distributions that are compiled against the installed torch and are none of the extensions that are rebuilt."""
+    rebuilt = {canonicalize_name(name) for name in assessment.subjects}
+    linked = set()
+    for item in assessment.facts.environment.extensions.value or ():
+        name = canonicalize_name(item.distribution or "torch")
+        if item.links_torch and item.distribution and name not in {*rebuilt, *COMPANIONS, "torch"}:
+            linked.add(item.distribution)
+    return sorted(linked)
+
+
+def why_torch_stays(assessment: Assessment) -> str:
+    """What rules out another torch before any is looked for; "" where nothing does."""
+    if "torch" in assessment.keep:
+        return "torch must not change (--keep torch)"
+    kept = []
+    for part in assessment.parts:
+        if part.installed and not part.dropin and part.name in assessment.kept:
+            kept.append(part.name)
+    if kept:
+        return f"{', '.join(kept)} must not change (--keep), and was compiled against the torch here"
+    if assessment.platform is None:
+        return f"PyTorch publishes no CUDA build for {assessment.facts.machine.system}"
+    return assessment.no_wheels
+
+
+def offers_for(assessment: Assessment) -> list[Offer]:
+    """Other builds that serve every target under this driver, and beside which the extensions can be compiled."""
+    offers: list[Offer] = []
+    tools_by_traits: dict[Hashable, Tools | None] = {}
+    for ranked in other_builds(assessment):
+        torch = as_torch(ranked.build)
+        # the traits that decide on toolkit and compiler: dozens of builds share them, and the choice is slow
+        traits = (torch.cuda, torch.knows_archs, oldest_gcc_of_torch(torch.version))
+        if traits not in tools_by_traits:
+            tools_by_traits[traits] = tools_for(assessment.context, torch)
+        tools = tools_by_traits[traits]
+        if tools is not None:
+            offers.append(Offer(ranked, tools))
+    return offers
+
+
+def other_builds(assessment: Assessment, *, leaving_out: str = "") -> list[RankedBuild]:
+    """Builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
+
+    Args:
+        leaving_out: what is not asked: ``driver``, ``python`` or ``glibc``; it tells what stands in the way.
+    """
+    driver = None if leaving_out == "driver" else assessment.driver
+    for include_unknown in (False, True):
+        every = builds_for_all(
+            assessment.archs,
+            assessment.facts,
+            driver=driver,
+            leaving_out=leaving_out,
+            include_unknown=include_unknown,
+        )
+        others = [item for item in every if not _is_installed(assessment, item.build)]
+        if others:
+            return others
+    return []
+
+
+def _is_installed(assessment: Assessment, build: TorchBuild) -> bool:
+    torch = assessment.torch
+    if torch is None:
+        return False
+    return torch.version.startswith(f"{build.release}.") and torch.cuda == cuda_of(build)
+
+
+def _is_older(torch: Torch, build: TorchBuild) -> bool:
+    """Of an older release than the installed one."""
+    return release(build.release)[:2] < release(torch.version)[:2]
+
+
+def cuda_of(build: TorchBuild) -> str:
+    """CUDA of a published build, as torch.version.cuda says it."""
+    return ".".join(map(str, build.cuda))
+
+
+def as_torch(build: TorchBuild) -> Torch:
+    """What the facts would say of a published build, once it is installed."""
+    version = build.torch.replace("*", "0") + f"+{build.tag}"
+    rules = behaviour(version)
+    return Torch(version, cuda_of(build), None, "", knows_archs=rules.supported_arches if rules else ())
+
+
+def best_offer(assessment: Assessment, offers: Sequence[Offer]) -> Offer:
+    """What asks least of the machine; among equals what is known to run, is no step back, and is nearest to what is here."""
+
+    def rank(offer: Offer) -> tuple[bool, tuple[object, ...], int]:
+        is_unknown = offer.ranked.runs == "unknown"
+        return is_unknown, preference(assessment.facts, offer.build, assessment.archs), offer.tools.cost
+
+    return min(offers, key=rank)
+
+
+def torch_of_newer_driver(assessment: Assessment) -> tuple[TorchBuild, tuple[int, ...]] | None:
+    """The build that only a newer driver starts, with its oldest driver, where no build serves under the driver here."""
+    if assessment.driver is None or why_torch_stays(assessment) or offers_for(assessment):
+        return None
+    for item in other_builds(assessment, leaving_out="driver"):
+        floor = drivers.runtime_floor(item.build.cuda, assessment.platform or "linux")
+        too_new = floor is not None and assessment.driver < floor
+        if floor and too_new and tools_for(assessment.context, as_torch(item.build)):
+            return item.build, floor
+    return None

@@ -1,0 +1,290 @@
+"""What compiles: a toolkit and a host compiler for one torch and its targets, from wherever they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from splatfix.context import Choice, Context, Rejected
+from splatfix.context.commands import conda_toolkit
+from splatfix.context.compilers import HostCompilers, choose_compilers
+from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
+from splatfix.core.errors import SplatfixError
+from splatfix.core.resources import user_cache
+from splatfix.core.step import Step, say
+from splatfix.core.versions import release
+from splatfix.facts import Facts, Toolkit, Torch, is_file
+from splatfix.knowledge import toolkit_supports
+from splatfix.knowledge.host_compilers import limits
+from splatfix.knowledge.toolkits import Recipe, cuda_of_torch, provision, recipe
+from splatfix.plan.assessment import names_of_archs
+from splatfix.plan.option import NotApplicable
+from splatfix.plan.steps import ProvideToolkit, Reason
+
+OWN_TOOLKIT = ("splatfix's own cache",)
+MARKER = "splatfix-toolkit.json"
+"""Written last: a folder without it is not whole."""
+
+# The compiler's own parts are versioned apart from it, and the newest do not fit: nvvm 13.5 writes PTX that ptxas 13.0
+# refuses ("Unsupported .version 9.5; current version is '9.0'", seen with cuda-toolkit 13.0.2 on 2026-11-20).
+KEPT_IN_STEP = ("nvidia-nvvm", "nvidia-cuda-crt", "nvidia-nvjitlink")
+
+
+@dataclass(frozen=True)
+class Tools:
+    """A toolkit and a compiler for one torch, and what must be done first to have them."""
+
+    torch: Torch
+    chosen: BuildToolkit
+    compilers: HostCompilers | None
+    """None where no compiler here fits; ``no_compiler`` says what to install."""
+    no_compiler: SplatfixError | None
+    rejected: tuple[Rejected, ...]
+    """Toolkits and compilers that were considered."""
+    toolkit_steps: tuple[Step, ...] = ()
+    """What is done first to have the toolkit; () where it is here."""
+
+    @property
+    def cuda(self) -> str:
+        """Version of the toolkit, as far as it is known."""
+        return self.chosen.toolkit.version or ""
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why this toolkit and this compiler."""
+        toolkit = f"torch was built with CUDA {self.torch.cuda}"
+        if self.chosen.toolkit.found_via:
+            toolkit = self.chosen.why
+        if self.compilers:
+            return Reason(toolkit), Reason(self.compilers.why)
+        return Reason(toolkit), Reason(self.no_compiler.what if self.no_compiler else "")
+
+    @property
+    def compiler_steps(self) -> tuple[Step, ...]:
+        """What is done first to have the compiler."""
+        return self.no_compiler.todo if self.no_compiler else ()
+
+    @property
+    def before(self) -> tuple[Step, ...]:
+        """What is done before anything can be compiled."""
+        return (*self.toolkit_steps, *self.compiler_steps)
+
+    @property
+    def downloaded(self) -> bool:
+        """The toolkit comes from PyPI wheels."""
+        return any(isinstance(step, ProvideToolkit) for step in self.toolkit_steps)
+
+    @property
+    def manual(self) -> int:
+        """How many things the user must install: toolkit, compiler."""
+        return (bool(self.toolkit_steps) and not self.downloaded) + bool(self.compiler_steps)
+
+    @property
+    def cost(self) -> int:
+        """What having them asks: two for each thing to install by hand, one for a download."""
+        return 2 * self.manual + self.downloaded
+
+    @property
+    def mismatch(self) -> str:
+        """What is silenced when the toolkit is of another major than torch's; "" when it is not."""
+        if self.chosen.version[0] == release(self.torch.cuda)[0]:
+            return ""
+        return f"compiled with CUDA {self.cuda}, torch is built with CUDA {self.torch.cuda}"
+
+
+def tools_with(context: Context, torch: Torch, choice: Choice[BuildToolkit], *toolkit_steps: Step) -> Tools:
+    """A chosen toolkit with the compiler for it.
+
+    Raises:
+        SplatfixError: the problem of the choice, where there is no toolkit.
+    """
+    toolkit = choice.required()
+    compilers = choose_compilers(context.facts, torch, toolkit.toolkit, toolkit.version)
+    return Tools(
+        torch,
+        toolkit,
+        compilers.value,
+        compilers.problem.error() if compilers.problem else None,
+        (*choice.rejected, *compilers.rejected),
+        toolkit_steps,
+    )
+
+
+def tools_here(context: Context, torch: Torch) -> Tools:
+    """Toolkit and compiler of this machine for a torch. A missing compiler is to be installed first.
+
+    Raises:
+        SplatfixError: no toolkit here fits.
+    """
+    if torch == context.torch:
+        return tools_with(context, torch, context.toolkit)
+    return tools_with(context, torch, choose_toolkit(context.facts, torch, context.archs))
+
+
+def ptx_tools(context: Context, torch: Torch, cuda_home: str | None = None) -> Tools:
+    """A toolkit here that makes PTX for the targets that it cannot name.
+
+    Raises:
+        SplatfixError: ``ptx-unavailable``, ``arch-unknown-to-torch``.
+    """
+    return tools_with(context, torch, choose_ptx(context.facts, torch, context.archs, cuda_home))
+
+
+def tools_from_wheels(context: Context, torch: Torch) -> Tools:
+    """The toolkit that PyPI wheels make for a torch.
+
+    Raises:
+        NotApplicable: there is none for this CUDA or system.
+        SplatfixError: there is none for the targets.
+    """
+    facts, numbers = context.facts, release(torch.cuda)
+    minor = f"{numbers[0]}.{numbers[1]}"
+    if facts.machine.system != "linux":
+        raise NotApplicable(f"a toolkit from PyPI wheels was never tried on {facts.machine.system}")
+    offer = provision(numbers[0])
+    if offer is None:
+        raise NotApplicable(f"whether PyPI has a compiler of CUDA {numbers[0]} is not known")
+    libc = facts.machine.libc.value or ""
+    if libc.startswith("musl"):
+        raise NotApplicable(f"the toolkit's wheels need glibc, this is {libc}")
+    wheels = toolkit_recipe(torch)
+    if wheels is None:
+        raise NotApplicable(f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})")
+    toolkit = toolkit_to_be(minor, f"splatfix's own CUDA {minor}", OWN_TOOLKIT)
+    choice = choose_toolkit(facts, torch, context.archs, instead=toolkit)
+    return tools_with(context, torch, choice, ProvideToolkit(cuda=minor, unpacked_gb=wheels.unpacked_gb))
+
+
+def tools_by_hand(context: Context, torch: Torch) -> Tools:
+    """The toolkit to install that fits a torch, the targets and the compilers here.
+
+    Raises:
+        NotApplicable: no CUDA of torch's major does.
+    """
+    major, minor_of_torch = release(torch.cuda)[:2]
+    fitting: list[tuple[int, int, Tools]] = []
+    obstacle = f"no CUDA {major} toolkit compiles for {names_of_archs(context.archs)}"
+    for minor in range(10):
+        cuda = (major, minor)
+        if limits(cuda) is None or any(toolkit_supports(cuda, arch) is False for arch in context.archs):
+            continue
+        name = f"{major}.{minor}"
+        toolkit = toolkit_to_be(name, f"CUDA {name}")
+        choice = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
+        try:
+            tools = tools_with(context, torch, choice, _install_by_hand(context.facts, name))
+        except SplatfixError as error:
+            obstacle = error.what
+        else:
+            fitting.append((tools.manual, abs(minor - minor_of_torch), tools))
+    if not fitting:
+        raise NotApplicable(obstacle)
+    return min(fitting, key=lambda item: item[:2])[2]
+
+
+def tools_for(context: Context, torch: Torch) -> Tools | None:
+    """Toolkit and compiler for a torch from wherever they come, the least trouble first; None: nowhere."""
+    for make in (tools_here, tools_from_wheels, tools_by_hand):
+        try:
+            return make(context, torch)
+        except (NotApplicable, SplatfixError):
+            continue
+    return None
+
+
+def _install_by_hand(facts: Facts, cuda: str) -> Step:
+    interpreter = facts.environment.interpreter.value
+    if interpreter and interpreter.kind == "conda":
+        text = f"install the CUDA {cuda} toolkit into the conda environment, without root"
+        return conda_toolkit(interpreter.prefix, cuda, text)
+    return say(
+        f"install the CUDA {cuda} toolkit (not the driver that comes with it) from "
+        "https://developer.nvidia.com/cuda-toolkit-archive"
+    )
+
+
+# The toolkit that splatfix itself can unpack from PyPI wheels
+
+
+@dataclass(frozen=True)
+class Provided:
+    """One toolkit of ours: what it will be, and whether it is there."""
+
+    folder: str
+    """What pip installs into."""
+    toolkit: Toolkit
+    requirements: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    """Links to make below the toolkit's root: path, and what it points to."""
+    unpacked_gb: float
+    there: bool
+    """It lies in the cache, whole."""
+
+    @property
+    def step(self) -> ProvideToolkit:
+        """What unpacks it."""
+        return ProvideToolkit(
+            cuda=self.toolkit.version or "",
+            unpacked_gb=self.unpacked_gb,
+            folder=self.folder,
+            root=self.toolkit.root,
+            requirements=self.requirements,
+            links=self.links,
+            reasons=(Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
+        )
+
+
+def toolkit_recipe(torch: Torch) -> Recipe | None:
+    """The toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
+    minor = ".".join((torch.cuda or "").split(".")[:2])
+    if not minor:
+        return None
+    exact = cuda_of_torch(torch.version) or ""
+    return recipe(exact if exact.startswith(f"{minor}.") else minor)
+
+
+def toolkit_to_be(
+    cuda: str, root: str, found_via: tuple[str, ...] = (), nvcc: str | None = "nvcc"
+) -> Toolkit:
+    """A toolkit (``13.0``) that is not there yet; which compilers it will accept, the tables say."""
+    bounds = limits(release(cuda))
+    return Toolkit(
+        root=root,
+        version=cuda,
+        found_via=found_via,
+        nvcc=nvcc,
+        gcc_max=bounds.gcc_max_major if bounds else None,
+        clang_max=bounds.clang_max_major if bounds else None,
+    )
+
+
+def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Provided | None:
+    """The toolkit for this torch from PyPI wheels; None where there are none (CUDA 12 and older, macOS, Windows)."""
+    wheels = toolkit_recipe(torch) if system == "linux" else None
+    if torch.cuda is None or wheels is None:
+        return None
+    minor = ".".join(torch.cuda.split(".")[:2])
+    folder = (cache or user_cache()) / "toolkits" / f"cuda-{minor}"
+    root = folder / wheels.cuda_home
+    return Provided(
+        folder=str(folder),
+        toolkit=toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc")),
+        requirements=(wheels.requirement, *(f"{name}=={minor}.*" for name in KEPT_IN_STEP)),
+        links=wheels_links(wheels),
+        unpacked_gb=wheels.unpacked_gb,
+        there=is_file(folder / MARKER),
+    )
+
+
+def wheels_links(wheels: Recipe) -> tuple[tuple[str, str], ...]:
+    """What the wheels' layout lacks beside an installer's: path, and what it points to."""
+    return tuple((fix.path, fix.links_to) for fix in wheels.fixes if fix.path)
+
+
+def why_none_provided(torch: Torch, system: str) -> str:
+    """Why ``--provide-toolkit`` can do nothing for this torch."""
+    major = int((torch.cuda or "0").partition(".")[0])
+    offer = provision(major)
+    if system != "linux" or offer is None:
+        return f"--provide-toolkit has no toolkit of CUDA {torch.cuda} for {system}."
+    return f"--provide-toolkit cannot help: PyPI has no compiler of CUDA {major} ({offer.holds})."

@@ -1,0 +1,161 @@
+"""The build of one source: who decides on architectures, which edits it needs, which variables it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from splatfix.context import Context, Rejected, make_context
+from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
+from splatfix.context.installed import python_versions
+from splatfix.core.errors import Problem, SplatfixError, require
+from splatfix.core.step import say
+from splatfix.core.versions import release
+from splatfix.facts import Facts, Source, commit_of, git_folder, read_source, repository_of, source_texts
+from splatfix.plan.build_environment import Jobs, build_environment
+from splatfix.plan.edits import BuildConditions, PlannedEdit, build_conditions, edited, needed_edits
+from splatfix.plan.steps import BuildWheel, Reason
+from splatfix.plan.tools import Tools
+
+
+def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tuple[BuildWheel, Rejected]:
+    """The build of a CUDA source, and what else could have decided on its architectures.
+
+    Raises:
+        SplatfixError: ``arch-fixed-in-source``, ``ptx-not-possible``, ``refused-by-rule``, ``gpu-needed-to-build``.
+    """
+    assert tools.compilers is not None
+    archs, edits = _archs_and_edits(source, context.facts, tools)
+    environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
+    copy = _copy_of(source)
+    edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits]
+    build = BuildWheel(
+        subject=source.label,
+        source=source.folder,
+        repository=copy.repository,
+        targets=context.archs,
+        cuda_mismatch=tools.mismatch,
+        variables={**environment.variables, **copy.variables},
+        unset=environment.unset,
+        path_first=environment.path_first,
+        edits=edits,
+        reasons=(*environment.reasons, *copy.reasons, *edit_reasons),
+    )
+    if archs.decider is Decider.TORCH:
+        reason = "torch would build for the GPUs it sees here, or stop"
+        return build, Rejected("leave TORCH_CUDA_ARCH_LIST unset", reason)
+    return build, Rejected("set TORCH_CUDA_ARCH_LIST", archs.why)
+
+
+def _archs_and_edits(
+    source: Source, facts: Facts, tools: Tools
+) -> tuple[ArchChoice, tuple[PlannedEdit, ...]]:
+    """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
+    conditions = _conditions(source, facts, tools)
+    edits = needed_edits(source, conditions)
+    if conditions.gpu_missing:
+        no_longer_asks = any(edit.rule == "gpu-at-build" for edit in edits)
+        if not no_longer_asks or _asks_gpu(source):
+            raise _needs_gpu(source)
+    choice = _choose_archs(source, tools)
+    if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
+        return choice, edits
+    # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
+    more_edits = needed_edits(source, replace(conditions, arch_missing=True))
+    if any("setup.py" in edit.files for edit in more_edits):
+        text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], more_edits)
+        without_numbers = require(_choose_archs(read_source(Path(source.folder), text), tools))
+        if without_numbers.decider is Decider.TORCH:
+            reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
+            return replace(without_numbers, why=reason), more_edits
+    return require(choice), edits
+
+
+def _choose_archs(source: Source, tools: Tools) -> ArchChoice | Problem:
+    chosen = tools.chosen
+    return choose_archs(source, chosen.build_archs, tools.torch.version, chosen.ptx)
+
+
+def _conditions(source: Source, facts: Facts, tools: Tools) -> BuildConditions:
+    """What decides which known breakages this build meets."""
+    versions = dict(python_versions(facts))
+    # breakages of the C++ standard library come with g++, whoever calls it
+    if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
+        versions["gcc"] = release(tools.compilers.version)[:2]
+    conditions = build_conditions(
+        source,
+        tools.chosen.version,
+        release(tools.torch.version),
+        facts.machine.system,
+        tools.chosen.build_archs,
+        python=versions,
+    )
+    # it would compile none of its CUDA code, and reads no variable that changes that
+    waits_for_gpu = source.switches.by_gpu and not source.switches.on
+    return replace(conditions, gpu_missing=waits_for_gpu and make_context(facts).has_working_gpu is not True)
+
+
+def _asks_gpu(source: Source) -> bool:
+    """Told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask."""
+    return source.switches.asks_gpu and not own_variables(source)
+
+
+def _needs_gpu(source: Source) -> SplatfixError:
+    return SplatfixError(
+        "gpu-needed-to-build",
+        f"{source.label} compiles its CUDA code only where torch sees a GPU, and none is in sight here.",
+        meaning="Its setup.py asks torch.cuda.is_available() and reads no variable such as FORCE_CUDA; here a package "
+        "without GPU code would come out. Nothing was built and nothing was changed.",
+        todo=(
+            say("Build it on a machine with a GPU, or pass the GPU through to this container."),
+            say(
+                f"Or let {source.folder}/setup.py read a variable in the place of torch.cuda.is_available()."
+            ),
+        ),
+    )
+
+
+def plain_build(source: Source, scripts: str, jobs: Jobs) -> BuildWheel:
+    """A source without CUDA code: whatever compiler is set up here will do."""
+    copy = _copy_of(source)
+    no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
+    return BuildWheel(
+        subject=source.label,
+        source=source.folder,
+        repository=copy.repository,
+        variables={"MAX_JOBS": str(jobs.count), **copy.variables},
+        path_first=(scripts,),
+        reasons=(no_cuda, jobs.reason, *copy.reasons),
+    )
+
+
+@dataclass(frozen=True)
+class _ScratchCopy:
+    """What the scratch copy asks of a build."""
+
+    repository: str = ""
+    """What must be copied beside the source itself; "" for nothing."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
+
+
+def _copy_of(source: Source) -> _ScratchCopy:
+    folder = Path(source.folder)
+    repository = repository_of(folder)
+    reasons = []
+    if repository != folder:
+        reasons.append(Reason(f"copies {repository}: its build reads files above {folder}"))
+    variables = {}
+    if source.version_from_git:
+        version = _version_from_git(folder)
+        variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
+        reason = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
+        reasons.append(Reason(f"SETUPTOOLS_SCM_PRETEND_VERSION={version}: {reason}"))
+    return _ScratchCopy(str(repository) if repository != folder else "", variables, tuple(reasons))
+
+
+def _version_from_git(folder: Path) -> str:
+    around = (git_folder(path) for path in (folder, *folder.parents))
+    commit = commit_of(next((git for git in around if git), None))
+    return f"0+g{commit[:9]}" if commit else "0"
