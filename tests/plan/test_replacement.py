@@ -114,7 +114,7 @@ def names(folder: Path) -> list[str]:
 
 def why(folder: Path, module: str = NAME) -> str:
     """Why nothing replaces a module."""
-    return next(item.why for item in replacement_for(read(folder)).native if item.module == module)
+    return next(item.reason for item in replacement_for(read(folder)).native if item.module == module)
 
 
 AFTER = {
