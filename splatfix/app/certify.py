@@ -31,6 +31,7 @@ from splatfix.certify.host import placed
 from splatfix.certify.request import TrainingRequest
 from splatfix.certify.run_levels import TRAINS_FROM
 from splatfix.certify.stacks.subject import StackSubject
+from splatfix.certify.subject import published_method
 from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
@@ -66,6 +67,7 @@ def certify(request: Request) -> Result:
         if request.sign is not None:
             require_key_elsewhere(request.out, request.sign)
             key = open_key(request.sign)
+        published_method(request)  # a wrong option is told before anything is looked at
         python = target_python(request.python)
         facts = machine_facts.gather(python)
         subject = smoke_subject(request, python, facts)
@@ -103,8 +105,7 @@ def rehearse(request: RehearseRequest) -> Result:
     """
     with on_interrupt(_NOTHING), ExitStack() as stack:
         folder = stack.enter_context(temporary_folder())
-        python = target_python(request.python)
-        subject, facts = stack_subject(request, python, folder)
+        subject, facts = stack_subject(request, folder)
         with training(console.err()) as progress:
             made, options = run_and_report(subject, facts, progress)
     return _result("rehearse", request, made, facts, options)

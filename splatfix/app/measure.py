@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from splatfix.certify import IMPLEMENTATIONS, KernelCheck, Outcome
+from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import run, say
+from splatfix.facts import Facts
+from splatfix.install import InstalledItem, InstallOutcome
 
-if TYPE_CHECKING:
-    from splatfix.certify import KernelCheck
-    from splatfix.facts import Facts
-    from splatfix.install import InstalledItem, InstallOutcome
-
-    Verify = Callable[[str, str], tuple[KernelCheck, ...]]
+Verify = Callable[[str, str], tuple[KernelCheck, ...]]
 
 
 def measured(
@@ -27,47 +26,43 @@ def measured(
     Raises:
         SplatfixError: ``computes-wrongly`` with the errors that were measured, or how the kernel's process ended.
     """
-    from splatfix.certify import IMPLEMENTATIONS
-    from splatfix.certify import Outcome as Verdict
-    from splatfix.core.errors import SplatfixError
-    from splatfix.core.proof import Rung, RungName
 
-    called = {module.partition(".")[0] for _, module in IMPLEMENTATIONS}
+    called = {_top(module) for _, module in IMPLEMENTATIONS}
     if not _has_gpu(facts) or not any(_tops(item) & called for item in outcome.items):
         return outcome
-    python = outcome.plan.python
-    checks = verify(python, "cuda")
+    checks = verify(outcome.plan.python, "cuda")
     items = []
     for item in outcome.items:
-        mine = [check for check in checks if check.implementation.partition(".")[0] in _tops(item)]
-        wrong = [check for check in mine if check.outcome is Verdict.FAILED]
+        of_item = [check for check in checks if _top(check.implementation) in _tops(item)]
+        wrong = [check for check in of_item if check.outcome is Outcome.FAILED]
         if wrong:
-            changed = not all(one.up_to_date for one in outcome.items)
-            if changed:
-                take_back(python, outcome.entry)
+            meaning = "It was installed already, and nothing was changed."
+            if not all(one.up_to_date for one in outcome.items):
+                take_back(outcome.plan.python, outcome.entry)
+                meaning = "The environment was put back as it was."
             raise SplatfixError(
                 "computes-wrongly",
-                f"{item.subject} loads, but fails on this GPU: {'; '.join(map(_words, wrong))}.",
-                meaning="The environment was put back as it was."
-                if changed
-                else "It was installed already, and nothing was changed.",
+                f"{item.subject} loads, but fails on this GPU: {'; '.join(map(_errors, wrong))}.",
+                meaning=meaning,
                 todo=(
                     run("splatfix", "diagnose", text="Look at the GPU and its driver"),
                     say(f"Logs of the build: {outcome.log}"),
                 ),
             )
-        shown = [check for check in mine if check.outcome is Verdict.MET]
-        if shown:
-            text = "forward and gradient agree with float64 references on the GPU: " + "; ".join(
-                map(_words, shown)
-            )
-            rung = Rung(RungName.COMPUTES, True, text)
-        else:
-            why = "; ".join(check.detail for check in mine) or "splatfix has no reference for it"
-            rung = Rung(RungName.COMPUTES, None, why)
-        proof = tuple(rung if old.name is RungName.COMPUTES else old for old in item.proof)
+        rung = _computes(of_item)
+        proof = tuple(rung if old.name is rung.name else old for old in item.proof)
         items.append(replace(item, proof=proof))
     return replace(outcome, items=tuple(items))
+
+
+def _computes(checks: list[KernelCheck]) -> Rung:
+    met = [check for check in checks if check.outcome is Outcome.MET]
+    if met:
+        errors = "; ".join(map(_errors, met))
+        text = f"forward and gradient agree with float64 references on the GPU: {errors}"
+        return Rung(RungName.COMPUTES, True, text)
+    details = "; ".join(check.detail for check in checks)
+    return Rung(RungName.COMPUTES, None, details or "splatfix has no reference for it")
 
 
 def _has_gpu(facts: Facts) -> bool:
@@ -77,10 +72,14 @@ def _has_gpu(facts: Facts) -> bool:
 
 
 def _tops(item: InstalledItem) -> set[str]:
-    return {module.partition(".")[0] for module in item.modules}
+    return {_top(module) for module in item.modules}
 
 
-def _words(check: KernelCheck) -> str:
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _errors(check: KernelCheck) -> str:
     if check.value_error is None:
         return f"{check.implementation}: {check.detail}"
     gradient = f", gradient {check.gradient_error:.1e}" if check.gradient_error is not None else ""

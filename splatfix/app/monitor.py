@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatfix.app.result import Result
+from splatfix.certify.monitor import Summary, require_tensorboard, target_of, watch
 from splatfix.core.errors import usage_error
+from splatfix.core.words import counted
+from splatfix.report.console import err, escape, paragraph
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from splatfix.certify.monitor import Summary
-
 
 def monitor(
-    words: tuple[str, ...], out: Path, *, interval: float, tensorboard: bool, as_json: bool
+    arguments: tuple[str, ...], out: Path, *, interval: float, tensorboard: bool, as_json: bool
 ) -> Result:
     """Watch a running process, or a command started here, until it ends.
 
@@ -27,20 +28,18 @@ def monitor(
     Raises:
         SplatfixError: a process or command that cannot be watched.
     """
-    from splatfix.certify.monitor import require_tensorboard, target_of, watch
 
     if math.isnan(interval):
         raise usage_error("no-interval", "--interval nan is not a number of seconds.")
     if tensorboard:  # before anything is started that would have to be ended again
         require_tensorboard()
-    summary = watch(target_of(words, quiet=as_json), out, interval=interval, tensorboard=tensorboard)
+    summary = watch(target_of(arguments, quiet=as_json), out, interval=interval, tensorboard=tensorboard)
 
     def data() -> dict[str, Any]:
         content = {name: value for name, value in asdict(summary).items() if name != "exit_code"}
         return {"command_exit_code": summary.exit_code, **content}
 
     def text(_: Console) -> None:
-        from splatfix.report.console import err, escape, paragraph
 
         for line in summary_lines(summary):
             paragraph(err(), escape(line), first=0, then=4)
@@ -52,18 +51,18 @@ def summary_lines(summary: Summary) -> list[str]:
     """The summary for people: what was measured; the notes say why the rest was not."""
 
     code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
-    share = None if summary.share_above_97_percent is None else 100 * summary.share_above_97_percent
+    share = summary.share_above_97_percent
     measured = (
         ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
         ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
         ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
-        ("above 97 %", share, "{:.1f} % of the samples"),
+        ("above 97 %", None if share is None else 100 * share, "{:.1f} % of the samples"),
         ("GPU utilisation", summary.gpu_utilisation_mean, "{:.0f} % on average"),
         ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
         ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
     )
     return [
-        f"{summary.target}: {summary.seconds:.1f} s, {summary.samples} {'sample' if summary.samples == 1 else 'samples'}{code}",
+        f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}{code}",
         *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
         *(f"  note: {note}" for note in summary.notes),
         f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from splatfix import __version__
 from splatfix import facts as machine_facts
+from splatfix.app.result import target_python
 from splatfix.certify import Mend, RehearseRequest, device_for
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
 from splatfix.certify.stacks import prepare
@@ -26,7 +27,7 @@ from splatfix.plan.edits import apply
 from splatfix.plan.replacement import Replacement, replacement_for
 
 
-def stack_subject(request: RehearseRequest, python: str, folder: Path) -> tuple[StackSubject, Facts]:
+def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject, Facts]:
     """What is to be run, and the facts of the machine with the checkout's.
 
     Args:
@@ -39,6 +40,7 @@ def stack_subject(request: RehearseRequest, python: str, folder: Path) -> tuple[
         raise usage_error(
             "not-a-folder", f"There is no folder {request.checkout}.", say("Give the folder of the checkout.")
         )
+    python = target_python(request.python)
     facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
     require_packages(facts, python, "rehearse", CERTIFY_NEEDS)
     device = device_for(request.device, facts)

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatfix.app.result import Result, target_python
+from splatfix.certify.scenes import check_sample, export_sample, find_samples
+from splatfix.certify.smoke import list_scenes as scenes_of
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.words import counted
+from splatfix.report.console import escape, prose, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,8 +18,6 @@ if TYPE_CHECKING:
 
 def list_scenes() -> Result:
     """Every sample scene: layout, number and size of views, kind."""
-    from splatfix.certify.scenes import find_samples
-    from splatfix.report.console import table
 
     samples = find_samples()
     rows = [
@@ -36,12 +37,10 @@ def export_scenes(names: tuple[str, ...], out: Path) -> Result:
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2), ``cannot-write`` (3).
     """
-    from splatfix.certify.scenes import export_sample, find_samples
 
     rows = [{"name": item.name, "folder": str(export_sample(item, out))} for item in find_samples(names)]
 
     def text(console: Console) -> None:
-        from splatfix.report.console import escape
 
         for row in rows:
             console.print(escape(row["folder"]), soft_wrap=True)
@@ -59,7 +58,6 @@ def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) 
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2), ``scene-not-found`` (3), an environment that cannot load one (3).
     """
-    from splatfix.certify.scenes import check_sample, find_samples
 
     known = {sample.name for sample in find_samples()}
     folders = [name for name in names if name not in known and Path(name).is_dir()]
@@ -67,19 +65,19 @@ def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) 
     samples = tuple(name for name in names if name not in folders)
     if samples or not folders:
         for item in find_samples(samples):
-            found = check_sample(item, root)
-            rows.append({**dict.fromkeys(_ROW), "name": item.name, "readable": True, "problems": list(found)})
+            problems = list(check_sample(item, root))
+            rows.append({**dict.fromkeys(_ROW), "name": item.name, "readable": True, "problems": problems})
     bad = any(not row["readable"] or (row["folder"] is None and row["problems"]) for row in rows)
 
     def text(console: Console) -> None:
-        from splatfix.report.console import escape, prose
 
         for row in rows:
-            said = list(row["problems"])
+            parts = list(row["problems"])
             if row["size"]:
                 views = f"{counted(row['train'], 'view')} to train on, {row['held_out']} held out"
-                said = [f"{views}, {'{}x{}'.format(*row['size'])}, {counted(row['points'], 'point')}", *said]
-            prose(console, f"{escape(row['name'])}: ", escape("; ".join(said) or "OK"))
+                width, height = row["size"]
+                parts.insert(0, f"{views}, {width}x{height}, {counted(row['points'], 'point')}")
+            prose(console, f"{escape(row['name'])}: ", escape("; ".join(parts) or "OK"))
 
     return Result("scenes check", lambda: {"scenes": rows}, text, Exit.FAILURE if bad else Exit.OK)
 
@@ -90,14 +88,13 @@ _ROW = ("name", "folder", "layout", "readable", "train", "held_out", "size", "po
 
 def _loaded(folder: Path, python: str | None) -> list[dict[str, Any]]:
     """The scenes at or below a folder, as the trainer of an environment loads them."""
-    from splatfix.certify.smoke import list_scenes as scenes_of
 
     try:
-        found = scenes_of(folder.absolute(), target_python(python), check=True)["scenes"]
+        scenes = scenes_of(folder.absolute(), target_python(python), check=True)["scenes"]
     except SplatfixError as error:
         if error.code != "unreadable-scene":
             raise
-        said = (error.what, error.meaning, *(step.text for step in error.todo))
-        told = [text.rstrip(".") for text in said if text]
-        return [{**dict.fromkeys(_ROW), "name": str(folder), "readable": False, "problems": told}]
-    return [{key: row.get(key) for key in _ROW} for row in found]
+        sentences = (error.what, error.meaning, *(step.text for step in error.todo))
+        problems = [sentence.rstrip(".") for sentence in sentences if sentence]
+        return [{**dict.fromkeys(_ROW), "name": str(folder), "readable": False, "problems": problems}]
+    return [{key: row.get(key) for key in _ROW} for row in scenes]

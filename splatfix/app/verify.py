@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result, target_python
+from splatfix.certify import KernelCheck, Outcome, device_for, idle_gpu
+from splatfix.certify import verify as check_kernels
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step, run
-
-if TYPE_CHECKING:
-    from splatfix.certify import KernelCheck
+from splatfix.facts import gather
+from splatfix.report import certificate
 
 
 def verify(python: str | None, device: str) -> Result:
@@ -20,11 +20,6 @@ def verify(python: str | None, device: str) -> Result:
     Raises:
         SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
     """
-    from splatfix.certify import device_for, idle_gpu
-    from splatfix.certify import verify as check_kernels
-    from splatfix.facts import gather
-    from splatfix.report import certificate
-
     with on_interrupt("Interrupted: no kernel was verified; nothing was changed."):
         target = target_python(python)
         facts = gather(target)
@@ -55,7 +50,6 @@ def next_step(kernels: Sequence[KernelCheck], device: str, python: str | None) -
 
 def exit_code_of(kernels: Sequence[KernelCheck]) -> Exit:
     """1 when one is wrong; 3 when none could be measured or an installed extension was not measured; else 0."""
-    from splatfix.certify import Outcome
 
     outcomes = {item.outcome for item in kernels}
     if Outcome.FAILED in outcomes:

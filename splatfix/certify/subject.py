@@ -90,7 +90,7 @@ def smoke_subject(request: Request, python: str, facts: Facts) -> SmokeSubject:
     Raises:
         SplatfixError: wrong options (exit code 2), an environment that cannot run the trainer (3).
     """
-    method = _published(request)
+    method = published_method(request)
     device = device_for(request.device, facts)
     require_gpu(request.renderer, device, facts)
     suite = _suite(request, method, python, device)
@@ -135,7 +135,7 @@ def _samples(request: Request) -> Suite:
     return sample_suite(request.suite, request.iterations, request.resolution, only=request.scene)
 
 
-def _published(request: Request) -> Method | None:
+def published_method(request: Request) -> Method | None:
     """The published figures that ``--baseline`` names; None where it names a file.
 
     Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import io
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,10 @@ from splatfix.certify import Outcome, SceneRun, Suite, Verdict, certify
 from splatfix.certify.baseline import compare
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import Comparison, SceneComparison
-from splatfix.certify.summary import summarize
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Facts
 from splatfix.knowledge.published import methods
-from splatfix.report import comparison as table
-from splatfix.report.certificate import show
-from splatfix.report.console import page
-from splatfix.report.field_report import markdown
 from tests.certify.conftest import RESULT, RecordedTrainer, subject
-from tests.report.test_certificate import certificate
 
 GPU = "NVIDIA RTX A6000"
 
@@ -181,35 +174,6 @@ def test_the_same_gpu_is_the_same_machine() -> None:
         earlier = result(machine__gpu=GPU, machine__cpu=cpu, iterations_per_second=100.0)
         scene = only(compare((run,), {"scenes": [{"scene": "figurine", "result": earlier}]}))
         assert outcomes(scene)["speed"] is Outcome.FAILED
-
-
-def test_the_table_in_every_form() -> None:
-    runs = (garden(heldout__psnr=20.0), dataclasses.replace(garden(), scene="room"))
-    found = compare(runs, None, "inria-2023")
-    subject = dataclasses.replace(certificate(), comparison=found)
-    assert found is not None and [row[-1] for row in table.rows(found)] == ["worse", "not comparable"]
-    text = markdown(subject)
-    assert "## Beside the baseline" in text and "https://arxiv.org/abs/2308.04079" in text
-    rows = text.partition("## Beside the baseline")[2].splitlines()
-    row = next(line for line in rows if line.startswith("| garden |"))
-    assert "| 20.00 dB (27.41 dB) ✗ | 0.8680 (0.8680) | 0.1030 (0.1030) | worse |" in row
-    assert "- room: not comparable: --resolution 4, the source 2" in text
-    assert "- garden: speed, train memory, eval memory not judged: the baseline does not have it" in text
-    assert "- garden: LPIPS not judged: shown only" in text
-    for verbose in (True, False):
-        stream = io.StringIO()
-        show(page(stream, width=300), subject, Path("report"), verbose=verbose)
-        assert ("worse: speed" in stream.getvalue()) is verbose
-    assert "Beside the baseline" not in markdown(certificate())
-
-
-def test_the_summary_says_that_it_was_not_held_against_it() -> None:
-    request = subject(Suite("data", ("garden",), 60.0), Path("out"), published="mip-splatting")
-    assert request.command.argv[-2:] == ("--baseline", "mip-splatting")
-    run = garden()
-    proof = evaluate((), (), (run,), compare((run,), None, request.published), "torch", "cpu")
-    text = summarize(Verdict.CERTIFIED, proof, request, (run,))
-    assert "It was not held against mip-splatting, whose conditions differ." in text
 
 
 @pytest.mark.parametrize(("psnr", "verdict"), [(27.41, Verdict.CERTIFIED), (25.0, Verdict.NOT_CERTIFIED)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import types
@@ -14,11 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from splatfix.certify import KernelCheck, Outcome, kernel_probe, kernels, verify  # noqa: E402
+from splatfix.certify import Outcome, kernel_probe, kernels, verify  # noqa: E402
 from splatfix.certify.kernel_agreement import Ran, judge, keep  # noqa: E402
-from splatfix.certify.levels import evaluate, failures  # noqa: E402
 from splatfix.certify.smoke import stage  # noqa: E402
-from splatfix.core.proof import RungName  # noqa: E402
 from splatfix.facts import Facts  # noqa: E402
 from splatfix.install.dropins import make_dropin_wheel  # noqa: E402
 from splatfix.kernels import knn, rasterizer, ssim  # noqa: E402
@@ -114,21 +111,6 @@ def test_the_criterion_can_fail_where_float64_is_content(
     assert alone["outcome"] == "met"
     beside = kernel_probe.run_check("ssim", "fused_ssim", "native", "cpu", own)
     assert beside["outcome"] == "failed" and beside["own_difference"] > 1e-5
-
-
-def test_the_statement_names_both(known: Facts) -> None:
-    native = KernelCheck("ssim", "fused_ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4, "", "native", 2e-7, 3e-6)
-    (rung,) = [
-        one for one in evaluate((), (native,), (), None, "torch", "cpu") if one.name is RungName.COMPUTES
-    ]
-    assert rung.shown_by.endswith("own kernels agree on the same input: fused_ssim to 3.0e-06")
-    alone = dataclasses.replace(native, own_difference=None, own_gradient_difference=None)
-    (rung,) = [
-        one for one in evaluate((), (alone,), (), None, "torch", "cpu") if one.name is RungName.COMPUTES
-    ]
-    assert "own kernels" not in rung.shown_by
-    wrong = dataclasses.replace(native, outcome=Outcome.FAILED, detail="differs from splatfix's own kernel")
-    assert failures((wrong,), (), ()) == ("kernel ssim: differs from splatfix's own kernel",)
 
 
 @pytest.mark.slow

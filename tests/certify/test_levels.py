@@ -217,36 +217,3 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     proof = evaluate((), (GOOD,), (RUN,), None, "torch", "cpu", bad)
     assert failures((), (), (bad,)) == ("built: splat_probe",)
     assert next(rung for rung in proof if rung.name is RungName.BUILT) is bad
-
-
-def refused(*failed: str, kernel: KernelCheck = GOOD, built: bool | None = True) -> str:
-    """The summary on a CPU, for sm_120, where the criteria of those codes failed."""
-    criteria = tuple(Criterion(code, Outcome.FAILED, "", "") for code in failed)
-    runs = (dataclasses.replace(RUN, criteria=criteria),)
-    rung = Rung(RungName.BUILT, built, "the extensions")
-    proof = evaluate((), (kernel,), runs, None, "torch", "cpu", rung)
-    suite = Suite("data", ("figurine",), 60.0)
-    request = subject(suite, Path("out"), targets=SM_120)
-    return summarize(Verdict.NOT_CERTIFIED, proof, request, runs)
-
-
-def test_a_refusal_says_what_was_reached() -> None:
-    """A failed criterion of time takes nothing from what was learned, nor from what the extensions are built for."""
-    timed = refused("throughput-steady")
-    assert timed.startswith(
-        "This environment trained 1 scene of 3D Gaussians on the CPU, and no criterion of learning failed"
-    )
-    assert "(figurine: throughput-steady); levels reached: resolved, built, loads, computes." in timed
-    assert timed.endswith("Its CUDA extensions are built for sm_120, and were not run.")
-    wrong = dataclasses.replace(GOOD, outcome=Outcome.FAILED)
-    for unlearned in (refused("throughput-steady", "loss-falls"), refused("throughput-steady", kernel=wrong)):
-        assert unlearned.startswith(
-            "Training 3D Gaussians on the CPU was not verified; levels reached: resolved, built, "
-        )
-        assert "built for sm_120" in unlearned
-    elsewhere = refused(built=False)
-    assert (
-        "trained 3D Gaussians on the CPU, but is not built for sm_120; levels reached: resolved, loads"
-        in elsewhere
-    )
-    assert "are built for" not in elsewhere

@@ -152,3 +152,19 @@ def test_conflicting_options(
 ) -> None:
     done = splatfix("certify", "--data", tmp_path, *words, "--json")
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, code)
+
+
+@pytest.mark.parametrize(
+    ("scene", "suite", "chosen"),
+    [("study", None, "quick"), ("fruit", None, "standard"), ("study", "standard", "standard")],
+)
+def test_one_sample_scene(scene: str, suite: str | None, chosen: str) -> None:
+    only = sample_suite(suite, only=scene)
+    assert (only.name, only.scenes) == (chosen, (scene,))
+
+
+@pytest.mark.parametrize(("scene", "suite"), [("nowhere", None), ("fruit", "quick")])
+def test_a_scene_that_is_not_there(scene: str, suite: str | None) -> None:
+    with pytest.raises(SplatfixError) as caught:
+        sample_suite(suite, only=scene)
+    assert (caught.value.code, int(caught.value.exit_code)) == ("unknown-scene", 2)
