@@ -75,9 +75,9 @@ def compare(name: str, points: np.ndarray, repeats: int, engines: list[str]) -> 
         )
         for engine in engines:
             start = time.perf_counter()
-            found = distCUDA2(tensor, engine=engine).double().numpy()
+            result = distCUDA2(tensor, engine=engine).double().numpy()
             times[engine] = min(times[engine], time.perf_counter() - start)
-            errors[engine] = float((np.abs(found - expected) / np.maximum(expected, 1e-30)).max())
+            errors[engine] = float((np.abs(result - expected) / np.maximum(expected, 1e-30)).max())
     peer = times["scipy cKDTree, workers=-1"]
     print(f"\n{name}, {len(points):,} points (fastest of {repeats})")
     for engine, seconds in times.items():
@@ -99,13 +99,13 @@ def peak_memory(kind: str, count: int, engine: str) -> dict[str, object]:
     distCUDA2(points[:1000], engine=engine)  # loads code and thread pools, which are not counted
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before, start = status("VmRSS"), time.perf_counter()
-    found = distCUDA2(points, engine=engine)
+    result = distCUDA2(points, engine=engine)
     seconds, peak = time.perf_counter() - start, (status("VmHWM") - before) / 1024
     exact = points.double().numpy()
     sample = np.random.default_rng(7).choice(count, min(SAMPLE, count), replace=False)
     distances, _ = cKDTree(exact, balanced_tree=False).query(exact[sample], k=4, workers=-1)
     true = (distances[:, 1:] ** 2).mean(1)
-    errors = np.abs(found[sample].double().numpy() - true) / np.maximum(true, 1e-30)
+    errors = np.abs(result[sample].double().numpy() - true) / np.maximum(true, 1e-30)
     return {
         "cloud": kind,
         "count": count,

@@ -37,9 +37,9 @@ def child(folder: str, arch: int, call: str) -> None:
     import nvrtc  # type: ignore[import-not-found]  # imports torch, as whoever calls has
 
     started = time.perf_counter()
-    found = [nvrtc.compile_kernels(name, options, arch) for name, options in CALLS[call]]
+    result = [nvrtc.compile_kernels(name, options, arch) for name, options in CALLS[call]]
     took = time.perf_counter() - started
-    sys.stdout.write(json.dumps([took, all(item.cached for item in found)]))
+    sys.stdout.write(json.dumps([took, all(item.cached for item in result)]))
 
 
 def seconds(folder: Path, arch: int, call: str, cache: Path, *, cached: bool) -> float:
@@ -71,8 +71,8 @@ def main() -> None:
         plain, dropin = Path(scratch, "plain"), Path(scratch, "dropin")
         for folder in (plain, dropin):
             shutil.copytree(KERNELS, folder, ignore=shutil.ignore_patterns("__pycache__", "__init__.py"))
-        wanted = [[name, options, asked.arch] for call in CALLS.values() for name, options in call]
-        argv = [sys.executable, str(dropin / "nvrtc.py"), str(dropin / "cuda"), json.dumps(wanted)]
+        expected = [[name, options, asked.arch] for call in CALLS.values() for name, options in call]
+        argv = [sys.executable, str(dropin / "nvrtc.py"), str(dropin / "cuda"), json.dumps(expected)]
         made = subprocess.run(argv, capture_output=True, text=True, check=False)
         if made.returncode:
             sys.exit(f"sm_{asked.arch}: {made.stdout or made.stderr}")

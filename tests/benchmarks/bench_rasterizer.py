@@ -238,11 +238,13 @@ def fit(table: Sequence[dict[str, Any]]) -> dict[str, float]:
         del kept[int(found_now.argmin())]
     worst = float((weighted @ solution - 1).abs().max())
     names = ("constant_us", "ns_per_gaussian", "ns_per_listed_pair", "ns_per_blended_pair")
-    found = dict(zip(names, (solution * 1e9).tolist(), strict=True))
+    nanoseconds = dict(zip(names, (solution * 1e9).tolist(), strict=True))
     print(
-        "\nlinear fit: " + ", ".join(f"{k} {v:.1f}" for k, v in found.items()) + f"; worst error {worst:.0%}"
+        "\nlinear fit: "
+        + ", ".join(f"{k} {v:.1f}" for k, v in nanoseconds.items())
+        + f"; worst error {worst:.0%}"
     )
-    return found | {"worst_relative_error": worst}
+    return nanoseconds | {"worst_relative_error": worst}
 
 
 def profile(count: int, size: int) -> dict[str, float]:

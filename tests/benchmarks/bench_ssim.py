@@ -60,7 +60,7 @@ def pair(height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def contestants(y: torch.Tensor) -> dict[str, Loss]:
     cached = precompute(y)
-    found: dict[str, Loss] = {
+    result: dict[str, Loss] = {
         "splatfix": fused_ssim,
         "splatfix, cached ground truth": lambda x, _: fused_ssim(x, cached),
         "dense 11x11 (Inria form)": dense,
@@ -68,12 +68,12 @@ def contestants(y: torch.Tensor) -> dict[str, Loss]:
     if importlib.util.find_spec("pytorch_msssim"):
         from pytorch_msssim import ssim
 
-        found["pytorch_msssim"] = lambda x, y: ssim(x, y, data_range=1.0)
+        result["pytorch_msssim"] = lambda x, y: ssim(x, y, data_range=1.0)
     if importlib.util.find_spec("torchmetrics"):
         from torchmetrics.functional.image import structural_similarity_index_measure as metric
 
-        found["torchmetrics"] = lambda x, y: metric(x, y, data_range=1.0)
-    return found
+        result["torchmetrics"] = lambda x, y: metric(x, y, data_range=1.0)
+    return result
 
 
 def timed(
@@ -97,13 +97,13 @@ def ratio(peer: list[float], ours: list[float]) -> float:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "torch": torch.__version__}
+    result = {"python": platform.python_version(), "torch": torch.__version__}
     for name in ("pytorch-msssim", "torchmetrics"):
         try:
-            found[name] = version(name)
+            result[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def peak_memory(name: str, height: int, width: int) -> float:
@@ -160,9 +160,9 @@ def main() -> None:
     rows = []
     for name, loss in names.items():
         image = x.clone().requires_grad_()
-        found = loss(image, y)
-        found.backward()
-        found = found.detach()
+        result = loss(image, y)
+        result.backward()
+        result = result.detach()
         same_padding = name.startswith(("splatfix", "dense"))
         row = {
             "name": name,
@@ -170,7 +170,7 @@ def main() -> None:
             "forward_backward_ms": min(both[name]),
             "forward_ratio": ratio(forward[name], forward["splatfix"]),
             "forward_backward_ratio": ratio(both[name], both["splatfix"]),
-            "value_error": abs(float(found) - float(value.detach())) if same_padding else None,
+            "value_error": abs(float(result) - float(value.detach())) if same_padding else None,
             "gradient_error": float((image.grad.double() - gradient).abs().max() / gradient.abs().max())
             if same_padding
             else None,

@@ -93,8 +93,8 @@ def main() -> int:
 def hold_out_one(scene: Scene, name: str | None) -> Scene:
     """The scene with exactly one held-out view."""
     views = sorted(scene.train + scene.test, key=lambda view: view.name)
-    wanted = Path(name or views[0].name).stem.lower()
-    test = tuple(view for view in views if Path(view.name).stem.lower() == wanted)
+    expected = Path(name or views[0].name).stem.lower()
+    test = tuple(view for view in views if Path(view.name).stem.lower() == expected)
     if not test:
         raise SystemExit(f"{name} is none of {', '.join(view.name for view in views)}")
     return dataclasses.replace(scene, train=tuple(view for view in views if view not in test), test=test)
@@ -275,8 +275,8 @@ def opensplat(options: argparse.Namespace, view: View, folder: Path) -> dict[str
         assert process.stdout is not None
         for line in process.stdout:
             tail = [*tail[-20:], line.rstrip()]
-            if found := STEP.match(line):
-                times[int(found[1])] = time.perf_counter()
+            if step := STEP.match(line):
+                times[int(step[1])] = time.perf_counter()
     if process.returncode or len(times) < 2:
         return {"status": f"ended with {process.returncode}", "last_words": tail}
     # It draws the held-out view after every tenth step; ours does not count evaluation either.

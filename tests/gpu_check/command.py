@@ -105,17 +105,17 @@ def _run(options: argparse.Namespace) -> int:
         except KeyError as error:
             unknown = ", ".join(map(repr, error.args))
             raise UsageError(f"no step is called {unknown}; --list names them") from None
-        found, others = needs.sources_in(sources)
-        if sources and not options.rehearse and not found and not list(sources.glob("*.whl")):
+        result, others = needs.sources_in(sources)
+        if sources and not options.rehearse and not result and not list(sources.glob("*.whl")):
             raise UsageError(f"{sources} holds none of: {', '.join(SOURCES)}")
         wants = {want for step in steps if step.name in names for want in step.wants}
         if options.rehearse:
             wants.discard(needs.NVCC)  # what stands in for the sources is C++
         else:
-            wants |= {want for name in found for want in needs.IMPORTED.get(name, ())}
+            wants |= {want for name in result for want in needs.IMPORTED.get(name, ())}
         _require(wants)
         if options.rehearse:
-            machine, found = _stand_in(work)
+            machine, result = _stand_in(work)
         else:
             machine, obstacle = needs.machine()
             if obstacle:
@@ -124,7 +124,7 @@ def _run(options: argparse.Namespace) -> int:
         if not options.rehearse:
             until = time.monotonic() + (options.budget or session.BUDGET)
         visit = session.Visit(
-            session.Context(str(work), str(_writable(options.out)), found, options.rehearse),
+            session.Context(str(work), str(_writable(options.out)), result, options.rehearse),
             machine,
             tuple(f"{name} in GPU_SOURCES is no name of a source and was not tried" for name in others),
             until,

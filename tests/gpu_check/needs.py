@@ -64,21 +64,24 @@ def lacking(wants: Iterable[str]) -> str:
     Args:
         wants: of :data:`MORE` and :data:`TOOLS`.
     """
-    wanted = set(wants)
-    modules = {**{name: module for name, module in MORE.items() if name in wanted}, **PACKAGES}
+    needed = set(wants)
+    modules = {**{name: module for name, module in MORE.items() if name in needed}, **PACKAGES}
     absent, broken = missing(modules)
-    said = [*broken]
+    obstacles = [*broken]
     if absent:
         version = ".".join(map(str, sys.version_info[:2]))
         names = " ".join(absent)
-        said.append(
+        obstacles.append(
             f"this Python lacks {', '.join(absent)}; fetch the wheels with their dependencies on a machine of this kind: "
             f"python3 -m pip download --only-binary=:all: --python-version {version} --dest DIR {names}; "
             f"and carry them: python3 tests/gpu_check --sources DIR"
         )
-    if not said and (lost := tools_missing(wanted)):
-        said.append(f"no {' and no '.join(lost)} is here, which compiling needs (--only leaves steps out)")
-    return "; ".join(said)
+    lost = tools_missing(needed) if not obstacles else []
+    if lost:
+        obstacles.append(
+            f"no {' and no '.join(lost)} is here, which compiling needs (--only leaves steps out)"
+        )
+    return "; ".join(obstacles)
 
 
 def missing(modules: dict[str, str]) -> tuple[list[str], list[str]]:
@@ -133,8 +136,10 @@ def unpack_wheels(sources: Path | None, site: Path) -> None:
     argv += ["--no-cache-dir", "--disable-pip-version-check", "--target", str(site), *map(str, wheels)]
     done = ProcessRunner().run(argv, timeout=300)
     if not done.ok:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        raise Damaged(said[-1].removeprefix("ERROR: ") if said else done.why())
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+        if errors:
+            raise Damaged(errors[-1].removeprefix("ERROR: "))
+        raise Damaged(done.why())
     put_first("PYTHONPATH", site)
     put_first("PATH", site / "bin")
     sys.path.insert(0, str(site))
@@ -150,7 +155,7 @@ def sources_in(folder: Path | None) -> tuple[dict[str, str], list[str]]:
     if folder is None:
         return {}, []
     there = {path.name: str(path) for path in sorted(folder.iterdir()) if path.is_dir()}
-    known = {name: place for name, place in there.items() if name in SOURCES}
+    known = {name: path for name, path in there.items() if name in SOURCES}
     return known, sorted(there.keys() - known.keys())
 
 

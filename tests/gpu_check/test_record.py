@@ -89,8 +89,8 @@ def test_records_of_visits_are_whole() -> None:
 
 
 def test_documents_claim_no_more_than_the_records() -> None:
-    for page, words in (
+    for page, texts in (
         ("README.md", "Not run on a GPU"),
         ("docs/verified.md", "Nothing has been run on a GPU"),
     ):
-        assert (words in (ROOT / page).read_text(encoding="utf-8")) == (not RECORDS), page
+        assert (texts in (ROOT / page).read_text(encoding="utf-8")) == (not RECORDS), page

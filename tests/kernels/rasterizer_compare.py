@@ -168,7 +168,7 @@ def compare(
     upstream = [u.to(dtype).double() for u in weights_for(settings)]
     expected, wanted = run(reference.render, settings, inputs, upstream, outputs=outputs)
     means2D = torch.zeros_like(inputs["means3D"], dtype=dtype).requires_grad_()
-    got, found = run(rasterize, settings, inputs, upstream, dtype, outputs, means2D=means2D, **options)
+    got, gradients = run(rasterize, settings, inputs, upstream, dtype, outputs, means2D=means2D, **options)
     for name in IMAGES:
         image, target = getattr(got, name), getattr(expected, name)
         assert image.dtype == dtype
@@ -179,11 +179,11 @@ def compare(
     assert torch.equal(got.radii, expected.radii)
     per_pixel = wanted.pop("means2D")
     half = torch.tensor([0.5 * settings.image_width, 0.5 * settings.image_height], dtype=torch.float64)
-    statistic = found.pop("means2D")
+    statistic = gradients.pop("means2D")
     if per_pixel is not None:
         assert_close("means2D", statistic[:, :2], per_pixel.sum((1, 2)) * half, gradient)
         third = (per_pixel.abs().sum((1, 2)) * half).sum(1) if settings.kernel_size is not None else None
         assert_close("means2D[:, 2]", statistic[:, 2], third, gradient)
     for name, target in wanted.items():
-        assert_close(name, found[name], target, gradient)
-    return got, found
+        assert_close(name, gradients[name], target, gradient)
+    return got, gradients

@@ -71,9 +71,9 @@ def draw(native: Any, device: str, scene: Scene) -> dict[str, Tensor]:
     chosen = native.GaussianRasterizationSettings(**{name: getattr(settings, name) for name in fields})
     color, radii = native.GaussianRasterizer(chosen)(means2D=means2D, **leaves)[:2]
     upstream = torch.randn(color.shape, generator=torch.Generator().manual_seed(3)).to(color.device)
-    found = torch.autograd.grad(color, [*leaves.values(), means2D], upstream)
+    gradients = torch.autograd.grad(color, [*leaves.values(), means2D], upstream)
     result = {"color": color.detach().cpu(), "radii": radii.cpu(), "upstream": upstream.cpu()}
-    return result | {f"grad_{name}": g.cpu() for name, g in zip([*leaves, "means2D"], found, strict=True)}
+    return result | {f"grad_{name}": g.cpu() for name, g in zip([*leaves, "means2D"], gradients, strict=True)}
 
 
 def make(native: Any, device: str, path: Path, made_with: dict[str, Any]) -> None:
@@ -102,15 +102,15 @@ def check(ours: Any, path: Path, device: str = "cpu") -> dict[str, dict[str, flo
                     f"scene {name}: the stored {key} differ from what this torch makes of the seed"
                 )
             inputs[key] = stored
-        found = draw(ours, device, (settings, inputs))
+        drawn = draw(ours, device, (settings, inputs))
         row = {
             "radii": float(
-                ((found["radii"] - torch.from_numpy(kept[f"{name}/radii"])).abs() > 1).float().mean()
+                ((drawn["radii"] - torch.from_numpy(kept[f"{name}/radii"])).abs() > 1).float().mean()
             )
         }
-        error = (found["color"] - torch.from_numpy(kept[f"{name}/color"])).abs()
+        error = (drawn["color"] - torch.from_numpy(kept[f"{name}/color"])).abs()
         row["color"], row["color_off"] = float(error.max()), float((error > 1e-4).float().mean())
-        for key, value in found.items():
+        for key, value in drawn.items():
             if key.startswith("grad_"):
                 expected = torch.from_numpy(kept[f"{name}/{key}"])
                 row[key] = float((value - expected).abs().max() / expected.abs().max().clamp_min(1e-9))

@@ -88,22 +88,22 @@ def render(
     view = settings.viewmatrix.double()
     splats = []
     for i in range(count):
-        seen = (torch.cat([means3D[i], means3D.new_ones(1)]) @ view)[:3]
+        observed = (torch.cat([means3D[i], means3D.new_ones(1)]) @ view)[:3]
         normal = means3D.new_tensor([0.0, 0.0, 1.0])
         if transforms is None:
             assert rotations is not None
             normal = rotation_matrix(rotations[i] / rotations[i].norm())[:, 2] @ view[:3, :3]
-        facing = -float((seen * normal).sum().detach())
+        facing = -float((observed * normal).sum().detach())
         box = _box(planes[i])
-        if not seen[2] > 0.2 or facing == 0 or box is None:
+        if not observed[2] > 0.2 or facing == 0 or box is None:
             continue
         center, radius = box
         edges = []
-        for place, size in ((float(center[0].detach()), width), (float(center[1].detach()), height)):
+        for position, size in ((float(center[0].detach()), width), (float(center[1].detach()), height)):
             tiles = (size + 15) // 16
             edges += [
-                min(tiles, max(0, int((place - radius) / 16))),
-                min(tiles, max(0, int((place + radius + 15) / 16))),
+                min(tiles, max(0, int((position - radius) / 16))),
+                min(tiles, max(0, int((position + radius + 15) / 16))),
             ]
         left, right, top, bottom = edges
         if (right - left) * (bottom - top) == 0:
@@ -116,7 +116,9 @@ def render(
             offset = means3D[i] - settings.campos.double()
             color = sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
         within = (columns >= left * 16) & (columns < right * 16) & (rows >= top * 16) & (rows < bottom * 16)
-        splats.append((float(seen[2].detach()), i, center, normal if facing > 0 else -normal, color, within))
+        splats.append(
+            (float(observed[2].detach()), i, center, normal if facing > 0 else -normal, color, within)
+        )
     splats.sort(key=lambda splat: (splat[0], splat[1]))
 
     nothing = means3D.new_zeros(height, width)

@@ -56,25 +56,25 @@ def test_sums_follow_their_definition(name: str, dtype: Any) -> None:
     settings = look_at(37, 29, **options)
     weights = torch.rand(29, 37, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     colors = torch.zeros(len(inputs["means3D"]), 3, dtype=torch.float64)
-    wanted = by_definition(settings, {**inputs, "colors_precomp": colors}, weights)
+    expected = by_definition(settings, {**inputs, "colors_precomp": colors}, weights)
     given = {key: item.to(dtype) for key, item in inputs.items()}
-    found = contributions(settings, **given, pixel_weights=weights.to(dtype))
+    result = contributions(settings, **given, pixel_weights=weights.to(dtype))
     flat = contributions(settings, **given, pixel_weights=weights.to(dtype).view(-1))
-    assert all(torch.equal(one, other) for one, other in zip(found, flat, strict=True))
-    assert found.pixels.dtype == torch.int32 and found.weight.dtype == dtype
-    for field, numbers in wanted.items():
+    assert all(torch.equal(one, other) for one, other in zip(result, flat, strict=True))
+    assert result.pixels.dtype == torch.int32 and result.weight.dtype == dtype
+    for field, numbers in expected.items():
         exact = torch.tensor(numbers, dtype=torch.float64)
         # in float32 alpha may cross 1/255, or a pixel stop, one Gaussian earlier or later
         room = 1e-9 if dtype == torch.float64 else 2e-3 * max(1.0, float(exact.max()) if numbers else 0.0)
-        assert torch.allclose(getattr(found, field).double(), exact, atol=room, rtol=0), field
+        assert torch.allclose(getattr(result, field).double(), exact, atol=room, rtol=0), field
     if name not in ("none", "one"):
-        assert (found.pixels > 0).sum() > 3
+        assert (result.pixels > 0).sum() > 3
 
 
 def test_without_weights_their_sum_is_zero() -> None:
     inputs = {key: item for key, item in cloud(10).items() if key != "shs"}
-    found = contributions(look_at(20, 20), **inputs)
-    assert found.weight.abs().sum() == 0 and found.pixels.sum() > 0
+    result = contributions(look_at(20, 20), **inputs)
+    assert result.weight.abs().sum() == 0 and result.pixels.sum() > 0
 
 
 def test_a_map_of_another_size_is_refused() -> None:
@@ -89,12 +89,12 @@ def test_screen_positions_are_those_of_the_renderer() -> None:
     inputs, settings = cloud(40, seed=3, spread=6.0), look_at(37, 29)
     drawn = reference.render(settings, **inputs)
     centers, depths = screen_positions(settings, inputs["means3D"], drawn.radii)
-    seen = drawn.radii > 0
-    assert 3 < seen.sum() < 40
-    assert torch.allclose(centers[seen], drawn.pixel_positions[seen][:, 0, 0])
+    observed = drawn.radii > 0
+    assert 3 < observed.sum() < 40
+    assert torch.allclose(centers[observed], drawn.pixel_positions[observed][:, 0, 0])
     view = inputs["means3D"] @ settings.viewmatrix[:3, 2] + settings.viewmatrix[3, 2]
-    assert torch.allclose(depths[seen], view[seen])
-    assert centers[~seen].abs().sum() == 0 and depths[~seen].abs().sum() == 0
+    assert torch.allclose(depths[observed], view[observed])
+    assert centers[~observed].abs().sum() == 0 and depths[~observed].abs().sum() == 0
 
 
 @pytest.mark.parametrize("box", [0.05, 0.5, 1.0, 2.0])
@@ -113,7 +113,7 @@ def test_every_tile_that_an_ellipse_touches_and_no_other(box: float) -> None:
     geometry = (inputs[name] for name in ("means3D", "opacities", "scales", "rotations"))
     splats = projection.project(camera, settings, *geometry, None)
     owner, tile = binning._compact_tiles(camera, splats)
-    wanted = []
+    expected = []
     for i, (x, y, z, a, b, c, det, opacity) in enumerate(
         zip(*(field.tolist() for field in splats), strict=True)
     ):
@@ -123,18 +123,18 @@ def test_every_tile_that_an_ellipse_touches_and_no_other(box: float) -> None:
                 low, top = 16 * column - x, 16 * row - y
                 conic = (c / det, -b / det, a / det)
                 if reference.least(conic, (low, low + 16), (top, top + 16)) <= level:
-                    wanted.append((i, 13 * row + column))
-    assert len(wanted) > 500
-    assert list(zip(owner.tolist(), tile.tolist(), strict=True)) == wanted
+                    expected.append((i, 13 * row + column))
+    assert len(expected) > 500
+    assert list(zip(owner.tolist(), tile.tolist(), strict=True)) == expected
 
 
 def test_the_compact_box_differs_from_the_square_of_v1() -> None:
     inputs = cloud(40, size=(0.2, 0.6))
     plain = rasterize(look_at(67, 45), means2D=None, **inputs)
-    half, whole = (rasterize(look_at(67, 45, compact_box=m), means2D=None, **inputs) for m in (0.5, 1.0))
+    half, complete = (rasterize(look_at(67, 45, compact_box=m), means2D=None, **inputs) for m in (0.5, 1.0))
     assert (plain.color - half.color).abs().max() > 1e-2
     # 3 sigma cut the last 1/90 off the ellipse of an opaque Gaussian, mult = 1 does not
-    assert 0 < (plain.color - whole.color).abs().max() < 0.02
+    assert 0 < (plain.color - complete.color).abs().max() < 0.02
     with pytest.raises(ValueError, match="compact_box"):
         rasterize(look_at(67, 45, compact_box=0.0), means2D=None, **inputs)
 
@@ -148,6 +148,6 @@ def test_four_columns_take_the_sums_of_absolute_gradients() -> None:
     drawn = reference.render(settings, **leaves)
     (each,) = torch.autograd.grad((drawn.color * upstream).sum(), drawn.pixel_positions)
     each = each * torch.tensor([20.0, 15.0], dtype=torch.float64)
-    wanted = torch.cat([each.sum((1, 2)), each.abs().sum((1, 2))], dim=1)
+    expected = torch.cat([each.sum((1, 2)), each.abs().sum((1, 2))], dim=1)
     assert points.grad is not None
-    assert torch.allclose(points.grad, wanted, atol=1e-9 * float(wanted.abs().max()))
+    assert torch.allclose(points.grad, expected, atol=1e-9 * float(expected.abs().max()))

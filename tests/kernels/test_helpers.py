@@ -48,8 +48,8 @@ def test_adam_updates_visible_rows_by_the_formula_and_no_others(rows, shape, sha
                 expected[2][i] = 0.999 * expected[2][i] + 0.001 * grad[i] ** 2
                 expected[0][i] -= 0.01 * expected[1][i] / (expected[2][i].sqrt() + 1e-15)
         sparse_adam_step(param, grad, m, v, visible, lr=0.01)
-    for found, wanted in zip((param, m, v), expected, strict=True):
-        assert torch.allclose(found, wanted, rtol=1e-12, atol=1e-14)
+    for result, target in zip((param, m, v), expected, strict=True):
+        assert torch.allclose(result, target, rtol=1e-12, atol=1e-14)
     assert torch.equal(param[~visible], rand(*size, seed=seed)[~visible])
 
 
@@ -194,9 +194,9 @@ def test_covariance_equals_the_matrix_product():
     cross = cross - cross.transpose(1, 2)
     rotation = torch.matrix_exp(angle.view(-1, 1, 1) * cross)
     expected = rotation @ torch.diag_embed((1.7 * scales) ** 2) @ rotation.transpose(1, 2)
-    found = covariance_from_scale_rotation(scales, unit, 1.7)
+    result = covariance_from_scale_rotation(scales, unit, 1.7)
     upper = expected[:, [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
-    assert torch.allclose(found, upper, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(result, upper, rtol=1e-9, atol=1e-12)
 
 
 def test_covariance_of_the_identity_and_of_a_quarter_turn():

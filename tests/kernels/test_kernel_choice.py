@@ -120,10 +120,10 @@ def test_nvrtc_is_found_where_torch_brought_it(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     (tmp_path / "torch").mkdir(exist_ok=True)
-    found = SimpleNamespace(
+    result = SimpleNamespace(
         __file__=str(tmp_path / "torch" / "__init__.py"), version=SimpleNamespace(cuda=cuda), __version__="2"
     )
-    monkeypatch.setattr(nvrtc, "torch", found)
+    monkeypatch.setattr(nvrtc, "torch", result)
     monkeypatch.setattr(nvrtc, "sys", SimpleNamespace(platform=system, prefix=str(tmp_path / "env")))
     monkeypatch.setattr(ctypes, "CDLL", Library)
     monkeypatch.setattr(nvrtc, "_compilers", {})

@@ -43,10 +43,10 @@ def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_mean_of_three_is_exact(engine, kind, dtype):
     points = cloud(kind, 1500, seed=3, dtype=dtype)
-    found = distCUDA2(points, engine=engine)
+    result = distCUDA2(points, engine=engine)
     assert last_engine() == engine
-    assert found.dtype == dtype and found.shape == (1500,)
-    assert_close(found, mean_of_three(points))
+    assert result.dtype == dtype and result.shape == (1500,)
+    assert_close(result, mean_of_three(points))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -64,8 +64,8 @@ def test_torch_engine_is_exact_for_any_cloud(kind, count, seed, dtype, pairs, pe
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CPU_PAIRS", pairs)
         patch.setattr(module, "_MOST_PAIRS_PER_LEAF", per_leaf)
-        found = distCUDA2(points, engine="torch")
-    assert_close(found, mean_of_three(points))
+        result = distCUDA2(points, engine="torch")
+    assert_close(result, mean_of_three(points))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -81,11 +81,11 @@ def test_torch_engine_is_exact_for_any_cloud(kind, count, seed, dtype, pairs, pe
 )
 def test_knn_is_exact(kind, asked, count, queries, k, seed, dtype, engine):
     k = min(k, count)
-    points, wanted = cloud(kind, count, seed, dtype), cloud(asked, queries, seed + 1, dtype)
-    squared, index = knn(points, wanted, k, engine=engine)
+    points, target = cloud(kind, count, seed, dtype), cloud(asked, queries, seed + 1, dtype)
+    squared, index = knn(points, target, k, engine=engine)
     assert squared.shape == index.shape == (queries, k)
     assert squared.dtype == dtype and index.dtype == torch.int64
-    everything = all_squared(points, wanted)
+    everything = all_squared(points, target)
     assert_close(squared, everything.sort(1)[0][:, :k])
     assert_close(squared, everything.gather(1, index))
     assert all(len(set(row)) == k for row in index.tolist())
@@ -116,9 +116,9 @@ def test_four_points_by_hand():
 def test_all_points_are_searched_in_every_batch():
     """The known failure of batched fallbacks: neighbors in another batch are missed, and the mean grows."""
     points = cloud("uniform", 1200, 9)
-    whole = distCUDA2(points, engine="torch")
-    assert_close(whole, mean_of_three(points))
-    assert torch.equal(distCUDA2(points, engine="torch", budget_bytes=1 << 15), whole)
+    complete = distCUDA2(points, engine="torch")
+    assert_close(complete, mean_of_three(points))
+    assert torch.equal(distCUDA2(points, engine="torch", budget_bytes=1 << 15), complete)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -140,13 +140,13 @@ def test_the_tree_counts_towards_the_budget():
 
 def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
     monkeypatch.setattr(module, "_warned", False)
-    true_search, asked = libraries.library_search, []
+    true_search, requested = libraries.library_search, []
 
     def short_of_memory(engine, points):
         answer = true_search(engine, points)
 
         def limited(queries, k):
-            asked.append(queries.shape[0])
+            requested.append(queries.shape[0])
             if queries.shape[0] > 400:
                 raise MemoryError
             return answer(queries, k)
@@ -155,10 +155,10 @@ def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
 
     monkeypatch.setattr(entry, "library_search", short_of_memory)
     points = cloud("clustered", 1500, 6)
-    with pytest.warns(RuntimeWarning, match="out of memory") as seen:
-        found = distCUDA2(points, engine=ENGINES[0]) if ENGINES[0] != "torch" else pytest.skip("no library")
-    assert len(seen) == 1 and asked[0] == 1500 and max(asked[-3:]) <= 400
-    assert_close(found, mean_of_three(points))
+    with pytest.warns(RuntimeWarning, match="out of memory") as observed:
+        result = distCUDA2(points, engine=ENGINES[0]) if ENGINES[0] != "torch" else pytest.skip("no library")
+    assert len(observed) == 1 and requested[0] == 1500 and max(requested[-3:]) <= 400
+    assert_close(result, mean_of_three(points))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -186,11 +186,11 @@ def test_out_of_memory_halves_the_batch_and_says_so_once(monkeypatch):
 
     monkeypatch.setattr(module, "box_distance", short_of_memory)
     points = cloud("clustered", 6000, 2)
-    with pytest.warns(RuntimeWarning, match="out of memory") as seen:
-        found = distCUDA2(points, engine="torch")
-    assert len(refused) >= 2 and len(seen) == 1
+    with pytest.warns(RuntimeWarning, match="out of memory") as observed:
+        result = distCUDA2(points, engine="torch")
+    assert len(refused) >= 2 and len(observed) == 1
     monkeypatch.undo()
-    assert torch.allclose(found, distCUDA2(points, engine="torch"), rtol=1e-6, atol=0)
+    assert torch.allclose(result, distCUDA2(points, engine="torch"), rtol=1e-6, atol=0)
 
 
 def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch):
@@ -246,6 +246,6 @@ def test_errors_say_what_to_do(call, error, says):
 def test_a_million_clustered_points_agree_with_scipy():
     spatial = pytest.importorskip("scipy.spatial")
     points = cloud("clustered", 1_000_000, 0)
-    found, _ = spatial.cKDTree(points.double().numpy()).query(points.double().numpy(), k=4, workers=-1)
-    expected = torch.from_numpy(found[:, 1:]).square().mean(1)
+    result, _ = spatial.cKDTree(points.double().numpy()).query(points.double().numpy(), k=4, workers=-1)
+    expected = torch.from_numpy(result[:, 1:]).square().mean(1)
     assert torch.allclose(distCUDA2(points, engine="torch").double(), expected, rtol=1e-6, atol=0)

@@ -15,5 +15,5 @@ from .knn_clouds import KINDS, cloud
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuda_equals_cpu(kind: str) -> None:
     points = cloud(kind, 5000, 1)
-    found = distCUDA2(points.cuda()).cpu()
-    assert torch.allclose(found, distCUDA2(points, engine="torch"), rtol=1e-5, atol=0)
+    result = distCUDA2(points.cuda()).cpu()
+    assert torch.allclose(result, distCUDA2(points, engine="torch"), rtol=1e-5, atol=0)

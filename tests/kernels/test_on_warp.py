@@ -99,8 +99,8 @@ def test_the_quiet_half_and_the_loud_half() -> None:
     ],
 )
 def test_what_it_would_ignore_is_refused(options: dict[str, Any], reason: str) -> None:
-    said = on_warp.refusal(look_at(33, 17, **options), torch.zeros(5, 3))
-    assert reason in said and bool(said) is bool(reason)
+    message = on_warp.refusal(look_at(33, 17, **options), torch.zeros(5, 3))
+    assert reason in message and bool(message) is bool(reason)
 
 
 def test_absolute_gradients_are_refused() -> None:

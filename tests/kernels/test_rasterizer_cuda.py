@@ -21,8 +21,8 @@ def gradients(
 ) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(3)
     upstream = torch.randn(color.shape, generator=generator).to(color.device)
-    found = torch.autograd.grad(color, [*leaves.values(), means2D], upstream)
-    return dict(zip([*leaves, "means2D"], (g.cpu() for g in found), strict=True))
+    result = torch.autograd.grad(color, [*leaves.values(), means2D], upstream)
+    return dict(zip([*leaves, "means2D"], (g.cpu() for g in result), strict=True))
 
 
 def close(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], tolerance: float) -> None:
@@ -48,10 +48,10 @@ def test_cuda_equals_cpu():
         view, leaves, means2D = on(device, (settings, inputs))
         got = rasterize(view, means2D=means2D, **leaves)
         results.append((got.color.detach().cpu(), got.radii.cpu(), gradients(got.color, leaves, means2D)))
-    (color, radii, expected), (cuda_color, cuda_radii, found) = results
+    (color, radii, expected), (cuda_color, cuda_radii, result) = results
     assert torch.equal(radii, cuda_radii)
     assert ((color - cuda_color).abs() > 1e-5).sum() <= 3 and (color - cuda_color).abs().max() < 5e-3
-    close(found, expected, 1e-3)
+    close(result, expected, 1e-3)
 
 
 def test_equals_the_extension():

@@ -139,13 +139,13 @@ def test_upstream_gradients_change_no_image(options):
         look_at(40, 30)._replace(scale_modifier=0.5, **options),
         one((0.1, 0.0, 0.0), (0.1, 0.05, 0.1)),
     )
-    found = []
+    result = []
     for upstream in (False, True):
         given = {name: tensor.clone().requires_grad_(True) for name, tensor in small.items()}
         drawn = rasterize(settings._replace(upstream_gradients=upstream), means2D=None, **given)
         drawn.color.square().sum().backward()
-        found.append((drawn.color.detach(), given["scales"].grad, given["opacities"].grad))
-    (image, scales, opacities), (theirs, their_scales, their_opacities) = found
+        result.append((drawn.color.detach(), given["scales"].grad, given["opacities"].grad))
+    (image, scales, opacities), (theirs, their_scales, their_opacities) = result
     assert torch.equal(image, theirs) and torch.equal(opacities, their_opacities)
     if not options:
         assert torch.allclose(their_scales * 0.5, scales, rtol=1e-9)  # they omit scale_modifier
@@ -224,9 +224,9 @@ def test_indefinite_covariance_skips_positive_power():
 def test_opacity_zero_tiny_one_and_more(dtype):
     levels = (0.0, 0.5 / 255, 1.0 / 255 + 1e-4, 0.99, 1.0, 3.0, -0.5)
     parts = [one((0.25 * k - 0.8, 0.1 * k - 0.3, 0.1 * k), opacity=level) for k, level in enumerate(levels)]
-    got, found = compare(look_at(48, 40), joined(*parts), dtype)
+    got, result = compare(look_at(48, 40), joined(*parts), dtype)
     assert (got.radii > 0).all()  # the radius does not ask for the opacity
-    assert not found["opacities"][0].any() and not found["means3D"][1].any()
+    assert not result["opacities"][0].any() and not result["means3D"][1].any()
 
 
 def test_the_cap_passes_the_gradient_straight_through():
@@ -244,9 +244,9 @@ def test_a_wall_of_opaque_gaussians_stops_every_pixel(dtype):
         one((0.02 * k, 0.01 * k, 0.05 * k), (3.0, 3.0, 0.05), opacity=0.7 + 0.02 * (k % 10))
         for k in range(40)
     ]
-    got, found = compare(look_at(20, 20), joined(*layers), dtype)
+    got, result = compare(look_at(20, 20), joined(*layers), dtype)
     assert float((1 - got.alpha.detach()).min()) >= 0.99e-4
-    assert not found["opacities"][30:].any()
+    assert not result["opacities"][30:].any()
 
 
 def test_pixels_stop_in_different_blocks_of_depth():
@@ -463,8 +463,8 @@ def test_autocast_does_not_reach_inside():
 
     expected = images_and_gradients()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = images_and_gradients()
-    assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+        result = images_and_gradients()
+    assert all(torch.equal(a, b) for a, b in zip(expected, result, strict=True))
 
 
 @pytest.mark.parametrize("alone", ["means3D", "opacities", "shs", "scales", "rotations", "means2D"])
@@ -506,8 +506,8 @@ def test_a_compiled_caller_gets_the_same():
         return rasterize(settings, means2D=None, **leaves).color * 2.0
 
     expected = doubled(**leaves)
-    found = torch.compile(doubled, backend="aot_eager")(**leaves)
-    assert torch.equal(found, expected)
-    wanted = torch.autograd.grad(expected.square().sum(), list(leaves.values()))
-    got = torch.autograd.grad(found.square().sum(), list(leaves.values()))
-    assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
+    result = torch.compile(doubled, backend="aot_eager")(**leaves)
+    assert torch.equal(result, expected)
+    target = torch.autograd.grad(expected.square().sum(), list(leaves.values()))
+    got = torch.autograd.grad(result.square().sum(), list(leaves.values()))
+    assert all(torch.equal(a, b) for a, b in zip(got, target, strict=True))

@@ -81,9 +81,9 @@ def test_images_stay_within_their_bounds(scene):
     low = torch.minimum(inputs["colors_precomp"].amin(0), look_at(1, 1).bg)
     high = torch.maximum(inputs["colors_precomp"].amax(0), look_at(1, 1).bg)
     assert (got.color >= low[:, None, None] - 1e-9).all() and (got.color <= high[:, None, None] + 1e-9).all()
-    seen = got.alpha > 0
-    assert (got.depth[seen] / got.alpha[seen] > 0.2).all()
-    assert (got.invdepth[seen] / got.alpha[seen] < 5.0).all()
+    observed = got.alpha > 0
+    assert (got.depth[observed] / got.alpha[observed] > 0.2).all()
+    assert (got.invdepth[observed] / got.alpha[observed] < 5.0).all()
 
 
 @COMMON

@@ -233,13 +233,13 @@ def test_rounding_is_clamped_without_a_gradient():
     twice_product = torch.tensor([1.0, -1.0, 0.0, 0.25], dtype=torch.float64)
     mean = torch.zeros(4, dtype=torch.float64)  # of images less one half
     out = [torch.full((4,), 7.0, dtype=torch.float64) for _ in range(3)]
-    found = module._map_and_derivatives(mean, mean, squares.clone(), twice_product.clone(), out)
-    assert found.tolist() == pytest.approx([1.0, -1.0, 1.0, (0.25 + 9e-4) / (0.5 + 9e-4)])
+    result = module._map_and_derivatives(mean, mean, squares.clone(), twice_product.clone(), out)
+    assert result.tolist() == pytest.approx([1.0, -1.0, 1.0, (0.25 + 9e-4) / (0.5 + 9e-4)])
     for derivative in out:
         assert derivative[:2].tolist() == [0.0, 0.0]
     assert out[1][3] > 0 and out[2][3] > 0
     without = module._map_and_derivatives(mean, mean, squares, twice_product, None)
-    assert torch.equal(without, found)
+    assert torch.equal(without, result)
 
 
 def test_same_and_valid_differ():

@@ -113,51 +113,51 @@ def both(
     channels = settings.bg.numel()
     upstream = torch.randn(channels + 7, *size, generator=generator, dtype=torch.float64).to(dtype).double()
     leaves = {name: item.clone().requires_grad_() for name, item in inputs.items()}
-    wanted = reference.render(settings, **leaves)
-    loss = (torch.cat([wanted.color, wanted.allmap]) * upstream).sum()
-    targets = [*leaves.values(), wanted.planes]
+    expected = reference.render(settings, **leaves)
+    loss = (torch.cat([expected.color, expected.allmap]) * upstream).sum()
+    targets = [*leaves.values(), expected.planes]
     grads = (
         torch.autograd.grad(loss, targets, allow_unused=True) if loss.requires_grad else [None] * len(targets)
     )
     ours = {name: item.to(dtype).requires_grad_() for name, item in inputs.items()}
     points = torch.zeros_like(ours["means3D"], requires_grad=True)
-    found = rasterize_surfels(settings, means2D=points, **ours)
-    (torch.cat([found.color, found.allmap]) * upstream.to(dtype)).sum().backward()
+    result = rasterize_surfels(settings, means2D=points, **ours)
+    (torch.cat([result.color, result.allmap]) * upstream.to(dtype)).sum().backward()
     pairs = {name: (item.grad, grad) for (name, item), grad in zip(ours.items(), grads, strict=False)}
     if grads[-1] is not None:
-        planes = wanted.planes.detach()
+        planes = expected.planes.detach()
         half = torch.tensor([0.5 * size[1], 0.5 * size[0]], dtype=torch.float64)
         pairs["planes"] = (points.grad, grads[-1][:, :2, 2] * planes[:, 2, 2:] * half)
-    return found, wanted, pairs
+    return result, expected, pairs
 
 
 @pytest.mark.parametrize("name", SCENES)
 def test_images_and_gradients_follow_the_reference(name: str) -> None:
     settings, inputs = look_at(40, 30, fov=0.8), SCENES[name]()
-    found, wanted, pairs = both(settings, inputs, torch.float64)
-    assert torch.equal(found.radii, wanted.radii)
-    assert found.allmap.shape == (7, 30, 40) and found.color.shape == (3, 30, 40)
-    assert torch.allclose(found.color, wanted.color, atol=1e-9, rtol=0)
+    result, expected, pairs = both(settings, inputs, torch.float64)
+    assert torch.equal(result.radii, expected.radii)
+    assert result.allmap.shape == (7, 30, 40) and result.color.shape == (3, 30, 40)
+    assert torch.allclose(result.color, expected.color, atol=1e-9, rtol=0)
     for i, image in enumerate(("depth", "alpha", "x", "y", "z", "median", "distortion")):
-        assert_close(image, found.allmap[i].detach(), wanted.allmap[i].detach(), 1e-9)
+        assert_close(image, result.allmap[i].detach(), expected.allmap[i].detach(), 1e-9)
     for key, (got, exact) in pairs.items():
         if key == "planes" or not got.numel():
             continue
         assert_close(key, got, exact, 1e-7)
     if name not in ("none", "all behind"):
-        assert float(wanted.allmap[1].detach().max()) > 0.01
+        assert float(expected.allmap[1].detach().max()) > 0.01
 
 
 @pytest.mark.parametrize(
     "name", ["random", "opaque stack", "around the camera, some behind", "edge-on by 0.1"]
 )
 def test_float32_is_near(name: str) -> None:
-    found, wanted, pairs = both(look_at(40, 30, fov=0.8), SCENES[name](), torch.float32)
-    assert found.color.dtype == found.allmap.dtype == torch.float32
-    assert torch.equal(found.radii, wanted.radii)
-    assert_close("color", found.color.detach(), wanted.color.detach(), 1e-5)
+    result, expected, pairs = both(look_at(40, 30, fov=0.8), SCENES[name](), torch.float32)
+    assert result.color.dtype == result.allmap.dtype == torch.float32
+    assert torch.equal(result.radii, expected.radii)
+    assert_close("color", result.color.detach(), expected.color.detach(), 1e-5)
     for i in (0, 1, 2, 3, 4, 6):
-        assert_close(f"map {i}", found.allmap[i].detach(), wanted.allmap[i].detach(), 2e-5)
+        assert_close(f"map {i}", result.allmap[i].detach(), expected.allmap[i].detach(), 2e-5)
     for key, (got, exact) in pairs.items():
         if key != "planes":
             assert_close(key, got, exact, 1e-3)
@@ -167,8 +167,8 @@ def flat(settings: Any, names: list[str], maps: slice) -> Callable[..., Tensor]:
     """Color and some of the maps as a function of the inputs, for finite differences."""
 
     def draw(*leaves: Tensor) -> Tensor:
-        found = rasterize_surfels(settings, means2D=None, **dict(zip(names, leaves, strict=True)))
-        return torch.cat([found.color, found.allmap[maps]]) if maps.stop else found.color
+        result = rasterize_surfels(settings, means2D=None, **dict(zip(names, leaves, strict=True)))
+        return torch.cat([result.color, result.allmap[maps]]) if maps.stop else result.color
 
     return draw
 
@@ -205,9 +205,9 @@ def test_an_edge_on_surfel_draws_little_and_nothing_breaks() -> None:
     for tilt in (1e-5, 1e-9, 1e-13, 0.0):
         for dtype in (torch.float64, torch.float32):
             inputs = {name: item.to(dtype).requires_grad_() for name, item in edge_on(tilt).items()}
-            found = rasterize_surfels(look_at(40, 30), means2D=None, **inputs)
-            (found.color.sum() + found.allmap.sum()).backward()
-            assert torch.isfinite(found.color).all() and torch.isfinite(found.allmap).all()
+            result = rasterize_surfels(look_at(40, 30), means2D=None, **inputs)
+            (result.color.sum() + result.allmap.sum()).backward()
+            assert torch.isfinite(result.color).all() and torch.isfinite(result.allmap).all()
             for name, item in inputs.items():
                 assert item.grad is not None and torch.isfinite(item.grad).all(), (tilt, dtype, name)
 
@@ -215,13 +215,13 @@ def test_an_edge_on_surfel_draws_little_and_nothing_breaks() -> None:
 def test_the_densification_statistic() -> None:
     """dL/dTu.z and dL/dTv.z, times depth and half the image: through the ray's intersection, not through the low-pass."""
     inputs, settings = facing(8, 41), look_at(40, 30)
-    _, wanted, pairs = both(settings, inputs, torch.float64)
-    assert not wanted.low_pass.any()
+    _, expected, pairs = both(settings, inputs, torch.float64)
+    assert not expected.low_pass.any()
     got, exact = pairs["planes"]
     assert_close("means2D", got[:, :2], exact, 1e-8)
     assert got[:, 2].abs().sum() == 0 and got.abs().sum() > 0
-    _, wanted, pairs = both(settings, discs(8, seed=42, size=(1e-3, 2e-3)), torch.float64)
-    assert wanted.low_pass.any()
+    _, expected, pairs = both(settings, discs(8, seed=42, size=(1e-3, 2e-3)), torch.float64)
+    assert expected.low_pass.any()
     got, exact = pairs["planes"]
     assert float((got[:, :2] - exact).abs().max()) > 0.1 * float(exact.abs().max())
 
@@ -232,11 +232,11 @@ def test_transforms_in_place_of_scales_and_rotations(size: tuple[float, float]) 
     settings, inputs = look_at(40, 30), discs(12, seed=43, size=size)
     planes = reference.render(settings, **inputs).planes.detach()
     inputs = {k: v for k, v in inputs.items() if k not in ("scales", "rotations")}
-    found, wanted, pairs = both(settings, inputs | {"transforms": planes.reshape(-1, 9)}, torch.float64)
-    assert torch.equal(found.radii, wanted.radii)
-    assert torch.allclose(found.color, wanted.color, atol=1e-9)
-    assert torch.allclose(found.allmap, wanted.allmap, atol=1e-9)
-    assert torch.allclose(found.allmap[4], -found.allmap[1]) and found.allmap[2:4].abs().sum() == 0
+    result, expected, pairs = both(settings, inputs | {"transforms": planes.reshape(-1, 9)}, torch.float64)
+    assert torch.equal(result.radii, expected.radii)
+    assert torch.allclose(result.color, expected.color, atol=1e-9)
+    assert torch.allclose(result.allmap, expected.allmap, atol=1e-9)
+    assert torch.allclose(result.allmap[4], -result.allmap[1]) and result.allmap[2:4].abs().sum() == 0
     got, exact = pairs.pop("planes")
     assert_close("means2D", got[:, :2], exact, 1e-7)
     for name, (ours, theirs) in pairs.items():
@@ -250,9 +250,9 @@ def test_many_tiles_and_any_number_of_channels() -> None:
     inputs["colors_precomp"] = torch.rand(
         12, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64
     )
-    found, wanted, pairs = both(settings, inputs, torch.float64)
-    assert torch.allclose(found.color, wanted.color, atol=1e-9)
-    assert torch.allclose(found.allmap, wanted.allmap, atol=1e-9)
+    result, expected, pairs = both(settings, inputs, torch.float64)
+    assert torch.allclose(result.color, expected.color, atol=1e-9)
+    assert torch.allclose(result.allmap, expected.allmap, atol=1e-9)
     for name, (ours, theirs) in pairs.items():
         if name != "planes":
             assert_close(name, ours, theirs, 1e-7)
@@ -274,11 +274,11 @@ def test_what_is_not_finite_is_left_out() -> None:
     without = {name: item[2:] for name, item in inputs.items()}
     inputs["means3D"][0, 1], inputs["scales"][1, 0] = math.nan, math.inf
     leaves = {name: item.requires_grad_() for name, item in inputs.items()}
-    found = rasterize_surfels(settings, means2D=None, **leaves)
-    wanted = rasterize_surfels(settings, means2D=None, **without)
-    assert found.radii[:2].tolist() == [0, 0] and torch.equal(found.radii[2:], wanted.radii)
-    assert torch.allclose(found.color, wanted.color) and torch.allclose(found.allmap, wanted.allmap)
-    found.color.sum().backward()
+    result = rasterize_surfels(settings, means2D=None, **leaves)
+    expected = rasterize_surfels(settings, means2D=None, **without)
+    assert result.radii[:2].tolist() == [0, 0] and torch.equal(result.radii[2:], expected.radii)
+    assert torch.allclose(result.color, expected.color) and torch.allclose(result.allmap, expected.allmap)
+    result.color.sum().backward()
     for name, item in leaves.items():
         assert item.grad is not None and item.grad[:2].abs().sum() == 0 and torch.isfinite(item.grad).all(), (
             name
@@ -292,9 +292,9 @@ def test_the_gradient_of_an_empty_pixel_is_not_read() -> None:
     inputs, settings = discs(3, seed=46, size=(0.1, 0.2)), look_at(40, 30)
     leaves = {name: item.requires_grad_() for name, item in inputs.items()}
     points = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
-    found = rasterize_surfels(settings, means2D=points, **leaves)
-    assert (found.allmap[1] == 0).any() and (found.allmap[1] > 0).any()
-    torch.nan_to_num(found.allmap[0] / found.allmap[1]).sum().backward()
+    result = rasterize_surfels(settings, means2D=points, **leaves)
+    assert (result.allmap[1] == 0).any() and (result.allmap[1] > 0).any()
+    torch.nan_to_num(result.allmap[0] / result.allmap[1]).sum().backward()
     for item in (leaves["means3D"], leaves["scales"], leaves["rotations"], points):
         assert item.grad is not None and torch.isfinite(item.grad).all() and item.grad.abs().sum() > 0
 

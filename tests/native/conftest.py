@@ -58,7 +58,7 @@ def native(cuda_site: Path, tmp_path_factory: pytest.TempPathFactory) -> Environ
 def cuobjdump(cuda_site: Path) -> Path:
     """NVIDIA's own reader of fat binaries: the toolkit's, or the one that comes with triton."""
     beside = cuda_site / "triton" / "backends" / "nvidia" / "bin" / "cuobjdump"
-    found = shutil.which("cuobjdump") or (str(beside) if beside.exists() else None)
-    if found is None:
+    result = shutil.which("cuobjdump") or (str(beside) if beside.exists() else None)
+    if result is None:
         absent("there is no cuobjdump")
-    return Path(found)
+    return Path(result)

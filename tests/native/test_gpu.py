@@ -53,6 +53,6 @@ def built(native: Environment) -> Environment:
 def test_the_kernels_agree_with_their_reference(built: Environment) -> None:
     done = ProcessRunner().run([built.python, "-c", COMPUTE], timeout=300)
     assert done.ok, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert said["falloff"] < 1e-6 and said["total"] < 1e-5
-    assert said["nothing"] == 0.0 and said["capped"] == pytest.approx(0.99)
+    message = json.loads(done.stdout.splitlines()[-1])
+    assert message["falloff"] < 1e-6 and message["total"] < 1e-5
+    assert message["nothing"] == 0.0 and message["capped"] == pytest.approx(0.99)

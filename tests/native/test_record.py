@@ -55,8 +55,8 @@ def carries(fatbin: list[str], target: Arch) -> bool:
 
 @pytest.mark.parametrize("row", BUILDS, ids=name)
 def test_a_build_has_every_field(row: dict[str, Any]) -> None:
-    wanted = ALWAYS | DATED if "date" in row else ALWAYS
-    assert wanted <= row.keys() <= wanted | {"note"}
+    expected = ALWAYS | DATED if "date" in row else ALWAYS
+    assert expected <= row.keys() <= expected | {"note"}
     assert set(row["edits"]) <= {item.key for item in breakages() if item.edits}
     assert re.fullmatch(r"[\w.]+-[\w.]+-cp\d+-cp\d+-linux_x86_64\.whl", row["wheel"])
     if "date" in row:

@@ -26,19 +26,19 @@ def splatfix(*words: str, target: Environment, path: Path) -> dict[str, object]:
     env = {**os.environ, "PATH": str(path), "CUDA_HOME": "", "CUDA_PATH": ""}
     argv = [sys.executable, "-m", "splatfix", *words, "--python", target.python, "--json"]
     done = ProcessRunner().run(argv, timeout=600, cwd=ROOT, env=env)
-    said: dict[str, object] = json.loads(done.stdout)
-    return said
+    message: dict[str, object] = json.loads(done.stdout)
+    return message
 
 
 def test_installed_proven_run_and_reverted(native: Environment, tmp_path: Path) -> None:
     """It takes minutes: 150 MB are fetched, six modules compiled for sm_120, and the same again for the CPU."""
     before = content(native)
-    words = ("install", *NAMES, "--backend", "warp", "--target", "sm_120")
-    said = splatfix(*words, target=native, path=tmp_path)
-    error = said["error"]
+    texts = ("install", *NAMES, "--backend", "warp", "--target", "sm_120")
+    message = splatfix(*texts, target=native, path=tmp_path)
+    error = message["error"]
     if isinstance(error, dict) and error["code"] == "dependencies-not-found":
         absent(f"pip could not bring gswarp: {error['what']}")
-    outcome = said.get("outcome")
+    outcome = message.get("outcome")
     assert isinstance(outcome, dict), error
     assert any("gswarp 1.1" in note and "warp-lang 1." in note for note in outcome["notes"])
     for item in outcome["items"]:
@@ -49,9 +49,9 @@ def test_installed_proven_run_and_reverted(native: Environment, tmp_path: Path) 
     env = {**os.environ, "OMP_NUM_THREADS": "2"}
     done = ProcessRunner().run([native.python, str(SCRIPT)], timeout=600, env=env)
     assert done.ok, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    assert found["ran"] == {"rasterizer": "warp", "ssim": "warp", "knn": "warp"}
-    assert max(found["image"], found["ssim"], found["knn"]) < 1e-5 and found["gradients"] < 1e-3
-    assert found["radii at opacity 0"] == 0 and found["no Gaussian"] < 1e-6
+    result = json.loads(done.stdout)
+    assert result["ran"] == {"rasterizer": "warp", "ssim": "warp", "knn": "warp"}
+    assert max(result["image"], result["ssim"], result["knn"]) < 1e-5 and result["gradients"] < 1e-3
+    assert result["radii at opacity 0"] == 0 and result["no Gaussian"] < 1e-6
     splatfix("revert", target=native, path=tmp_path)
     assert content(native) == before

@@ -86,9 +86,9 @@ def test_a_longer_run_is_refused(short_run, written):
 @FUZZ
 @given(data=st.data())
 def test_every_truncation_is_refused(short_run, written, data):
-    whole = written.read_bytes()
+    content = written.read_bytes()
     path = written.with_name("cut.pt")
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     document = resumed(short_run, path)
     assert document["status"] == "unreadable-scene"
     assert_refused_or_trained(document, path)

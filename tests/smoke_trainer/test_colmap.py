@@ -25,16 +25,16 @@ SPARSE = Path("sparse") / "0"
 
 @pytest.mark.parametrize("layout", ["colmap-binary", "colmap-text"])
 def test_reading_gives_the_written_scene_back(layout, scene_folder, tiny_scenes):
-    tiny, found = tiny_scenes(layout), read_colmap(scene_folder(layout))
-    assert found.layout == layout
-    assert [image.name for image in found.images] == [f"view_{i:03d}.png" for i in range(10)]
-    for image, pose in zip(found.images, tiny.poses, strict=True):
+    tiny, result = tiny_scenes(layout), read_colmap(scene_folder(layout))
+    assert result.layout == layout
+    assert [image.name for image in result.images] == [f"view_{i:03d}.png" for i in range(10)]
+    for image, pose in zip(result.images, tiny.poses, strict=True):
         assert image.camera == tiny.recipe.camera
         assert np.abs(image.world_to_camera - pose).max() < 1e-8
-    assert found.points is not None
-    assert np.abs(found.points.xyz - tiny.points.xyz).max() < 1e-4
-    assert (found.points.rgb == tiny.points.rgb).all()
-    assert found.notes == ()
+    assert result.points is not None
+    assert np.abs(result.points.xyz - tiny.points.xyz).max() < 1e-4
+    assert (result.points.rgb == tiny.points.rgb).all()
+    assert result.notes == ()
 
 
 def test_rigs_and_frames_of_newer_models_are_no_hindrance(scene_folder):
@@ -98,9 +98,9 @@ def test_an_image_with_an_unknown_camera_is_named_and_left_out(scene_folder):
     folder = scene_folder("colmap-text")
     path = folder / SPARSE / "images.txt"
     path.write_text(path.read_text().replace(" 1 view_003.png", " 77 view_003.png"))
-    found = read_colmap(folder)
-    assert len(found.images) == 9
-    assert any("view_003.png" in note and "77" in note for note in found.notes)
+    result = read_colmap(folder)
+    assert len(result.images) == 9
+    assert any("view_003.png" in note and "77" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("name", ["cameras", "images", "points3D"])
@@ -121,8 +121,8 @@ def test_a_missing_file_is_named(name, scene_folder):
 def test_every_truncation_of_a_binary_model_is_one_clear_error(name, scene_folder, data):
     folder = scene_folder("colmap-binary")
     path = folder / SPARSE / f"{name}.bin"
-    whole = path.read_bytes()
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    content = path.read_bytes()
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     with pytest.raises(SceneError, match=name):
         read_colmap(folder)
 
@@ -134,17 +134,17 @@ def test_every_truncation_of_a_binary_model_is_one_clear_error(name, scene_folde
 def test_overwritten_bytes_are_read_or_refused_but_never_crash(name, suffix, scene_folder, data):
     folder = scene_folder("colmap-binary" if suffix == "bin" else "colmap-text")
     path = folder / SPARSE / f"{name}.{suffix}"
-    whole = bytearray(path.read_bytes())
-    at = data.draw(st.integers(0, len(whole) - 1))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
     patch = data.draw(st.binary(min_size=1, max_size=16))
-    whole[at : at + len(patch)] = patch
-    path.write_bytes(bytes(whole))
+    content[at : at + len(patch)] = patch
+    path.write_bytes(bytes(content))
     try:
-        found = read_colmap(folder)
+        result = read_colmap(folder)
     except SceneError as error:
         assert str(path.parent) in str(error)
     else:
-        assert found.points is not None and np.isfinite(found.points.xyz).all()
+        assert result.points is not None and np.isfinite(result.points.xyz).all()
 
 
 def test_an_absurd_count_is_refused_before_memory_is_asked_for(scene_folder):

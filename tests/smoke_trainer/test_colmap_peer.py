@@ -66,18 +66,18 @@ def test_rigs_and_frames_are_read_as_colmap_reads_them(kind: str, tmp_path: Path
     folder.mkdir(parents=True)
     (model.write_binary if kind == "binary" else model.write_text)(str(folder))
     assert list(folder.glob("rigs.*")) and list(folder.glob("frames.*"))
-    found = read_colmap(tmp_path)
-    assert found.notes == () and found.layout == f"colmap-{kind}"
-    ours = {image.name: image for image in found.images}
+    result = read_colmap(tmp_path)
+    assert result.notes == () and result.layout == f"colmap-{kind}"
+    ours = {image.name: image for image in result.images}
     assert sorted(ours) == sorted(NAMES)
     for image in model.images.values():
         pose = image.cam_from_world().matrix()
         assert np.abs(ours[image.name].world_to_camera[:3] - pose).max() < 1e-9
     assert ours["right/001.png"].distortion == Distortion(k1=0.1, k2=0.01, p1=0.002, p2=-0.003)
-    assert found.points is not None
-    order = np.argsort(found.points.xyz[:, 0])
-    assert np.array_equal(found.points.xyz[order], [[i, 0.5, -1.0] for i in range(5)])
-    assert np.array_equal(found.points.rgb[order], [[i, 20, 30] for i in range(5)])
+    assert result.points is not None
+    order = np.argsort(result.points.xyz[:, 0])
+    assert np.array_equal(result.points.xyz[order], [[i, 0.5, -1.0] for i in range(5)])
+    assert np.array_equal(result.points.rgb[order], [[i, 20, 30] for i in range(5)])
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_colmap_reads_our_samples(scene: str) -> None:
     from smoke_trainer.data.load import SAMPLES
 
     theirs = pycolmap.Reconstruction(str(SAMPLES / scene / "sparse" / "0"))
-    found = read_colmap(SAMPLES / scene)
-    assert theirs.num_reg_images() == len(found.images)
-    assert found.points is not None and theirs.num_points3D() == len(found.points.xyz)
+    result = read_colmap(SAMPLES / scene)
+    assert theirs.num_reg_images() == len(result.images)
+    assert result.points is not None and theirs.num_points3D() == len(result.points.xyz)
     assert theirs.compute_mean_reprojection_error() < 1.0
     for image in theirs.images.values():
-        ours = next(item for item in found.images if item.name == image.name)
+        ours = next(item for item in result.images if item.name == image.name)
         assert np.abs(ours.world_to_camera[:3] - image.cam_from_world().matrix()).max() < 1e-9

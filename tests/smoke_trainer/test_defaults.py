@@ -22,11 +22,11 @@ OWN = {"cap_max", "budget", "reset_at_start"}
 
 
 def value_of(name: str) -> float:
-    found: object = scaled_to(TrainConfig("scene", PAPER_ITERATIONS, Path("out")))
+    result: object = scaled_to(TrainConfig("scene", PAPER_ITERATIONS, Path("out")))
     for part in name.split("."):
-        found = getattr(found, part)
-    assert isinstance(found, (int, float))
-    return float(found)
+        result = getattr(result, part)
+    assert isinstance(result, (int, float))
+    return float(result)
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
@@ -35,9 +35,9 @@ def test_the_page_states_the_default(name: str) -> None:
 
 
 def test_every_default_of_the_method_is_on_the_page() -> None:
-    asked = {f"lrs.{field.name}" for field in fields(LearningRates)}
-    asked |= {f"densify.{field.name}" for field in fields(DensifyConfig) if field.name not in OWN}
-    assert asked <= set(FIELDS)
+    requested = {f"lrs.{field.name}" for field in fields(LearningRates)}
+    requested |= {f"densify.{field.name}" for field in fields(DensifyConfig) if field.name not in OWN}
+    assert requested <= set(FIELDS)
 
 
 def test_a_value_that_differs_from_the_reference_has_a_note() -> None:

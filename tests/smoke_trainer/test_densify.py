@@ -190,13 +190,13 @@ def test_size_on_screen_prunes_nothing_by_default():
 )
 def test_opacity_is_reset_only_while_refinements_follow(changes, resets):
     config = {"refine_start_iter": 10, "refine_stop_iter": 80, "reset_every": 20, **changes}
-    seen = []
+    observed = []
     for iteration in range(101):
         model, strategy = model_of(), strategy_of("default", **config)
         strategy.accumulate(model, output_of([0.0] * 6))
         if strategy.refine(iteration, model).opacity_reset:
-            seen.append(iteration)
-    assert seen == resets
+            observed.append(iteration)
+    assert observed == resets
 
 
 @pytest.mark.parametrize(("extent", "counts"), [(1.0, (0, 6)), (10.0, (6, 0))])

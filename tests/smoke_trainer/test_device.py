@@ -152,8 +152,8 @@ def test_speed_leaves_the_warm_up_out(short_run: ShortRun, monkeypatch: pytest.M
     document = train(short_run(WARM_UP + 5)).document
     seconds = document["seconds"]
     assert seconds["warm_up"] >= 0.3
-    wanted = 5 / (seconds["train"] - seconds["warm_up"])
-    assert document["iterations_per_second"] == pytest.approx(wanted, rel=0.05)
+    expected = 5 / (seconds["train"] - seconds["warm_up"])
+    assert document["iterations_per_second"] == pytest.approx(expected, rel=0.05)
 
 
 def test_a_short_run_is_all_warm_up(short_run: ShortRun, tmp_path: Path) -> None:

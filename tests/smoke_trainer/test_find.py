@@ -41,29 +41,29 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_public_scenes_come_first_then_others_by_name(data):
-    found = survey(data)
-    assert [(scene.name, scene.layout) for scene in found.scenes] == [
+    result = survey(data)
+    assert [(scene.name, scene.layout) for scene in result.scenes] == [
         ("garden", "colmap"),
         ("truck", "colmap"),
         ("playroom", "colmap"),
         ("lego", "blender"),
         ("room", "nerfstudio"),
     ]
-    assert [scene.folder.relative_to(data).as_posix() for scene in found.scenes][:3] == [
+    assert [scene.folder.relative_to(data).as_posix() for scene in result.scenes][:3] == [
         "360_v2/garden",
         "truck",
         "tandt_db/db/playroom",
     ]
-    public = {scene.name: scene.public for scene in found.scenes}
+    public = {scene.name: scene.public for scene in result.scenes}
     assert public["garden"] is PUBLIC_SCENES["garden"]
     assert public["lego"] is None and public["room"] is None
-    assert {name for name, _ in found.skipped} == set(PUBLIC_SCENES) - {"garden", "truck", "playroom"}
+    assert {name for name, _ in result.skipped} == set(PUBLIC_SCENES) - {"garden", "truck", "playroom"}
 
 
 def test_a_scene_folder_is_that_scene_only(data):
-    found = survey(data / "360_v2" / "garden")
-    assert [scene.name for scene in found.scenes] == ["garden"]
-    assert found.scenes[0].public is PUBLIC_SCENES["garden"] and found.skipped == ()
+    result = survey(data / "360_v2" / "garden")
+    assert [scene.name for scene in result.scenes] == ["garden"]
+    assert result.scenes[0].public is PUBLIC_SCENES["garden"] and result.skipped == ()
 
 
 def test_images_without_a_reconstruction_are_skipped(data):
@@ -140,8 +140,8 @@ def test_the_list_for_people_and_for_programs(data, capsys):
     )
     assert {row["name"] for row in document["skipped"]} >= {"stump", "bonsai"}
     assert main([str(data)]) == 0
-    told = capsys.readouterr().out
-    assert "lego" in told and "bicycle" in told
+    printed = capsys.readouterr().out
+    assert "lego" in printed and "bicycle" in printed
     assert main([str(data / "photos"), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "unreadable-scene"
     assert main([str(data / "nowhere")]) == 2

@@ -91,9 +91,9 @@ def test_larger_files_are_averaged_down(tmp_path):
 def test_a_jpeg_is_resized_from_all_its_pixels(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (64, 96, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.jpg", quality=95)
-    with Image.open(tmp_path / "noise.jpg") as whole:
-        wanted = np.asarray(whole.resize((36, 24), Image.Resampling.BICUBIC))
-    assert (decode(tmp_path / "noise.jpg", (36, 24)).permute(1, 2, 0).numpy() == wanted).all()
+    with Image.open(tmp_path / "noise.jpg") as original:
+        target = np.asarray(original.resize((36, 24), Image.Resampling.BICUBIC))
+    assert (decode(tmp_path / "noise.jpg", (36, 24)).permute(1, 2, 0).numpy() == target).all()
 
 
 def test_a_jpeg_beyond_the_limit_is_decoded_smaller(tmp_path, monkeypatch):
@@ -155,10 +155,10 @@ def test_maps_of_many_cameras_do_not_pile_up(scene_folder):
 def test_a_damaged_image_is_one_clear_error_or_decodes(scene_folder, data):
     folder = scene_folder("colmap-text")
     path = folder / "images" / "view_001.png"
-    whole = path.read_bytes()
-    cut = data.draw(st.integers(0, len(whole) - 1))
+    content = path.read_bytes()
+    cut = data.draw(st.integers(0, len(content) - 1))
     junk = data.draw(st.binary(max_size=8))
-    path.write_bytes(whole[:cut] + junk)
+    path.write_bytes(content[:cut] + junk)
     try:
         scene = load_scene(str(folder))
         read = ImageStore(CPU, CPU).get(scene.train[0]).color
@@ -166,7 +166,7 @@ def test_a_damaged_image_is_one_clear_error_or_decodes(scene_folder, data):
         assert "view_001.png" in str(error)
     else:
         # Only checksums and the end marker may be missing: every pixel was there.
-        path.write_bytes(whole)
+        path.write_bytes(content)
         assert torch.equal(read, ImageStore(CPU, CPU).get(scene.train[0]).color)
 
 

@@ -172,9 +172,9 @@ def test_views_that_show_no_point_are_named(scene_folder):
     # A half turn about the camera's own x axis: what was in front is behind.
     rows = path.read_text().splitlines()
     at = next(number for number, row in enumerate(rows) if row.endswith("view_003.png"))
-    words = rows[at].split()
-    w, x, y, z, a, b, c = map(float, words[1:8])
-    rows[at] = " ".join([words[0], *map(str, (-x, w, -z, y, a, -b, -c)), *words[8:]])
+    columns = rows[at].split()
+    w, x, y, z, a, b, c = map(float, columns[1:8])
+    rows[at] = " ".join([columns[0], *map(str, (-x, w, -z, y, a, -b, -c)), *columns[8:]])
     path.write_text("\n".join(rows) + "\n")
     notes = load_scene(str(folder)).notes
     assert len(notes) == 1 and notes[0].startswith("1 of 10 views show none of the points")

@@ -19,10 +19,10 @@ def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, 
     code = main(
         [str(scene_folder("colmap-binary")), "--iterations", "12", "--out", str(out), "--json-progress"]
     )
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert code == 0
-    assert told[-1] == {"event": "end", "status": "ok", "result": str(out / "result.json")}
-    progress = [row for row in told if row["event"] == "progress"]
+    assert printed[-1] == {"event": "end", "status": "ok", "result": str(out / "result.json")}
+    progress = [row for row in printed if row["event"] == "progress"]
     assert progress[-1]["iteration"] == 12 and [
         index for index, row in enumerate(progress) if "run" in row
     ] == [0]
@@ -71,16 +71,16 @@ def test_errors_have_a_code_and_name_the_cause(
     arguments: str, exit_code: int, code: str, names: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*arguments.split(), "--out", str(tmp_path / "out")]) == exit_code
-    told = capsys.readouterr().err
-    assert told.startswith(f"error[{code}]: ") and names in told and "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error[{code}]: ") and names in printed and "Traceback" not in printed
 
 
 @pytest.mark.parametrize("out", ["file", "file/below"])
 def test_an_output_folder_that_cannot_be_is_said(out, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     assert main(["figurine", "--iterations", "2", "--out", str(tmp_path / out)]) == 3
-    told = capsys.readouterr().err
-    assert "error[cannot-write]" in told and str(tmp_path / out) in told and "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert "error[cannot-write]" in printed and str(tmp_path / out) in printed and "Traceback" not in printed
 
 
 def test_a_full_disk_at_the_end_is_an_error(scene_folder, tmp_path, capsys, monkeypatch):
@@ -163,18 +163,18 @@ def test_data_trains_all_scenes_and_names_skipped_ones(scene_folder, tmp_path, c
     out = tmp_path / "out"
     options = ["--iterations", "3", "--resolution", "24", "--json-progress"]
     assert main(["--data", str(tmp_path / "data"), "--out", str(out), *options]) == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    skipped = {row["scene"]: row["reason"] for row in told if row["event"] == "skipped"}
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    skipped = {row["scene"]: row["reason"] for row in printed if row["event"] == "skipped"}
     assert set(skipped) == set(PUBLIC_SCENES) - {"playroom", "stump"}
     assert skipped["garden"] == f"not found in {tmp_path / 'data'}"
-    for name, asked in (
+    for name, requested in (
         ("playroom", ("budget", 5.0)),
         ("stump", ("budget", 15.0)),
         ("mine", ("default", None)),
     ):
         document = json.loads((out / name / "result.json").read_text())
         assert (document["scene"], document["status"]) == (name, "ok")
-        assert (document["config"]["strategy"], document["config"]["budget"]) == asked
+        assert (document["config"]["strategy"], document["config"]["budget"]) == requested
     assert main(["--data", str(tmp_path / "out")]) == 3
     assert "error[unreadable-scene]" in capsys.readouterr().err
 

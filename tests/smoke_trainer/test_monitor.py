@@ -69,8 +69,8 @@ def test_tensorboards_own_reader_finds_the_series(short_run):
     read = events.EventAccumulator(str(config.out / "tensorboard"))
     read.Reload()
     rows = [json.loads(line) for line in (config.out / "metrics.jsonl").read_text().splitlines()]
-    found = [(event.step, event.value) for event in read.Scalars("train/loss")]
-    assert found == [(row["iteration"], pytest.approx(row["loss"])) for row in rows] and len(found) == 5
+    result = [(event.step, event.value) for event in read.Scalars("train/loss")]
+    assert result == [(row["iteration"], pytest.approx(row["loss"])) for row in rows] and len(result) == 5
 
 
 def test_tensorboard_forgets_what_a_resumed_run_does_again(short_run):

@@ -104,8 +104,8 @@ def test_points_are_not_gaussians(tmp_path):
 def test_every_truncation_is_one_clear_error(tmp_path, data):
     path = tmp_path / "p.ply"
     ply.write_gaussians(path, gaussians(count=3, rest=3))
-    whole = path.read_bytes()
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    content = path.read_bytes()
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     with pytest.raises(SceneError, match=r"p\.ply"):
         ply.read_gaussians(path)
 
@@ -115,11 +115,11 @@ def test_every_truncation_is_one_clear_error(tmp_path, data):
 def test_overwritten_bytes_are_read_or_refused(tmp_path, data):
     path = tmp_path / "p.ply"
     ply.write_gaussians(path, gaussians(count=3, rest=3))
-    whole = bytearray(path.read_bytes())
-    at = data.draw(st.integers(0, min(len(whole) - 1, 1200)))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, min(len(content) - 1, 1200)))
     patch = data.draw(st.binary(min_size=1, max_size=12))
-    whole[at : at + len(patch)] = patch
-    path.write_bytes(bytes(whole))
+    content[at : at + len(patch)] = patch
+    path.write_bytes(bytes(content))
     try:
         rows = ply.read_gaussians(path)
     except SceneError as error:

@@ -84,11 +84,11 @@ def test_the_screen_gradient_is_in_ndc_units(camera_and_view):
 def test_colour_is_seen_from_where_the_camera_stands(camera_and_view):
     """One harmonic of degree 1, f = -0.4886 x: its colour is that of the direction from the camera to the splat."""
     camera, view = camera_and_view
-    place = (np.linalg.inv(view.world_to_camera) @ np.array([0.0, 0.0, 2.0, 1.0]))[:3]
-    splats = splats_at(place, 0.3, color=(0.5, 0.5, 0.5))._replace(sh_degree=1)
+    position = (np.linalg.inv(view.world_to_camera) @ np.array([0.0, 0.0, 2.0, 1.0]))[:3]
+    splats = splats_at(position, 0.3, color=(0.5, 0.5, 0.5))._replace(sh_degree=1)
     splats.shs[:, 3, 1] = 1.0
     drawn = make_renderer("torch", CPU).render(camera, splats, torch.zeros(3))
-    direction = (place - view.position) / np.linalg.norm(place - view.position)
+    direction = (position - view.position) / np.linalg.norm(position - view.position)
     assert abs(direction[0]) > 0.1
     shown = drawn.color.detach()[:, int(view.camera.cy), int(view.camera.cx)]
     expected = (0.5 - 0.4886025 * direction[0]) / 0.5
@@ -97,9 +97,9 @@ def test_colour_is_seen_from_where_the_camera_stands(camera_and_view):
 
 def test_antialiasing_makes_the_small_fainter(camera_and_view):
     camera, view = camera_and_view
-    place = (np.linalg.inv(view.world_to_camera) @ np.array([0.0, 0.0, 2.0, 1.0]))[:3]
+    position = (np.linalg.inv(view.world_to_camera) @ np.array([0.0, 0.0, 2.0, 1.0]))[:3]
     plain, smooth = (
-        make_renderer("torch", CPU, antialiasing).render(camera, splats_at(place, 0.005), torch.zeros(3))
+        make_renderer("torch", CPU, antialiasing).render(camera, splats_at(position, 0.005), torch.zeros(3))
         for antialiasing in (False, True)
     )
     assert 0 < smooth.color.max() < 0.5 * plain.color.max()
@@ -249,11 +249,11 @@ def test_antialiasing_needs_a_variant_that_has_it(monkeypatch):
 def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
     """gsplat needs a GPU; a stand-in with its signature and shapes shows what is passed and how it is read."""
     camera, view = camera_and_view
-    asked = {}
+    requested = {}
 
     def rasterization(means, quats, scales, opacities, colors, viewmats, Ks, width, height, **options):
-        asked.update(options, viewmats=viewmats, Ks=Ks, opacities=opacities, colors=colors)
-        asked.update(quats=quats, scales=scales, size=(width, height))
+        requested.update(options, viewmats=viewmats, Ks=Ks, opacities=opacities, colors=colors)
+        requested.update(quats=quats, scales=scales, size=(width, height))
         means2d = (means[None, :, :2] * 1.0).contiguous()
         picture = torch.zeros(1, height, width, 3) + means2d.sum() + options["backgrounds"][0]
         radii = torch.tensor([[3, 5]]) if axes == 0 else torch.tensor([[[3, 2], [4, 5]]])
@@ -265,13 +265,15 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
     drawn = renderer.render(camera, splats, torch.tensor([0.1, 0.2, 0.3]))
     assert drawn.color.shape == (3, view.camera.height, view.camera.width)
     assert drawn.radii.tolist() == [3, 5]
-    assert torch.allclose(asked["viewmats"][0], torch.tensor(view.world_to_camera).float())
-    assert asked["Ks"][0, 0, 2].item() == view.camera.cx
-    assert torch.equal(asked["colors"], splats.shs[:, :4])  # degree 1: four of the sixteen
-    assert torch.equal(asked["opacities"], splats.opacities[:, 0])
-    assert torch.equal(asked["quats"], splats.rotations) and torch.equal(asked["scales"], splats.scales)
-    assert asked["size"] == (view.camera.width, view.camera.height) and asked["sh_degree"] == 1
-    assert (asked["near_plane"], asked["eps2d"], asked["packed"]) == (0.2, 0.3, False)
+    assert torch.allclose(requested["viewmats"][0], torch.tensor(view.world_to_camera).float())
+    assert requested["Ks"][0, 0, 2].item() == view.camera.cx
+    assert torch.equal(requested["colors"], splats.shs[:, :4])  # degree 1: four of the sixteen
+    assert torch.equal(requested["opacities"], splats.opacities[:, 0])
+    assert torch.equal(requested["quats"], splats.rotations) and torch.equal(
+        requested["scales"], splats.scales
+    )
+    assert requested["size"] == (view.camera.width, view.camera.height) and requested["sh_degree"] == 1
+    assert (requested["near_plane"], requested["eps2d"], requested["packed"]) == (0.2, 0.3, False)
     drawn.means2d.retain_grad()  # as a strategy does before the backward pass
     drawn.color.sum().backward()
     count = drawn.color.numel()

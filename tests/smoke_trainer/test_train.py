@@ -98,9 +98,9 @@ def test_the_seed_decides_the_model(short_run):
 
 @pytest.mark.parametrize("strategy", ["default", "mcmc", "budget"])
 def test_a_resumed_run_is_bit_identical(strategy, short_run):
-    whole = short_run(12, out="whole", strategy=strategy, background="random")
+    uninterrupted = short_run(12, out="whole", strategy=strategy, background="random")
     first = short_run(12, out="first", strategy=strategy, background="random", checkpoint_every=5)
-    assert train(whole).status == "ok"
+    assert train(uninterrupted).status == "ok"
 
     def stop_later(state):
         if state.iteration == 7:
@@ -119,10 +119,13 @@ def test_a_resumed_run_is_bit_identical(strategy, short_run):
     again = short_run(12, out="again", strategy=strategy, background="random", resume=kept)
     result = train(again)
     assert result.status == "ok"
-    one, two = cloud(whole, 12), cloud(again, 12)
+    one, two = cloud(uninterrupted, 12), cloud(again, 12)
     for name in GROUPS:
         assert np.array_equal(one[name], two[name]), name
-    assert result.document["gaussians"] == json.loads((whole.out / "result.json").read_text())["gaussians"]
+    assert (
+        result.document["gaussians"]
+        == json.loads((uninterrupted.out / "result.json").read_text())["gaussians"]
+    )
     assert [row["iteration"] for row in lines(again)] == list(range(6, 13))
 
 
@@ -322,10 +325,10 @@ def test_a_large_preview_has_a_thumbnail(tmp_path: Path) -> None:
     rendered, truth = torch.zeros(3, 4, 1602), torch.ones(3, 4, 1602)
     report.write_preview(tmp_path / "renders" / "a.jpg", rendered, truth)
     with (
-        Image.open(tmp_path / "renders" / "a.png") as whole,
+        Image.open(tmp_path / "renders" / "a.png") as original,
         Image.open(tmp_path / "thumbnails" / "a.png") as smaller,
     ):
-        assert (whole.size, smaller.size) == ((3204, 4), (1068, 2))
+        assert (original.size, smaller.size) == ((3204, 4), (1068, 2))
         halves = np.asarray(smaller)[:, :534], np.asarray(smaller)[:, 534:]
     assert halves[0].max() == 0 and halves[1].min() == 255
     report.write_preview(tmp_path / "renders" / "b.jpg", rendered[:, :, :640], truth[:, :, :640])

@@ -74,16 +74,16 @@ def test_only_mcmc_has_gradients_without_visibility(strategy, pulls, prepared, m
     run = prepared(strategy=strategy)
     with torch.no_grad():
         run.model.params["xyz"][0] = 1e6
-    seen = {}
+    observed = {}
 
     def look(output):
-        seen.update(radius=int(output.radii[0]))
+        observed.update(radius=int(output.radii[0]))
         opacity = run.model.params["opacity"]
-        opacity.register_hook(lambda grad: seen.update(gradient=float(grad[0])))
+        opacity.register_hook(lambda grad: observed.update(gradient=float(grad[0])))
 
     monkeypatch.setattr(run.strategy, "step_pre_backward", look)
     train_step(run, 1)
-    assert seen["radius"] == 0 and (seen["gradient"] > 0) is pulls
+    assert observed["radius"] == 0 and (observed["gradient"] > 0) is pulls
 
 
 def test_the_loss_is_made_of_the_runs_own_ssim_and_weight(prepared):

@@ -179,11 +179,11 @@ def test_each_kind_of_damage_has_its_sentence(change, words, scene_folder):
 def test_overwritten_json_is_read_or_refused_but_never_crashes(scene_folder, data):
     folder = scene_folder("nerfstudio")
     path = folder / "transforms.json"
-    whole = bytearray(path.read_bytes())
-    at = data.draw(st.integers(0, len(whole) - 1))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
     patch = data.draw(st.sampled_from([b'"', b"}", b"[", b"null", b"-", b"1e999", b"\xff", b"0" * 30, b"e9"]))
-    whole[at : at + len(patch)] = patch
-    path.write_bytes(bytes(whole))
+    content[at : at + len(patch)] = patch
+    path.write_bytes(bytes(content))
     try:
         scene = load_scene(str(folder))
     except SceneError as error:

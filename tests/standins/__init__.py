@@ -58,12 +58,12 @@ _TYPES = {
 def signatures() -> dict[str, dict[str, str]]:
     """Variant -> compiled function -> its arguments and results, inherited ones included."""
     table: dict[str, dict[str, str]] = tomllib.loads((HERE / "signatures.toml").read_text(encoding="utf-8"))
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for name, row in table.items():
-        found[name] = {**found.get(row.get("like", ""), {}), **row}
-        found[name].pop("read")
-        found[name].pop("like", None)
-    return found
+        result[name] = {**result.get(row.get("like", ""), {}), **row}
+        result[name].pop("read")
+        result[name].pop("like", None)
+    return result
 
 
 VARIANTS = tuple(signatures())
@@ -187,10 +187,10 @@ def _bindings(variants: list[str]) -> str:
         lines.append(f'if (variant == "{variant}") {{')
         for function, text in signatures()[variant].items():
             takes, _, gives = text.partition("->")
-            words = takes.split()
-            types = tuple(_TYPES[word.partition(":")[2]] for word in words)
+            texts = takes.split()
+            types = tuple(_TYPES[word.partition(":")[2]] for word in texts)
             kind = kinds.setdefault(types, f"bind{len(kinds)}")
-            names = " ".join(word.partition(":")[0] for word in [*words, "->", *gives.split()])
+            names = " ".join(word.partition(":")[0] for word in [*texts, "->", *gives.split()])
             lines.append(f'    m.def("{function}", {kind}("{function}", "{names}"));')
         lines.append("}")
     heads = []

@@ -43,11 +43,11 @@ def call(variant: str, sabotage: str, function: str, names: str, arguments: tupl
     if sabotage == "refuses":
         raise RuntimeError("means3D must have dimensions (num_points, 3)")
     with torch.no_grad():
-        found = FUNCTIONS[function](variant, given)
-        _spoil(sabotage, function, found)
+        result = FUNCTIONS[function](variant, given)
+        _spoil(sabotage, function, result)
     if sabotage == "illegal-address":
         _BrokenContext().__enter__()  # asynchronous: this call returns, the next one says so
-    results = tuple(found[name] for name in gives.split())
+    results = tuple(result[name] for name in gives.split())
     return results[0] if len(results) == 1 else results or None
 
 
@@ -177,7 +177,7 @@ def _rasterize_backward(variant: str, given: dict[str, Any]) -> dict[str, Any]:
         for name, image in images.items()
         if f"grad_{name}" in given and image.requires_grad
     ]
-    found = torch.autograd.grad(
+    result = torch.autograd.grad(
         [image for image, _ in pairs],
         list(leaves.values()),
         [gradient.reshape(image.shape) for image, gradient in pairs],
@@ -185,7 +185,7 @@ def _rasterize_backward(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     )
     gradients: dict[str, Any] = {
         name: torch.zeros_like(leaf) if gradient is None else gradient
-        for (name, leaf), gradient in zip(leaves.items(), found, strict=True)
+        for (name, leaf), gradient in zip(leaves.items(), result, strict=True)
     }
     screen = gradients.get("means2D", EMPTY)
     gradients.update(means2D_abs=screen.abs(), scores=torch.zeros(len(screen), 1))
@@ -286,16 +286,16 @@ def _ssim_map(first: Tensor, second: Tensor, c1: float, c2: float) -> Tensor:
 
 
 def _ssim(variant: str, given: dict[str, Any]) -> dict[str, Any]:
-    found = _ssim_map(given["img1"], given["img2"], given["C1"], given["C2"])
-    blank = torch.zeros_like(found) if given["train"] else EMPTY
-    return {"map": found, "dm_dmu1": blank, "dm_dsigma1_sq": blank, "dm_dsigma12": blank}
+    result = _ssim_map(given["img1"], given["img2"], given["C1"], given["C2"])
+    blank = torch.zeros_like(result) if given["train"] else EMPTY
+    return {"map": result, "dm_dmu1": blank, "dm_dsigma1_sq": blank, "dm_dsigma12": blank}
 
 
 def _ssim_backward(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     first = _leaf(given["img1"])
     with torch.enable_grad():
-        found = _ssim_map(first, given["img2"], given["C1"], given["C2"])
-    return {"img1": torch.autograd.grad(found, first, given["grad_map"])[0]}
+        result = _ssim_map(first, given["img2"], given["C1"], given["C2"])
+    return {"img1": torch.autograd.grad(result, first, given["grad_map"])[0]}
 
 
 def _not_computed(variant: str, given: dict[str, Any]) -> dict[str, Any]:

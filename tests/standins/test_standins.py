@@ -145,9 +145,9 @@ def test_ssim_and_neighbours(tmp_path: Path) -> None:
     second = (first * 0.9).requires_grad_(True)
     for padding in ("same", "valid"):
         with standins.imported(tmp_path, "fused-ssim") as module:
-            found, wanted = module.fused_ssim(second, first, padding), fused_ssim(second, first, padding)
-            pair = [torch.autograd.grad(value, second)[0] for value in (found, wanted)]
-        assert torch.allclose(found, wanted, atol=1e-5)
+            result, expected = module.fused_ssim(second, first, padding), fused_ssim(second, first, padding)
+            pair = [torch.autograd.grad(value, second)[0] for value in (result, expected)]
+        assert torch.allclose(result, expected, atol=1e-5)
         assert torch.allclose(*pair, atol=1e-7)
     points = torch.rand(50, 3)
     with standins.imported(tmp_path, "simple-knn") as module:

@@ -19,8 +19,8 @@ def main() -> None:
                 "uuid": str(getattr(about, "uuid", "")),
             }
         )
-    said = {"torch": torch.__version__, "cuda": torch.version.cuda, "available": usable, "gpus": gpus}
-    print(json.dumps(said))
+    answer = {"torch": torch.__version__, "cuda": torch.version.cuda, "available": usable, "gpus": gpus}
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -108,12 +108,12 @@ def gswarp() -> dict[str, object]:
 
     try:
         theirs = without_inverse(on_warp.rasterize)
-        found = images(theirs, DEVICE, torch.float32)
+        drawn = images(theirs, DEVICE, torch.float32)
         exact = images(without_inverse(rasterizer.rasterize), "cpu", torch.float64)
         seconds = timed(lambda: images(theirs, DEVICE, torch.float32))
     except (ImportError, RuntimeError, ValueError) as error:  # a failure of the peer is none of ours
         return {"gswarp": f"{type(error).__name__}: {error}"}
-    return {"gswarp rasterizer": worst(found, exact), "frame_by_gswarp_s": seconds}
+    return {"gswarp rasterizer": worst(drawn, exact), "frame_by_gswarp_s": seconds}
 
 
 def main() -> None:

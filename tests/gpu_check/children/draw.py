@@ -65,12 +65,12 @@ def main() -> None:
         output = RenderOutput(drawn.color, drawn.radii, points)
         engine = "float64"
     else:
-        place = torch.device(device)
-        renderer = make_renderer(name, place)
-        leaves = {key: tensor.to(place).requires_grad_() for key, tensor in given.items()}
+        chosen_device = torch.device(device)
+        renderer = make_renderer(name, chosen_device)
+        leaves = {key: tensor.to(chosen_device).requires_grad_() for key, tensor in given.items()}
         splats = Splats(*(leaves[key] for key in ORDER), sh_degree=settings.sh_degree)
-        background = settings.bg.float().to(place)
-        output = renderer.render(camera_of(settings, place), splats, background)
+        background = settings.bg.float().to(chosen_device)
+        output = renderer.render(camera_of(settings, chosen_device), splats, background)
         if name == "gsplat":
             output.means2d.retain_grad()
         variant, engine = getattr(renderer, "variant", ""), renderer.engine
@@ -79,10 +79,10 @@ def main() -> None:
     arrays = {"color": output.color, "radii": output.radii, "screen": screen}
     arrays.update({f"grad_{key}": leaf.grad for key, leaf in leaves.items()})
     absent = [key for key, array in arrays.items() if array is None]
-    found = {key: array.detach().cpu().numpy() for key, array in arrays.items() if array is not None}
-    whole = Path(f"{target}.{os.getpid()}.npz")
-    np.savez_compressed(whole, **found)
-    whole.replace(target)
+    result = {key: array.detach().cpu().numpy() for key, array in arrays.items() if array is not None}
+    partial = Path(f"{target}.{os.getpid()}.npz")
+    np.savez_compressed(partial, **result)
+    partial.replace(target)
     print(json.dumps({"variant": variant, "engine": engine, "absent": absent}))
 
 

@@ -44,16 +44,16 @@ def in_fork(form: str, listed: Callable[[], list[str]]) -> list[str] | None:
             os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
-        said = pipe.read()
+        answer = pipe.read()
     os.waitpid(child, 0)
-    return list(json.loads(said)) if said else None
+    return list(json.loads(answer)) if answer else None
 
 
 def main() -> None:
-    asked = sys.argv[1]
-    if asked == "torch":
+    side = sys.argv[1]
+    if side == "torch":
         import torch  # noqa: F401 - once, for all forks
-    listed = {"torch": by_torch, "splatfix": by_splatfix}[asked]
+    listed = {"torch": by_torch, "splatfix": by_splatfix}[side]
     print(json.dumps({form: in_fork(form, listed) for form in sys.argv[2:]}))
 
 

@@ -22,24 +22,24 @@ def lacking(name: str, seen: set[str]) -> list[str]:
         from packaging.requirements import Requirement
     except ImportError:  # it is asked for by itself
         return []
-    found = []
+    result = []
     for one in map(Requirement, needed):
         if one.name not in seen and (one.marker is None or one.marker.evaluate({"extra": ""})):
-            found += lacking(one.name, seen)
-    return found
+            result += lacking(one.name, seen)
+    return result
 
 
 def problem_of(modules: list[str]) -> str:
     """Why none of them imports; "" where one does."""
-    said = ""
+    message = ""
     for module in modules:
         try:
             importlib.import_module(module)
         except Exception as error:  # noqa: BLE001 - a broken package may raise anything
-            said = said or f"{type(error).__name__}: {error}".partition("\n")[0]
+            message = message or f"{type(error).__name__}: {error}".partition("\n")[0]
         else:
             return ""
-    return said
+    return message
 
 
 def main() -> None:

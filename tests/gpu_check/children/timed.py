@@ -75,13 +75,13 @@ def main() -> None:
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - started)
     total = float(result.double().abs().sum())
-    said = {
+    answer = {
         "first_s": round(seconds[0], 6),
         "best_s": round(min(seconds[1:]), 6),
         "peak_mib": torch.cuda.max_memory_allocated() >> 20,
         "finite": math.isfinite(total) and total > 0,
     }
-    print(json.dumps(said))
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

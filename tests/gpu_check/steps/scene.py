@@ -51,21 +51,21 @@ def differences(drawn: Path, exact: Path) -> dict[str, float]:
     Raises:
         Failed: the arrays are not of the same names and shapes.
     """
-    with np.load(drawn) as found, np.load(exact) as wanted:
-        shapes = [{name: file[name].shape for name in file} for file in (found, wanted)]
+    with np.load(drawn) as result, np.load(exact) as expected:
+        shapes = [{name: file[name].shape for name in file} for file in (result, expected)]
         if shapes[0] != shapes[1]:
             raise Failed(f"the arrays differ in shape: {shapes[0]} and {shapes[1]}")
-        error = np.abs(found["color"].astype(np.float64) - wanted["color"])
-        apart = np.abs(found["radii"].astype(np.float64) - wanted["radii"])
+        error = np.abs(result["color"].astype(np.float64) - expected["color"])
+        apart = np.abs(result["radii"].astype(np.float64) - expected["radii"])
         table = {
             "color": _worst(error),
             "pixels": float(np.mean(~(error <= 1e-4))),
             "radii": float(np.mean(~(apart <= 1))),
         }
-        for name in found:
+        for name in result:
             if name.startswith("grad_") or name == "screen":
-                scale = max(float(np.abs(wanted[name]).max()), 1e-12)
-                table[name] = _worst(np.abs(found[name].astype(np.float64) - wanted[name])) / scale
+                scale = max(float(np.abs(expected[name]).max()), 1e-12)
+                table[name] = _worst(np.abs(result[name].astype(np.float64) - expected[name])) / scale
     return table
 
 

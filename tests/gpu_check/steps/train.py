@@ -17,15 +17,17 @@ from ..notes import Failed, Notes
 
 def suite_with(context: Context, notes: Notes, renderer: str, environment: str) -> None:
     """Certify with one renderer."""
-    found = certify(context, renderer, environment, f"{renderer}-first")
+    certificate = certify(context, renderer, environment, f"{renderer}-first")
     # too short to be judged is all that a rehearsal can be
     good = ("certified", "undetermined") if context.rehearsal else ("certified",)
-    verdict = found["verdict"] in good and not found["reasons"]
+    verdict = certificate["verdict"] in good and not certificate["reasons"]
     notes.expect(
-        verdict, f"the quick suite trains with {renderer}", "; ".join(found["reasons"]) or found["summary"]
+        verdict,
+        f"the quick suite trains with {renderer}",
+        "; ".join(certificate["reasons"]) or certificate["summary"],
     )
-    notes.numbers["scenes"] = measures(found)
-    engines = {scene["result"]["implementations"]["renderer"]["engine"] for scene in found["scenes"]}
+    notes.numbers["scenes"] = measures(certificate)
+    engines = {scene["result"]["implementations"]["renderer"]["engine"] for scene in certificate["scenes"]}
     expected = {"torch-cuda"} if renderer == "torch" else {"cuda"}
     notes.expect(engines == expected, f"{renderer} drew on the GPU", f"engine {', '.join(sorted(engines))}")
 
@@ -56,11 +58,11 @@ def again(context: Context, notes: Notes, renderer: str, environment: str) -> No
 
 def spread_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """How far the largest and the smallest of each measure are apart, relative to the first run's."""
-    found = {}
+    spread_by_name = {}
     for name, first in runs[0].items():
         values = [run[name] for run in runs]
-        found[name] = (max(values) - min(values)) / (abs(first) or 1.0)
-    return found
+        spread_by_name[name] = (max(values) - min(values)) / (abs(first) or 1.0)
+    return spread_by_name
 
 
 def suite(context: Context) -> Suite:
@@ -73,19 +75,19 @@ def suite(context: Context) -> Suite:
 
 def certify(context: Context, renderer: str, environment: str, name: str) -> dict[str, Any]:
     """A certificate of that suite."""
-    asked = suite(context)
-    words: list[str | Path] = ["--suite", "quick"]
-    if asked.data is not None:
-        words = [
+    requested = suite(context)
+    texts: list[str | Path] = ["--suite", "quick"]
+    if requested.data is not None:
+        texts = [
             "--data",
-            asked.data,
+            requested.data,
             "--iterations",
-            str(asked.iterations),
+            str(requested.iterations),
             "--resolution",
-            str(asked.resolution),
+            str(requested.resolution),
         ]
     python, out = context.python(environment), context.folder("train") / name
-    argv = ["certify", *words, "--device", DEVICE, "--renderer", renderer, "--python", python, "--out", out]
+    argv = ["certify", *texts, "--device", DEVICE, "--renderer", renderer, "--python", python, "--out", out]
     _, document = context.splatfix(*argv, timeout=200)
     if not document.get("scenes"):
         raise Failed(f"{renderer} did not train: {error_of(document) or document.get('summary')}")
@@ -94,16 +96,16 @@ def certify(context: Context, renderer: str, environment: str, name: str) -> dic
 
 def measures(certificate: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Quality, speed and memory of each scene that was trained to its end."""
-    found = {}
+    by_scene = {}
     for scene in certificate["scenes"]:
         result = scene["result"]
         if "heldout" not in result:
             raise Failed(f"{scene['scene']} was not trained to its end: {result.get('error')}")
         memory = result["memory"]
-        found[scene["scene"]] = {
+        by_scene[scene["scene"]] = {
             "psnr": result["heldout"]["psnr"],
             "ssim": result["heldout"]["ssim"],
             "iterations_per_second": result["iterations_per_second"],
             "memory": float(memory["cuda"]["train"]["allocated"] if memory["cuda"] else memory["rss"]),
         }
-    return found
+    return by_scene

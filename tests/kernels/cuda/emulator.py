@@ -122,20 +122,20 @@ class Emulated:
             *(ctypes.cast(ctypes.pointer(one), ctypes.c_void_p) for one in kept)
         )
         three = ctypes.c_uint * 3
-        said = ctypes.create_string_buffer(8000)
+        message = ctypes.create_string_buffer(8000)
         seed = next(_SEEDS) if self.seed is None else self.seed
-        found = self._library.emulate(
+        result = self._library.emulate(
             kernel.encode(),
             three(*_three(grid)),
             three(*_three(block)),
             first_block,
             pointers,
             seed,
-            said,
-            ctypes.c_size_t(len(said)),
+            message,
+            ctypes.c_size_t(len(message)),
         )
-        if found:
-            words = said.value.decode() or "there is no such kernel"
+        if result:
+            words = message.value.decode() or "there is no such kernel"
             raise KernelError(f"{kernel} (seed {seed}): {words}")
 
     def _argument(self, value: Any) -> Any:

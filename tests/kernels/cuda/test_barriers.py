@@ -55,8 +55,8 @@ def test_a_barrier_less_is_a_race(file: str, which: int, monkeypatch: pytest.Mon
         text = (SOURCES / name).read_text()
         if name != file:
             return Emulated(text, defines, like.dtype)
-        place = list(BARRIER.finditer(text))[which]
-        return Emulated(text[: place.start()] + "\n" + text[place.end() :], defines, like.dtype)
+        position = list(BARRIER.finditer(text))[which]
+        return Emulated(text[: position.start()] + "\n" + text[position.end() :], defines, like.dtype)
 
     monkeypatch.setattr("splatfix.kernels.ssim_cuda.module", without)
     monkeypatch.setattr("splatfix.kernels.rasterizer_cuda.module", without)

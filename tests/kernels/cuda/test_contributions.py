@@ -21,11 +21,11 @@ def compare(settings: Any, inputs: dict[str, Any], dtype: torch.dtype, weighted:
     names = ("means3D", "opacities", "scales", "rotations", "cov3D_precomp")
     single = [None if name not in inputs else inputs[name].to(dtype) for name in names]
     exact = [None if one is None else one.double() for one in single]
-    found = contributions_cuda.sums(in_precision(settings, dtype), *single, weights)
+    result = contributions_cuda.sums(in_precision(settings, dtype), *single, weights)
     expected = torch.stack(contributions(settings, *exact, weights), dim=1)
     scale = expected.abs().amax(0).clamp_min(1.0)
     near = 1e-12 if dtype == torch.float64 else 2e-5
-    assert float(((found.double() - expected).abs() / scale).max()) <= near
+    assert float(((result.double() - expected).abs() / scale).max()) <= near
     if len(expected) > 1:
         assert expected.any(0).tolist() == [True, weighted, True, True]
 

@@ -41,16 +41,16 @@ def test_what_is_wrong_is_reported(kernels: Emulated, name: str) -> None:
 
 
 def test_what_is_right_runs(kernels: Emulated) -> None:
-    given, found = torch.arange(128.0), torch.zeros(128)
-    kernels.launch("reverse", (2,), (64,), [given, found])
-    assert torch.equal(found, given.view(2, 64).flip(1).reshape(-1))
+    given, result = torch.arange(128.0), torch.zeros(128)
+    kernels.launch("reverse", (2,), (64,), [given, result])
+    assert torch.equal(result, given.view(2, 64).flip(1).reshape(-1))
     total = torch.zeros(1)
     kernels.launch("add_with_atomic", (3,), (64,), [torch.arange(64.0), total])
     assert total.item() == 3 * 63 * 32
-    kernels.launch("warps", (1,), (64,), [torch.arange(64.0), found])
-    assert found[:64].tolist() == [496.0] * 32 + [1520.0] * 32
-    kernels.launch("votes", (1,), (64,), [torch.arange(64.0), found])
-    assert found[:64].tolist() == [22.0] * 64
+    kernels.launch("warps", (1,), (64,), [torch.arange(64.0), result])
+    assert result[:64].tolist() == [496.0] * 32 + [1520.0] * 32
+    kernels.launch("votes", (1,), (64,), [torch.arange(64.0), result])
+    assert result[:64].tolist() == [22.0] * 64
 
 
 def test_a_launch_that_the_driver_refuses(kernels: Emulated) -> None:

@@ -45,17 +45,17 @@ def settings(**options: Any) -> Any:
 @pytest.mark.parametrize("options", [{}, {"compact_box": 0.5}, {"upstream_gradients": True}], ids=str)
 def test_gaussians(options: dict[str, Any], chosen: None) -> None:
     inputs = cloud(40)
-    found = rasterize(settings(**options), means2D=None, **moved(inputs))
+    result = rasterize(settings(**options), means2D=None, **moved(inputs))
     assert nvrtc.ran == {"rasterizer": "nvrtc"}
-    for one, two in zip(found, rasterize(look_at(40, 30, **options), means2D=None, **inputs), strict=True):
+    for one, two in zip(result, rasterize(look_at(40, 30, **options), means2D=None, **inputs), strict=True):
         near(one, two)
 
 
 def test_surfels(chosen: None) -> None:
     inputs = discs(25, seed=1)
-    found = rasterize_surfels(settings(), means2D=None, **moved(inputs))
+    result = rasterize_surfels(settings(), means2D=None, **moved(inputs))
     assert nvrtc.ran == {"surfels": "nvrtc"}
-    for one, two in zip(found, rasterize_surfels(look_at(40, 30), means2D=None, **inputs), strict=True):
+    for one, two in zip(result, rasterize_surfels(look_at(40, 30), means2D=None, **inputs), strict=True):
         near(one, two)
     inputs["colors_precomp"] = torch.rand(25, 9, dtype=torch.float64)
     del inputs["shs"]
@@ -66,18 +66,18 @@ def test_surfels(chosen: None) -> None:
 def test_contributions(chosen: None) -> None:
     inputs = {name: value for name, value in cloud(40).items() if name != "shs"}
     weights = torch.rand(30, 40, dtype=torch.float64)
-    found = contributions(settings(), **moved(inputs), pixel_weights=weights.float().as_subclass(OnGpu))
+    result = contributions(settings(), **moved(inputs), pixel_weights=weights.float().as_subclass(OnGpu))
     assert nvrtc.ran == {"contributions": "nvrtc"}
     expected = contributions(look_at(40, 30), **inputs, pixel_weights=weights)
-    assert torch.equal(found.pixels.as_subclass(Tensor), expected.pixels)
-    for one, two in zip(found[1:], expected[1:], strict=True):
+    assert torch.equal(result.pixels.as_subclass(Tensor), expected.pixels)
+    for one, two in zip(result[1:], expected[1:], strict=True):
         near(one / two.abs().max(), two / two.abs().max())
 
 
 def test_ssim_and_neighbors(chosen: None) -> None:
     first, second = torch.rand(1, 3, 20, 30), torch.rand(1, 3, 20, 30)
-    found = fused_ssim(first.as_subclass(OnGpu), second.as_subclass(OnGpu))
-    near(found, fused_ssim(first, second))
+    result = fused_ssim(first.as_subclass(OnGpu), second.as_subclass(OnGpu))
+    near(result, fused_ssim(first, second))
     points = torch.rand(100, 3)
     near(distCUDA2(points.as_subclass(OnGpu)), distCUDA2(points))
     assert nvrtc.ran == {"ssim": "nvrtc", "knn": "nvrtc"}

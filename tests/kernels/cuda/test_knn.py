@@ -18,8 +18,8 @@ def test_exact(kind: str, dtype: torch.dtype, emulated: None) -> None:
     # around the sizes of a leaf, of a full level and of a block of threads
     for count in (4, 5, 8, 9, 63, 64, 65, 127, 128, 513, 3000):
         points = cloud(kind, count, seed=count, dtype=dtype)
-        found, expected = mean_of_three(points), distCUDA2(points)
-        assert torch.allclose(found, expected, rtol=1e-12 if dtype == torch.float64 else 1e-6, atol=0), count
+        result, expected = mean_of_three(points), distCUDA2(points)
+        assert torch.allclose(result, expected, rtol=1e-12 if dtype == torch.float64 else 1e-6, atol=0), count
 
 
 def test_distances_that_overflow(emulated: None) -> None:

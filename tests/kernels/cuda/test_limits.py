@@ -146,12 +146,12 @@ def test_projection_of_surfels(given: str) -> None:
     transforms = torch.randn(COUNT, 9, dtype=torch.float64) + torch.tensor([9, 0, 90, 0, 9, 90, 0, 0, 3.0])
 
     def forward(count: int, first: int, place: Place) -> Any:
-        whole = [
+        integers = [
             new(COUNT, dtype=torch.int32),
             new(COUNT, 4, dtype=torch.int32),
             new(COUNT, dtype=torch.int32),
         ]
-        made = [new(COUNT, 16), new(COUNT, 6), new(COUNT), *whole]
+        made = [new(COUNT, 16), new(COUNT, 6), new(COUNT), *integers]
         inputs = [*map(place, (scales, rotations)), None, place(shs), None]
         if given == "transforms":
             inputs = [None, None, place(transforms), None, place(colors)]

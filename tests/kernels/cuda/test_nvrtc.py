@@ -48,8 +48,8 @@ def test_the_code_is_for_that_gpu(module: str, architecture: int, compiler: Comp
     assert made.log == "", "a warning"
     code = tmp_path / "kernels.cubin"
     code.write_bytes(made.code)
-    found = judge(read_binary(code).fatbins, Arch.of_number(architecture))
-    assert (found.usable, found.via) == (True, "sass")
+    result = judge(read_binary(code).fatbins, Arch.of_number(architecture))
+    assert (result.usable, result.via) == (True, "sass")
     for kernel in json.loads(RECORD.read_text())["architectures"][f"sm_{architecture}"][module]:
         assert f".text.{kernel}\0".encode() in made.code
 
@@ -62,8 +62,8 @@ def test_no_kernel_takes_more_than_recorded(architecture: int, compiler: Compile
     if record["nvrtc"] != ".".join(map(str, compiler.version)):
         pytest.skip(f"the record is of NVRTC {record['nvrtc']}")
     for module in MODULES:
-        found = measure(module, architecture, compiler)
-        assert found and not grown(found, record["architectures"][f"sm_{architecture}"][module]), module
+        result = measure(module, architecture, compiler)
+        assert result and not grown(result, record["architectures"][f"sm_{architecture}"][module]), module
         assert size(module, architecture, compiler) <= 1.05 * record["bytes"][f"sm_{architecture}"][module]
 
 
@@ -102,11 +102,11 @@ def test_what_was_compiled_is_kept(cache: Path, compiler: Compiler) -> None:
 @pytest.mark.slow
 def test_the_first_call_takes_seconds_and_the_next_process_milliseconds(compiler: Compiler) -> None:
     """All kernels of a training on an RTX 50: at most 5 s, and 50 ms where they are kept. Of this processor, not of the clock."""
-    wanted = [("ssim.cu", {}), ("knn.cu", {}), ("projection.cu", {}), *_rasterizer_options()]
+    expected = [("ssim.cu", {}), ("knn.cu", {}), ("projection.cu", {}), *_rasterizer_options()]
     taken = []
     for most in (5.0, 0.05):
         started = time.process_time()
-        for name, defines in wanted:
+        for name, defines in expected:
             compile_kernels(name, defines, 120, compiler)
         taken.append(time.process_time() - started)
         assert taken[-1] < most, taken

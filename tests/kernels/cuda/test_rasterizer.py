@@ -102,16 +102,16 @@ def test_more_than_a_turn_of_gaussians_on_a_tile(dtype: torch.dtype, emulated: N
     """Faint ones, so that pixels see 700 of them: three turns of the backward pass."""
     inputs = cloud(700, spread=0.3)
     inputs["opacities"] = inputs["opacities"] * 0.02 + 0.005
-    found = compare(look_at(24, 20), inputs, dtype, slack=3)
-    assert float(found[3].detach().min()) < 0.999
+    result = compare(look_at(24, 20), inputs, dtype, slack=3)
+    assert float(result[3].detach().min()) < 0.999
 
 
 @BOTH
 def test_pixels_that_stop(dtype: torch.dtype, emulated: None) -> None:
     inputs = cloud(300, spread=0.3)
     inputs["opacities"] = torch.full_like(inputs["opacities"], 1.0)
-    found = compare(look_at(24, 20), inputs, dtype, slack=3)
-    assert float(found[3].detach().max()) > 0.999
+    result = compare(look_at(24, 20), inputs, dtype, slack=3)
+    assert float(result[3].detach().max()) > 0.999
 
 
 ODD = {
@@ -145,8 +145,8 @@ def test_what_is_not_finite_is_left_out(dtype: torch.dtype, emulated: None) -> N
     inputs["rotations"][3, 2] = float("nan")
     inputs["opacities"][4] = float("nan")
     inputs["shs"][5, 3, 1] = float("-inf")
-    found = compare(look_at(40, 30), inputs, dtype)
-    assert not found[1][1:6].any() and found[1].any()
+    result = compare(look_at(40, 30), inputs, dtype)
+    assert not result[1][1:6].any() and result[1].any()
 
 
 @BOTH
@@ -194,16 +194,16 @@ def test_more_pairs_than_can_be_counted(emulated: None, monkeypatch: pytest.Monk
     ],
 )
 def test_what_the_kernels_do_not_serve(options: dict[str, Any], why: str) -> None:
-    found = rasterizer_cuda.refusal(look_at(8, 8, **options), torch.zeros(1, 3, requires_grad=True))
-    assert why in found and bool(found) == bool(why)
+    result = rasterizer_cuda.refusal(look_at(8, 8, **options), torch.zeros(1, 3, requires_grad=True))
+    assert why in result and bool(result) == bool(why)
 
 
 def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that a drop-in brings along is found by its options: others would be compiled again, unnoticed."""
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     def module(name: str, defines: Any, like: Tensor) -> Any:
-        asked.append((name, defines))
+        requested.append((name, defines))
         return emulated_module(name, defines, like)
 
     monkeypatch.setattr(rasterizer_cuda, "module", module)
@@ -212,7 +212,7 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: 
         pulled(rasterizer_cuda.rasterize, look_at(20, 20), inputs, torch.float64, outputs, columns)
     sources = ("projection.cu", "binning.cu", "blending.cu")
     carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
-    assert all(one in asked for one in carried) and all(one in carried for one in asked)
+    assert all(one in requested for one in carried) and all(one in carried for one in requested)
 
 
 @pytest.mark.slow
@@ -222,5 +222,5 @@ def test_a_hundred_thousand(emulated: None) -> None:
     In float64 only: among so many, some depths and some alphas are equal in float32, and fall to the other side.
     """
     inputs = cloud(100_000, spread=2.0, size=(0.002, 0.02), degree=1)
-    found = compare(look_at(160, 120, sh_degree=1), inputs, torch.float64)
-    assert int((found[1] > 0).sum()) > 50_000
+    result = compare(look_at(160, 120, sh_degree=1), inputs, torch.float64)
+    assert int((result[1] > 0).sum()) > 50_000

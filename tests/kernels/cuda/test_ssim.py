@@ -44,11 +44,11 @@ def test_value_and_gradient(
     }[kind]
     here, there = first.clone().requires_grad_(), first.clone().requires_grad_()
     expected = fused_ssim(there, second, padding)
-    found = mean_ssim(here, second, padding)
+    result = mean_ssim(here, second, padding)
     (3 * expected).backward()
-    (3 * found).backward()
+    (3 * result).backward()
     near = 1e-13 if dtype == torch.float64 else 2e-6
-    assert abs(float(found.detach() - expected.detach())) <= near
+    assert abs(float(result.detach() - expected.detach())) <= near
     assert here.grad is not None and there.grad is not None
     # one pixel, or images nearly alike, are all cancellation: both round, by up to 4e-5 of the little that is left
     slack = 50 if shape == (1, 1, 1, 1) or kind == "alike" else 5
@@ -59,8 +59,8 @@ def test_value_and_gradient(
 
 def test_without_a_gradient(emulated: None) -> None:
     first, second = torch.rand(1, 3, 20, 20), torch.rand(1, 3, 20, 20)
-    found = mean_ssim(first, second, "same")
-    assert not found.requires_grad and float((found - fused_ssim(first, second)).abs()) < 1e-6
+    result = mean_ssim(first, second, "same")
+    assert not result.requires_grad and float((result - fused_ssim(first, second)).abs()) < 1e-6
 
 
 def test_the_same_bits_every_time(emulated: None) -> None:
@@ -77,9 +77,9 @@ def test_more_images_than_a_grid_has(emulated: None, monkeypatch: pytest.MonkeyP
     here, there = first.clone().requires_grad_(), first.clone().requires_grad_()
     fused_ssim(there, second, "valid").backward()
     monkeypatch.setattr("splatfix.kernels.ssim_cuda._MOST_IMAGES", 3)
-    found = mean_ssim(here, second, "valid")
-    found.backward()
-    assert float((found - fused_ssim(first, second, "valid")).detach().abs()) < 1e-13
+    result = mean_ssim(here, second, "valid")
+    result.backward()
+    assert float((result - fused_ssim(first, second, "valid")).detach().abs()) < 1e-13
     assert (
         here.grad is not None and there.grad is not None and torch.allclose(here.grad, there.grad, atol=1e-15)
     )

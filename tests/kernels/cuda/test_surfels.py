@@ -87,8 +87,8 @@ def test_more_than_a_turn_of_surfels_on_a_tile(dtype: torch.dtype, emulated: Non
     """Faint ones, so that pixels see hundreds of them."""
     inputs = discs(600, seed=4, spread=0.4)
     inputs["opacities"] = inputs["opacities"] * 0.02 + 0.006
-    found = compare(look_at(24, 20), inputs, dtype, value=1e-4, gradient=1e-3)
-    assert 0.5 < float(found[3].detach().max()) < 0.9999
+    result = compare(look_at(24, 20), inputs, dtype, value=1e-4, gradient=1e-3)
+    assert 0.5 < float(result[3].detach().max()) < 0.9999
 
 
 @BOTH
@@ -99,8 +99,8 @@ def test_what_is_not_finite_is_left_out(dtype: torch.dtype, emulated: None) -> N
     inputs["rotations"][3, 2] = float("nan")
     inputs["opacities"][4] = float("nan")
     inputs["shs"][5, 3, 1] = float("-inf")
-    found = compare(look_at(40, 30), inputs, dtype)
-    assert not found[1][1:6].any() and found[1].any()
+    result = compare(look_at(40, 30), inputs, dtype)
+    assert not result[1][1:6].any() and result[1].any()
 
 
 def test_opacities_at_their_ends(emulated: None) -> None:
@@ -141,10 +141,10 @@ def test_what_the_kernels_do_not_serve() -> None:
 
 def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that the drop-in brings along is found by its options: others would be compiled again, unnoticed."""
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     def module(name: str, defines: Any, like: Tensor) -> Any:
-        asked.append((name, defines))
+        requested.append((name, defines))
         return emulated_module(name, defines, like)
 
     for user in ("rasterizer_cuda", "surfels_cuda"):
@@ -154,12 +154,12 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(monkeypatch: 
         Path(name).name for name in dropin_of("diff-surfel-rasterization").cuda if name.endswith(".cu")
     ]
     carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
-    assert all(one in asked for one in carried) and all(one in carried for one in asked)
+    assert all(one in requested for one in carried) and all(one in carried for one in requested)
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand(emulated: None) -> None:
     """In float64 only, as for Gaussians: among so many some fall to the other side of a threshold."""
     inputs = discs(100_000, seed=10, spread=2.0, size=(0.002, 0.02), degree=0)
-    found = compare(look_at(80, 60, sh_degree=0), inputs, torch.float64)
-    assert int((found[1] > 0).sum()) > 50_000
+    result = compare(look_at(80, 60, sh_degree=0), inputs, torch.float64)
+    assert int((result[1] > 0).sum()) > 50_000

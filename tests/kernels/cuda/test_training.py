@@ -49,9 +49,9 @@ def test_it_learns_the_same(
     monkeypatch.setattr(rasterizer, "_by_cuda_kernels", counted("rasterizer", drawn))
     monkeypatch.setattr(ssim, "_by_cuda_kernels", counted("ssim", mean_ssim))
     monkeypatch.setattr(knn, "_by_cuda_kernels", counted("knn", mean_of_three))
-    found = train(short_run_in(tmp_path)(30, out="emulated", **changes)).document
+    result = train(short_run_in(tmp_path)(30, out="emulated", **changes)).document
     assert calls["rasterizer"] > 30 and calls["ssim"] >= 30 and calls["knn"] == 1
-    assert found["status"] == plain["status"] == "ok"
+    assert result["status"] == plain["status"] == "ok"
     ours, theirs = (lines(tmp_path / out) for out in ("emulated", "plain"))
     until = next(k for k, line in enumerate(theirs) if line["gaussians"] > theirs[0]["gaussians"])
     assert until >= 8
@@ -60,8 +60,8 @@ def test_it_learns_the_same(
     )
     assert ours[until]["gaussians"] == pytest.approx(theirs[until]["gaussians"], rel=0.02)
     # a Gaussian at the threshold may fall to either side, and then other random numbers follow: from there on, roughly
-    assert found["gaussians"]["cloned"] + found["gaussians"]["split"] > 0
-    assert found["gaussians"]["final"] == pytest.approx(plain["gaussians"]["final"], rel=0.05)
+    assert result["gaussians"]["cloned"] + result["gaussians"]["split"] > 0
+    assert result["gaussians"]["final"] == pytest.approx(plain["gaussians"]["final"], rel=0.05)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
