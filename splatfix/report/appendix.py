@@ -103,6 +103,7 @@ class _Form:
     def _check_list(self) -> Iterable[tuple[str, str]]:
         """The form's questions, each with its answer."""
         certificate = self.certificate
+        # a reader wants what the suite has, also where the run was cut short
         planned = [*(run.scene for run in certificate.scenes), *self.view.not_reached]
         software = "; ".join(f"{name} {version}" for name, version in self._software())
         yield "Algorithm", self._algorithm()

@@ -61,12 +61,13 @@ def show(
     """
     view = CertificateView(certificate)
     _show_verdict(console, view.headline, certificate.summary, certificate.reasons, report)
+    # before anything else is listed: a reservation qualifies the verdict
     for reservation in view.reservations:
         marked(console, Mark.RESERVATION, escape(reservation))
     for scene in view.unreadable:
         marked(console, Mark.UNSURE, escape(scene))
     if options is not None:
-        show_suggestion(console, options, None)
+        show_suggestion(console, options, None)  # no "explain": diagnose has --why, certify has not
     if certificate.stack:
         for mend in certificate.stack.mends:
             for step in mend.remedy:
@@ -152,6 +153,7 @@ def show_from_container(console: Console, content: Mapping[str, Any], lane: str,
     texts: list[str] = []
     if isinstance(reasons, list):  # the image may hold another version of splatfix
         texts = list(map(str, reasons))
+    # no run level: what the lane was asked for stands in its own report
     title = headline(Verdict(content["verdict"]), None)
     _show_verdict(console, title, f"(lane {lane}) {content.get('summary', '')}", texts, report)
 
@@ -176,6 +178,7 @@ def show_kernels(
     next_step: Step | None = None,
 ) -> None:
     """The verdict, then every implementation with its errors against float64, then what was not run."""
+    # one wrong kernel outweighs all that agree: a training would use it
     mark, text = _kernels_verdict(kernels, device)
     paragraph(console, f"{mark.markup} [bold]{text}[/]", first=0, then=2)
     if next_step is not None:

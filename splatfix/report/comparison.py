@@ -15,6 +15,7 @@ _NAMES = {
     "ssim": "SSIM",
     "lpips": "LPIPS",
 }
+# In bytes, as the trainer records them; people read MiB.
 _MEMORY = ("train-memory", "eval-memory")
 
 

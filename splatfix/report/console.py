@@ -23,6 +23,7 @@ from splatfix.core.step import BLANKS, Command, Step
 from splatfix.core.visible import visible
 from splatfix.report.marks import Mark
 
+# Half a phone's terminal: narrower columns of prose are harder to read than a line of their own.
 _LEAST = 24
 """Columns that a hanging indent must leave to the text."""
 
@@ -62,6 +63,7 @@ class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Any renderable."""
         for segment in super().render(renderable, options):
+            # control segments are rich's own: the cursor of a progress bar
             if segment.control or segment.text.isprintable():
                 yield segment
             else:
@@ -108,6 +110,7 @@ def shorten_home(text: str) -> str:
     # "/" is the home of containers' users; on Windows HOME is what some Unix tool set, in its own spelling
     if os.name != "posix" or len(home) < 2:
         return text
+    # only a path that begins there: /home/me2 and /mnt/home/me are other folders
     return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?=/)", "~", text)
 
 
@@ -145,6 +148,7 @@ def section(console: Console, title: str) -> None:
 
 def paragraph(console: Console, body: str, *, first: int, then: int) -> None:
     """Print markup indented by ``first`` columns, the lines after it by ``then``; broken where :func:`prose` breaks it."""
+    # soft_wrap below: the lines are broken already, and rich would break paths
     indent = first
     for line in _lines(_text(body), max(console.width - then, 1)):
         console.print(Text(" " * indent) + line, soft_wrap=True)
@@ -200,6 +204,7 @@ def show_command(console: Console, command: Command, *, indent: int, windows: bo
 def _option_groups(line: str) -> list[str]:
     """The words of a command line, each option together with its value, the program with its subcommand."""
     groups: list[str] = []
+    # The quotes of a word with blanks are part of it, so that a broken line can be pasted as it is.
     for word in _WORD.findall(line):
         takes_value = len(groups) == 1 or (groups and groups[-1].startswith("-"))
         if takes_value and not word.startswith("-") and " " not in groups[-1]:
@@ -225,6 +230,7 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str
         for row in cells:
             prose(console, aligned(row), escape(row[-1]))
         return
+    # without room the headings go: under each other, the cells no longer stand below them
     for row in cells:
         console.print(Text("  ".join(row[:-1]), style="bold"), soft_wrap=True)
         prose(console, "  ", escape(row[-1]))

@@ -80,6 +80,7 @@ def document(
 def _finding_json(item: Finding, *, windows: bool) -> dict[str, Any]:
     """A finding, its commands for the shell of the machine that was diagnosed."""
     row = to_json(item)
+    # "check", as people select it with --only; in Python "code" is what every finding and error has
     remedy = [step_json(step, windows=windows) for step in item.remedy]
     return {"check": row.pop("code"), **row, "remedy": remedy}
 
@@ -135,6 +136,7 @@ def show(
         hint = " (list them with -v)"
     console.print(f"\n[bold]{counted(len(passed), 'check')} passed[/]{hint}")
     if verbose:
+        # checks are registered family by family, so that equal ones are neighbours
         for family, members in groupby(passed, key=lambda item: item.family):
             console.print(f"  [bold]{escape(family)}[/]")
             for item in members:
@@ -154,6 +156,7 @@ def _show_verdict(console: Console, findings: tuple[Finding, ...]) -> None:
     number = Counter(item.status for item in findings)
     failed = number[Status.FAIL] + number[Status.CRASH]
     unknown = number[Status.UNKNOWN]
+    # Warnings never change the verdict; what is unknown does, because a check that could not look has found nothing.
     if failed:
         mark, parts = Mark.BAD, [f"{counted(failed, 'problem')} found"]
     elif unknown:
@@ -270,6 +273,7 @@ def _overview(facts: Facts, aside: Mapping[int, str]) -> Iterator[tuple[str, str
         yield "driver", f"{driver.version}, CUDA {driver.cuda}"
     else:
         yield "driver", str(driver.version)
+    # a toolkit may lack its version.json: its folder still says which it is
     toolkits = ", ".join(f"{item.version or '?'} ({item.root})" for item in machine.toolkits.value or ())
     yield "CUDA toolkits", toolkits or "none"
     yield from _environment_overview(facts)
@@ -290,10 +294,11 @@ def _environment_overview(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "Python", text
     if environment.torch.value:
         yield "torch", environment.torch.value.version
-    elif environment.torch_installed.value is False:
+    elif environment.torch_installed.value is False:  # not installed is a fact; unreadable is an error
         yield "torch", "not installed"
     else:
         yield "torch", environment.torch.error or "not known"
+    # a plain library that lies in a package (libcudart) is no extension, unless it is one of torch's own kind
     extensions = [item for item in environment.extensions.value or () if item.links_torch or item.importable]
     owners = dict.fromkeys(item.distribution or item.path for item in extensions)
     yield "extensions", ", ".join(owners) or "none"

@@ -125,6 +125,7 @@ def compare(
             not_recorded.append(label)
     changes = tuple(_changes(a, b, shared))
     side_a, side_b = _side(file_a, a), _side(file_b, b)
+    # faster or slower is no verdict: a baseline has tolerances for that, a comparison has not
     worse = _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
     measures: list[Measure] = []
     for name in shared:
@@ -168,6 +169,7 @@ class _Result:
 
 def _changes(a: StoredCertificate, b: StoredCertificate, shared: Sequence[str]) -> Iterator[Change]:
     before, after = dict(_results(a, shared)), dict(_results(b, shared))
+    # both orders at once: what only B has comes after what A has
     for where, code in dict.fromkeys((*before, *after)):
         old = before.get((where, code), _Result())
         new = after.get((where, code), _Result())

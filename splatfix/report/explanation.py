@@ -13,6 +13,7 @@ from splatfix.core.words import counted
 from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass
 from splatfix.report.console import escape, prose, show_step, show_todo, table
 
+# Further down the ranking stand causes that share a word with the log and nothing else.
 _ALSO = 3
 """Causes below the first that are named."""
 

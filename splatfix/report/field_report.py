@@ -39,6 +39,7 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         options: where a diagnosis of the same facts explains a failed certification: what to do about it.
     """
     view = CertificateView(certificate)
+    # the order of a field report in engineering: what happened, where, what was found, how it was checked, what to do
     sections = (
         Section("Summary", _summary(view)),
         Section("Configuration", _configuration(view)),
@@ -53,6 +54,7 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
 def _summary(view: CertificateView) -> _Blocks:
     certificate = view.certificate
     text = f"{view.scope} Issued {certificate.issued}, after {certificate.seconds:.0f} s."
+    # not those of the diagnosis: "27 of 27" is about training
     criteria = [criterion for run in certificate.scenes for criterion in run.criteria]
     if criteria:
         text += f" {count_met(criteria)} criteria met."
@@ -125,6 +127,7 @@ def _validation(view: CertificateView) -> Iterator[Section]:
         yield Section("Kernels against float64 references", (_kernels(view),))
     for run in certificate.scenes:
         yield Section(f"Criteria: {run.scene}", (_criteria(run.criteria),))
+    # scenes share their criteria: each threshold's source once
     sources: dict[str, str] = {}
     for run in certificate.scenes:
         sources |= {criterion.code: criterion.source for criterion in run.criteria if criterion.source}

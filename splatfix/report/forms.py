@@ -51,6 +51,7 @@ def _suites(view: CertificateView) -> Iterable[tuple[str, float, Sequence[_Case]
     for run in certificate.scenes:
         yield run.scene, run.seconds, list(map(_criterion, run.criteria))
     reached = {True: Outcome.MET, False: Outcome.FAILED, None: Outcome.NOT_MEASURED}
+    # a level that was not verified is skipped, as CI systems call it: neither red nor green
     yield "levels", 0.0, [_Case(item.name, reached[item.reached], item.evidence) for item in view.levels]
     if not view.ended:
         code = "interrupted" if certificate.interrupted else "unfinished"
@@ -112,7 +113,9 @@ def prometheus(certificate: Certificate) -> str:
     about = {"suite": certificate.suite, "renderer": certificate.renderer, "device": certificate.device}
     if certificate.level is not None:
         about["level"] = str(certificate.level)
+    # Every sample carries what was asked for: a dashboard must not draw two suites as one line.
     metrics = _Metrics(about)
+    # absent and not zero where undetermined: an alert on zero shall mean a failure
     verdict = {Verdict.CERTIFIED: 1.0, Verdict.NOT_CERTIFIED: 0.0}
     metrics.add(
         "certified",

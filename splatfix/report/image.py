@@ -118,6 +118,7 @@ def _head(plan: ImagePlan) -> str:
     title = f"{plan.name} for {_targets(plan)}, written by splatfix {__version__}. The build context is the checkout:"
     reasons = [_comment(f"- {item.text}", "  ") for item in plan.reasons]
     reasons += [_comment(f"- not {item.what}: {item.why}", "  ") for item in plan.rejected]
+    # NVIDIA's images exist for both; an emulated nvcc takes hours
     if plan.machine != "x86_64":
         text = f"- for a machine with an {plan.machine} processor: build it on one, or with --platform linux/arm64"
         reasons.append(_comment(text, "  "))
@@ -203,6 +204,7 @@ def _runtime(plan: ImagePlan) -> str:
     if any(source.path == "." for source in plan.sources):
         # There a package's own source, which is not compiled, would be imported in place of the installed one.
         workdir = _HOME
+    # docker inspect then tells where an image came from; a checkout without git has no revision
     known = [f'{name}="{_label(value)}"' for name, value in labels.items() if value]
     return _filled(
         "runtime",

@@ -106,6 +106,7 @@ def _contents(group: FatbinGroup) -> str:
     return ", ".join(parts)
 
 
+# Null and not false: nothing in such a file contradicts the target, and nothing shows that it runs there.
 _NO_GPU_CODE: dict[str, Any] = {
     "usable": None,
     "via": "none",
@@ -148,6 +149,7 @@ def _fatbins_json(item: InspectedFile) -> list[list[dict[str, Any]]]:
 def _verdicts_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     if not item.verdicts:
         return {target: dict(_NO_GPU_CODE) for target in targets}
+    # by target, so that a script asks for the one it deploys to
     verdicts = {}
     for coverage in item.verdicts:
         verdicts[coverage.target] = {

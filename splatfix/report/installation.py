@@ -93,7 +93,7 @@ def show_plan(
     Args:
         next_step: the command that executes it; None when it is executed right away.
     """
-    if not plan.steps:
+    if not plan.steps:  # --backend auto, and what is installed serves already
         headline = f"[bold]Nothing to install[/] in {escape(plan.prefix)}: {escape(plan.title)}"
         marked(console, Mark.GOOD, headline, indent=0)
         show_reasons(console, plan)
@@ -184,6 +184,7 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
 
 def show_left(console: Console, folder: Path, wheels: Sequence[CachedWheel]) -> None:
     """What stays outside of an environment in which nothing of splatfix is left; nothing where there is none of it."""
+    # who removes splatfix wants his disk back, and would not guess where a gigabyte of wheels lies
     if not wheels:
         return
     size = sum(item.size for item in wheels) / 2**20
@@ -242,6 +243,7 @@ def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> Non
         subjects = entry.request.get("subjects", "")
         backend = entry.request.get("backend", "")
         line = f"{entry.id}  {entry.status.value:<11}  {backend} {subjects}"
+        # a forced mismatch of CUDA versions is remembered: it may be why something crashes months later
         mismatch = entry.request.get("cuda_mismatch")
         if mismatch:
             line += f"  forced: {mismatch}"

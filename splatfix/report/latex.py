@@ -21,6 +21,7 @@ from splatfix.report.tree import (
     inlines,
 )
 
+# An appendix of an article: no chapter, and nothing deeper than a journal's style numbers.
 _HEADINGS = ("section", "subsection", "subsubsection")
 
 

@@ -40,6 +40,7 @@ def _section(section: Section, level: int) -> Iterator[str]:
 
 
 def _block(block: Block) -> Iterator[str]:
+    # Four blanks make a line of code, whatever it holds: no sign in it needs an escape.
     if isinstance(block, Paragraph):
         yield inline(block.text)
     elif isinstance(block, Items):

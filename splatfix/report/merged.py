@@ -36,6 +36,7 @@ VERDICTS: Mapping[Verdict, Badge] = {
 }
 """How each verdict is shown, the one that matters most first."""
 NO_CERTIFICATE = "Lanes without a certificate"
+# Of a cell or group. A terminal and a Markdown file are read from top to bottom; the JSON document has all.
 _MOST_LINKS = 5
 _MOST_LINES = 20
 
@@ -78,6 +79,7 @@ class MergedView:
         for cell in self.merged.cells:
             stacks.setdefault(cell.stack, []).append(cell)
         for stack, cells in stacks.items():
+            # 2.9 before 2.13, as people read versions
             torches = tuple(sorted({cell.torch for cell in cells}, key=natural))
             by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
             rows = []

@@ -180,6 +180,7 @@ class Merger:
 
     def merged(self) -> Merged:
         """The matrix and the groups of all that were added."""
+        # all that certificates have in common is only known once every one is read
         number = Counter(item.entry.verdict for item in self._summaries)
         groups = sorted(
             _groups(self._summaries), key=lambda group: (-len(group.certificates), group.kind, group.code)
@@ -260,6 +261,7 @@ def _groups(summaries: Sequence[_Summary]) -> Iterator[Group]:
         True: _Certified([item for item in succeeded if item.trains]),
         False: _Certified(succeeded),
     }
+    # The same criterion fails for many reasons: a group shares the problem and the first cause that differs.
     groups: dict[tuple[str, str, int, str], list[_Summary]] = {}
     for item in summaries:
         if item.succeeded:

@@ -72,6 +72,7 @@ def show_options(console: Console, options: Options, *, windows: bool = _WINDOWS
         show_reasons(console, option)
     if options.rejected:
         console.print("\n[bold]Not applicable[/]")
+    # one missing toolkit rules out several options: its reason stands once
     titles_by_reason: dict[str, list[str]] = {}
     for option in options.rejected:
         titles_by_reason.setdefault(option.rejected_because, []).append(option.title)
@@ -126,6 +127,7 @@ def show_notes(console: Console, notes: Sequence[str]) -> None:
 
 
 def _show_build(console: Console, step: BuildWheel) -> None:
+    # shown as a shell would take them: people copy them into their own scripts
     for name, value in step.variables.items():
         console.print(f"     [cyan]{escape(name)}[/]={escape(value)}", soft_wrap=True)
     for name in step.unset:

@@ -50,6 +50,7 @@ PARTS: Mapping[str, str] = {
 round. The hardware, the driver that runs it, the system, then Python, torch and what is built on it, splatfix, and what was
 asked for. Last what should not matter: the CPU that feeds a GPU, and which card of one model it was."""
 
+# The parts of a trainer that an extension may replace.
 _IMPLEMENTED = ("renderer", "ssim", "knn", "optimizer")
 _MOST_TEXT = 400
 _MOST_SCENES = 1000
@@ -184,6 +185,7 @@ class StoredCertificate:
             "run-level": _number(certificate.level),
             "suite": short(certificate.suite),
             "card": self.environment("GPU id"),
+            # what a trainer told of itself, from inside the run, outweighs what was asked for
             **_in_common({name: _parts_of_run(run) for name, run in results.items()}),
         }
         if certificate.device == "cpu":
@@ -278,6 +280,7 @@ def fix_of(stored: StoredCertificate, first: Problem | None) -> Fix | None:
     if suggestion is not None:
         title = short(suggestion.title) or short(suggestion.text)
         try:
+            # strictly: a step that is half there could run something else
             steps = from_json(tuple[Step, ...], list(suggestion.steps))
         except CodecError:
             title = ""  # no advice of splatfix's: what the criterion says stands
@@ -340,6 +343,7 @@ def _implementation(name: str, version: str, engine: str, file: str, digest: str
 def _digest(sources: Mapping[str, str]) -> str:
     if not sources:
         return ""
+    # one digest for all: which files differ is only asked where the digests do
     content = repr(sorted(sources.items())).encode("utf-8", "surrogatepass")
     return f"sha256:{hashlib.sha256(content).hexdigest()[:16]}"
 

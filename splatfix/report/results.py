@@ -64,6 +64,7 @@ def legend(runs: Sequence[SceneRun]) -> str:
         f"is that of training / evaluation, {memory}."
     )
     lengths = [record.iterations for record in records if record.iterations is not None]
+    # said before the figures are explained: people compare a PSNR of 300 iterations with the paper's
     if lengths and min(lengths) < SHORTEST_PUBLISHED:
         text = (
             f"Short run: figures are not comparable with published ones (7,000 or 30,000 iterations). {text}"

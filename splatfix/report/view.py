@@ -217,6 +217,7 @@ class CertificateView:
     def settings(self) -> Table | None:
         """The settings: one value where it is the same in every scene, otherwise each scene's."""
         runs = [run for run in self.certificate.scenes if run.record.settings]
+        # the trainer's own order: it groups what belongs together
         names = dict.fromkeys(name for run in runs for name in run.record.settings)
         rows = []
         for name in names:
@@ -244,6 +245,7 @@ class CertificateView:
         """Everything that failed or stayed open, by what to do about it ("" where only a diagnosis can tell), in the order of
         the certificate. A level that failed is told where nothing below it did."""
         troubles: dict[str, list[Trouble]] = {}
+        # a wrong kernel first: it may be the cause of all that follows
         for kernel in self.certificate.kernels:
             if kernel.outcome is Outcome.FAILED:
                 means = kernel.detail or "its error is above what is allowed"
@@ -254,6 +256,7 @@ class CertificateView:
         _add_troubles(troubles, "diagnosis", self.certificate.diagnosis)
         if troubles:
             return troubles
+        # a level fails by what it consists of; only without that it speaks for itself
         for rung in self.certificate.proof:
             if rung.reached is False:
                 trouble = Trouble("level", rung.name.value, Outcome.FAILED, rung.shown_by)
@@ -316,6 +319,7 @@ def _kernel_badge(check: KernelCheck) -> Badge:
 
 def _error(error: float | None, allowed: float | None) -> str:
     """An error and the one that is allowed, both relative; – where none is allowed, because it was not compared."""
+    # 0 stands for a kernel without a reference: its value was not compared
     if not allowed:
         return ABSENT
     measured = "none" if error is None else f"{error:.1e}"

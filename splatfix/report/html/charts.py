@@ -11,8 +11,10 @@ from splatfix.report.html.markup import Html, element
 from splatfix.report.html.markup import note as small_print
 from splatfix.report.html.metrics import Bucket, Values, reduced
 
+# SVG units, about the pixels of a phone: the style sheet scales the drawing, its letters with it.
 _WIDTH, _HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 10, 12, 38
+# Opacity resets come every 3,000 iterations; more lines than these would hide the curve.
 MOST_MARKS = 12
 
 Point = tuple[float, float]

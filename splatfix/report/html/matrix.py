@@ -115,6 +115,7 @@ class _Page:
             parts += [element("h3", stack.name), wide_table(stack.name, caption, content, "wide matrix")]
         return join(*parts)
 
+    # One certificate is a link by itself; many open at a click, because a cell of fifty would tear the table apart.
     def _cell(self, cell: Cell | None) -> Html:
         if cell is None:
             return Html(ABSENT)

@@ -99,7 +99,7 @@ def _options(options: Options | None) -> Html:
     if advised is not None:
         parts += [element("h3", "Suggested fix: ", advised.title), _steps(advised)]
         below = options.available[options.available.index(advised) + 1 :]
-        if below:
+        if below:  # closed at first: a reader with a broken stack wants one way out
             others = (join(element("h4", option.title), _steps(option)) for option in below)
             parts.append(details("Alternatives", *others))
         heading = "Also needed"
@@ -238,6 +238,7 @@ def _packages(facts: Facts) -> Html:
     distributions = facts.environment.distributions.value or ()
     if not distributions:
         return NOTHING
+    # sorted as pip freeze does, so that two pages can be compared
     lines = sorted((f"{item.name}=={item.version}" for item in distributions), key=str.lower)
     summary = f"All {counted(len(lines), 'package')} of the environment, as a requirements file"
     return details(summary, pre("\n".join(lines)))

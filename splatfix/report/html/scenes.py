@@ -33,6 +33,7 @@ from splatfix.report.wording import HELD_OUT, SLIDE, TITLES, statement
 GIB = 2**30
 FULL = 0.97
 """Of the memory: above it the system moves memory to and fro, and training is 20 times slower."""
+# Enough for a traceback; the page links the whole log.
 LOG_LINES = 40
 
 
@@ -66,6 +67,7 @@ def section(run: SceneRun, number: int, folder: Path, views: Views) -> Html:
         hint = element("span", SLIDE, class_="slide")
         parts += [element("h4", "Held-out views"), note(HELD_OUT, " ", hint)]
         parts.append(show_views(views, number, resolution(record)))
+    # read here and not before: a run of 30,000 iterations has 17 MB, of which a chart keeps 240 points
     metrics = _metrics(run, folder)
     if metrics.iterations:
         parts += [element("h4", "Training"), element("div", *charts(metrics, record), class_="charts")]
@@ -141,6 +143,7 @@ def _memory(metrics: Metrics, record: TrainingRecord) -> Iterable[Html]:
             series[label] = metrics.columns[name]
     if not series:
         return
+    # the limit of a container or cgroup, where it is lower than the machine's memory
     title, limit = "Memory", record.memory.limit
     if any(metrics.columns["vram_allocated_gb"]):
         title, limit = "GPU memory", record.machine.gpu_memory

@@ -52,6 +52,7 @@ def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_BYTES) -
 
     Where the trainer left a smaller copy of a picture (``thumbnails`` beside ``renders``), that is taken.
     """
+    # every scene's first view before any scene's second: no scene goes without a picture for the sake of another
     shown: list[list[View]] = [[] for _ in runs]
     left_out: list[list[str]] = [[] for _ in runs]
     room = most
