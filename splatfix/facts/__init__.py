@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from splatfix.binaries import Binary, EntryKind, Fatbin
 from splatfix.binaries.paths import NativeFiles, read_files
-from splatfix.facts.collect import gather, load, probe_environment, with_checkout
+from splatfix.facts.collect import gather, load, with_checkout
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.interpreter import choose_python, refuse_other_program
 from splatfix.facts.environment.linkage import of_torch

@@ -119,11 +119,6 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
     )
 
 
-def probe_environment(system: System, python: str) -> EnvironmentFacts:
-    """Only the environment's facts, for those who changed it and look again."""
-    return redacted(environment.probe(system, python)[0])
-
-
 def playback(raw: RawMachine) -> Facts:
     """The facts about a machine whose raw answers were recorded or simulated."""
     system = PlaybackSystem(raw)
