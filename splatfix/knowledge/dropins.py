@@ -1,10 +1,13 @@
-"""The table of drop-ins: what splatfix can replace by pure PyTorch, under which names, and what nothing replaces."""
+"""Drop-ins (``dropins.toml``): what splatfix can replace by its own kernels, under which names, and what nothing replaces."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+from splatfix.core.toml import parse_toml
 from splatfix.knowledge.stacks import variant
 
 
@@ -51,124 +54,36 @@ class Face:
     """What else it has, with the parameters: ``compute_relocation``, ``GaussianRasterizer.markVisible``."""
 
 
-_SLOW = (
+_RASTERIZER_NOTE = (
     "plain PyTorch, for small scenes: far slower than CUDA, the same image within rounding; gradients are the derivative, also "
     "where the CUDA kernel's are not (scale_modifier, antialiasing, kernel_size), unless SPLATFIX_UPSTREAM_GRADIENTS=1"
 )
 
 
-_CUDA = (
-    "nvrtc.py",
-    "rasterizer_cuda.py",
-    *(f"cuda/{name}" for name in ("common.h", "gaussians.h", "tiles.h", "harmonics.h")),
-    *(f"cuda/{name}" for name in ("projection.cu", "binning.cu")),
-)
-_SUMS = ("contributions_cuda.py", "cuda/contributions.cu")
-
-
-def _rasterizer(
-    variant_name: str,
-    *serves: str,
-    beside: tuple[str, ...] = (),
-    note: str = "",
-    module: str = "diff_gaussian_rasterization",
-) -> Dropin:
-    """``variant_name``: "" where no other package has the module's name. ``beside``: kernels it needs too."""
+def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
+    module = row["module"]
+    notes = [row["note"]] if "note" in row else []
+    if "rasterizer" in row["parts"]:
+        notes = [_RASTERIZER_NOTE, *notes]
     return Dropin(
-        module.replace("_", "-"),
-        module,
-        ("projection.py", "binning.py", "scene.py", "blending.py", "rasterizer.py", *beside),
-        f"{module}/__init__.py",
-        _SLOW + (f"; {note}" if note else ""),
-        serves,
-        variant_name,
-        (*_CUDA, "surfels_cuda.py", "cuda/surfels.cu")
-        if "surfels.py" in beside
-        else (*_CUDA, "cuda/blending.cu", *(_SUMS if "contributions.py" in beside else ())),
+        distribution=module.replace("_", "-"),
+        module=module,
+        kernels=tuple(name for part in row["parts"] for name in parts[part].get("kernels", ())),
+        api=row.get("api", f"{module}/__init__.py"),
+        note="; ".join(notes),
+        serves=tuple(row["serves"]),
+        variant=row.get("variant", ""),
+        cuda=tuple(name for part in row["parts"] for name in parts[part].get("cuda", ())),
+        functions={name: tuple(parameters) for name, parameters in row.get("functions", {}).items()},
     )
 
 
-DROPINS: tuple[Dropin, ...] = (
-    Dropin(
-        "fused-ssim",
-        "fused_ssim",
-        ("ssim.py",),
-        "fused_ssim/__init__.py",
-        "the same formula in plain PyTorch: same numbers within rounding, slower, more memory",
-        ("fused-ssim", "fused-ssim-fastgs"),
-        cuda=("nvrtc.py", "ssim_cuda.py", "cuda/common.h", "cuda/ssim.cu"),
-        functions=dict.fromkeys(("fused_ssim", "fused_ssim3d"), ("img1", "img2", "padding", "train")),
-    ),
-    Dropin(
-        "simple-knn",
-        "simple_knn",
-        ("knn_tree.py", "knn_search.py", "knn_libraries.py", "knn.py"),
-        "simple_knn/_C.py",
-        "exact nearest neighbours in plain PyTorch; called once, when training starts",
-        ("simple-knn-86710c2", "simple-knn-44f7642", "simple-knn-camenduru"),
-        cuda=("nvrtc.py", "knn_cuda.py", "cuda/common.h", "cuda/knn.cu"),
-        functions={"_C.distCUDA2": ("points",)},
-    ),
-    _rasterizer("v1", "inria-v1", "sugar"),
-    _rasterizer("dr_aa", "inria-2024-dr_aa"),
-    _rasterizer("mip", "mip"),
-    _rasterizer(
-        "3dgs_accel",
-        "3dgs-accel",
-        beside=("helpers.py",),
-        note="signatures as the 2024 trainer calls them (source not read)",
-    ),
-    _rasterizer(
-        "mcmc",
-        "mcmc",
-        beside=("helpers.py", "contributions.py"),
-        note="is_used costs a second pass over the image",
-    ),
-    _rasterizer("scaffold", "scaffold"),
-    _rasterizer(
-        "taming",
-        "taming",
-        beside=("helpers.py", "contributions.py"),
-        note="the sums by which it densifies cost a second pass over the image, where pixel_weights are given",
-    ),
-    _rasterizer(
-        "",
-        "fastgs",
-        beside=("helpers.py", "contributions.py"),
-        note="metric counts cost a second pass over the image, where get_flag asks for them",
-        module="diff_gaussian_rasterization_fastgs",
-    ),
-    _rasterizer(
-        "",
-        "2dgs-surfel",
-        beside=("surfels.py",),
-        note="surfels take some eight times as long as Gaussians",
-        module="diff_surfel_rasterization",
-    ),
-)
-
-# Asked for, and honestly refused, by variant. Source: what they return, read from their sources (stacks.json).
-IRREPLACEABLE_VARIANTS = {
-    "gof": "its nine-channel output and integrate() have no drop-in (Gaussian opacity fields)",
-    "rade": "its depth, coordinate and normal maps and integrate() have no drop-in (RaDe-GS)",
-    "speedy": "its backward pass fills per-Gaussian scores by which Speedy-Splat prunes",
-    "pgsr": "its plane and normal outputs have no drop-in (PGSR)",
-    "stopthepop": "its sorting and culling settings have no drop-in (StopThePop)",
-    "depth": "its depth map, of which gradients come back, has no drop-in",
-    "depth-alpha": "its depth and alpha maps, of which gradients come back, have no drop-in",
-    "diff-gauss": "its depth, normal, alpha and attribute maps have no drop-in (diff_gauss)",
-    "fused-ssim-litegs": "its fused_l1_ssim_loss has no drop-in (LiteGS)",
-    "triangle": "it draws triangles, not Gaussians",
-    "mesh": "it draws triangles, not Gaussians",
-}
-IRREPLACEABLE = {
-    "diff-plane-rasterization": IRREPLACEABLE_VARIANTS["pgsr"],
-    "diff-triangle-rasterization": IRREPLACEABLE_VARIANTS["triangle"],
-    "diff-triangle-mesh-rasterization": IRREPLACEABLE_VARIANTS["mesh"],
-    "tetra-nerf": "it needs CGAL's tetrahedra; it is CPU code, so no GPU plays a part in its build",
-    "effrdel": "it computes Delaunay meshes; it is CPU code, so no GPU plays a part in its build",
-    "gsplat": "it is a library of kernels of its own; build it instead",
-}
+_TABLE = parse_toml((Path(__file__).parent / "dropins.toml").read_text(encoding="utf-8"))
+DROPINS = tuple(_dropin(row, _TABLE["parts"]) for row in _TABLE["dropin"])
+IRREPLACEABLE_VARIANTS: Mapping[str, str] = _TABLE["irreplaceable_variants"]
+"""Why nothing replaces a variant, by its key in ``data/stacks.json``."""
+IRREPLACEABLE: Mapping[str, str] = _TABLE["irreplaceable"]
+"""Why nothing replaces a distribution."""
 
 
 def face_of(dropin: Dropin) -> Face:
