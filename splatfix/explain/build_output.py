@@ -126,7 +126,9 @@ def _first_message(lines: Sequence[str]) -> BuildFailure | None:
         if index is None:
             continue
         failure = _meaning_of(kind, _with_context(kind, lines, index))
-        return _in_setup(failure, lines[:index]) if kind == "python" else failure
+        if kind == "python":
+            failure = _in_setup(failure, lines[:index])
+        return failure
     return None
 
 
@@ -225,8 +227,9 @@ def _in_setup(failure: BuildFailure, above: Sequence[str]) -> BuildFailure:
 def _end_of(lines: Sequence[str]) -> BuildFailure:
     """No message is known: what the build itself printed last, and how it ended."""
     # pip's own report of the failure says nothing of the reason, but how the build's process ended
-    report = _first_index(lines, lambda line: "subprocess-exited-with-error" in line)
-    end = len(lines) if report is None else report
+    end = _first_index(lines, lambda line: "subprocess-exited-with-error" in line)
+    if end is None:
+        end = len(lines)
     last = tuple(line for line in lines[:end] if not _PROGRESS.match(line))[-5:]
     codes = [match.group(1) for line in lines[end:] if (match := _EXIT_CODE.match(line.strip()))]
     code = int(codes[0]) if codes else None

@@ -94,7 +94,9 @@ def explain_text(
 def cause_of(text: str) -> FailureCause | None:
     """The cause that what a program printed shows, with its lines, why, and what to do; None where none is recognised."""
     explanation = explain_text(text)
-    return explanation.causes[0] if explanation.recognised else None
+    if not explanation.recognised:
+        return None
+    return explanation.causes[0]
 
 
 def _explanation(
@@ -120,8 +122,9 @@ def _causes(
     causes = _ranked(find_signs(Log(lines), machine.toolkit, without), machine)
     if _sure(causes):
         return causes
-    ends = lines if len(lines) <= 2 * _ENDS else [*lines[:_ENDS], *lines[-_ENDS:]]
-    log = Log(unwrapped(ends))
+    if len(lines) > 2 * _ENDS:
+        lines = [*lines[:_ENDS], *lines[-_ENDS:]]
+    log = Log(unwrapped(lines))
     signs = find_signs(log, machine.toolkit, without)
     causes = _ranked(signs, machine)
     if _sure(causes):
@@ -187,8 +190,10 @@ def _on_machine(name: str, score: float, machine: MachineEvidence) -> float:
 
 def _cause_among(scores: Mapping[str, float], name: str) -> str:
     """The failure of which this one is a consequence, the surest where several are; "" where none is."""
-    # what is no class of the vocabulary gives way to any class that is likely at all
-    least = max(SURE, _AS_SURE * scores[name]) if failure_class(name) else _LEAST_CONFIDENCE
+    least = max(SURE, _AS_SURE * scores[name])
+    if failure_class(name) is None:
+        # what is no class of the vocabulary gives way to any class that is likely at all
+        least = _LEAST_CONFIDENCE
     causes = [other for other in scores if scores[other] >= least and _explains(other, name)]
     return max(causes, key=lambda other: scores[other], default="")
 

@@ -6,16 +6,24 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from splatfix.knowledge.archs import arch_info, known_archs
+from splatfix.knowledge.archs import Arch, arch_info, known_archs
 
 _RELEASE = re.compile(
     r"[Cc]uda compilation tools, release (\d{1,2})\.(\d{1,2})|[/\\-]cuda-(\d{1,2})\.(\d{1,2})[/\\]|CUDA[/\\]v(\d{1,2})\.(\d{1,2})"
 )
 _SIZE = r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGTPE]i?B|bytes)"
+# "Tried to allocate 2.00 GiB (GPU 0; 23.49 GiB total capacity; ...; 1.10 GiB free; ...)", and torch's later wordings
 _TRIED = re.compile(rf"[Tt]r(?:ied|ying) (?:to )?allocat(?:e|ing) \W{{0,2}}{_SIZE}")
 _CAPACITY = re.compile(rf"{_SIZE} total capacity|total capacity of {_SIZE}")
 _FREE = re.compile(rf"{_SIZE} free|of which {_SIZE} is free")
 _POWERS = {"b": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_GIB = 1 << 30
+_LARGEST_GPU = 120 * _GIB
+"""Where a log does not say how much memory the GPU has: an H200 has 141 GB, consumer GPUs at most 32."""
+_LARGE_BUFFER = 24 * _GIB
+"""Of a rasterizer, whose buffers for one image take a few GiB at most: the size was read from memory that nothing wrote."""
+_LAST_COMMON_ARCH = 72
+"""Up to sm_72 every toolkit of the last years knew each architecture once; what is refused was dropped."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +41,9 @@ class Surroundings:
 def toolkit_in(lines: Sequence[str]) -> tuple[int, int] | None:
     """The toolkit that a log names as the one that compiled, the first one where it names several."""
     for line in lines:
-        if found := _RELEASE.search(line):
-            major, minor = (int(part) for part in found.groups() if part)
+        match = _RELEASE.search(line)
+        if match is not None:
+            major, minor = (int(part) for part in match.groups() if part)
             return major, minor
     return None
 
@@ -49,25 +58,25 @@ def judge(test: str, line: str, match: re.Match[str], around: Surroundings) -> f
 
 
 def _arch_newer(_line: str, match: re.Match[str], around: Surroundings) -> float:
-    return 0.0 if _dropped(int(match["arch"]), around.toolkit) else 1.0
+    return float(not _dropped(int(match["arch"]), around.toolkit))
 
 
 def _arch_older(_line: str, match: re.Match[str], around: Surroundings) -> float:
-    return 1.0 if _dropped(int(match["arch"]), around.toolkit) else 0.0
+    return float(_dropped(int(match["arch"]), around.toolkit))
 
 
 def _dropped(number: int, toolkit: tuple[int, int] | None) -> bool:
     """Whether an architecture that nvcc refuses is one it no longer knows, rather than one it does not know yet."""
-    arch = next((item for item in known_archs() if item.major * 10 + item.minor == number), None)
-    info = arch_info(arch) if arch else None
+    info = arch_info(Arch.of_number(number))
     if info is None:
-        return number < 35
-    if toolkit is not None and info.first_toolkit is not None and toolkit < info.first_toolkit:
+        return number < known_archs()[0].number
+    if info.last_toolkit is None:
         return False
-    # without the version of nvcc: of the architectures up to sm_72 all toolkits of the last years once knew each
-    return info.last_toolkit is not None and (
-        toolkit > info.last_toolkit if toolkit is not None else number <= 72
-    )
+    if toolkit is None:
+        return number <= _LAST_COMMON_ARCH
+    if info.first_toolkit is not None and toolkit < info.first_toolkit:
+        return False
+    return toolkit > info.last_toolkit
 
 
 def _plausible(line: str, _match: re.Match[str], around: Surroundings) -> float:
@@ -83,26 +92,31 @@ def _absurdity(line: str, rasterizes: bool) -> float:
     tried, capacity, free = (_bytes(pattern, line) for pattern in (_TRIED, _CAPACITY, _FREE))
     if tried is None:
         return 0.0
-    if tried >= (4 * capacity if capacity else 120 << 30):
+    # no scene asks for several times what the largest GPU has
+    if tried >= (4 * capacity if capacity else _LARGEST_GPU):
         return 1.0
-    if rasterizes and tried >= 24 << 30 and tried > 0.7 * (capacity or 0.0):
+    # a rasterizer that wants most of the GPU at once: likely, but a scene can be that large
+    if rasterizes and tried >= _LARGE_BUFFER and tried > 0.7 * (capacity or 0.0):
         return 0.7
+    # a little more than there is: a scene too large for this GPU asks for that as well
     if capacity and tried > 1.2 * capacity:
         return 0.45
     # an allocation that fails although twice as much is free; less is fragmentation
-    return 0.6 if free and tried * 2 < free and free > 1 << 30 else 0.0
+    if free and tried * 2 < free and free > _GIB:
+        return 0.6
+    return 0.0
 
 
 def _bytes(pattern: re.Pattern[str], line: str) -> float | None:
-    found = pattern.search(line)
-    if found is None:
+    match = pattern.search(line)
+    if match is None:
         return None
-    number, unit = (part for part in found.groups() if part)
+    number, unit = (part for part in match.groups() if part)
     return float(number) * 1024.0 ** _POWERS[unit[0]]
 
 
 def _last_line(line: str, _match: re.Match[str], around: Surroundings) -> float:
-    return 1.0 if line in around.last else 0.0
+    return float(line in around.last)
 
 
 LAST_LINE = "last-line"

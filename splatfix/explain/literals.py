@@ -20,22 +20,12 @@ def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
     return _best(list(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)))
 
 
-def nested_repeats(pattern: re.Pattern[str]) -> bool:
-    """Whether a repeat without a small bound stands inside another: the shape that takes exponential time."""
-    return _nested(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE), False)
-
-
-def unbounded_repeats(pattern: re.Pattern[str]) -> int:
-    """How many repeats without a bound one after the other a pattern has; of alternatives the one with most counts."""
-    return _unbounded(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
-
-
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
 def _best(tokens: Sequence[Any]) -> tuple[str, ...]:
     """The set of literals of a sequence whose shortest is the longest."""
-    found: list[tuple[str, ...]] = []
+    candidates: list[tuple[str, ...]] = []
     run = ""
     for operator, argument in tokens:
         name = str(operator)
@@ -43,48 +33,26 @@ def _best(tokens: Sequence[Any]) -> tuple[str, ...]:
             run += chr(argument)
             continue
         if run:
-            found.append((run,))
+            candidates.append((run,))
             run = ""
         if name == "SUBPATTERN":
-            found.append(_best(list(argument[-1])))
+            candidates.append(_best(list(argument[-1])))
         elif name == "BRANCH":
-            parts = [_best(list(branch)) for branch in argument[1]]
-            found.append(tuple(text for part in parts for text in part) if all(parts) else ())
+            candidates.append(_of_branches([_best(list(branch)) for branch in argument[1]]))
         elif name in _REPEATS and argument[0] > 0:
-            found.append(_best(list(argument[2])))
+            candidates.append(_best(list(argument[2])))
     if run:
-        found.append((run,))
-    found = [texts for texts in found if texts]
-    if not found:
+        candidates.append((run,))
+    candidates = [texts for texts in candidates if texts]
+    if not candidates:
         return ()
-    best = max(found, key=lambda texts: (min(map(len, texts)), -len(texts)))
+    # long literals are rare in logs, so they spare most searches; of equally long ones fewer are cheaper to look for
+    best = max(candidates, key=lambda texts: (min(map(len, texts)), -len(texts)))
     return tuple(dict.fromkeys(text.lower() for text in best))
 
 
-def _parts(name: str, argument: Any) -> list[Any]:
-    if name == "SUBPATTERN":
-        return [argument[-1]]
-    if name == "BRANCH":
-        return list(argument[1])
-    if name in ("ASSERT", "ASSERT_NOT"):
-        return [argument[1]]
-    return [argument[2]] if name in _REPEATS else []
-
-
-def _nested(tokens: Any, inside: bool) -> bool:
-    for operator, argument in tokens:
-        name = str(operator)
-        loops = name in _REPEATS and argument[1] > 1
-        if loops and inside:
-            return True
-        if any(_nested(part, inside or loops) for part in _parts(name, argument)):
-            return True
-    return False
-
-
-def _unbounded(tokens: Any) -> int:
-    count = 0
-    for operator, argument in tokens:
-        inside = [_unbounded(part) for part in _parts(str(operator), argument)]
-        count += max(inside, default=0) + (str(operator) in _REPEATS and str(argument[1]) == "MAXREPEAT")
-    return count
+def _of_branches(branches: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """One literal of each alternative; none where an alternative has none, as it can match without any."""
+    if not all(branches):
+        return ()
+    return tuple(text for branch in branches for text in branch)

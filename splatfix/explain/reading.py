@@ -10,7 +10,7 @@ import codecs
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import IO
 
 from splatfix.explain.model import Line
@@ -116,13 +116,16 @@ def kept_lines(text: str) -> list[Line]:
 
 def unwrapped(lines: Sequence[Line]) -> list[Line]:
     """The lines, each with what may be its end on the next: uv, conda and terminals break messages between words."""
-    ends = [after if after.number == line.number + 1 else None for line, after in pairwise(lines)]
-    found = []
-    for line, after in zip_longest(lines, ends):
-        text = after.text.strip() if after and len(line.text) >= _WRAPPED else ""
-        goes_on = text[:1].islower() or text[:1] in "'\"`(/"
-        found.append(Line(line.number, f"{line.text} {text}") if text and goes_on else line)
-    return found
+    joined = []
+    for line, after in zip_longest(lines, lines[1:]):
+        text = ""
+        if after is not None and after.number == line.number + 1 and len(line.text) >= _WRAPPED:
+            text = after.text.strip()
+        # a new message begins with a capital letter, a bracket or a number
+        if text and (text[0].islower() or text[0] in "'\"`(/"):
+            line = Line(line.number, f"{line.text} {text}")
+        joined.append(line)
+    return joined
 
 
 def clean(line: str, most: int = _LONGEST) -> str:
@@ -131,14 +134,17 @@ def clean(line: str, most: int = _LONGEST) -> str:
         line = f"{line[: most // 2]} ... {line[-most // 2 :]}"
     if "\x1b" in line:
         line = _ANSI.sub("", line)
-    while found := _PREFIX.match(line):
-        line = line[found.end() :]
+    # a container's log inside a CI system's has a prefix of each
+    while prefix := _PREFIX.match(line):
+        line = line[prefix.end() :]
     return line.replace("\x00", "").rstrip()
 
 
 def plain(line: str) -> str:
     """A line as the patterns expect it: with plain quotes."""
-    return line if line.isascii() and "`" not in line else line.translate(_QUOTES)
+    if line.isascii() and "`" not in line:
+        return line
+    return line.translate(_QUOTES)
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
@@ -148,7 +154,9 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
     held = b""
     chunk = first
     while chunk:
-        data = decoder.decode(chunk).encode("utf-8", "replace") if decoder else chunk
+        data = chunk
+        if decoder is not None:
+            data = decoder.decode(chunk).encode("utf-8", "replace")
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         data = held + data
@@ -212,12 +220,14 @@ class _Keeper:
 
     def _places(self, block: bytes, start: int) -> list[int]:
         """Where lines begin that hold a trigger and are not like many before."""
-        found: set[int] = set()
+        starts: set[int] = set()
         looked_at: set[int] = set()
-        looks, most = 0, _LOOKS if len(self._kept) <= _MOST else _LOOKS // 8
+        looks, most = 0, _LOOKS
+        if len(self._kept) > _MOST:
+            most = _LOOKS // 8
         for word in TRIGGERS:
             at = block.find(word, start)
-            while at >= 0 and looks < most:
+            while at >= 0 and looks < most:  # a log of nothing but errors must not take forever
                 looks += 1
                 end = block.find(b"\n", at)
                 begin = block.rfind(b"\n", 0, at) + 1
@@ -227,11 +237,13 @@ class _Keeper:
                     times = self._seen.get(kind, 0)
                     if times < _ALIKE:
                         if len(self._seen) > _MOST:
-                            self._seen.clear()
+                            self._seen.clear()  # bounded memory counts for more than a line kept twice
                         self._seen[kind] = times + 1
-                        found.add(begin)
-                at = block.find(word, end) if end >= 0 else -1
-        return sorted(found)
+                        starts.add(begin)
+                if end < 0:
+                    break
+                at = block.find(word, end)
+        return sorted(starts)
 
     def _before(self, block: bytes, begin: int) -> int:
         """Where the first line stands that is kept with the one that begins here."""
@@ -261,18 +273,26 @@ class _Keeper:
         for number, line in (*self._late, *self._last):
             self._kept.setdefault(number, line)
         size = sum(min(len(line), _LONGEST) for line in self._kept.values())
-        share = _LONGEST if size <= _TEXT else _TEXT // len(self._kept)
-        rows = ((number, _decoded(self._kept[number])) for number in sorted(self._kept))
-        return [Line(number, clean(text, share if len(text) > _WHOLE else _WHOLE)) for number, text in rows]
+        share = _LONGEST
+        if size > _TEXT:
+            share = _TEXT // len(self._kept)
+        lines = []
+        for number in sorted(self._kept):
+            text = _decoded(self._kept[number])
+            most = share if len(text) > _WHOLE else _WHOLE
+            lines.append(Line(number, clean(text, most)))
+        return lines
 
 
 def _decoded(line: bytes) -> str:
-    line = line if len(line) <= 4 * _LONGEST else line[: 2 * _LONGEST] + b" ... " + line[-2 * _LONGEST :]
+    if len(line) > 4 * _LONGEST:
+        line = line[: 2 * _LONGEST] + b" ... " + line[-2 * _LONGEST :]
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        for encoding, words in _FOREIGN.items():
+        # any bytes are text in a code page of one byte: what the text says decides which one it was
+        for encoding, telling in _FOREIGN.items():
             text = line.decode(encoding, "replace")
-            if any(word in text for word in words.split()):
+            if any(word in text for word in telling.split()):
                 return text
         return line.decode("cp1252", "replace")

@@ -58,7 +58,9 @@ class _Needle:
 
     def search(self, text: str, lower: str) -> re.Match[str] | None:
         """The first match in a line; ``lower`` is the line in lower case."""
-        return self.pattern.search(text) if self.possible_in(lower) else None
+        if not self.possible_in(lower):
+            return None
+        return self.pattern.search(text)
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,9 @@ class Log:
     def last_texts(self) -> tuple[str, ...]:
         """The last line with a text, with the one before it where it only names the next frame of a traceback."""
         texts = [text for text in self.texts[-_CUT_WITHIN:] if text.strip(" ^~")]
-        cut_in_frame = bool(texts) and texts[-1].lstrip().startswith('File "')
-        return tuple(texts[-2:]) if cut_in_frame else tuple(texts[-1:])
+        if texts and texts[-1].lstrip().startswith('File "'):
+            return tuple(texts[-2:])
+        return tuple(texts[-1:])
 
     def has(self, needle: _Needle) -> bool:
         """Whether some line matches."""
@@ -116,7 +119,9 @@ def find_signs(
     signs: dict[str, list[Sign]] = {}
     for name, wordings in _wording_needles().items():
         for wording, needle in wordings:
-            sign = None if wording in without else _sign(wording, needle, log, around)
+            if wording in without:
+                continue
+            sign = _sign(wording, needle, log, around)
             if sign is not None:
                 signs.setdefault(name, []).append(sign)
     return signs
