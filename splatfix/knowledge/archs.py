@@ -43,7 +43,7 @@ class Arch(AsText):
     def known(cls, text: str | None) -> Arch | None:
         """As ``parse``; None where that is no architecture, as a newer driver or torch may name one."""
         try:
-            return cls.parse(text) if text else None
+            return cls.parse(text or "")
         except ValueError:
             return None
 
@@ -204,7 +204,9 @@ def cubin_runs_on(cubin: Arch, device: Arch, *, build_cuda: tuple[int, int] | No
     rules = _rules()
     only = rules.only_on.get(cubin.number)
     if cubin.variant:
-        partners = family_of(cubin) if cubin.variant == "f" else frozenset({cubin.number})
+        partners = frozenset({cubin.number})
+        if cubin.variant == "f":
+            partners = family_of(cubin)
         return device.number in partners or (only is not None and device.number in only)
     newer_minor = device.major == cubin.major and device.minor >= cubin.minor
     if build_cuda is not None and build_cuda >= rules.sbsa_from and cubin.number in rules.sbsa_code:
@@ -234,8 +236,8 @@ def toolkit_supports(cuda: tuple[int, int], arch: Arch) -> bool | None:
         return False
     if arch.variant:
         since = info.variants.get(arch.variant)
-        if since is None:
-            return False if cuda <= newest_toolkit() else None
+        if since is None and cuda <= newest_toolkit():
+            return False
     else:
         since = info.first_toolkit
     if since is not None and cuda < since:
@@ -245,18 +247,11 @@ def toolkit_supports(cuda: tuple[int, int], arch: Arch) -> bool | None:
     return True
 
 
-def arch_of_product(name: str) -> Arch | None:
-    """The architecture of a GPU by its product name ("NVIDIA GeForce RTX 5080"), or None when no row matches.
-
-    A fallback only: the driver's own answer is better. Where several patterns match, the longest match counts
-    ("RTX 4000 Ada" is not a "Quadro RTX 4000").
-    """
-    found = _product(name)
-    return found[0] if found else None
-
-
 def _product(name: str) -> tuple[Arch, int] | None:
-    """The architecture by the longest match, with where that ends in the name."""
+    """The architecture of a product by its name ("RTX 5080"), and where the match ends; None where no row matches.
+
+    Where several patterns match, the longest match counts ("RTX 4000 Ada" is not a "Quadro RTX 4000").
+    """
     matches = [(match, arch) for pattern, arch in _products() if (match := pattern.search(name))]
     if not matches:
         return None
@@ -287,7 +282,8 @@ def parse_requested(texts: Iterable[str]) -> tuple[Arch | Auto, ...]:
     requested: dict[Arch | Auto, None] = {}
     for text in texts:
         for part in split_targets(text):
-            requested[AUTO if part.lower() == AUTO.value else parse_target(part)] = None
+            target = AUTO if part.lower() == AUTO.value else parse_target(part)
+            requested[target] = None
     return tuple(requested)
 
 
@@ -297,14 +293,18 @@ def parse_target(text: str) -> Arch:
     Raises:
         ValueError: with a sentence that says what to write in its place.
     """
-    wanted = text.strip()
-    meant = {} if "+" in wanted else _meant(wanted)
-    if len(meant) == 1:
-        return next(iter(meant))
-    if meant:
-        words = ", ".join(f"{arch.sm} ({what})" if what else arch.sm for arch, what in sorted(meant.items()))
-        raise ValueError(f"{wanted!r} may mean {words}. Name the one that is meant.")
-    raise ValueError(_help(wanted))
+    name = text.strip()
+    candidates: dict[Arch, str] = {}
+    if "+" not in name:
+        candidates = _candidates(name)
+    if len(candidates) == 1:
+        return next(iter(candidates))
+    if not candidates:
+        raise ValueError(_help(name))
+    labels = [
+        f"{arch.sm} ({product})" if product else arch.sm for arch, product in sorted(candidates.items())
+    ]
+    raise ValueError(f"{name!r} may mean {', '.join(labels)}. Name the one that is meant.")
 
 
 # What stands before a capability, and the makes that people leave out, put in or run together with a product's name.
@@ -318,24 +318,36 @@ _FULL_NAMES = (
 _ADDED = re.compile(r"(?: ?(?:ti|super|laptop|mobile|gpu|max ?q|series|[mds]|\d+ ?gb))*$", re.IGNORECASE)
 
 
-def _meant(text: str) -> dict[Arch, str]:
+def _candidates(text: str) -> dict[Arch, str]:
     """The architectures that a name can mean, each with a product of that name or examples ("" for a number)."""
     arch = Arch.known(_CAPABILITY.sub("", text).lower())
     if arch is not None and arch_info(arch) is not None:
         return {arch: ""}
     name = " ".join(re.split(r"[\s_-]+", _MAKER.sub("", text)))
-    if (place := _product(name)) is not None:
-        return {place[0]: ""}
-    if generation := _generation(name):
+    product = _product(name)
+    if product is not None:
+        return {product[0]: ""}
+    generation = _generation(name)
+    if generation:
         return generation
-    core, found = _LINE.sub("", name), dict[Arch, str]()
-    for full in _FULL_NAMES if len(core) > 1 else ():
-        typed = full.format(core)
-        place = _product(typed)
-        # what was typed is part of what was found, and nothing is left of it but what models are called in addition
-        if place and place[1] > full.index("{") and _ADDED.match(typed, place[1]):
-            found.setdefault(place[0], typed)
-    return found
+    return _models(_LINE.sub("", name))
+
+
+def _models(number: str) -> dict[Arch, str]:
+    """The architectures of the products that have this model number (``5080``, ``a6000``), each with one of their names."""
+    candidates: dict[Arch, str] = {}
+    if len(number) < 2:  # a single sign is part of nearly every name
+        return candidates
+    for full_name in _FULL_NAMES:
+        name = full_name.format(number)
+        product = _product(name)
+        if product is None:
+            continue
+        arch, end = product
+        # the match reaches into what was typed, and nothing is left of it but what models are called in addition
+        if end > full_name.index("{") and _ADDED.match(name, end):
+            candidates.setdefault(arch, name)
+    return candidates
 
 
 def _help(text: str) -> str:
@@ -343,10 +355,11 @@ def _help(text: str) -> str:
         return f"--target was given no GPU: {text} is an option. Write --target sm_120, for example."
     base, plus, ptx = text.partition("+")
     if plus and ptx.lower() == "ptx":
-        named = _meant(base)
-        asked = f"--target {next(iter(named)).sm if len(named) == 1 else 'sm_120'} --ptx"
+        candidates = [arch.sm for arch in _candidates(base)]
+        target = candidates[0] if len(candidates) == 1 else "sm_120"
         return (
-            f"{text!r} asks for PTX, which is an option of splatfix install and no part of a target: {asked}"
+            f"{text!r} asks for PTX, which is an option of splatfix install and no part of a target: "
+            f"--target {target} --ptx"
         )
     names = ", ".join(arch.sm for arch in known_archs() if arch.number >= _SHOWN_FROM)
     return f"{text!r} is not a GPU that splatfix knows. Use {names}, an older one, or a product such as 'RTX 5080'."
@@ -357,11 +370,13 @@ def _generation(text: str) -> dict[Arch, str]:
 
     Also those of a line of products whose name alone tells none (``titan``).
     """
-    found = {}
+    name = text.lower()
+    archs: dict[Arch, str] = {}
     for info in _archs().values():
-        words = re.findall(r"\w+", info.name.partition("(")[0].lower())
-        if text.lower() in (info.name.lower(), *words, str(info.arch.major)):
-            found[info.arch] = ", ".join(info.gpus[:3])
-        elif text.lower() == "titan" and (gpus := [gpu for gpu in info.gpus if "Titan" in gpu]):
-            found[info.arch] = ", ".join(gpus)
-    return found
+        names = re.findall(r"\w+", info.name.partition("(")[0].lower())
+        titans = [gpu for gpu in info.gpus if "Titan" in gpu]
+        if name in (info.name.lower(), *names, str(info.arch.major)):
+            archs[info.arch] = ", ".join(info.gpus[:3])
+        elif name == "titan" and titans:
+            archs[info.arch] = ", ".join(titans)
+    return archs

@@ -57,11 +57,12 @@ class CppExtension:
         return self._bounds(self.clang, cuda, special=False)
 
     def _bounds(self, rows: Mapping[str, Bounds], cuda: tuple[int, ...], special: bool) -> Bounds | None:
-        found = rows.get(f"{cuda[0]}.{cuda[1]}")
+        bounds = rows.get(f"{cuda[0]}.{cuda[1]}")
+        # torch has one rule for a single build of nvcc: _get_cuda_arch_flags' neighbour, _check_cuda_version
         exception = table("cpp_extension")["special"]
-        if found and special and cuda[:3] == version(exception["nvcc_build"]):
-            return replace(found, max_exclusive=version(exception["gcc_max_exclusive"]))
-        return found
+        if bounds and special and cuda[:3] == version(exception["nvcc_build"]):
+            return replace(bounds, max_exclusive=version(exception["gcc_max_exclusive"]))
+        return bounds
 
     def accepts_arch(self, arch: Arch) -> bool:
         """Whether this release takes the architecture in TORCH_CUDA_ARCH_LIST."""
@@ -88,13 +89,13 @@ class ArchList:
     @property
     def flags(self) -> tuple[str, ...]:
         """The nvcc flags, sorted as torch sorts them."""
-        found = set()
+        flags = set()
         for entry in self.entries:
             virtual = entry.arch.compute
-            found.add(f"-gencode=arch={virtual},code={entry.arch.sm}")
+            flags.add(f"-gencode=arch={virtual},code={entry.arch.sm}")
             if entry.ptx:
-                found.add(f"-gencode=arch={virtual},code={virtual}")
-        return tuple(sorted(found))
+                flags.add(f"-gencode=arch={virtual},code={virtual}")
+        return tuple(sorted(flags))
 
     @property
     def cubins(self) -> tuple[Arch, ...]:
@@ -161,13 +162,13 @@ def behaviour(torch_version: str) -> CppExtension | None:
     A release that was not read is spoken for by one of its own minor, else by the nearest older one; ``exact``
     and ``same_minor`` tell which.
     """
-    wanted = leading_numbers(torch_version)
+    release = leading_numbers(torch_version)
     rows = _releases()
-    chosen = [row for row in rows if row[:2] == wanted[:2]] or [row for row in rows if row <= wanted]
-    if not chosen:
+    candidates = [row for row in rows if row[:2] == release[:2]] or [row for row in rows if row <= release]
+    if not candidates:
         return None
-    best = max(chosen)
-    return replace(rows[best], exact=best == wanted, same_minor=best[:2] == wanted[:2])
+    best = max(candidates)
+    return replace(rows[best], exact=best == release, same_minor=best[:2] == release[:2])
 
 
 def expand_arch_list(text: str | None, torch_version: str) -> ArchListResult | None:
@@ -248,15 +249,22 @@ def compiler_verdict(
     rules = behaviour(torch_version)
     if rules is None:
         return None
-    bounds = rules.gcc_bounds(cuda) if compiler == "gcc" else rules.clang_bounds(cuda)
+    if compiler == "gcc":
+        bounds = rules.gcc_bounds(cuda)
+    else:
+        bounds = rules.clang_bounds(cuda)
     if bounds is None:
         return "no-row"
     if compare(compiler_version, bounds.min) < 0:
         return "too-old"
-    return "ok" if bounds.allows(compiler_version) else "too-new"
+    if not bounds.allows(compiler_version):
+        return "too-new"
+    return "ok"
 
 
 def first_release_for_arch(arch: Arch) -> str | None:
     """The oldest torch release read whose cpp_extension takes this architecture in TORCH_CUDA_ARCH_LIST; None: none."""
-    found = [name for name, row in _releases().items() if row.accepts_arch(arch)]
-    return _releases()[min(found)].release if found else None
+    accepting = [number for number, row in _releases().items() if row.accepts_arch(arch)]
+    if not accepting:
+        return None
+    return _releases()[min(accepting)].release

@@ -78,7 +78,9 @@ def runtime_floor(cuda: int | Cuda, platform: Platform = "linux") -> Version | N
         row = floors.get(str(cuda))
     else:
         row = floors.get(f"{cuda[0]}.{cuda[1]}") or floors.get(str(cuda[0]))
-    return parse_driver(row[platform]) if row and row.get(platform) else None
+    if not row or not row.get(platform):
+        return None
+    return parse_driver(row[platform])
 
 
 def cuda_level_of_driver(driver: str | Version) -> Cuda | None:
@@ -86,25 +88,30 @@ def cuda_level_of_driver(driver: str | Version) -> Cuda | None:
 
     Source: the first driver branch of each CUDA level.
     """
-    version = parse_driver(driver) if isinstance(driver, str) else driver
+    branch = _branch_of(driver)
     levels = _levels()
-    if version[0] > levels.known_through:
+    if branch > levels.known_through:
         return None
-    return _level_at_most(version[0], levels)
+    return _level_at_most(branch, levels)
 
 
 def cuda_level_at_least(driver: str | Version) -> Cuda | None:
     """As ``cuda_level_of_driver``, but a driver newer than the table gets the newest known level: a lower bound."""
-    version = parse_driver(driver) if isinstance(driver, str) else driver
-    return _level_at_most(version[0], _levels())
+    return _level_at_most(_branch_of(driver), _levels())
+
+
+def _branch_of(driver: str | Version) -> int:
+    if isinstance(driver, str):
+        driver = parse_driver(driver)
+    return driver[0]
 
 
 def _level_at_most(branch: int, levels: _Levels) -> Cuda | None:
-    found = None
-    for first, cuda in levels.branches:
-        if branch >= first:
-            found = cuda
-    return found
+    level = None
+    for first_branch, cuda in levels.branches:
+        if branch >= first_branch:
+            level = cuda
+    return level
 
 
 def first_branch_of_cuda(cuda: Cuda) -> int | None:
@@ -149,12 +156,15 @@ def gpu_driver_floor(arch: Arch) -> DriverFloor | None:
 def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:
     """The last driver branch for this GPU and whether that is verified; None: no end known."""
     row = table("drivers")["gpu_ceilings"].get(str(arch.number))
-    return (int(row["last_branch"]), bool(row["verified"])) if row else None
+    if row is None:
+        return None
+    return int(row["last_branch"]), bool(row["verified"])
 
 
 def driver_words(version: tuple[int, ...]) -> str:
     """A driver's version as NVIDIA writes it: ``(450, 80, 2)`` -> ``450.80.02``."""
-    return ".".join(f"{part:02d}" if place else str(part) for place, part in enumerate(version))
+    major, *others = version
+    return ".".join([str(major), *(f"{part:02d}" for part in others)])
 
 
 def start_failure(code: int) -> StartFailure | None:

@@ -29,7 +29,9 @@ class CompilerLimits:
             return number <= self.gcc_max_major
         if compiler == "clang":
             return number <= self.clang_max_major
-        return None if self.msvc is None else self.msvc[0] <= number <= self.msvc[1]
+        if self.msvc is None:
+            return None
+        return self.msvc[0] <= number <= self.msvc[1]
 
 
 @cached

@@ -37,12 +37,15 @@ def system_image(name: str) -> SystemImage:
 def toolkit_image(cuda: tuple[int, int]) -> ToolkitImage | None:
     """The image with the compiler of a CUDA release; None: the table knows none."""
     row = table("images")["toolkits"].get(f"{cuda[0]}.{cuda[1]}")
-    return ToolkitImage(row["image"], system_image(row["system"])) if row else None
+    if row is None:
+        return None
+    return ToolkitImage(row["image"], system_image(row["system"]))
 
 
 def libraries_for(requirements: Iterable[str]) -> tuple[str, ...]:
     """Packages of the distribution without which these cannot be imported, sorted."""
     rows = table("images")["libraries"]
-    return tuple(
-        sorted({package for name in requirements if name in rows for package in rows[name]["packages"]})
-    )
+    packages: set[str] = set()
+    for name in requirements:
+        packages.update(rows.get(name, {}).get("packages", ()))
+    return tuple(sorted(packages))

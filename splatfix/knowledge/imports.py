@@ -25,10 +25,14 @@ class Repository:
 def requirement_of(module: str) -> str | None:
     """What to tell pip for a module (``opencv-python`` for ``cv2``); None where the table does not know it."""
     row = table("imports")["distributions"].get(module)
-    return str(row["install"]) if row else None
+    if row is None:
+        return None
+    return str(row["install"])
 
 
 def repository_of(module: str) -> Repository | None:
     """The repository to build a module from; None for one that pip can simply install, or that is not known."""
     row = table("imports")["repositories"].get(module)
-    return Repository(module, str(row["address"]), str(row.get("folder", ""))) if row else None
+    if row is None:
+        return None
+    return Repository(module, str(row["address"]), str(row.get("folder", "")))

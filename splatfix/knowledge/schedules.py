@@ -27,7 +27,9 @@ class Setting:
             return [str(self.times * max(1, round(self.share * iterations)))]
         if self.saves:
             return ["1", str(iterations)]
-        return [str(iterations)] if self.last else []
+        if self.last:
+            return [str(iterations)]
+        return []
 
 
 def short_schedule() -> Mapping[str, Setting]:
@@ -42,11 +44,11 @@ def short_schedule() -> Mapping[str, Setting]:
 
 def words_for(stack_key: str) -> tuple[str, ...]:
     """What the trainer of one stack is told besides."""
-    row = table("schedules")["stacks"].get(stack_key)
-    return tuple(row["words"]) if row else ()
+    row = table("schedules")["stacks"].get(stack_key, {})
+    return tuple(row.get("words", ()))
 
 
 def least_iterations(stack_key: str) -> int:
     """Below which a stack's short training shows nothing; 0 where that is not known."""
-    row = table("schedules")["stacks"].get(stack_key)
-    return int(row.get("iterations", 0)) if row else 0
+    row = table("schedules")["stacks"].get(stack_key, {})
+    return int(row.get("iterations", 0))

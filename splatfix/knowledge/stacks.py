@@ -28,7 +28,9 @@ def lookalike(name: str) -> Lookalike | None:
     """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
     key = name.lower().replace("_", "-")
     row = table("stacks")["lookalikes"].get(key)
-    return Lookalike(key, row["found"], row["really"], row["wanted"]) if row else None
+    if row is None:
+        return None
+    return Lookalike(key, row["found"], row["really"], row["wanted"])
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ def recognise_checkout(paths: Collection[str]) -> tuple[Stack, ...]:
     have = {path.rstrip("/") for path in paths}
     have |= {parent for path in have for parent in _parents(path)}
     base = frozenset(_stacks()["inria-v1"].recognise)
-    found = [row for row in stacks() if row.recognise and have.issuperset(row.recognise)]
-    return tuple(sorted(found, key=lambda row: -len(frozenset(row.recognise) - base)))
+    candidates = [row for row in stacks() if row.recognise and have.issuperset(row.recognise)]
+    return tuple(sorted(candidates, key=lambda row: -len(frozenset(row.recognise) - base)))
 
 
 def _parents(path: str) -> Iterable[str]:
@@ -307,11 +309,11 @@ def _match(
     agreements: list[str] = []
     contradictions: list[str] = []
 
-    def judge(what: str, same: bool, difference: str) -> None:
+    def judge(trait: str, same: bool, difference: str) -> None:
         if same:
-            agreements.append(what)
+            agreements.append(trait)
         else:
-            contradictions.append(f"{what}: {difference}")
+            contradictions.append(f"{trait}: {difference}")
 
     if settings is not None and row.settings is not None:
         judge("settings", tuple(settings) == row.settings, _difference(settings, row.settings))
@@ -323,8 +325,8 @@ def _match(
         judge("forward", tuple(forward) == row.forward, _difference(forward, row.forward))
     if classes is not None and row.rasterizer_class is not None:
         expected = {row.rasterizer_class, *row.extra_classes}
-        found = {name for name in classes if name in expected or name in _telling_classes()}
-        judge("classes", found == expected, _difference(sorted(found), sorted(expected)))
+        telling = {name for name in classes if name in expected or name in _telling_classes()}
+        judge("classes", telling == expected, _difference(sorted(telling), sorted(expected)))
     return Match(row, tuple(agreements), tuple(contradictions))
 
 
@@ -337,12 +339,12 @@ def _telling_classes() -> frozenset[str]:
 
 
 def _difference(found: Iterable[str], expected: Iterable[str]) -> str:
-    there, wanted = list(found), list(expected)
-    missing = [name for name in wanted if name not in there]
-    extra = [name for name in there if name not in wanted]
+    names, expected_names = list(found), list(expected)
+    missing = [name for name in expected_names if name not in names]
+    extra = [name for name in names if name not in expected_names]
     parts = []
     if missing:
         parts.append(f"lacks {', '.join(missing)}")
     if extra:
         parts.append(f"has {', '.join(extra)} besides")
-    return "; ".join(parts) or f"another order ({', '.join(there)})"
+    return "; ".join(parts) or f"another order ({', '.join(names)})"

@@ -117,8 +117,9 @@ def load_overrides(path: Path) -> Overrides:
 @contextmanager
 def using(extra: Overrides | Path | None) -> Iterator[None]:
     """Answer every question inside the block with a user's overrides laid over our tables (None: ours alone)."""
-    overrides = load_overrides(extra) if isinstance(extra, Path) else extra
-    token = _active.set(overrides)
+    if isinstance(extra, Path):
+        extra = load_overrides(extra)
+    token = _active.set(extra)
     try:
         yield
     finally:
@@ -141,18 +142,25 @@ def problem_in(name: str, document: Any) -> str:
     try:
         _validator(name)(document)
     except schemas.JsonSchemaValueException as error:
-        where, value = ".".join((name, *map(str, error.path[1:]))), error.value
-        wanted = error.definition if isinstance(error.definition, dict) else {}
-        if error.rule == "required":
-            return f"{where} lacks {', '.join(key for key in wanted['required'] if key not in value)}."
-        if error.rule == "additionalProperties":
-            known = wanted["properties"]
-            extra = next(key for key in value if key not in known)
-            return f"{where} has {extra!r}, which means nothing there. Known: {', '.join(known)}."
-        if error.rule == "propertyNames":
-            return f"{where} has a row whose key is not {_words(wanted['propertyNames'])}."
-        return f"{where} is {value!r}; it must be {_words(wanted)}."
+        return _departure(".".join((name, *map(str, error.path[1:]))), error)
     return ""
+
+
+def _departure(path: str, error: Any) -> str:
+    """What a validator's error means, for a value at this path of the table."""
+    schema: Mapping[str, Any] = {}
+    if isinstance(error.definition, dict):
+        schema = error.definition
+    if error.rule == "required":
+        missing = [key for key in schema["required"] if key not in error.value]
+        return f"{path} lacks {', '.join(missing)}."
+    if error.rule == "additionalProperties":
+        known = schema["properties"]
+        extra = next(key for key in error.value if key not in known)
+        return f"{path} has {extra!r}, which means nothing there. Known: {', '.join(known)}."
+    if error.rule == "propertyNames":
+        return f"{path} has a row whose key is not {_describe(schema['propertyNames'])}."
+    return f"{path} is {error.value!r}; it must be {_describe(schema)}."
 
 
 def cached(build: Callable[[], T]) -> Callable[[], T]:
@@ -176,7 +184,9 @@ def source_of(name: str, row: Mapping[str, Any]) -> str:
 
 def version(value: Any) -> Version:
     """A version from a data file: ``[12, 8]`` or ``"12.8"`` -> ``(12, 8)``."""
-    return parse_version(value) if isinstance(value, str) else tuple(int(part) for part in value)
+    if isinstance(value, str):
+        return parse_version(value)
+    return tuple(int(part) for part in value)
 
 
 def pair(value: Any) -> tuple[int, int]:
@@ -187,7 +197,9 @@ def pair(value: Any) -> tuple[int, int]:
 
 def optional_pair(value: Any) -> tuple[int, int] | None:
     """As ``pair``; ``null`` (or TOML's ``false``) -> None."""
-    return pair(value) if value else None
+    if not value:
+        return None
+    return pair(value)
 
 
 def parse_version(text: str) -> Version:
@@ -203,8 +215,10 @@ def parse_version(text: str) -> Version:
 
 def leading_numbers(text: str) -> Version:
     """As ``parse_version``; empty for a text that is no version."""
-    found = re.match(r"\s*(\d{1,18}(?:\.\d{1,18})*)", text)
-    return tuple(map(int, found.group(1).split("."))) if found else ()
+    match = re.match(r"\s*(\d{1,18}(?:\.\d{1,18})*)", text)
+    if match is None:
+        return ()
+    return tuple(map(int, match.group(1).split(".")))
 
 
 @cache
@@ -214,7 +228,9 @@ def _shipped(name: str) -> Mapping[str, Any]:
     if (DATA / name).is_dir():
         return _read_folder(DATA / name)
     path = DATA / f"{name}.json"
-    return _read(path if path.is_file() else path.with_suffix(".toml"))
+    if not path.is_file():
+        path = path.with_suffix(".toml")
+    return _read(path)
 
 
 def _read_folder(folder: Path) -> Mapping[str, Any]:
@@ -242,18 +258,18 @@ def _validator(name: str) -> Callable[[Any], Any]:
     return validate
 
 
-def _words(schema: Mapping[str, Any]) -> str:
+def _describe(schema: Mapping[str, Any]) -> str:
     """What a schema asks for, in words."""
     if "$ref" in schema:
-        return _words(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
+        return _describe(_schema()["$defs"][schema["$ref"].rpartition("/")[2]])
     if "description" in schema:
         return str(schema["description"])
     if "anyOf" in schema:
-        return " or ".join(_words(part) for part in schema["anyOf"])
+        return " or ".join(_describe(part) for part in schema["anyOf"])
     if "enum" in schema:
         return f"one of {', '.join(map(str, schema['enum']))}"
     if schema.get("type") == "array":
-        return f"a list, each {_words(schema['items'])}"
+        return f"a list, each {_describe(schema['items'])}"
     return "a table"
 
 

@@ -50,10 +50,6 @@ class Recipe:
     """A build was done with it (Linux); False on Windows, where none was tried."""
     source: str
 
-    def pip_command(self, target: str, pip: str = "pip") -> str:
-        """The command that unpacks the toolkit into ``target``."""
-        return f'{pip} install --target "{target}" "{self.requirement}"'
-
 
 @cached
 def _fixes() -> tuple[Fix, ...]:
@@ -88,8 +84,10 @@ def provision(cuda_major: int) -> Provision | None:
 
 def provisionable(cuda_major: int) -> bool | None:
     """Whether pip alone brings a compiler of this CUDA major; None: not known."""
-    found = provision(cuda_major)
-    return None if found is None else found.compiles
+    offer = provision(cuda_major)
+    if offer is None:
+        return None
+    return offer.compiles
 
 
 def recipe(cuda: str, platform: str = "linux") -> Recipe | None:
@@ -100,16 +98,18 @@ def recipe(cuda: str, platform: str = "linux") -> Recipe | None:
     version = parse_version(cuda)
     if not provisionable(version[0]):
         return None
+    if len(version) < 3:
+        cuda = f"{cuda}.*"
     document = table("toolkits")
     row = document["recipe"]
-    wanted = cuda if len(version) > 2 else f"{cuda}.*"
-    on_linux = platform == "linux"
+    # on Windows nobody has built with these wheels yet
+    tried = row if platform == "linux" else document["windows"]
     return Recipe(
-        requirement=f"{row['meta_package']}[{','.join(row['extras'])}]=={wanted}",
+        requirement=f"{row['meta_package']}[{','.join(row['extras'])}]=={cuda}",
         cuda_home=row["cuda_home"],
         unpacked_gb=row["unpacked_gb"],
         fixes=tuple(fix for fix in _fixes() if fix.platform == platform),
-        verified=row["verified"] if on_linux else document["windows"]["verified"],
+        verified=tried["verified"],
         source=source_of("toolkits", row),
     )
 
@@ -118,11 +118,15 @@ def cuda_of_torch(torch_version: str) -> str | None:
     """The cuda-toolkit version that the plain PyPI wheel of this torch (2.11+) depends on; None: not known."""
     parts = parse_version(torch_version)
     row = table("toolkits")["torch_cuda"].get(".".join(map(str, parts[:2])))
-    return str(row["cuda"]) if row else None
+    if row is None:
+        return None
+    return str(row["cuda"])
 
 
 def known_digest(name: str, version: Version) -> str:
     """The SHA-256 of that wheel where the table knows it, else ""."""
     row = table("toolkits")["recipe"]
-    known = row.get("sha256", {}) if canonicalize_name(name) == row["meta_package"] else {}
-    return next((str(digest) for text, digest in known.items() if Version(text) == version), "")
+    if canonicalize_name(name) != row["meta_package"]:
+        return ""
+    digests = row.get("sha256", {}).items()
+    return next((str(digest) for text, digest in digests if Version(text) == version), "")

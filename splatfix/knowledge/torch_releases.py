@@ -106,9 +106,9 @@ class RankedBuild:
 
 @cached
 def _releases() -> Mapping[tuple[int, int], TorchRelease]:
-    found = {}
+    rows = {}
     for name, row in table("torch_releases")["releases"].items():
-        release = TorchRelease(
+        rows[pair(name)] = TorchRelease(
             release=name,
             python_min=pair(row["python_min"]),
             python_max=optional_pair(row.get("python_max")),
@@ -117,30 +117,28 @@ def _releases() -> Mapping[tuple[int, int], TorchRelease]:
             min_glibc=optional_pair(row.get("min_glibc")),
             builds=tuple(_build(name, tag, build) for tag, build in row["builds"].items()),
         )
-        found[pair(name)] = release
-    return dict(sorted(found.items()))
+    return dict(sorted(rows.items()))
 
 
 def _build(release: str, tag: str, row: Mapping[str, Any]) -> TorchBuild:
-    places = {
-        "linux-x86_64": "linux_x86_64",
-        "windows-x86_64": "windows_x86_64",
-        "linux-aarch64": "linux_aarch64",
-    }
     code = {}
-    for place, key in places.items():
+    for key in ("linux_x86_64", "windows_x86_64", "linux_aarch64"):
         if row.get(key):
-            code[place] = Code(
-                tuple(sorted(Arch.parse(item) for item in row[key]["cubins"])),
-                tuple(sorted(Arch.parse(item) for item in row[key]["ptx"])),
+            code[key.replace("_", "-", 1)] = Code(
+                cubins=tuple(sorted(map(Arch.parse, row[key]["cubins"]))),
+                ptx=tuple(sorted(map(Arch.parse, row[key]["ptx"]))),
             )
+    # PyTorch builds every tag for Linux; only some are built for Windows
+    no_wheel = set()
+    if not row["windows_wheel"]:
+        no_wheel.add("windows-x86_64")
     versions = row.get("versions")
     return TorchBuild(
         release=release,
         tag=tag,
         cuda=pair(row["cuda"]),
         code=code,
-        no_wheel=frozenset() if row["windows_wheel"] else frozenset({"windows-x86_64"}),
+        no_wheel=frozenset(no_wheel),
         versions=tuple(versions) if versions else None,
         cxx11_abi=row["cxx11_abi"],
         code_verified=row["code_verified"],
@@ -158,17 +156,19 @@ def releases() -> tuple[TorchRelease, ...]:
 
 def release(torch_version: str) -> TorchRelease | None:
     """The release of a version such as ``2.9.1+cu128``; None: not in the table."""
-    parts = parse_version(torch_version)
-    return _releases().get((parts[0], parts[1])) if len(parts) > 1 else None
+    major, *others = parse_version(torch_version)
+    if not others:
+        return None
+    return _releases().get((major, others[0]))
 
 
 def build(torch_version: str, tag: str | None = None) -> TorchBuild | None:
     """The build of a version and tag (or of ``2.9.1+cu128`` alone); None: not in the table, which is not "impossible"."""
-    found = release(torch_version)
-    wanted = tag or torch_version.partition("+")[2]
-    if found is None:
+    row = release(torch_version)
+    tag = tag or torch_version.partition("+")[2]
+    if row is None:
         return None
-    return next((item for item in found.builds if item.tag == wanted), None)
+    return next((item for item in row.builds if item.tag == tag), None)
 
 
 def place(platform: Platform = "linux", machine: str = "x86_64") -> str:
@@ -183,7 +183,9 @@ def code_runs(
     """How this code runs on a GPU, as far as architectures go."""
     if any(cubin_runs_on(cubin, arch, build_cuda=build_cuda) for cubin in code.cubins):
         return "cubin"
-    return "ptx" if any(ptx_runs_on(ptx, arch) for ptx in code.ptx) else "no"
+    if any(ptx_runs_on(ptx, arch) for ptx in code.ptx):
+        return "ptx"
+    return "no"
 
 
 def how_build_runs(
@@ -197,12 +199,10 @@ def how_build_runs(
     if code is None:
         return "unknown"
     runs = code_runs(code, arch, torch_build.cuda)
-    sure = {
-        "cubin": torch_build.code_verified,
-        "ptx": torch_build.ptx_verified,
-        "no": torch_build.code_verified,
-    }
-    return runs if sure[runs] else "unknown"
+    verified = torch_build.ptx_verified if runs == "ptx" else torch_build.code_verified
+    if not verified:
+        return "unknown"
+    return runs
 
 
 def build_runs_on(
@@ -210,7 +210,9 @@ def build_runs_on(
 ) -> bool | None:
     """As ``how_build_runs``: True, False, or None where the table cannot say."""
     runs = how_build_runs(torch_build, arch, platform, machine)
-    return None if runs == "unknown" else runs != "no"
+    if runs == "unknown":
+        return None
+    return runs != "no"
 
 
 def wheel_obstacle(
@@ -229,13 +231,17 @@ def wheel_obstacle(
     if row is None:
         return None
     if python is not None and row.supports_python(python) is False:
-        upper = f" to {row.python_max[0]}.{row.python_max[1]}" if row.python_max else " or newer"
-        lower = f"{row.python_min[0]}.{row.python_min[1]}"
-        return f"{name} has wheels for Python {lower}{upper}, not for {python[0]}.{python[1]}."
+        pythons = f"{_dotted(row.python_min)} or newer"
+        if row.python_max is not None:
+            pythons = f"{_dotted(row.python_min)} to {_dotted(row.python_max)}"
+        return f"{name} has wheels for Python {pythons}, not for {_dotted(python)}."
     if platform == "linux" and glibc is not None and row.min_glibc is not None and glibc < row.min_glibc:
-        need, have = (".".join(map(str, part)) for part in (row.min_glibc, glibc))
-        return f"{name} needs glibc {need} or newer; here is {have}."
+        return f"{name} needs glibc {_dotted(row.min_glibc)} or newer; here is {_dotted(glibc)}."
     return None
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
 
 
 def builds_for_arch(
@@ -277,15 +283,15 @@ def builds_for_arch(
 
 
 def _rank(item: RankedBuild) -> tuple[Any, ...]:
-    found = item.build
-    number = pair(found.release)
-    default = _releases()[number].pypi_linux_default == found.tag
+    build = item.build
+    number = pair(build.release)
+    default = _releases()[number].pypi_linux_default == build.tag
     return (
         ("cubin", "ptx", "unknown").index(item.runs),
-        not found.index_verified,
+        not build.index_verified,
         (-number[0], -number[1]),
         not default,
-        (-found.cuda[0], -found.cuda[1]),
+        (-build.cuda[0], -build.cuda[1]),
     )
 
 
@@ -294,10 +300,12 @@ def cxx11_abi(torch_version: str) -> bool | None:
 
     Every wheel from 2.7 on does. Source: release notes of 2.6 and 2.7.
     """
-    found = build(torch_version)
-    if found is not None:
-        return found.cxx11_abi
-    return True if version(torch_version)[:2] >= (2, 7) else None
+    row = build(torch_version)
+    if row is not None:
+        return row.cxx11_abi
+    if version(torch_version)[:2] >= (2, 7):
+        return True
+    return None
 
 
 def index_url(tag: str) -> str:
@@ -329,25 +337,20 @@ def replacing_words(
         torch_version: ``2.8.1``, or ``2.8.*`` for any patch.
         installed: versions of torch, torchvision and torchaudio that are there, with their local parts.
     """
-    there = installed.get("torch", "").partition("+")[0]
-    wanted = torch_version.removesuffix(".*")
-    also = [name for name in COMPANIONS if name in installed]
-    if not there or there.split(".")[:2] != wanted.split(".")[:2]:
-        return torch_version, pip_words(torch_version, tag, also=tuple(also))
-    version = there if torch_version.endswith("*") else torch_version
-    pins = [f"torch=={version}+{tag}"]
+    installed_torch = _public(installed.get("torch", ""))
+    companions = [name for name in COMPANIONS if name in installed]
+    same_release = installed_torch.split(".")[:2] == torch_version.removesuffix(".*").split(".")[:2]
+    if not installed_torch or not same_release:
+        return torch_version, pip_words(torch_version, tag, also=tuple(companions))
+    version = torch_version
+    if torch_version.endswith("*"):
+        version = installed_torch
     # a companion's patch goes with torch's, so that of another patch is left to pip
-    same = version == there
-    pins += [f"{name}=={installed[name].partition('+')[0]}+{tag}" if same else name for name in also]
-    return version, (*pins, "--index-url", index_url(tag))
+    if version == installed_torch:
+        companions = [f"{name}=={_public(installed[name])}+{tag}" for name in companions]
+    return version, (f"torch=={version}+{tag}", *companions, "--index-url", index_url(tag))
 
 
-def tag_of_cuda(cuda: tuple[int, int]) -> str:
-    """(12, 8) -> ``cu128``."""
-    return f"cu{cuda[0]}{cuda[1]}"
-
-
-def cuda_of_tag(tag: str) -> tuple[int, int] | None:
-    """``cu128`` -> (12, 8); None for ``cpu``, ``rocm6.4`` and the like."""
-    digits = tag.removeprefix("cu")
-    return (int(digits[:-1]), int(digits[-1])) if tag.startswith("cu") and digits.isdigit() else None
+def _public(version: str) -> str:
+    """A version without its local part: ``2.9.1`` of ``2.9.1+cu128``."""
+    return version.partition("+")[0]

@@ -53,5 +53,7 @@ def kernel_of(dropin: Dropin) -> tuple[str, str]:
         return _KERNELS[dropin.distribution], ""
     row = variant(dropin.serves[0])
     assert row is not None and row.settings is not None and row.returns is not None
-    lacking = [why for name, why in _LACKS.items() if name in (*row.settings, *row.returns)]
-    return ("", lacking[0]) if lacking else ("rasterizer", "")
+    for name, reason in _LACKS.items():
+        if name in row.settings or name in row.returns:
+            return "", reason
+    return "rasterizer", ""

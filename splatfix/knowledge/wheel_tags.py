@@ -49,14 +49,15 @@ def platform_fits(platform: str, target: WheelTarget) -> bool:
         return _mac_fits(platform, target.platform)
     if not target.platform.startswith("linux_"):
         return False
-    found = re.fullmatch(r"(manylinux|musllinux)_(\d+)_(\d+)_(\w+)", platform)
-    if found is not None:
-        wanted, kind = (int(found.group(2)), int(found.group(3))), found.group(1)
-        if found.group(4) != machine:
+    match = re.fullmatch(r"(manylinux|musllinux)_(\d+)_(\d+)_(\w+)", platform)
+    if match is not None:
+        library, major, minor, arch = match.groups()
+        needed = int(major), int(minor)
+        if arch != machine:
             return False
-        if kind == "musllinux":
-            return target.musl is not None and wanted[0] == target.musl[0] and wanted <= target.musl
-        return _glibc_fits(wanted, machine, target)
+        if library == "musllinux":
+            return target.musl is not None and needed[0] == target.musl[0] and needed <= target.musl
+        return _glibc_fits(needed, machine, target)
     name, _, arch = platform.partition("_")
     if name not in _LEGACY_MANYLINUX or arch != machine or (name in _ONLY_ON_X86 and machine not in _X86):
         return False
@@ -83,16 +84,18 @@ def extension_file_fits(file_name: str, abi_tag: str) -> bool:
 
 def python_of_file(file_name: str) -> tuple[int, int] | None:
     """The Python that a compiled file's name names: ``_C.cpython-310-....so`` -> (3, 10); None where it names none."""
-    found = re.search(r"\.(?:cpython-|cp)(\d)(\d+)[\w-]*\.(?:so|pyd)$", file_name)
-    return (int(found.group(1)), int(found.group(2))) if found else None
+    match = re.search(r"\.(?:cpython-|cp)(\d)(\d+)[\w-]*\.(?:so|pyd)$", file_name)
+    if match is None:
+        return None
+    return int(match.group(1)), int(match.group(2))
 
 
 def _pure_python_fits(python: str, target: tuple[int, int]) -> bool:
     major, minor = target
     if python in (f"py{major}", f"cp{major}{minor}"):
         return True
-    found = re.fullmatch(rf"py{major}(\d+)", python)
-    return found is not None and int(found.group(1)) <= minor
+    match = re.fullmatch(rf"py{major}(\d+)", python)
+    return match is not None and int(match.group(1)) <= minor
 
 
 def _code_fits(python: str, abi: str, target: WheelTarget) -> bool:
@@ -101,25 +104,42 @@ def _code_fits(python: str, abi: str, target: WheelTarget) -> bool:
     if abi == "none":
         return _pure_python_fits(python, target.python)
     if abi == "abi3":
-        found = re.fullmatch(rf"cp{major}(\d+)", python)
-        return found is not None and 2 <= int(found.group(1)) <= minor and not target.free_threaded
-    suffix = "t" if target.free_threaded else ("m" if target.python < (3, 8) else "")
+        match = re.fullmatch(rf"cp{major}(\d+)", python)
+        # the stable ABI begins with 3.2 (PEP 384); free-threaded builds have none yet (PEP 703)
+        return match is not None and 2 <= int(match.group(1)) <= minor and not target.free_threaded
+    suffix = ""
+    if target.free_threaded:
+        suffix = "t"
+    elif target.python < (3, 8):  # built with pymalloc; 3.8 dropped the letter
+        suffix = "m"
     return python == own and abi == own + suffix
 
 
-def _glibc_fits(wanted: tuple[int, int], machine: str, target: WheelTarget) -> bool:
-    if target.musl is not None or wanted < ((2, 5) if machine in _X86 else (2, 17)):
+def _glibc_fits(needed: tuple[int, int], machine: str, target: WheelTarget) -> bool:
+    # manylinux begins with glibc 2.5 on x86 (PEP 513) and with 2.17 on other machines (PEP 599)
+    oldest = (2, 5) if machine in _X86 else (2, 17)
+    if target.musl is not None or needed < oldest:
         return False
-    return target.glibc is None or (wanted[0] == target.glibc[0] and wanted <= target.glibc)
+    return target.glibc is None or (needed[0] == target.glibc[0] and needed <= target.glibc)
 
 
 def _mac_fits(platform: str, own: str) -> bool:
     """From macOS 11 on by the major alone; older ones by major and minor, for arm64 as universal2 only."""
-    wanted, here = (re.fullmatch(r"macosx_(\d+)_(\d+)_(\w+)", text) for text in (platform, own))
-    if wanted is None or here is None:
+    needed, present = _mac_version(platform), _mac_version(own)
+    if needed is None or present is None:
         return False
-    version, have = (int(wanted.group(1)), int(wanted.group(2))), (int(here.group(1)), int(here.group(2)))
-    arch, machine = wanted.group(3), here.group(3)
-    if version > have or (version[0] > 10 and version[1] != 0 and version[0] != have[0]):
+    (major, minor, arch), (own_major, own_minor, machine) = needed, present
+    if (major, minor) > (own_major, own_minor):
         return False
-    return arch == "universal2" or (arch == machine and (machine != "arm64" or version[0] >= 11))
+    if major > 10 and minor != 0 and major != own_major:
+        return False
+    if arch == "universal2":
+        return True
+    return arch == machine and (machine != "arm64" or major >= 11)
+
+
+def _mac_version(platform: str) -> tuple[int, int, str] | None:
+    match = re.fullmatch(r"macosx_(\d+)_(\d+)_(\w+)", platform)
+    if match is None:
+        return None
+    return int(match.group(1)), int(match.group(2)), match.group(3)

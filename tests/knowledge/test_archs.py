@@ -11,7 +11,6 @@ from splatfix.knowledge import parse_target, parse_targets
 from splatfix.knowledge.archs import (
     Arch,
     arch_info,
-    arch_of_product,
     cubin_runs_on,
     family_of,
     known_archs,
@@ -180,13 +179,14 @@ class TestTarget:
         ],
     )
     def test_products(self, name: str, cc: str) -> None:
-        assert arch_of_product(name) == A(cc)
+        assert parse_target(name) == A(cc)
 
     @pytest.mark.parametrize(
         "name", ["AMD Radeon RX 7900", "NVIDIA GeForce RTX 6090", "Graphics Device", "A1000000"]
     )
     def test_unknown_products_are_unknown(self, name: str) -> None:
-        assert arch_of_product(name) is None
+        with pytest.raises(ValueError, match="not a GPU"):
+            parse_target(name)
 
 
 class TestCubins:

@@ -31,7 +31,6 @@ from splatfix.knowledge import (
 )
 from splatfix.knowledge.archs import (
     arch_info,
-    arch_of_product,
     cubin_runs_on,
     known_archs,
     newest_toolkit,
@@ -237,7 +236,7 @@ WRONG: tuple[Any, ...] = (None, {}, "", -1, "(", 3.5, [[]], ["x"])
 
 def read_everything() -> None:
     """Asks every table for what it holds, as the rest of splatfix does."""
-    known_archs(), newest_toolkit(), arch_of_product("RTX 5080")
+    known_archs(), newest_toolkit(), parse_target("RTX 5080")
     cubin_runs_on(Arch(8, 6), Arch(8, 9)), toolkit_supports((13, 0), Arch(12, 0))
     cuda_level_of_driver("580.1"), drivers.runtime_floor(13)
     drivers.ptx_jit_ok((8, 0), (12, 4)), drivers.gpu_driver_floor(Arch(12, 0))

@@ -8,7 +8,7 @@ from splatfix.knowledge.toolkits import (
     provisionable,
     recipe,
 )
-from splatfix.knowledge.torch_releases import cuda_of_tag, release
+from splatfix.knowledge.torch_releases import release
 
 
 def test_only_cuda_13_compiles() -> None:
@@ -20,9 +20,7 @@ def test_only_cuda_13_compiles() -> None:
 def test_recipe() -> None:
     found = recipe("13.0.2")
     assert found is not None and found.verified
-    assert found.pip_command("my dir") == (
-        'pip install --target "my dir" "cuda-toolkit[nvcc,cccl,cudart,cublas,cusparse,cusolver]==13.0.2"'
-    )
+    assert found.requirement == "cuda-toolkit[nvcc,cccl,cudart,cublas,cusparse,cusolver]==13.0.2"
     assert found.cuda_home == "nvidia/cu13"
     needed = [fix for fix in found.fixes if fix.needed]
     assert [(fix.path, fix.links_to) for fix in needed] == [("lib/libcudart.so", "libcudart.so.13")]
@@ -39,5 +37,4 @@ def test_the_version_that_torch_depends_on() -> None:
     for version in ("2.11", "2.12", "2.13", "2.14", "2.15"):
         row, cuda = release(version), cuda_of_torch(version)
         assert row is not None and cuda is not None
-        tag_cuda = cuda_of_tag(row.pypi_linux_default)
-        assert tag_cuda is not None and cuda.startswith(f"{tag_cuda[0]}.{tag_cuda[1]}.")
+        assert row.pypi_linux_default == "cu{}{}".format(*cuda.split(".")), version

@@ -12,7 +12,6 @@ from splatfix.knowledge.torch_releases import (
     build,
     build_runs_on,
     builds_for_arch,
-    cuda_of_tag,
     cxx11_abi,
     how_build_runs,
     index_url,
@@ -20,7 +19,6 @@ from splatfix.knowledge.torch_releases import (
     place,
     release,
     releases,
-    tag_of_cuda,
     wheel_obstacle,
 )
 
@@ -145,11 +143,6 @@ def test_pip_words() -> None:
     assert index_url("cpu").endswith("/whl/cpu")
 
 
-def test_tags() -> None:
-    assert tag_of_cuda((12, 8)) == "cu128" and cuda_of_tag("cu128") == (12, 8)
-    assert cuda_of_tag("cpu") is None and cuda_of_tag("rocm6.4") is None
-
-
 @pytest.mark.parametrize(
     ("version", "new"),
     [
@@ -171,7 +164,7 @@ def test_rows_hold_together(row: object) -> None:
     assert isinstance(row, TorchRelease)
     assert any(item.tag == row.pypi_linux_default for item in row.builds)
     for item in row.builds:
-        assert cuda_of_tag(item.tag) == item.cuda
+        assert item.tag == "cu{}{}".format(*item.cuda)
         assert item.release == row.release
         assert "linux-x86_64" in item.code
 
