@@ -11,7 +11,7 @@ import json
 import math
 import os
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
@@ -25,28 +25,8 @@ from smoke_trainer.record import ErrorReport
 if TYPE_CHECKING:
     from smoke_trainer.report import TrainingResult
 
-# Options that are fields of TrainConfig, name for name.
-FIELDS = [
-    "scene",
-    "out",
-    "renderer",
-    "ssim",
-    "knn",
-    "device",
-    "data_device",
-    "seed",
-    "sh_degree",
-    "antialiasing",
-    "cache_mb",
-    "checkpoint_every",
-    "stop_after",
-    "resume",
-    "evaluate_every",
-    "tensorboard",
-    "largest_tensors",
-    "json_progress",
-    "preset",
-]
+# Fields of TrainConfig that depend on the preset or the scene. The others that are options are taken name for name.
+DECIDED_HERE = ("iterations", "resolution", "background", "strategy", "random_points")
 # Option -> its smallest value.
 MINIMUM = {
     "iterations": 1,
@@ -126,10 +106,11 @@ def parser() -> argparse.ArgumentParser:
 
 def config_from(options: argparse.Namespace) -> TrainConfig:
     """The configuration that the options ask for: explicit options win over the preset, then the schedule is scaled."""
-    fields: Dict[str, Any] = {name: getattr(options, name) for name in FIELDS}
+    names = [field.name for field in fields(TrainConfig) if field.name not in DECIDED_HERE]
+    taken: Dict[str, Any] = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if options.data is not None:
         scene = locate(options.scene, options.data)
-        fields["scene"], public = str(scene.folder), scene.public
+        taken["scene"], public = str(scene.folder), scene.public
     else:
         folder = Path(options.scene)
         public = public_scene(folder.resolve().name, layout_of(folder))
@@ -146,7 +127,7 @@ def config_from(options: argparse.Namespace) -> TrainConfig:
         strategy=options.strategy or ("budget" if is_public_data else "default"),
         random_points=options.random_points or run.random_points,
         psnr_floor=run.psnr_floor if is_measured else None,
-        **fields,
+        **taken,
     )
     densify = config.densify
     if public is not None and config.strategy == "budget":

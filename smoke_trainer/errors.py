@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List
+from typing import Dict
 
 EXIT_OK = 0
 EXIT_FAILURE = 1  # training ran and something is wrong
@@ -23,11 +23,12 @@ class SmokeTrainerError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return "\n".join([f"error[{self.code}]: {self.message}", *self.details()])
-
-    def details(self) -> List[str]:
-        """The lines below the message: what it means and what to do."""
-        return [f"  {label}: {text}" for label, text in (("note", self.note), ("hint", self.hint)) if text]
+        lines = [f"error[{self.code}]: {self.message}"]
+        if self.note:
+            lines.append(f"  note: {self.note}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
 
     def as_json(self) -> Dict[str, str]:
         """For a JSON document."""
