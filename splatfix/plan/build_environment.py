@@ -50,7 +50,7 @@ class BuildEnvironment:
 def build_environment(
     facts: Facts,
     source: Source,
-    found: BuildToolkit,
+    chosen: BuildToolkit,
     compilers: HostCompilers,
     archs: ArchChoice,
     jobs: Jobs,
@@ -60,7 +60,7 @@ def build_environment(
     CUDA_HOME is the toolkit's real root: torch would take the folder above the first nvcc on PATH, which is wrong
     where that nvcc is a wrapper script.
     """
-    toolkit = found.toolkit
+    toolkit = chosen.toolkit
     interpreter = facts.environment.interpreter.value
     assert interpreter is not None
     cached, why_cached = compiler_cache(facts, toolkit, source)
@@ -78,7 +78,7 @@ def build_environment(
         **cached,
     }
     reasons = (
-        Reason(f"CUDA_HOME={toolkit.root}: {found.why}"),
+        Reason(f"CUDA_HOME={toolkit.root}: {chosen.why}"),
         Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"),
         jobs.reason,
         *(Reason(f"{name}={value}: {archs.why}") for name, value in archs.variables.items()),
@@ -121,15 +121,15 @@ def job_count(facts: Facts) -> Jobs:
 
 def _more_headers(torch: Torch | None, toolkit: Toolkit) -> dict[str, str]:
     """Folders that the compilers must search too, each with the reason."""
-    found = {}
+    folders = {}
     if toolkit.found_via == OWN_TOOLKIT:
         # nvcc finds CCCL through nvcc.profile, the host compiler does not
-        found[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
+        folders[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
     headers = [item.removeprefix("include/") for item in toolkit.missing if item.startswith("include/cu")]
     if torch and headers and (borrowed := lending_folders(torch, toolkit.version or "", headers)):
         short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
-        found[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
-    return found
+        folders[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
+    return folders
 
 
 # ccache first: it needs no server, and knows nvcc's -MD.
@@ -175,9 +175,10 @@ def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
     else:
         parts = shares(total.count, [_files(source) or total.count for source in compiling])
     left = iter(parts)
-    why = f"its share of {total.count} ({total.why})" if len(compiling) > 1 else total.why
+    reason = f"its share of {total.count} ({total.why})" if len(compiling) > 1 else total.why
     return [
-        Jobs(next(left), why) if _compiles(source) else Jobs(1, "it compiles nothing") for source in sources
+        Jobs(next(left), reason) if _compiles(source) else Jobs(1, "it compiles nothing")
+        for source in sources
     ]
 
 

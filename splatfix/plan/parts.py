@@ -60,35 +60,44 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
 
     What is installed is judged for the targets.
     """
-    meant = dict(_named(summary, context.facts))
+    variants_by_name = dict(_named(summary, context.facts))
     checkout = context.checkout
     sources = {item.source.label: item.source for item in (checkout.sources if checkout else ())}
     sources |= summary.built_from
-    aliases = {name: _aliases(name, sources.get(name)) for name in meant}
-    loose = {name: _loose(context, aliases[name], sources.get(name)) for name in meant}
-    packages = (*context.packages, *(item for item in loose.values() if item))
-    aliases |= {name: aliases[name] | names_of(item) for name, item in loose.items() if item}
+    aliases = {name: _aliases(name, sources.get(name)) for name in variants_by_name}
+    packages = list(context.packages)
+    for name in variants_by_name:
+        loose = _loose(context, aliases[name], sources.get(name))
+        if loose:
+            packages.append(loose)
+            aliases[name] |= names_of(loose)
 
     def keys_of(package: SplatPackage) -> tuple[str, ...]:
-        return next((keys for name, keys in meant.items() if aliases[name] & names_of(package)), ())
+        names = names_of(package)
+        return next((keys for name, keys in variants_by_name.items() if aliases[name] & names), ())
 
     installed = {part.name: part for part in _installed(context, packages, keys_of)}
-    if not meant:
+    if not variants_by_name:
         return tuple(installed.values())
-    found = []
-    for name, keys in meant.items():
+    parts = []
+    for name, keys in variants_by_name.items():
         key = keys[0] if keys else ""
-        there = next((part for part in installed.values() if part.names & aliases[name]), None)
         source = sources.get(name)
-        if there:
-            found.append(replace(there, variant=there.variant or key))
-        elif (
-            source and not source.needs_cuda and distributions_of(context.facts, aliases[name], source.folder)
-        ):
-            found.append(NativePart(name, key, installed=True, cpu=True, names=aliases[name]))
+        present = next((part for part in installed.values() if part.names & aliases[name]), None)
+        if present:
+            parts.append(replace(present, variant=present.variant or key))
+        elif source and _is_installed_without_gpu_code(context, source, aliases[name]):
+            parts.append(NativePart(name, key, installed=True, cpu=True, names=aliases[name]))
         else:
-            found.append(NativePart(name, key))
-    return tuple(found)
+            parts.append(NativePart(name, key))
+    return tuple(parts)
+
+
+def _is_installed_without_gpu_code(context: Context, source: Source, aliases: frozenset[str]) -> bool:
+    """There is no GPU code to look for in it: that pip lists it is all that can be known."""
+    if source.needs_cuda:
+        return False
+    return bool(distributions_of(context.facts, aliases, source.folder))
 
 
 def _aliases(name: str, source: Source | None) -> frozenset[str]:
@@ -103,17 +112,18 @@ def names_of(package: SplatPackage) -> frozenset[str]:
     )
 
 
-def _loose(context: Context, wanted: frozenset[str], source: Source | None) -> SplatPackage | None:
+def _loose(context: Context, aliases: frozenset[str], source: Source | None) -> SplatPackage | None:
     """What is installed under these names and is not among the packages that the environment's facts know by their names."""
-    if any(wanted & names_of(item) for item in context.packages):
+    if any(aliases & names_of(package) for package in context.packages):
         return None
-    files = files_installed(context.facts, wanted, source.folder if source else "")
-    first = next((item for item in files if item.importable), None)
-    if first is None:
+    files = files_installed(context.facts, aliases, source.folder if source else "")
+    importable = next((item for item in files if item.importable), None)
+    if importable is None:
         return None
-    top = first.module.partition(".")[0]
+    top = importable.module.partition(".")[0]
     owners = dict.fromkeys(item.distribution for item in files if item.distribution)
-    return SplatPackage(top, f"{first.folder}/{top}", tuple(owners), tuple(item.module for item in files))
+    modules = tuple(item.module for item in files)
+    return SplatPackage(top, f"{importable.folder}/{top}", tuple(owners), modules)
 
 
 def _named(summary: SourceSummary, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
@@ -219,27 +229,32 @@ def its_call_fits(package: SplatPackage, findings: Iterable[Finding]) -> bool:
     )
 
 
-def other_variant(package: SplatPackage, meant: Collection[str]) -> str:
+def other_variant(package: SplatPackage, expected: Collection[str]) -> str:
     """Why an installed rasterizer is not the one that is meant; "" where it may be, or where that cannot be told.
 
     Args:
-        meant: keys of the variants that would do.
+        expected: keys of the variants that would do.
     """
-    wanted = [row for key in meant if (row := variant(key)) and row.kind == "rasterizer"]
-    if not wanted or package.settings is None or package.error:
+    rows = [row for row in map(variant, expected) if row and row.kind == "rasterizer"]
+    if not rows or package.settings is None or package.error:
         return ""
-    have = _kinds(package)
-    called_alike = {row.key for row in wanted if not explain_mismatch(row.key, **_interface(package))}
-    if set(have) & set(meant) or (called_alike and not variant_names(package)):
+    kinds = _kinds(package)
+    if set(kinds) & set(expected):
         return ""
-    kind = f"the variant {' or '.join(have)}" if have else "a variant that splatfix does not know"
-    return f"what is installed is {kind}, and {' or '.join(row.key for row in wanted)} is meant"
+    # a drop-in has no compiled part by which it could be told from its twins: how it is called must do
+    called_alike = any(not explain_mismatch(row.key, **_interface(package)) for row in rows)
+    if called_alike and not variant_names(package):
+        return ""
+    kind = f"the variant {' or '.join(kinds)}" if kinds else "a variant that splatfix does not know"
+    return f"what is installed is {kind}, and {' or '.join(row.key for row in rows)} is meant"
 
 
 def _kinds(package: SplatPackage) -> tuple[str, ...]:
     """What it is by all its traits; where that is no variant (a drop-in has no compiled part), by how it is called."""
-    found = identify(leaf(package), **_interface(package))
-    return variant_names(package) or tuple(match.variant.key for match in found)
+    names = variant_names(package)
+    if names:
+        return names
+    return tuple(match.variant.key for match in identify(leaf(package), **_interface(package)))
 
 
 def _interface(package: SplatPackage) -> _Interface:
@@ -253,33 +268,37 @@ class _Interface(TypedDict):
     returns: int | None
 
 
-def conflict_with(package: SplatPackage, meant: Collection[str]) -> str:
+def conflict_with(package: SplatPackage, expected: Collection[str]) -> str:
     """Whose trainer calls the installed variant and will not find it once another one takes its place, as a sentence."""
-    if not other_variant(package, meant):
+    if not other_variant(package, expected):
         return ""
-    have = set(_kinds(package))
-    losers = [row.name for row in stacks() if have & set(row.needs) and not set(meant) & set(row.needs)]
+    kinds = set(_kinds(package))
+    losers = []
+    for row in stacks():
+        if kinds & set(row.needs) and not set(expected) & set(row.needs):
+            losers.append(row.name)
     if not losers:
         return f"the installed {package.module} is of another kind; what calls it will no longer run in this environment"
     names = " and ".join(losers) if len(losers) < 3 else f"{', '.join(losers[:2])} and others"
+    trainers = "its trainer" if len(losers) == 1 else "their trainers"
     return (
         f"the installed {package.module} is that of {names}; "
-        f"{'its trainer' if len(losers) == 1 else 'their trainers'} will no longer run in this environment"
+        f"{trainers} will no longer run in this environment"
     )
 
 
 def variants_of_source(folder: str) -> tuple[str, ...]:
     """Keys of the variants that an extension's source folder can be, by its own ``__init__.py``; () where none is known."""
-    found: list[str] = []
+    keys: list[str] = []
     for module in packages_in(Path(folder)):
         if not variants(module):
             continue
         try:
-            shown = read_package(Path(folder), module)
+            face = read_package(Path(folder), module)
         except ValueError:  # what is wrong with the source is for the build to say
             continue
-        found += variants_of_face(shown)
-    return tuple(found)
+        keys += variants_of_face(face)
+    return tuple(keys)
 
 
 def variants_of_face(face: PackageSource) -> tuple[str, ...]:

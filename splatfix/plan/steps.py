@@ -103,12 +103,17 @@ class Rebuild(PlannedStep):
     """None of them is installed."""
 
     def _text(self) -> str:
-        what = ", ".join(self.subjects) or "the extensions"
-        place = f" in {self.toolkit}" if self.toolkit else ""
-        by = f" and {self.compiler}" if self.compiler else ""
-        ptx = f" (TORCH_CUDA_ARCH_LIST={self.arch_list})" if "PTX" in self.arch_list else ""
         verb = "build" if self.first else "rebuild"
-        return f"{verb} {what} for {_names(self.targets)}{ptx} with CUDA {self.cuda}{place}{by}"
+        text = f"{verb} {', '.join(self.subjects) or 'the extensions'} for {_names(self.targets)}"
+        if "PTX" in self.arch_list:
+            text += f" (TORCH_CUDA_ARCH_LIST={self.arch_list})"
+        text += f" with CUDA {self.cuda}"
+        # where a toolkit or compiler is installed first, its path is not known yet
+        if self.toolkit:
+            text += f" in {self.toolkit}"
+        if self.compiler:
+            text += f" and {self.compiler}"
+        return text
 
 
 @dataclass(frozen=True, kw_only=True)
