@@ -150,9 +150,9 @@ def surfel_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
         normal = turns[i, :, 2]
         normal = normal if float((normal * splats.means[i]).sum().detach()) < 0 else -normal
         depth = (normal * splats.means[i]).sum() / (rays @ normal)
-        place = (rays * depth[..., None] - splats.means[i]) @ turns[i, :, :2] / splats.scales[i, :2]
+        offset = (rays * depth[..., None] - splats.means[i]) @ turns[i, :, :2] / splats.scales[i, :2]
         axes = (turns[i, :, :2] * splats.scales[i, :2]).t()
-        on_plane = (place.detach() @ axes + splats.means[i])[..., 2]
+        on_plane = (offset.detach() @ axes + splats.means[i])[..., 2]
         # the box of the ellipse at 3 sigma, from the homogeneous pixel coordinates of its axes and center
         points = torch.cat([axes, splats.means[i][None]])
         weights = torch.tensor([9.0, 9.0, -1.0], dtype=dtype)
@@ -160,7 +160,7 @@ def surfel_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
         middle_x = focal * (weights * points[:, 0] * points[:, 2]).sum() / scale + (width - 1) / 2
         middle_y = focal * (weights * points[:, 1] * points[:, 2]).sum() / scale + (height - 1) / 2
         low_pass = 2 * ((columns - middle_x) ** 2 + (rows - middle_y) ** 2)
-        squared = (place**2).sum(-1)
+        squared = (offset**2).sum(-1)
         depth = torch.where(squared <= low_pass, depth, on_plane)
         alpha = splats.opacities[i, 0] * torch.exp(-0.5 * torch.minimum(squared, low_pass))
         alpha = torch.where((alpha < 1.0 / 255.0) | (depth < 0.2), torch.zeros_like(alpha), alpha)
@@ -201,15 +201,15 @@ def _colors(splats: Splats) -> Tensor:
     x, y, z = torch.nn.functional.normalize(splats.means).t()[:, :, None]
     first = 0.4886025119029199
     constant, *linear = splats.shs[:, :4].unbind(1)
-    found: Tensor = (
+    actual: Tensor = (
         0.5 + 0.28209479177387814 * constant + first * (-y * linear[0] + z * linear[1] - x * linear[2])
     )
-    return found
+    return actual
 
 
-def relative_error(found: Tensor, wanted: Tensor) -> float:
+def relative_error(actual: Tensor, expected: Tensor) -> float:
     """Largest absolute difference over the largest reference magnitude; infinite for non-finite values or another shape."""
-    found, wanted = found.detach().double().cpu(), wanted.detach().double().cpu()
-    if found.shape != wanted.shape or not bool(torch.isfinite(found).all()):
+    actual, expected = actual.detach().double().cpu(), expected.detach().double().cpu()
+    if actual.shape != expected.shape or not bool(torch.isfinite(actual).all()):
         return math.inf
-    return float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1e-12))
+    return float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-12))

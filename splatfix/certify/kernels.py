@@ -64,26 +64,26 @@ def check_kernels(
         argv += ["--own", str(staged / f"own-{kernel}.json")]
         limit = min(AFTER_A_HANG, KERNEL_TIMEOUT) if hung else KERNEL_TIMEOUT
         done = runner.run(argv, timeout=limit, env=variables, cwd=staged)
-        found = _outcome_of(kernel, module, done)
+        check = _outcome_of(kernel, module, done)
         if done.returncode is None and done.seconds >= limit:
             if hung:
-                why = f"no answer within {limit:g} seconds, after {hung} had hung on the same device"
-                found = replace(found, outcome=Outcome.NOT_MEASURED, detail=why)
+                detail = f"no answer within {limit:g} seconds, after {hung} had hung on the same device"
+                check = replace(check, outcome=Outcome.NOT_MEASURED, detail=detail)
             hung = hung or module
-        checks.append(found)
+        checks.append(check)
     return tuple(checks)
 
 
 def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
     """The last line that the probe wrote, or how it ended without one."""
-    found = None
+    check = None
     for line in done.stdout.splitlines():
         try:
-            found = from_json(KernelCheck, json.loads(line))
+            check = from_json(KernelCheck, json.loads(line))
         except (ValueError, KeyError, TypeError):
             continue  # what the module printed
-    if done.ok and found is not None:
-        return found
-    kind = found.kind if found is not None else "ours" if module.startswith("splatfix.") else ""
+    if done.ok and check is not None:
+        return check
+    kind = check.kind if check is not None else "ours" if module.startswith("splatfix.") else ""
     detail = f"the process that ran it failed: {done.why() or 'it gave no result'}"
     return KernelCheck(kernel, module, Outcome.FAILED, detail=detail, kind=kind)

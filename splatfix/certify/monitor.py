@@ -78,7 +78,7 @@ class Command:
     def supervised(self) -> Iterator[None]:
         """Leave Ctrl-C to the command (same terminal), pass SIGTERM on, and end the command when the watch fails."""
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        asked = signal.signal(signal.SIGTERM, lambda *_: self._process.terminate())
+        on_terminate = signal.signal(signal.SIGTERM, lambda *_: self._process.terminate())
         try:
             yield
         except BaseException:
@@ -86,7 +86,7 @@ class Command:
             raise
         finally:
             signal.signal(signal.SIGINT, before)
-            signal.signal(signal.SIGTERM, asked)
+            signal.signal(signal.SIGTERM, on_terminate)
 
 
 class Running:
@@ -118,21 +118,21 @@ class Running:
         return None
 
 
-def target_of(words: tuple[str, ...], *, quiet: bool = False, system: System | None = None) -> Target:
+def target_of(arguments: tuple[str, ...], *, quiet: bool = False, system: System | None = None) -> Target:
     """A process ID or a command; ``quiet`` sends the command's standard output to standard error.
 
     Raises:
         SplatfixError: ``options-after-number``, ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch`` (3).
     """
-    if words[0].isdigit():
-        if len(words) > 1:
+    if arguments[0].isdigit():
+        if len(arguments) > 1:
             raise usage_error(
                 "options-after-number",
-                f"{' '.join(words[1:])!r} follows the process ID {words[0]}.",
-                run("splatfix", "monitor", *words[1:], words[0], text="Put options first"),
+                f"{' '.join(arguments[1:])!r} follows the process ID {arguments[0]}.",
+                run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
             )
-        return Running(int(words[0]), system or LiveSystem())
-    return Command(words, stdout=sys.stderr.fileno() if quiet else None)
+        return Running(int(arguments[0]), system or LiveSystem())
+    return Command(arguments, stdout=sys.stderr.fileno() if quiet else None)
 
 
 @dataclass(frozen=True)
@@ -220,20 +220,20 @@ class Meter:
         if not readings:
             return None, []
         cards = [gpu for gpu in readings if family & set(gpu.processes)]
-        told = [gpu.processes[pid] for gpu in cards for pid in family & set(gpu.processes)]
-        if told and None not in told:
-            return sum(size for size in told if size is not None) / GIB, cards
+        sizes = [gpu.processes[pid] for gpu in cards for pid in family & set(gpu.processes)]
+        if sizes and None not in sizes:
+            return sum(size for size in sizes if size is not None) / GIB, cards
         # The driver hides this process or its memory: take the growth that no visible process accounts for.
         grown = [(gpu, self._unnamed(gpu) - self._unnamed_before.get(gpu.index, 0)) for gpu in readings]
         grown = [(gpu, size) for gpu, size in grown if size >= NOTICED]
-        if grown or told:
+        if grown or sizes:
             self._note(HIDDEN)
         return sum(size for _, size in grown) / GIB, [gpu for gpu, _ in grown]
 
     def _unnamed(self, gpu: GpuUse) -> int:
         """Bytes in use that belong to no visible process."""
-        told = (size for pid, size in gpu.processes.items() if size is not None and self._visible(pid))
-        return max(0, (gpu.used or 0) - sum(told))
+        sizes = (size for pid, size in gpu.processes.items() if size is not None and self._visible(pid))
+        return max(0, (gpu.used or 0) - sum(sizes))
 
     def _visible(self, pid: int) -> bool:
         """Inside a container the driver may report the host's process IDs, which mean nothing there."""
@@ -255,9 +255,9 @@ class Meter:
         # A child that ended takes its time out of the sum.
         return round(max(0.0, 100.0 * (host.cpu_seconds - before[1]) / (seconds - before[0])), 1)
 
-    def _note(self, words: str) -> None:
-        if words not in self.notes:
-            self.notes.append(words)
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
 
 def watch(

@@ -93,21 +93,21 @@ def require_gpu(renderer: str, device: str, facts: Facts) -> None:
     }
     if renderer == "inria" and _RASTERIZER in dropins:
         return
-    why = _torch_lacks(facts) if make_context(facts).visible_gpus else ""
+    obstacle = _torch_lacks(facts) if make_context(facts).visible_gpus else ""
     raise usage_error(
         "renderer-needs-gpu",
-        f"The renderer {renderer} needs a GPU{f', and {why}' if why else ''}.",
+        f"The renderer {renderer} needs a GPU{f', and {obstacle}' if obstacle else ''}.",
         say("Add --device cuda on a machine with a GPU, or use --renderer torch."),
     )
 
 
-def device_for(asked: str, facts: Facts) -> str:
+def device_for(device: str, facts: Facts) -> str:
     """``cpu`` or ``cuda`` as asked; ``auto`` is the GPU where there is one and torch is a CUDA build.
 
     A GPU that then fails is a result, and no reason to use the CPU instead.
     """
-    if asked != AUTO:
-        return asked
+    if device != AUTO:
+        return device
     return "cuda" if make_context(facts).visible_gpus and not _torch_lacks(facts) else "cpu"
 
 

@@ -127,8 +127,8 @@ def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
     return _not_finished(lines[-1].strip() if lines else (done.why() or "The trainer wrote no result."))
 
 
-def _not_finished(measured: str, why: str = "") -> Criterion:
-    return Criterion("training-finishes", Outcome.FAILED, measured, FINISHED, why)
+def _not_finished(measured: str, meaning: str = "") -> Criterion:
+    return Criterion("training-finishes", Outcome.FAILED, measured, FINISHED, meaning)
 
 
 def sentences(error: TrainerError) -> str:

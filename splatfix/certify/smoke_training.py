@@ -114,10 +114,10 @@ class SmokeTrainer:
         )
         seconds = round(time.monotonic() - began, 1)
         result = _read_result(folder)
-        found, unreadable = judge_run(subject, TrainingRecord.of(result), done, latest)
+        verdicts, unreadable = judge_run(subject, TrainingRecord.of(result), done, latest)
         images = sorted(path.relative_to(subject.out).as_posix() for path in folder.glob("renders/**/*.png"))
         log = f"{scene}/{TRAINING_LOG}"
-        return SceneRun(scene, found, seconds, result, tuple(images[:MAX_IMAGES]), log, unreadable)
+        return SceneRun(scene, verdicts, seconds, result, tuple(images[:MAX_IMAGES]), log, unreadable)
 
     def _repeats(self, scene: str) -> Criterion:
         subject = self._subject

@@ -61,27 +61,27 @@ class SmokeSubject:
     def command(self) -> Command:
         """The command line that asks for the same."""
         request, suite = self.request, self.suite
-        words = ["splatfix", "certify", "--python", self.python]
+        arguments = ["splatfix", "certify", "--python", self.python]
         if suite.data is not None:
-            words += ["--data", str(suite.data)]
+            arguments += ["--data", str(suite.data)]
         if request.level is not None:
-            words += ["--level", str(request.level)]
+            arguments += ["--level", str(request.level)]
         else:
             if suite.data is None:
-                words += ["--suite", suite.name]
+                arguments += ["--suite", suite.name]
             if request.scene is not None:
-                words += ["--scene", request.scene]
+                arguments += ["--scene", request.scene]
             if suite.iterations is not None:
-                words += ["--iterations", str(suite.iterations)]
+                arguments += ["--iterations", str(suite.iterations)]
             if suite.resolution is not None:
-                words += ["--resolution", str(suite.resolution)]
+                arguments += ["--resolution", str(suite.resolution)]
         if suite.scenes or request.level is None:
-            words += self.trainer_arguments
+            arguments += self.trainer_arguments
         else:
-            words += ["--device", self.device]
+            arguments += ["--device", self.device]
         if self.published:
-            words += ["--baseline", self.published]
-        return Command((*words, *target_options(self.targets)))
+            arguments += ["--baseline", self.published]
+        return Command((*arguments, *target_options(self.targets)))
 
 
 def smoke_subject(request: Request, python: str, facts: Facts) -> SmokeSubject:

@@ -47,20 +47,20 @@ def point_cloud(path: Path) -> dict[str, Any]:
     """Rows, properties and non-finite values of a binary PLY file of float32 properties."""
     content = path.read_bytes()
     head, _, body = content.partition(b"end_header\n")
-    words = [line.split() for line in head.decode("ascii", "replace").splitlines()]
-    count = next(int(line[2]) for line in words if line[:2] == ["element", "vertex"])
-    kinds = [line[1] for line in words if line[:1] == ["property"]]
-    found: dict[str, Any] = {"count": count, "properties": len(kinds), "non_finite": None}
-    if set(kinds) == {"float"} and ["format", "binary_little_endian", "1.0"] in words:
+    header = [line.split() for line in head.decode("ascii", "replace").splitlines()]
+    count = next(int(line[2]) for line in header if line[:2] == ["element", "vertex"])
+    kinds = [line[1] for line in header if line[:1] == ["property"]]
+    contents: dict[str, Any] = {"count": count, "properties": len(kinds), "non_finite": None}
+    if set(kinds) == {"float"} and ["format", "binary_little_endian", "1.0"] in header:
         values = np.frombuffer(body, dtype="<f4")
-        found["whole"] = len(values) == count * len(kinds)
-        found["non_finite"] = int((~np.isfinite(values)).sum())
-    return found
+        contents["whole"] = len(values) == count * len(kinds)
+        contents["non_finite"] = int((~np.isfinite(values)).sum())
+    return contents
 
 
-def main(asked: Path, answer: Path) -> None:
+def main(questions_file: Path, answer: Path) -> None:
     """Answer every question in ``asked``; one that fails is answered by its error."""
-    questions, answers = json.loads(asked.read_text(encoding="utf-8")), {}
+    questions, answers = json.loads(questions_file.read_text(encoding="utf-8")), {}
     for name, row in questions["images"].items():
         try:
             previews = Path(row["previews"]) if row.get("previews") else None

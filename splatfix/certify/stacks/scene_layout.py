@@ -70,14 +70,15 @@ def _colmap(text: str, scene: Path, images: str) -> Iterator[Mend]:
     model = scene / "sparse" / "0"
     if re.search(r"sparse[\"']?[/,]\s*[\"']?0", text) and not _whole(model):
         others = [folder for folder in (scene / "sparse", *sorted(scene.glob("sparse/*"))) if _whole(folder)]
-        found = others[0].relative_to(scene).as_posix() if others else ""
+        elsewhere = others[0].relative_to(scene).as_posix() if others else ""
         yield Mend(
             "scene-model-missing",
-            "The scene has no COLMAP model in sparse/0" + (f"; one lies in {found}." if found else "."),
+            "The scene has no COLMAP model in sparse/0"
+            + (f"; one lies in {elsewhere}." if elsewhere else "."),
             (
                 say(
-                    f"Move its files from {found} to sparse/0."
-                    if found
+                    f"Move its files from {elsewhere} to sparse/0."
+                    if elsewhere
                     else "Run COLMAP's mapper on it again."
                 ),
             ),
@@ -121,7 +122,7 @@ def _text(path: Path) -> str:
 def _taken(text: str) -> set[str]:
     """Camera models that the code compares with; Inria's readers are chains of ``intr.model == "PINHOLE"``."""
     known = {name for name, _ in MODELS.values()}
-    names = {name for found in _COMPARED.findall(text) for name in re.findall(r"\w+", found)} & known
+    names = {name for literals in _COMPARED.findall(text) for name in re.findall(r"\w+", literals)} & known
     return names if names & {"PINHOLE", "SIMPLE_PINHOLE"} else set()
 
 
@@ -139,14 +140,14 @@ def _binary(content: bytes) -> Iterator[str]:
     head = struct.Struct("<iiQQ")
     if len(content) < 8:
         return
-    place = 8
+    offset = 8
     for _ in range(min(struct.unpack_from("<Q", content)[0], _MOST_CAMERAS)):
-        if place + head.size > len(content):
+        if offset + head.size > len(content):
             return
-        number = head.unpack_from(content, place)[1]
+        number = head.unpack_from(content, offset)[1]
         if number not in MODELS:
             yield f"number {number}"
             return
         name, parameters = MODELS[number]
         yield name
-        place += head.size + 8 * parameters
+        offset += head.size + 8 * parameters

@@ -70,7 +70,7 @@ class StackSubject:
     def command(self) -> Command:
         """The command line that asks for the same."""
         request = self.request
-        words = [
+        arguments = [
             "splatfix",
             "rehearse",
             str(request.checkout),
@@ -80,15 +80,15 @@ class StackSubject:
             self.device,
         ]
         if request.scene:
-            words += ["--scene", str(request.scene)]
-        words += target_options(request.targets)
+            arguments += ["--scene", str(request.scene)]
+        arguments += target_options(request.targets)
         if request.iterations is not None:
-            words += ["--iterations", str(request.iterations)]
+            arguments += ["--iterations", str(request.iterations)]
         if request.resolution is not None:
-            words += ["--resolution", str(request.resolution)]
+            arguments += ["--resolution", str(request.resolution)]
         if request.train_arguments:
-            words += ["--", *request.train_arguments]
-        return Command(tuple(words))
+            arguments += ["--", *request.train_arguments]
+        return Command(tuple(arguments))
 
 
 @dataclass(frozen=True)
