@@ -37,6 +37,7 @@ SHT_NOBITS, SHT_DYNSYM = 8, 11
 DT_NULL, DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME, DT_RPATH = 0, 1, 4, 5, 6, 10, 14, 15
 DT_RUNPATH, DT_GNU_HASH, DT_VERDEF, DT_VERDEFNUM = 29, 0x6FFFFEF5, 0x6FFFFFFC, 0x6FFFFFFD
 DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+# The number does not fit the header's field and stands in section 0
 _SHN_XINDEX, _PN_XNUM = 0xFFFF, 0xFFFF
 
 # An object file of a huge C++ project with -ffunction-sections has some 10^5 sections.
@@ -167,6 +168,7 @@ class Elf:
         count = self.section_count
         if not count:
             return
+        # they are decoded as one block, which only fits headers of the size of this class
         if self._section_size != self.layout.section.size:
             raise BinaryError(f"section headers of {self._section_size} bytes: the ELF header is damaged")
         for fields in self.reader.records(self.layout.section, self._section_table, count, "section headers"):

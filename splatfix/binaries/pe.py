@@ -17,6 +17,7 @@ from splatfix.binaries.model import BinaryError, Fatbin
 MAGIC = b"MZ"
 MACHINES = {0x14C: "x86", 0x8664: "x86_64", 0xAA64: "aarch64", 0x1C0: "arm"}
 
+# The signature and the COFF header behind it
 _COFF = struct.Struct("<4sHHIIIHH")
 _SECTION = struct.Struct("<8sIIII12xI")
 _DIRECTORY = struct.Struct("<II")
@@ -24,6 +25,7 @@ _IMPORT = struct.Struct("<IIIII")
 _DELAY_IMPORT = struct.Struct("<8I")
 _EXPORT = struct.Struct("<IIHHIIIIIII")
 _U32, _U64, _U16 = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct("<H")
+# Numbers of the data directories
 _EXPORTS, _IMPORTS, _DELAY_IMPORTS = 0, 1, 13
 
 _MAX_LIBRARIES = 4_096
@@ -77,7 +79,7 @@ class Pe:
     def fatbins(self) -> tuple[Fatbin, ...]:
         """The fat binaries of the file."""
         budget = fatbin.Budget()
-        found: list[Fatbin] = []
+        fatbins: list[Fatbin] = []
         last_end = 0
         for section in sorted(self.sections, key=lambda one: one.raw_offset):
             name = section.name.rstrip(b"\0").decode("latin-1")
@@ -89,9 +91,9 @@ class Pe:
                 )
             # the raw size is rounded up to the file alignment
             size = min(section.raw_size, section.virtual_size or section.raw_size)
-            found += fatbin.walk(self.reader, name, section.raw_offset, size, budget)
+            fatbins += fatbin.walk(self.reader, name, section.raw_offset, size, budget)
             last_end = section.raw_offset + section.raw_size
-        return tuple(found)
+        return tuple(fatbins)
 
     # -- addresses --------------------------------------------------------------------------------------------
 

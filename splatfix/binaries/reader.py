@@ -30,6 +30,7 @@ _TOOLKIT_NOTE = ".note.nv.tkinfo"
 _COMMAND_LINE_ARCH = re.compile(rb"(?:^|[\0 ])(?:-arch|--gpu-name)[ =](sm_(\d+)[af]?)(?=[\0 ]|$)")
 _NOTE_LIMIT = 1 << 16
 # The largest extension modules have some hundred MB; searching more would keep a diagnosis waiting.
+# The largest extension modules have some hundred MB
 _SEARCHED = 2 << 30
 _PART = 1 << 20
 _PREFIX_VARIANT_A = 0x100000
@@ -63,6 +64,7 @@ def parse(reader: Reader, path: str) -> Binary:
             return Binary(path, "ptx", "cuda", reader.size, (Fatbin(0, "(ptx)", (entry,)),))
     except BinaryError as error:
         raise BinaryError(f"{path}: {error}") from error
+    # static libraries and macOS's binaries among them: they are named in paths.py, where a person pointed at one
     raise BinaryError(
         f"{path}: neither an ELF nor a PE file nor a CUDA fat binary nor PTX (it starts with {head.hex()!r})"
     )

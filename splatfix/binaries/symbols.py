@@ -35,6 +35,7 @@ from splatfix.core.words import counted
 
 StrPath = str | os.PathLike[str]
 
+# STB_LOCAL and STB_WEAK
 _LOCAL, _WEAK = 0, 2
 # Mangled names of deep C++ templates run to tens of kilobytes.
 _NAME_LIMIT = 1 << 16

@@ -96,6 +96,7 @@ def _read_member(reader: Reader, member: Member, label: str) -> Binary:
 
 def _read_unpacked(reader: Reader, member: Member, label: str) -> Binary:
     try:
+        # a file and not memory: torch's libraries unpack to a gigabyte, of which a few pages are read
         # mkstemp and not a context-managed temporary file: Windows cannot open one of those a second time
         handle, temporary = tempfile.mkstemp(dir=process_folder())
         try:
