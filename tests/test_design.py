@@ -340,11 +340,7 @@ _TAKES_APART = {
     "split",
 }
 # What still decides by a phrase; the list only gets shorter.
-STILL_BY_PHRASE = {
-    "splatfix/plan/dropins.py: 'far slower' not in reason.text",
-    "splatfix/plan/compose.py: kind.label.replace('rebuild', 'build')",
-    "splatfix/plan/compose.py: title.replace('another build of torch', 'install torch')",
-}
+STILL_BY_PHRASE: set[str] = set()
 
 
 def _by_phrase(node: ast.AST) -> bool:
