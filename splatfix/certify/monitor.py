@@ -50,7 +50,7 @@ class Target(Protocol):
         ...
 
 
-class Command:
+class StartedCommand:
     """A command on the user's own terminal and without a time limit (so not started by the usual runner)."""
 
     def __init__(self, argv: tuple[str, ...], stdout: int | None = None) -> None:
@@ -132,7 +132,7 @@ def target_of(arguments: tuple[str, ...], *, quiet: bool = False, system: System
                 run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
             )
         return Running(int(arguments[0]), system or LiveSystem())
-    return Command(arguments, stdout=sys.stderr.fileno() if quiet else None)
+    return StartedCommand(arguments, stdout=sys.stderr.fileno() if quiet else None)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def watch(
     machine = system or LiveSystem()
     started = time.monotonic()
     with contextlib.ExitStack() as open_now:
-        if isinstance(target, Command):
+        if isinstance(target, StartedCommand):
             open_now.enter_context(target.supervised())
         set_aside(make_folder(folder), ("metrics.jsonl", "summary.json", "tensorboard"))
         meter = Meter(gpus or NvmlMeter(), machine)

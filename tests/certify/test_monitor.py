@@ -16,9 +16,9 @@ import pytest
 from splatfix.app.monitor import summary_lines
 from splatfix.certify.monitor import (
     HIDDEN,
-    Command,
     Meter,
     Running,
+    StartedCommand,
     summarize,
     target_of,
     watch,
@@ -82,7 +82,7 @@ def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
         "import time; held = bytearray(60 << 20)\nwhile time.process_time() < 0.8: pass\nraise SystemExit(7)"
     )
     summary = watch(
-        Command((sys.executable, "-c", work)), tmp_path, interval=0.1, tensorboard=True, gpus=NO_DRIVER
+        StartedCommand((sys.executable, "-c", work)), tmp_path, interval=0.1, tensorboard=True, gpus=NO_DRIVER
     )
     assert summary.exit_code == 7 and summary.samples >= 4
     assert summary.rss_peak_gb is not None and 60 * MIB / GIB < summary.rss_peak_gb < 1.0
@@ -104,7 +104,7 @@ def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
 @linux
 def test_earlier_series_moves_aside(tmp_path: Path) -> None:
     for words in ("one", "two"):
-        watch(Command((sys.executable, "-c", "pass", words)), tmp_path, interval=0.1, gpus=NO_DRIVER)
+        watch(StartedCommand((sys.executable, "-c", "pass", words)), tmp_path, interval=0.1, gpus=NO_DRIVER)
     assert "one" in (tmp_path / "previous" / "summary.json").read_text()
     assert "two" in (tmp_path / "summary.json").read_text()
 
@@ -113,7 +113,7 @@ def test_earlier_series_moves_aside(tmp_path: Path) -> None:
 def test_children_of_the_command_count(tmp_path: Path) -> None:
     grandchild = "import time; held = bytearray(80 << 20); time.sleep(0.8)"
     work = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-    summary = watch(Command((sys.executable, "-c", work)), tmp_path, interval=0.1, gpus=NO_DRIVER)
+    summary = watch(StartedCommand((sys.executable, "-c", work)), tmp_path, interval=0.1, gpus=NO_DRIVER)
     assert summary.rss_peak_gb is not None and summary.rss_peak_gb > 80 * MIB / GIB
 
 
@@ -141,7 +141,8 @@ def test_command_that_does_not_exist() -> None:
 def test_exit_code_of_a_signal_is_the_shells(tmp_path: Path) -> None:
     work = "import os, time; time.sleep(0.2); os.kill(os.getpid(), 9)"
     assert (
-        watch(Command((sys.executable, "-c", work)), tmp_path, interval=0.05, gpus=NO_DRIVER).exit_code == 137
+        watch(StartedCommand((sys.executable, "-c", work)), tmp_path, interval=0.05, gpus=NO_DRIVER).exit_code
+        == 137
     )
 
 
@@ -278,7 +279,7 @@ def test_wrong_options_start_nothing(
 def test_watch_that_cannot_start_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").mkdir()
-    command = Command((sys.executable, "-c", "import time; time.sleep(600)"))
+    command = StartedCommand((sys.executable, "-c", "import time; time.sleep(600)"))
     with pytest.raises(IsADirectoryError):
         watch(command, tmp_path, gpus=NO_DRIVER)
     assert command._process.wait(timeout=20) == -signal.SIGTERM
@@ -288,7 +289,7 @@ def test_watch_that_cannot_start_ends_the_command(tmp_path: Path, monkeypatch: p
 def test_full_disk_ends_only_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    command = Command((sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(4)"))
+    command = StartedCommand((sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(4)"))
     summary = watch(command, tmp_path, interval=0.1, gpus=NO_DRIVER)
     assert summary.exit_code == 4 and summary.samples > 1
     (note,) = [note for note in summary.notes if "No space left" in note]
