@@ -3,6 +3,7 @@
 from splatfix.explain.build_output import BuildFailure, explain_build, explain_image_build
 from splatfix.explain.engine import MachineEvidence, cause_of, explain, explain_text, known_classes
 from splatfix.explain.model import Explanation, FailureCause, KnownClass
+from splatfix.knowledge.failures import explain_message
 
 __all__ = [
     "BuildFailure",
@@ -14,6 +15,7 @@ __all__ = [
     "explain",
     "explain_build",
     "explain_image_build",
+    "explain_message",
     "explain_text",
     "known_classes",
 ]

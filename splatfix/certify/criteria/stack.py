@@ -13,7 +13,6 @@ from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.certify.record import FailedImport, TrainerError, TrainingRecord
 from splatfix.core.runner import Completed
 from splatfix.core.words import counted, few
-from splatfix.knowledge.failures import explain_message
 
 LONG = 1000
 """Iterations from which on a stranger's trainer must have learned as much as splatfix's own on the sample scenes."""
@@ -164,12 +163,8 @@ def _finished(record: TrainingRecord, done: Completed) -> Criterion:
     if done.ok:
         return item
     message = f"{record.error.type}: {record.error.message}" if record.error else ""
-    item = explained(item, f"{done.stdout}\n{done.stderr}\n{message}")
-    # what is known of a breakage says more than its class
-    known = explain_message(message or end_of(record.error, done))
-    if known is None:
-        return item
-    return replace(item, advice=f"{known.meaning} {steps_in_words(known.steps)}")
+    output = f"{done.stdout}\n{done.stderr}\n{message}"
+    return explained(item, output, error=message or end_of(record.error, done))
 
 
 def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
