@@ -56,7 +56,8 @@ class Trainer(RecordedTrainer):
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     trainer = Trainer()
-    monkeypatch.setattr(splatfix.certify, "certify", partial(splatfix.certify.certify, runner=trainer))
+    certify = partial(splatfix.certify.certify, runner=trainer)
+    monkeypatch.setattr("splatfix.app.certify.train_and_judge", certify)
     return trainer
 
 
