@@ -296,8 +296,3 @@ def _evidence(context: Context, findings: Sequence[Finding]) -> MachineEvidence:
         ),
         toolkit=pair(toolkit.version) if toolkit and toolkit.version else None,
     )
-
-
-def not_with(option: str, others: Sequence[str]) -> SplatfixError:
-    """Options that answer another question than ``option``."""
-    return usage_error("options-conflict", f"{', '.join(others)} cannot be combined with {option}.")

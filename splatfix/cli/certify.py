@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import conflicts, options
 from splatfix.cli.options import finish
 
 scenes_app = typer.Typer(help="List, check or export the sample scenes.", no_args_is_help=True)
@@ -238,6 +238,7 @@ def verify(
 
 
 def certify(
+    context: typer.Context,
     level: Level = None,
     suite: Suite = None,
     data: Data = None,
@@ -270,37 +271,10 @@ def certify(
     from splatfix.app import certify as app
     from splatfix.app import lanes
     from splatfix.certify.request import RehearseRequest, Request
-    from splatfix.cli.conflicts import refuse_conflicts
 
     options.one_form(as_json, form.value)
     monitoring = exit_codes is ExitCodes.monitoring
-    refuse_conflicts(
-        {
-            "--level": level,
-            "--suite": suite,
-            "--data": data,
-            "--repo": repo,
-            "--scene": scene,
-            "--iterations": iterations,
-            "--resolution": resolution,
-            "--python": python,
-            "--renderer": renderer is not Renderer.torch,
-            "--device": device is not options.Device.auto,
-            "--seed": seed,
-            "--baseline": baseline,
-            "--sign": sign,
-            "--appendix": appendix,
-            "--container": container,
-            "--jobs": jobs > 1,
-            "--extension": extension,
-            "--keep": keep,
-            "--docker-host": docker_host,
-            "--base-image": base_image,
-            "--ca-certificates": ca_certificates,
-            "--format": form is not Form.text,
-            "--exit-codes": monitoring,
-        }
-    )
+    conflicts.refuse(conflicts.CERTIFY, context, {f"--level {level}"})
     if container is not None:
         in_lanes = lanes.ContainerRequest(
             lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),

@@ -1,130 +1,224 @@
-"""Which options of ``certify`` cannot be combined, in one table."""
+"""Options that do not go together, in one table for each command; the first row that is broken is told."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import usage_error
+from splatfix.core.step import Step, run, say
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Options that cannot stand beside one that chooses what is certified, and where."""
+    """Options that are refused beside another one; without ``beside``, wherever nothing of ``unless`` was given."""
 
-    beside: str
-    """An option, or a level; ``here`` stands for a certification outside of containers."""
-    options: tuple[str, ...]
     code: str
-    reason: str
-    """The message, with ``{options}`` for those that were typed."""
-    todo: str
-
-    def refusal(self, typed: Collection[str]) -> SplatfixError | None:
-        """The error (exit code 2) where one of the options was typed."""
-        unfit = ", ".join(name for name in self.options if name in typed)
-        if not unfit:
-            return None
-        return usage_error(self.code, self.reason.format(options=unfit), say(self.todo.format(options=unfit)))
+    refused: tuple[str, ...]
+    """As they are typed; an argument by its name in the help."""
+    what: str
+    """The error's sentence. ``{options}`` are those of the refused that were given, other names are parameters."""
+    beside: str = ""
+    unless: tuple[str, ...] = ()
+    """Not refused where one of these was given."""
+    todo: Step | None = None
 
 
-def _with_level(level: int, options: tuple[str, ...], reason: str, todo: str) -> Conflict:
-    beside = f"--level {level}"
-    message = f"{{options}} cannot be combined with {beside}: run level {level} {reason}."
-    return Conflict(beside, options, "not-with-level", message, todo)
+_WHY = run("splatfix", "install", "--dry-run", "--why", "--facts", "facts.json")
+_BUILDING = (
+    *("--backend", "--jobs", "--cuda-home", "--in-place", "--provide-toolkit"),
+    *("--force-cuda-mismatch", "--ptx", "--fetch-submodules", "--with-dependencies"),
+)
+
+DIAGNOSE = (
+    Conflict(
+        "facts-and-python",
+        ("--python", "--repo", "--imports", "--record"),
+        "{options} cannot be combined with --facts, which diagnoses another machine.",
+        beside="--facts",
+    ),
+)
+
+INSTALL = (
+    *(
+        Conflict(
+            "only-with-why",
+            ("--facts", "--keep"),
+            "--facts and --keep show options and change nothing; they need --dry-run --why.",
+            unless=(needed,),
+            todo=_WHY,
+        )
+        for needed in ("--dry-run", "--why")
+    ),
+    Conflict(
+        "facts-and-options",
+        ("--python", "--resume", *_BUILDING),
+        "{options} cannot be combined with --facts, which shows the options of another machine.",
+        beside="--facts",
+        todo=_WHY,
+    ),
+    Conflict(
+        "resume-takes-no-source",
+        ("SOURCE", "--target", *_BUILDING),
+        "{options} cannot be combined with --resume, which repeats an earlier request.",
+        beside="--resume",
+        todo=run("splatfix", "install", "--resume"),
+    ),
+)
+
+REVERT = (
+    Conflict(
+        "one-or-all",
+        ("ID",),
+        "--all cannot be combined with the entry {entry}.",
+        beside="--all",
+        todo=say("Use one of them."),
+    ),
+    Conflict(
+        "list-alone",
+        ("ID", "--all", "--dry-run"),
+        "--list only shows the journal; it takes no entry, --all or --dry-run.",
+        beside="--list",
+        todo=run("splatfix", "revert", "--list"),
+    ),
+)
+
+LOG = "LOG"
+COMMAND = "a command"
+"""What ``explain`` is given after ``--``, which is no parameter."""
+
+EXPLAIN = (
+    Conflict(
+        "options-conflict",
+        (LOG, COMMAND, "--facts", "--python", "--jsonl", "--class"),
+        "{options} cannot be combined with --list.",
+        beside="--list",
+    ),
+    Conflict(
+        "options-conflict",
+        (LOG, COMMAND, "--facts", "--python", "--jsonl", "--list"),
+        "{options} cannot be combined with --class.",
+        beside="--class",
+    ),
+    Conflict("options-conflict", (COMMAND,), "{options} cannot be combined with --jsonl.", beside="--jsonl"),
+    Conflict("options-conflict", (LOG,), "{options} cannot be combined with a command.", beside=COMMAND),
+    Conflict(
+        "options-conflict", ("--python",), "{options} cannot be combined with --facts.", beside="--facts"
+    ),
+)
 
 
 _SCENES = ("--suite", "--scene", "--iterations", "--resolution")
 _TRAINING = ("--renderer", "--seed", "--baseline")
-_OWN_SCENES = "has its own scenes, length and size"
-_LEAVE_OUT_OR_CHOOSE = "Leave out {options}, or leave out --level to choose scenes and length yourself."
-_PUBLIC = "Use --level 4, which trains the thirteen public scenes of --data, or leave out --data."
+_LEVEL = "{options} cannot be combined with --level {level}: run level {level} "
+_REPO = "{options} cannot be combined with --repo: the checkout's trainer has options of its own."
+_REPO_TODO = say("Leave that out, or give its train.py words after -- with splatfix rehearse.")
+_ONE = say("Use one of them.")
 
-CONFLICTS = (
+CERTIFY = (
     Conflict(
-        "--data",
-        ("--suite",),
-        "suite-and-data",
-        "--suite and --data both choose the scenes.",
-        "Use one of them.",
+        "suite-and-data", ("--suite",), "--suite and --data both choose the scenes.", "--data", todo=_ONE
     ),
     Conflict(
-        "--repo",
+        "not-with-repo",
         ("--suite", "--data", "--seed", "--baseline", "--renderer", "--appendix"),
-        "not-with-repo",
-        "{options} cannot be combined with --repo: the checkout's trainer has options of its own.",
-        "Leave that out, or give its train.py words after -- with splatfix rehearse.",
+        _REPO,
+        "--repo",
+        todo=_REPO_TODO,
     ),
     Conflict(
-        "--repo here",
-        ("--sign", "--level"),
-        "not-with-repo",
-        "{options} cannot be combined with --repo: the checkout's trainer has options of its own.",
-        "Leave that out, or give its train.py words after -- with splatfix rehearse.",
+        "not-with-repo", ("--sign", "--level"), _REPO, "--repo", unless=("--container",), todo=_REPO_TODO
     ),
     Conflict(
-        "--data",
-        ("--scene",),
-        "scene-and-data",
-        "--scene and --data both choose the scenes.",
-        "Use one of them.",
+        "scene-and-data", ("--scene",), "--scene and --data both choose the scenes.", "--data", todo=_ONE
     ),
     *(
-        _with_level(level, (*_SCENES, "--data", *_TRAINING), "trains nothing", "Leave out {options}.")
-        for level in (1, 2)
+        Conflict(
+            "not-with-level",
+            (*_SCENES, "--data", *_TRAINING),
+            f"{_LEVEL}trains nothing.",
+            beside,
+            todo=say("Leave that out."),
+        )
+        for beside in ("--level 1", "--level 2")
     ),
-    _with_level(3, _SCENES, _OWN_SCENES, _LEAVE_OUT_OR_CHOOSE),
-    _with_level(3, ("--data",), _OWN_SCENES, _PUBLIC),
-    _with_level(4, _SCENES, _OWN_SCENES, _LEAVE_OUT_OR_CHOOSE),
+    *(
+        Conflict(
+            "not-with-level",
+            _SCENES,
+            f"{_LEVEL}has its own scenes, length and size.",
+            beside,
+            todo=say("Leave that out, or leave out --level to choose scenes and length yourself."),
+        )
+        for beside in ("--level 3", "--level 4")
+    ),
     Conflict(
-        "--container",
-        (
-            *(
-                "--level",
-                "--data",
-                "--iterations",
-                "--resolution",
-                "--python",
-                "--scene",
-                "--renderer",
-                "--device",
-            ),
-            *("--seed", "--baseline", "--appendix", "--format", "--exit-codes"),
-        ),
+        "not-with-level",
+        ("--data",),
+        f"{_LEVEL}has its own scenes, length and size.",
+        "--level 3",
+        todo=say("Use --level 4, which trains the thirteen public scenes of --data, or leave out --data."),
+    ),
+    Conflict(
         "not-in-a-container",
+        (
+            *("--level", "--data", "--iterations", "--resolution", "--python", "--scene", "--renderer"),
+            *("--device", "--seed", "--baseline", "--appendix", "--format", "--exit-codes"),
+        ),
         "{options} cannot be combined with --container: a lane trains its suite as it is.",
-        "Leave that out, or certify an environment of this machine with --python.",
+        "--container",
+        todo=say("Leave that out, or certify an environment of this machine with --python."),
     ),
+    # Beside --repo they were never looked at.
     Conflict(
-        "here",
-        ("--docker-host", "--base-image", "--ca-certificates", "--jobs", "--extension", "--keep"),
         "only-in-a-container",
+        ("--docker-host", "--base-image", "--ca-certificates", "--jobs", "--extension", "--keep"),
         "{options} needs --container.",
-        "Add --container LANE, or leave that out.",
+        unless=("--container", "--repo"),
+        todo=say("Add --container LANE, or leave that out."),
     ),
 )
-"""In the order in which they are looked for: the first that is met ends the command."""
+"""``--level 3`` is given beside ``--level``: what a level refuses depends on it."""
 
 
-def refuse_conflicts(values: Mapping[str, object]) -> None:
-    """Check what was typed, before anything is done.
+def refuse(table: Sequence[Conflict], context: Any, also_given: Set[str] = frozenset()) -> None:
+    """Stop at the first conflict among what was given.
 
     Args:
-        values: of every option; falsy where it was left out or has its default.
+        context: typer's, of a command whose words are parsed.
+        also_given: what was given besides the command's parameters, under the names of the table.
 
     Raises:
-        SplatfixError: exit code 2, with the code of the conflict.
+        SplatfixError: with the conflict's code (exit code 2).
     """
-    typed = {name for name, value in values.items() if value}
-    modes = set(typed)
-    if "--level" in typed:
-        modes.add(f"--level {values['--level']}")
-    if "--container" not in typed:
-        # options of containers were never looked at beside --repo
-        modes.add("--repo here" if "--repo" in typed else "here")
-    for conflict in CONFLICTS:
-        if conflict.beside in modes:
-            refusal = conflict.refusal(typed)
-            if refusal is not None:
-                raise refusal
+    given = _given(context) | also_given
+    for conflict in table:
+        if conflict.beside and conflict.beside not in given:
+            continue
+        if not given.isdisjoint(conflict.unless):
+            continue
+        refused = [name for name in conflict.refused if name in given]
+        if refused:
+            values: Mapping[str, Any] = {**context.params, "options": ", ".join(refused)}
+            todo = (conflict.todo,) if conflict.todo else ()
+            raise usage_error(conflict.code, conflict.what.format_map(values), *todo)
+
+
+def _given(context: Any) -> set[str]:
+    """Options and arguments that have another value than without them: who writes a default out has changed nothing."""
+    names = set()
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name)
+        # an enum's default stands for the word that is typed
+        default = getattr(parameter.default, "value", parameter.default)
+        if value and value != default:
+            names.add(_typed_name(parameter))
+    return names
+
+
+def _typed_name(parameter: Any) -> str:
+    """``--facts``; an argument as its help calls it: ``[LOG|-]`` is ``LOG``."""
+    if parameter.param_type_name == "option":
+        return str(parameter.opts[0])
+    return str(parameter.metavar).strip("[").partition("|")[0]

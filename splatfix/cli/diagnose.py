@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import conflicts, options
 from splatfix.cli.options import finish
 
 checks_app = typer.Typer(help="List the checks, or show the page of one.", no_args_is_help=True)
@@ -69,6 +69,7 @@ Paths = Annotated[
 
 
 def diagnose(
+    context: typer.Context,
     python: options.Python = None,
     target: options.Targets = None,
     repo: Repo = None,
@@ -85,15 +86,9 @@ def diagnose(
     """Find out what is wrong with this machine and one Python environment, and how to fix it."""
     from splatfix.app.diagnose import DiagnoseRequest
     from splatfix.app.diagnose import diagnose as run
-    from splatfix.core.errors import usage_error
 
     targets = options.archs(target)
-    here = {"--python": python, "--repo": repo, "--imports": imports, "--record": record}
-    if facts_file is not None and (unfit := [name for name, value in here.items() if value]):
-        raise usage_error(
-            "facts-and-python",
-            f"{', '.join(unfit)} cannot be combined with --facts, which diagnoses another machine.",
-        )
+    conflicts.refuse(conflicts.DIAGNOSE, context)
     request = DiagnoseRequest(
         python=python,
         targets=targets,

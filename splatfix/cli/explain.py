@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 from typer.core import TyperCommand
 
-from splatfix.cli import options
+from splatfix.cli import conflicts, options
 from splatfix.cli.options import finish
 
 _COMMAND = "splatfix.explain.command"
@@ -62,26 +62,7 @@ def explain(
     from splatfix.app import explain as use_case
 
     command: tuple[str, ...] = context.meta.get(_COMMAND, ())
-    given = {
-        "LOG": log,
-        "a command": command,
-        "--facts": facts,
-        "--python": python,
-        "--jsonl": jsonl,
-        "--list": listed,
-        "--class": class_name,
-    }
-    named = [name for name, value in given.items() if value]
-    for one, fits in (
-        ("--list", set()),
-        ("--class", set()),
-        ("--jsonl", {"LOG", "--facts", "--python"}),
-        ("a command", {"--facts", "--python"}),
-    ):
-        if one in named and (others := [name for name in named if name != one and name not in fits]):
-            raise use_case.not_with(one, others)
-    if facts is not None and python is not None:
-        raise use_case.not_with("--facts", ["--python"])
+    conflicts.refuse(conflicts.EXPLAIN, context, {conflicts.COMMAND} if command else set())
     if listed or class_name:
         finish(use_case.list_classes(class_name), as_json)
     request = use_case.ExplainRequest(log, command, facts, python)

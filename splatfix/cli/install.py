@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import options
+from splatfix.cli import conflicts, options
 from splatfix.cli.options import OUTPUT, confirm_unless, finish
 
 cache_app = typer.Typer(help="List or remove the wheels that splatfix has built.", no_args_is_help=True)
@@ -144,6 +144,7 @@ Stream = Annotated[
 
 
 def install(
+    context: typer.Context,
     sources: Sources = None,
     target: Target = None,
     python: options.Python = None,
@@ -171,23 +172,7 @@ def install(
     from splatfix.app import install as app
     from splatfix.plan import Request
 
-    building: dict[str, object] = {
-        "--backend": backend is not Backend.native,
-        "--jobs": jobs,
-        "--cuda-home": cuda_home,
-        "--in-place": in_place,
-        "--provide-toolkit": provide_toolkit,
-        "--force-cuda-mismatch": force_cuda_mismatch,
-        "--ptx": ptx,
-        "--fetch-submodules": fetch_submodules,
-        "--with-dependencies": with_dependencies,
-    }
-    if (facts_file or keep) and not (dry_run and why):
-        _refuse_without_why()
-    if facts_file:
-        _refuse_with_facts({"--python": python, "--resume": resume, **building})
-    if resume:
-        _refuse_with_resume({"SOURCE": sources, "--target": target, **building})
+    conflicts.refuse(conflicts.INSTALL, context)
     request = Request(
         sources=tuple(sources or ()),
         targets=options.archs_or_auto(target),
@@ -222,42 +207,8 @@ def install(
     finish(app.install(command, partial(confirm_unless, yes)), as_json)
 
 
-def _refuse_without_why() -> None:
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import run
-
-    raise usage_error(
-        "only-with-why",
-        "--facts and --keep show options and change nothing; they need --dry-run --why.",
-        run("splatfix", "install", "--dry-run", "--why", "--facts", "facts.json"),
-    )
-
-
-def _refuse_with_facts(typed: dict[str, object]) -> None:
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import run
-
-    if unfit := [name for name, value in typed.items() if value]:
-        raise usage_error(
-            "facts-and-options",
-            f"{', '.join(unfit)} cannot be combined with --facts, which shows the options of another machine.",
-            run("splatfix", "install", "--dry-run", "--why", "--facts", "facts.json"),
-        )
-
-
-def _refuse_with_resume(typed: dict[str, object]) -> None:
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import run
-
-    if unfit := [name for name, value in typed.items() if value]:
-        raise usage_error(
-            "resume-takes-no-source",
-            f"{', '.join(unfit)} cannot be combined with --resume, which repeats an earlier request.",
-            run("splatfix", "install", "--resume"),
-        )
-
-
 def revert(
+    context: typer.Context,
     entry: Annotated[
         Optional[str],
         typer.Argument(help="Journal entry.", show_default="the latest active entry", metavar="ID"),
@@ -275,19 +226,8 @@ def revert(
 ) -> None:
     """Put an environment back to what it was before an installation."""
     from splatfix.app import revert as app
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import run, say
 
-    if everything and entry:
-        raise usage_error(
-            "one-or-all", f"--all cannot be combined with the entry {entry}.", say("Use one of them.")
-        )
-    if listing and (everything or dry_run or entry):
-        raise usage_error(
-            "list-alone",
-            "--list only shows the journal; it takes no entry, --all or --dry-run.",
-            run("splatfix", "revert", "--list"),
-        )
+    conflicts.refuse(conflicts.REVERT, context)
     if listing:
         finish(app.show_journal(python), as_json)
     finish(app.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json), as_json)
