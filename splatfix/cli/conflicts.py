@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from splatfix.core.errors import usage_error
@@ -23,6 +23,7 @@ class Conflict:
     unless: tuple[str, ...] = ()
     """Not refused where one of these was given."""
     todo: Step | None = None
+    """Its text is filled in as the sentence is."""
 
 
 _WHY = run("splatfix", "install", "--dry-run", "--why", "--facts", "facts.json")
@@ -139,7 +140,7 @@ CERTIFY = (
             (*_SCENES, "--data", *_TRAINING),
             f"{_LEVEL}trains nothing.",
             beside,
-            todo=say("Leave that out."),
+            todo=say("Leave out {options}."),
         )
         for beside in ("--level 1", "--level 2")
     ),
@@ -149,7 +150,7 @@ CERTIFY = (
             _SCENES,
             f"{_LEVEL}has its own scenes, length and size.",
             beside,
-            todo=say("Leave that out, or leave out --level to choose scenes and length yourself."),
+            todo=say("Leave out {options}, or leave out --level to choose scenes and length yourself."),
         )
         for beside in ("--level 3", "--level 4")
     ),
@@ -201,7 +202,9 @@ def refuse(table: Sequence[Conflict], context: Any, also_given: Set[str] = froze
         refused = [name for name in conflict.refused if name in given]
         if refused:
             values: Mapping[str, Any] = {**context.params, "options": ", ".join(refused)}
-            todo = (conflict.todo,) if conflict.todo else ()
+            todo = []
+            if conflict.todo:
+                todo.append(replace(conflict.todo, text=conflict.todo.text.format_map(values)))
             raise usage_error(conflict.code, conflict.what.format_map(values), *todo)
 
 
