@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
-from splatfix.context.commands import target_options
 from splatfix.core.errors import Exit, usage_error
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run, say, target_options
 from splatfix.knowledge import Arch
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from splatfix import __version__
 from splatfix.app.result import Result
-from splatfix.context.commands import target_options
 from splatfix.core.errors import usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run, say
+from splatfix.core.step import run, say, target_options
 from splatfix.knowledge import Arch, Auto
 
 

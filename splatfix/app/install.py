@@ -12,10 +12,9 @@ from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.options import checkout_of, options_for
 from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
-from splatfix.context.commands import target_options
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run, say, target_options
 from splatfix.core.visible import visible
 from splatfix.facts import (
     Facts,

@@ -12,10 +12,9 @@ from splatfix.certify.request import Request
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.smoke import stage
-from splatfix.context.commands import target_options
 from splatfix.core.errors import usage_error
 from splatfix.core.files import read_json
-from splatfix.core.step import Command, say
+from splatfix.core.step import Command, say, target_options
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods

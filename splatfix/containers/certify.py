@@ -32,7 +32,7 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_json
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
-from splatfix.core.step import Command, run, say
+from splatfix.core.step import Command, run, say, target_options
 
 _CERTIFICATE, _NOTE = "certificate.json", "container.json"
 _BUILD_LOG, _LOG = "image-build.log", "container.log"
@@ -149,7 +149,7 @@ def recipe_for(lane: Lane, asked: LaneRequest, base_image: str, certificates: by
 def certify_command(lane: Lane, asked: LaneRequest, targets: Sequence[str], *, gpu: bool) -> list[str]:
     """The command that runs inside."""
     what = ["--suite", asked.suite or lane.suite] if asked.repo is None else ["--repo", CHECKOUT]
-    where = ["--device", "cuda"] if gpu else [word for target in targets for word in ("--target", target)]
+    where = ("--device", "cuda") if gpu else target_options(targets)
     return ["python", "-m", "splatfix", "certify", *what, *where, "--out", REPORT_FOLDER, "--json"]
 
 
@@ -158,7 +158,7 @@ def host_command(asked: LaneRequest) -> Command:
     words = ["splatfix", "certify", "--container", asked.lane]
     for name, value in (("--suite", asked.suite), ("--repo", asked.repo), ("--base-image", asked.base_image)):
         words += [] if value is None else [name, str(value)]
-    words += [word for target in asked.targets for word in ("--target", target)]
+    words += target_options(asked.targets)
     return Command((*words, *(word for folder in asked.extensions for word in ("--extension", folder))))
 
 

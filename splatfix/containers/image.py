@@ -24,7 +24,7 @@ from splatfix.containers.packages import constraints, own_metadata, requirements
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
-from splatfix.core.step import run, say
+from splatfix.core.step import run, say, target_options
 from splatfix.explain import BuildFailure, explain_image_build
 
 LANE_LABEL = "org.splatfix.lane"
@@ -291,7 +291,7 @@ _BACKENDS = {ToolkitFrom.NOTHING: "pure", ToolkitFrom.NVRTC: "nvrtc"}
 
 def _build_args(recipe: Recipe) -> dict[str, str]:
     lane = recipe.lane
-    asked = [*(word for target in recipe.targets for word in ("--target", target))]
+    asked = [*target_options(recipe.targets)]
     asked += ["--provide-toolkit"] if lane.toolkit is ToolkitFrom.PYPI else []
     asked += ["--backend", backend] if (backend := _BACKENDS.get(lane.toolkit)) else []
     asked += ["--with-dependencies"] if recipe.checkout is not None else []  # its trainer is run

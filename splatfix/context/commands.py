@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from splatfix.core.step import Step, fill_in, run, say
+from splatfix.core.step import Step, fill_in, run, say, target_options
 from splatfix.facts import Facts, Installer, Interpreter
-from splatfix.knowledge import Arch, Auto
+from splatfix.knowledge import Arch
 
 BY_RELEASE = {"gsplat": "1.5.3"}
 """Extensions that ``splatfix install`` takes by their release on PyPI, and the one to name where none is asked for: their
@@ -28,11 +28,6 @@ def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: st
     if targets and sources and not refuses:
         return run(*argv, *targets, text=text)
     return fill_in(*argv, *(targets or ("--target", "ARCH")), text=text)
-
-
-def target_options(targets: Iterable[Arch | Auto]) -> tuple[str, ...]:
-    """``--target sm_120`` for each of them."""
-    return tuple(word for target in targets for word in ("--target", str(target)))
 
 
 def source_of(facts: Facts, distribution: str | None) -> str:

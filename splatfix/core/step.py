@@ -127,6 +127,14 @@ def run(*argv: str | os.PathLike[str], text: str = "") -> Step:
     return Step(text, Command(tuple(os.fspath(word) for word in argv)))
 
 
+def target_options(targets: Iterable[object]) -> tuple[str, ...]:
+    """``--target sm_120`` for each of them; the architectures are written as their text."""
+    words: list[str] = []
+    for target in targets:
+        words += ("--target", str(target))
+    return tuple(words)
+
+
 def fill_in(*argv: str | os.PathLike[str], text: str = "") -> Step:
     """A step that is a command with words of :data:`BLANKS` in it."""
     words = tuple(os.fspath(word) for word in argv)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
-from splatfix.context.commands import python_option, target_options
+from splatfix.context.commands import python_option
 from splatfix.core.proof import RungName
-from splatfix.core.step import BLANKS, Command, Step
+from splatfix.core.step import BLANKS, Command, Step, target_options
 from splatfix.plan.assessment import Assessment, names_of_archs
 from splatfix.plan.option import Limit, Option, OptionKind
 from splatfix.plan.steps import Confirm, Reason, Rebuild, UseDropins

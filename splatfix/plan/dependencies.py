@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from splatfix.context.commands import pip, python_option, target_options
+from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
 from splatfix.context.requirements import name_of, unmet
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run
+from splatfix.core.step import run, target_options
 from splatfix.facts import Facts, Source, read_pins, read_scripts, resolved_folder
 from splatfix.plan.option import Request
 from splatfix.plan.requirements import (

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from splatfix.context import Context, Rejected
-from splatfix.context.commands import python_option, removed_by, target_options
+from splatfix.context.commands import python_option, removed_by
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import run, say
+from splatfix.core.step import run, say, target_options
 from splatfix.facts import resolved_folder
 from splatfix.plan.assessment import assess
 from splatfix.plan.backends.keep import keep

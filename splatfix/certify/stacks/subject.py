@@ -8,8 +8,7 @@ from pathlib import Path
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.threads import Threads
-from splatfix.context.commands import target_options
-from splatfix.core.step import Command
+from splatfix.core.step import Command, target_options
 
 TRAIN, RENDER, METRICS = "train.py", "render.py", "metrics.py"
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from splatfix.context import Choice, Context, Rejected
-from splatfix.context.commands import sources_of, target_options
+from splatfix.context.commands import sources_of
 from splatfix.context.submodules import FETCH
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run, say, target_options
 from splatfix.facts import Facts, Source, Torch
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.assessment import Assessment, lacks_code, names_of_archs, torch_obstacles

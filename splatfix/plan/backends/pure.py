@@ -9,10 +9,11 @@ from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.context import Context, Rejected
-from splatfix.context.commands import pip, target_options
+from splatfix.context.commands import pip
 from splatfix.context.torch_wheels import preference
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
+from splatfix.core.step import target_options
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, refusal
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
