@@ -37,24 +37,41 @@ class Command:
 
     def shell(self, *, windows: bool = _WINDOWS) -> str:
         """One line for a POSIX shell or, with ``windows``, for cmd.exe."""
-        words = " ".join(quoted(word, windows=windows) for word in self.argv)
-        return self._cmd(words) if windows else self._posix(words)
+        program = " ".join(quoted(word, windows=windows) for word in self.argv)
+        if windows:
+            return self._cmd(program)
+        return self._posix(program)
 
-    def _posix(self, words: str) -> str:
-        removed = [name for name, value in self.env if value is None]
-        values = [f"{name}={quoted(value, windows=False)}" for name, value in self.env if value is not None]
-        values += [f'{name}="{double_quoted(value)}${{{name}:+:${name}}}"' for name, value in self.prepend]
-        if words:
-            unset = ["env", *(f"-u {name}" for name in removed)] if removed else []
-            return " ".join([*unset, *values, words])
-        lines = [f"unset {' '.join(removed)}"] if removed else []
-        lines += [f"export {' '.join(values)}"] if values else []
+    def _posix(self, program: str) -> str:
+        removed: list[str] = []
+        values: list[str] = []
+        for name, value in self.env:
+            if value is None:
+                removed.append(name)
+            else:
+                values.append(f"{name}={quoted(value, windows=False)}")
+        for name, folder in self.prepend:
+            # ${PATH:+:$PATH}: without a colon at the end where the variable is empty, which would mean the current folder
+            values.append(f'{name}="{double_quoted(folder)}${{{name}:+:${name}}}"')
+        if program:
+            parts = [*values, program]
+            if removed:
+                parts = ["env", *(f"-u {name}" for name in removed), *parts]
+            return " ".join(parts)
+        lines: list[str] = []
+        if removed:
+            lines.append(f"unset {' '.join(removed)}")
+        if values:
+            lines.append(f"export {' '.join(values)}")
         return " && ".join(lines)
 
-    def _cmd(self, words: str) -> str:
+    def _cmd(self, program: str) -> str:
         lines = [f'set "{name}={value or ""}"' for name, value in self.env]
-        lines += [f'set "{name}={value};%{name}%"' for name, value in self.prepend]
-        return " && ".join([*map(visible, lines), words] if words else map(visible, lines))
+        lines += [f'set "{name}={folder};%{name}%"' for name, folder in self.prepend]
+        parts = [visible(line) for line in lines]
+        if program:
+            parts.append(program)
+        return " && ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -79,14 +96,17 @@ class Step:
 
 def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
     """A step for a JSON document, its ``command`` as the shell of that platform takes it; None without one."""
-    command = step.command
+    command = step.command or Command()
+    shell = None
+    if step.command:
+        shell = command.shell(windows=windows)
     return {
         "text": step.text,
-        "argv": list(command.argv) if command else [],
-        "env": dict(command.env) if command else {},
-        "prepend": dict(command.prepend) if command else {},
-        "command": command.shell(windows=windows) if command else None,
-        "fill_in": {name: BLANKS[name] for name in command.blanks} if command else {},
+        "argv": list(command.argv),
+        "env": dict(command.env),
+        "prepend": dict(command.prepend),
+        "command": shell,
+        "fill_in": {name: BLANKS[name] for name in command.blanks},
     }
 
 
@@ -129,17 +149,19 @@ def run(*argv: str | os.PathLike[str], text: str = "") -> Step:
 
 def target_options(targets: Iterable[object]) -> tuple[str, ...]:
     """``--target sm_120`` for each of them; the architectures are written as their text."""
-    words: list[str] = []
+    arguments: list[str] = []
     for target in targets:
-        words += ("--target", str(target))
-    return tuple(words)
+        arguments += ("--target", str(target))
+    return tuple(arguments)
 
 
 def fill_in(*argv: str | os.PathLike[str], text: str = "") -> Step:
     """A step that is a command with words of :data:`BLANKS` in it."""
-    words = tuple(os.fspath(word) for word in argv)
-    blanks = tuple(name for name in BLANKS if any(name == word.split("/")[0] for word in words))
-    return Step(text, Command(words, blanks=blanks))
+    parts = tuple(os.fspath(part) for part in argv)
+    # BLANK/folder: what is below something that only a person knows
+    beginnings = {part.split("/")[0] for part in parts}
+    blanks = tuple(name for name in BLANKS if name in beginnings)
+    return Step(text, Command(parts, blanks=blanks))
 
 
 def set_variable(name: str, value: str, text: str = "") -> Step:
