@@ -12,6 +12,7 @@ import pytest
 from splatfix.certify import criteria
 from splatfix.certify.advice import advised
 from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Verdict
+from splatfix.certify.record import TrainingRecord
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.facts.collect import playback
@@ -24,7 +25,9 @@ from tools.machines import raw_machines
 RESULT = json.loads(
     (Path(__file__).parents[1] / "certify" / "figurine_result.json").read_text(encoding="utf-8")
 )
-RUN = SceneRun("figurine", criteria.judge(RESULT, "torch"), 12.0, RESULT, log="figurine/trainer.log")
+RUN = SceneRun(
+    "figurine", criteria.judge(TrainingRecord.of(RESULT), "torch"), 12.0, RESULT, log="figurine/trainer.log"
+)
 
 
 def recorded(**changes: Any) -> Certificate:

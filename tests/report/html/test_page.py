@@ -16,6 +16,7 @@ import pytest
 from splatfix.certify import criteria
 from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
+from splatfix.certify.record import TrainingRecord
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
@@ -258,6 +259,6 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_every_criterion_has_a_title_and_every_verdict_a_meaning() -> None:
-    assert set(TITLES) >= {item.code for item in criteria.judge(RESULT, "torch")}
+    assert set(TITLES) >= {item.code for item in criteria.judge(TrainingRecord.of(RESULT), "torch")}
     assert set(MEANS) == set(Verdict)
     assert len(set(TITLES.values())) == len(TITLES)
