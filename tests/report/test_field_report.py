@@ -89,7 +89,9 @@ def test_each_failure_has_its_meaning_and_what_to_do() -> None:
     run = dataclasses.replace(
         RUN,
         result=flat,
-        criteria=tuple(advised(item, "gsplat", "cuda") for item in criteria.judge(flat, "torch")),
+        criteria=tuple(
+            advised(item, "gsplat", "cuda") for item in criteria.judge(TrainingRecord.of(flat), "torch")
+        ),
     )
     failed = recorded(verdict=Verdict.NOT_CERTIFIED, scenes=(run,), kernels=(WRONG,))
     text = section(markdown(failed), "Troubleshooting")

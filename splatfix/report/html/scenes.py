@@ -172,7 +172,9 @@ def criteria(items: Sequence[Criterion]) -> Iterable[Html]:
         if outcome is not Outcome.MET:
             yield from map(_criterion, matching)
         elif matching:
-            summary = join(badge(label), element("b", f"{len(matching)} of {len(items)} criteria"))
+            summary = join(
+                badge(label), element("b", f"{len(matching)} of {counted(len(items), 'criterion')}")
+            )
             yield details(summary, *map(_criterion, matching), class_=_class(label))
 
 
