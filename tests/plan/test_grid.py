@@ -145,7 +145,7 @@ def run_cell(cell: tuple[str, str, tuple[str, ...], str, str, tuple[str, ...]]) 
 
 
 def test_a_part_of_the_grid() -> None:
-    assert sum(run_cell(cell) for cell in GRID[::67]) > 100, "the plans that compile were really met"
+    assert sum(run_cell(cell) for cell in GRID[::199]) > 100, "the plans that compile were really met"
 
 
 @pytest.mark.slow

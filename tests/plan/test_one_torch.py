@@ -47,6 +47,7 @@ def sick() -> Iterator[tuple[Facts, tuple[str, ...]]]:
             yield build_machine(torch, driver, toolkits, compiler, gpu), elsewhere
 
 
+@pytest.mark.slow
 def test_over_the_grid_both_name_the_same_build() -> None:
     compared = 0
     for facts, targets in sick():
