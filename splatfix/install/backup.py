@@ -61,6 +61,8 @@ class Backup:
     """Left-overs of interrupted pip runs (``~name``) that were there already."""
     written: tuple[WrittenFile, ...] = ()
     """What it wrote, by which a later change is seen; () until an installation is finished."""
+    folder_modes: tuple[int, ...] = ()
+    """Of :attr:`folders_before`, in order; () before version 3 of the journal."""
     foreign: tuple[str, ...] = ()
     """Files outside of the environment that the replaced version's RECORD lists; they are left alone."""
 
@@ -68,6 +70,17 @@ class Backup:
     def metadata(self) -> tuple[str, ...]:
         """The files that tell whether anything of the installation is there."""
         return tuple(path for path in self.will_write if Path(path).parent.suffix == ".dist-info")
+
+    @property
+    def every_file(self) -> tuple[Path, ...]:
+        """Every file that restoring it may write or remove."""
+        saved = [Path(item.path) for item in self.saved]
+        return (*map(Path, self.will_write), *saved, *(Path(item.path) for item in self.written))
+
+    @property
+    def links(self) -> tuple[Path, ...]:
+        """The links that restoring it makes."""
+        return tuple(Path(item.path) for item in self.saved if item.link)
 
 
 def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:
@@ -92,6 +105,7 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
         if path.is_symlink() or path.is_file():
             saved.append(_save(path, folder, len(saved)))
 
+    folders = [path for path in _folders(environment, touched) if path.is_dir()]
     will_write = [str(path) for path in new]
     lock = environment.prefix / ".lock"
     if environment.installer.kind == "uv" and not lock.exists():
@@ -101,7 +115,8 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
         version_before=", ".join(distribution.version for distribution in replaced),
         saved=tuple(saved),
         will_write=tuple(will_write),
-        folders_before=tuple(str(path) for path in _folders(environment, touched) if path.is_dir()),
+        folders_before=tuple(str(path) for path in folders),
+        folder_modes=tuple(path.stat().st_mode & 0o777 for path in folders),
         stashes_before=tuple(map(str, find_stashes(environment))),
         foreign=tuple(sorted(str(path) for path in foreign if path.exists())),
     )
@@ -157,8 +172,9 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
         backup = _with_paths(backup, lambda text: str(paths.to_path(text)))
         for item in backup.saved:
             _check_saved(item)
-        links = [Path(item.path) for item in backup.saved if item.link]
-        paths.check_links(links, map(Path, (*backup.will_write, *(item.path for item in backup.saved))))
+        for path in backup.every_file:
+            if path.is_dir() and not path.is_symlink():
+                raise OutsidePath(f"{path} is a folder")
     except OtherEnvironment as error:
         raise other_environment(file, str(error), todo) from error
     except (OutsidePath, ValueError) as error:
@@ -318,7 +334,8 @@ def installed_files(backup: Backup) -> list[Path]:
     for path in written:
         files += bytecode_of(path)
     for info in {path.parent for path in written if path.parent.name.endswith(".dist-info")}:
-        files += [path for path in info.rglob("*") if not path.is_dir()]
+        if not info.is_symlink():
+            files += [path for path in info.rglob("*") if not path.is_dir()]
     return files
 
 
@@ -339,6 +356,9 @@ def _prune(environment: Environment, backup: Backup) -> None:
     """Remove empty folders that the installation made, the deepest first; make those it removed."""
     for name in backup.folders_before:
         Path(name).mkdir(parents=True, exist_ok=True)
+    # pip may have made them anew under another umask
+    for name, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
+        Path(name).chmod(mode & (0o755 | Path(name).parent.stat().st_mode & 0o022))
     folders = _folders(environment, [Path(path) for path in backup.will_write])
     for folder in sorted(folders, key=lambda path: -len(path.parts)):
         new = str(folder) not in backup.folders_before
@@ -362,12 +382,14 @@ def _refuse_foreign(
         SplatfixError: ``cannot-back-up``.
     """
     elsewhere = [path for path in new if not paths.inside(path)]
+    # pip removes what a RECORD lists in the environment, the journal too
+    elsewhere += [path for path in foreign if path.is_relative_to(environment.state_folder)]
     if not environment.virtual and environment.installer.kind != "uv":
         elsewhere += [path for path in foreign if path.exists()]
     if elsewhere:
         raise SplatfixError(
             "cannot-back-up",
-            f"Installing {wheel.name} would change {elsewhere[0]}, which lies outside of {environment.prefix}.",
+            f"Installing {wheel.name} would change {elsewhere[0]}, which is not the environment's to change.",
             meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
             todo=(say("Remove the link or the line of RECORD that leads there, then run this again."),),
         )
@@ -395,6 +417,8 @@ def _check_saved(item: SavedFile) -> None:
         raise ValueError(f"{item.path} must be either a file or a link")
     if item.blob and not BLOB_NAME.fullmatch(item.blob):
         raise ValueError(f"{item.blob!r} is no copy of a file")
+    if "\0" in item.link:
+        raise ValueError(f"{item.path} would be a link to nowhere")
     if item.mode & ~0o777:
         raise ValueError(f"{item.path} would get the mode {item.mode:o}")
 

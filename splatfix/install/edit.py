@@ -39,6 +39,17 @@ def require_editable(actions: Iterable[InstallStep]) -> None:
         SplatfixError: ``cannot-write-source``.
     """
     edits = [action for action in actions if isinstance(action, EditSource)]
+    for action in edits:
+        source = os.path.realpath(action.source)
+        for name in edited_files(action.edits):
+            folder = os.path.realpath((Path(action.source) / name).parent)
+            if os.path.commonpath([source, folder]) != source or (Path(action.source) / name).is_symlink():
+                raise SplatfixError(
+                    "cannot-write-source",
+                    f"--in-place would edit {name}, which is a link or lies behind one that leads out of {action.source}.",
+                    meaning="Nothing was built and nothing was changed.",
+                    todo=(say("Leave --in-place away: the edits are then made in a scratch copy only."),),
+                )
     for path in (Path(action.source) / name for action in edits for name in edited_files(action.edits)):
         if not os.access(path.parent, os.W_OK):
             raise SplatfixError(

@@ -18,7 +18,7 @@ from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
 from splatfix.facts import Installer, LiveSystem, find_installer, refuse_other_program
-from splatfix.install.tampering import refuse_link
+from splatfix.install.tampering import refuse_link, tampered
 
 _ASK_TIMEOUT = 30.0
 _PIP_TIMEOUT = 900.0
@@ -315,6 +315,8 @@ def _no_wider_than(folder: Path) -> Iterator[None]:
 def _open_lock(path: Path) -> int:
     refuse_link(path.parent)
     refuse_link(path)
+    if path.exists() and not path.is_file():
+        raise tampered(path, "a lock is a file")
     return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
@@ -373,7 +375,8 @@ def _holder(handle: int) -> str:
 
 
 def _is_dead(pid: str) -> bool:
-    if os.name != "posix" or not pid.isdigit():
+    # no system has process numbers of more than ten digits; os.kill takes none
+    if os.name != "posix" or not pid.isdigit() or len(pid) > 9:
         return False
     try:
         os.kill(int(pid), 0)

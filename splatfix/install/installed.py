@@ -96,12 +96,15 @@ def is_installed(wheel: WheelFile, environment: Environment) -> bool:
 
 def bytecode_of(path: Path) -> Iterator[Path]:
     """Compiled copies of a module that lie beside it, of any Python version."""
-    if path.suffix == ".py":
+    # a link would lead to what somebody else imports
+    if path.suffix == ".py" and not (path.parent / "__pycache__").is_symlink():
         yield from sorted((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))
 
 
 def _dist_info(_: Environment, site: Path, info: Path) -> Iterator[Path]:
     for row in csv.reader(_lines(info / "RECORD", "it has no RECORD of its files")):
+        if row and (site / row[0]).is_dir():
+            raise ValueError(f"its RECORD lists the folder {row[0]}, and pip would remove all that is in it")
         if row:
             yield from _with_bytecode(site / row[0])
     yield from _files_below(info)

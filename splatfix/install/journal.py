@@ -182,7 +182,7 @@ class Journal:
         refuse_link(self.folder.parent)
         refuse_link(self.folder)
         paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path.name), path.name))
-        return tuple(_with_folders(_load(path), self._absolute) for path in paths)
+        return tuple(_with_folders(load_entry(path), self._absolute) for path in paths)
 
     def find(self, identity: str) -> Entry:
         """The entry of that id or number (``7`` for ``0007-...``), or of the only id that begins so.
@@ -266,7 +266,12 @@ def _discard_backup(folder: Path) -> None:
             inner.rmdir()
 
 
-def _load(path: Path) -> Entry:
+def load_entry(path: Path) -> Entry:
+    """One entry as it is written, with folders of the environment relative to it.
+
+    Raises:
+        SplatfixError: as :meth:`Journal.entries`.
+    """
     for own in (path, path.with_suffix("")):
         refuse_link(own)
     try:
@@ -293,6 +298,8 @@ def _load(path: Path) -> Entry:
         raise _damaged(path, str(error)) from error
     if not _ID.fullmatch(entry.id) or entry.id != path.stem:
         raise tampered(path, f"it says that it is {entry.id!r}", move_away(path, "Move the file away"))
+    if "\0" in entry.environment:
+        raise tampered(path, "its environment is no path", move_away(path, "Move the file away"))
     for step in entry.steps:
         if not _BACKUP.fullmatch(step.backup):
             raise tampered(

@@ -33,11 +33,13 @@ class JournalPaths:
     anchors: tuple[tuple[str, Path], ...]
     state: Path
     """The environment's ``.splatfix``, which is splatfix's own and is never restored or removed."""
+    roots: tuple[Path, ...] = ()
+    """More folders that may be written to where a link leads there: site-packages often lies on another disk."""
 
     @cached_property
     def real_anchors(self) -> tuple[str, ...]:
         """The folders with links followed; found once, because a package can have ten thousand files."""
-        return tuple(os.path.realpath(folder) for _, folder in self.anchors)
+        return tuple(os.path.realpath(folder) for folder in (*dict(self.anchors).values(), *self.roots))
 
     @cached_property
     def real_state(self) -> str:
@@ -50,12 +52,17 @@ class JournalPaths:
         if checkout:
             return cls((("checkout", Path(checkout)),), environment.state_folder)
         anchors = [("prefix", environment.prefix)]
+        roots = []
         for name in ("purelib", "platlib", "scripts", "data", "headers", "user_site"):
             folder = getattr(environment, name)
+            if folder is None:
+                continue
             # Debian's Python installs below /usr/local with the prefix /usr; in a venv all of these are in the prefix
-            if folder is not None and not folder.is_relative_to(environment.prefix):
+            if folder.is_relative_to(environment.prefix):
+                roots.append(folder)
+            else:
                 anchors.append((name, folder))
-        return cls(tuple(anchors), environment.state_folder)
+        return cls(tuple(anchors), environment.state_folder, tuple(roots))
 
     def to_text(self, path: str | Path) -> str:
         """The path as the journal names it: ``<prefix>/lib/python3.11/site-packages/foo.py``.
@@ -83,9 +90,14 @@ class JournalPaths:
         else:
             path = Path(text)
             if not any(path.is_relative_to(folder) for _, folder in self.anchors):
+                path = _real(path)  # the same environment may be known by a link's name too
+            if not any(_is_below(str(path), folder) for folder in (*self._named(), *self.real_anchors)):
                 raise OtherEnvironment(f"{text} lies outside of {self.anchors[0][1]}")
         self.check(path)
         return path
+
+    def _named(self) -> tuple[str, ...]:
+        return tuple(str(folder) for _, folder in self.anchors)
 
     def check(self, path: Path) -> None:
         """See that writing to ``path`` changes nothing outside of these folders, whatever links lie on the way.
@@ -93,8 +105,8 @@ class JournalPaths:
         Raises:
             OutsidePath
         """
-        if ".." in path.parts or "\0" in str(path):
-            raise OutsidePath(f"{path} leads elsewhere")
+        if ".." in path.parts or not _is_name(path):
+            raise OutsidePath(f"{str(path)!a} leads elsewhere")
         # the last part may be a link: links are replaced and removed, never followed
         parent = os.path.realpath(path.parent)
         if path == self.state or _is_below(parent, self.real_state):
@@ -111,16 +123,25 @@ class JournalPaths:
             return False
         return True
 
-    def check_links(self, links: Iterable[Path], paths: Iterable[Path]) -> None:
-        """See that no path leads through one of the links that will be made.
 
-        Raises:
-            OutsidePath
-        """
-        made = {_real(link) for link in links}
-        for path in paths:
-            if made & set(_real(path).parents):
-                raise OutsidePath(f"{path} leads through a link that the backup would make")
+def check_links(links: Iterable[Path], paths: Iterable[Path]) -> None:
+    """See that no path leads through one of the links that will be made, by its name or by where that leads today.
+
+    Raises:
+        OutsidePath
+    """
+    made = {name for link in links for name in (link, _real(link))}
+    for path in paths:
+        if made & {*path.parents, *_real(path).parents}:
+            raise OutsidePath(f"{path} leads through a link that the backup would make")
+
+
+def _is_name(path: Path) -> bool:
+    """A file can have that name: no NUL, nothing that no file system encodes, no part of more than 255 bytes."""
+    try:
+        return "\0" not in str(path) and all(len(os.fsencode(part)) <= 255 for part in path.parts)
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_below(path: str, folder: str) -> bool:

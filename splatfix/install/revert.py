@@ -20,10 +20,11 @@ from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, di
 from splatfix.install.outcome import Restored, RevertOutcome, kept_of
 from splatfix.install.undo import (
     belongs_to_original,
+    is_restored,
     kept_folder,
     later_changes,
     left_alone,
-    read_step,
+    read_steps,
     recover,
     undo_changes,
     what_is_restored,
@@ -127,8 +128,7 @@ class Reverter:
         Raises:
             SplatfixError: ``changed-since``, ``backup-damaged``, ``cannot-restore``.
         """
-        for step in entry.changes:
-            backup = read_step(self.environment, self.journal, entry, step)
+        for step, backup in read_steps(self.environment, self.journal, entry).items():
             if not belongs_to_original(self.journal, entry, step):
                 self._refuse_if_edited_since(step, backup, self.journal.folder_of(entry) / step.backup)
             self._refuse_if_reinstalled_since(step)
@@ -155,7 +155,7 @@ class Reverter:
 
     def _refuse_if_edited_since(self, step: StepRecord, backup: Backup, folder: Path) -> None:
         """A person's work in a file that ``--in-place`` edited must not be lost."""
-        if step.kind != "edit-source" or not step.done:
+        if step.kind != "edit-source" or not step.done or is_restored(backup):
             return
         if digest_of(self._copy_of(Path(item.path)) for item in backup.saved) != step.digest:
             raise SplatfixError(
@@ -199,8 +199,7 @@ class DryRun(Reverter):
 
     def _undo(self, entry: Entry) -> RevertOutcome:
         items: list[Restored] = []
-        for step in reversed(entry.changes):
-            backup = read_step(self.environment, self.journal, entry, step)
+        for step, backup in reversed(read_steps(self.environment, self.journal, entry).items()):
             reason = belongs_to_original(self.journal, entry, step)
             if reason:
                 items.append(left_alone(step, reason))

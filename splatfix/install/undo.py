@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from splatfix.core.codec import parse_json
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import read_text
+from splatfix.core.step import say
 from splatfix.install.backup import Backup, check_backup, digest, installed_files, read_backup, restore
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
-from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord
-from splatfix.install.journal_paths import JournalPaths
+from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry, move_away
+from splatfix.install.journal_paths import JournalPaths, OutsidePath, check_links
 from splatfix.install.outcome import Kept, Restored, kept_of
-from splatfix.install.tampering import tampered
+from splatfix.install.tampering import refuse_link, tampered
 from splatfix.install.wheels import MANIFEST
 
 _MOST_MANIFEST = 1 << 20
@@ -40,8 +43,7 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
     if not unfinished:
         return ()
     for entry in unfinished:
-        for step in entry.changes:
-            read_step(environment, journal, entry, step)
+        read_steps(environment, journal, entry)
     wait_for_pip(environment)
     recovered: list[Recovered] = []
     for entry in reversed(unfinished):
@@ -62,8 +64,7 @@ def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tu
 
     What somebody has changed since is copied before, beside the journal's entry.
     """
-    # all of them before any: one that cannot be undone leaves everything as it is
-    backups = {step: read_step(environment, journal, entry, step) for step in entry.changes}
+    backups = read_steps(environment, journal, entry)
     restored: list[Restored] = []
     for step, backup in reversed(backups.items()):
         reason = belongs_to_original(journal, entry, step)
@@ -83,7 +84,28 @@ def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tu
     return tuple(restored)
 
 
-def read_step(environment: Environment, journal: Journal, entry: Entry, step: StepRecord) -> Backup:
+def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict[StepRecord, Backup]:
+    """The backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is.
+
+    Raises:
+        SplatfixError: as :func:`read_backup` and :func:`check_backup`; ``changed-since`` for a file of a checkout that is
+            neither as it was nor as splatfix left it.
+    """
+    backups = {step: _read_step(environment, journal, entry, step) for step in entry.changes}
+    links = [link for backup in backups.values() for link in backup.links]
+    for step, backup in backups.items():
+        folders = [Path(folder) / "file" for folder in backup.folders_before]
+        try:
+            check_links(links, [*backup.every_file, *folders])
+        except OutsidePath as error:
+            raise tampered(journal.file_of(entry), str(error)) from error
+        copies = kept_folder(journal.folder_of(entry) / step.backup)
+        refuse_link(copies.parent)
+        refuse_link(copies)
+    return backups
+
+
+def _read_step(environment: Environment, journal: Journal, entry: Entry, step: StepRecord) -> Backup:
     """The backup of a step, checked whole.
 
     Raises:
@@ -103,20 +125,60 @@ def read_step(environment: Environment, journal: Journal, entry: Entry, step: St
     # the digests of edited files are written down before the edit: without them nothing tells an edit from a forgery
     if {item.path for item in backup.saved} != edited:
         raise tampered(folder / "backup.json", "it names files of a checkout that splatfix did not edit")
+    if not step.done and not belongs_to_original(journal, entry, step):
+        _refuse_unknown_content(backup, folder)
     return backup
+
+
+def _refuse_unknown_content(backup: Backup, folder: Path) -> None:
+    """An edit that was cut off has left every file as it was, or as it should become."""
+    known = {item.path: {item.digest} for item in backup.written}
+    for item in backup.saved:
+        path = Path(item.path)
+        if not path.is_file() or digest(path.read_bytes()) not in known[item.path] | {item.digest}:
+            raise SplatfixError(
+                "changed-since",
+                f"{path} was changed since splatfix was stopped while it edited it.",
+                meaning="Restoring it would lose that work; nothing was changed.",
+                todo=(
+                    say(f"The file as it was before is in {folder}; see its backup.json."),
+                    move_away(
+                        folder.parent.with_name(f"{folder.parent.name}.json"), "Then take the entry away"
+                    ),
+                ),
+            )
+
+
+def is_restored(backup: Backup) -> bool:
+    """Every file is as it was before: somebody has restored it already."""
+    return all(
+        Path(item.path).is_file() and digest(Path(item.path).read_bytes()) == item.digest
+        for item in backup.saved
+    )
 
 
 def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str:
     """Why a copied environment leaves an edited checkout alone; "" where it is this environment's to restore."""
-    original = Path(entry.environment)
     here = journal.folder.parent.parent
-    if step.kind != "edit-source" or not entry.environment or original.resolve() == here.resolve():
+    if step.kind != "edit-source" or not entry.environment or Path(step.source).is_relative_to(here):
+        return ""  # one inside the environment was copied with it
+    original = Path(entry.environment)
+    if os.path.realpath(original) == os.path.realpath(here):
         return ""
-    if not Journal(original / ".splatfix").file_of(entry).is_file():
-        return ""  # it was moved: there is no other environment that would restore the checkout
+    file = Journal(original / ".splatfix").file_of(entry)
+    # moved, or undone there: then no other environment will restore the checkout
+    if not _is_active(file):
+        return ""
     return (
         f"{step.source} is left as it is: {original}, which this environment was copied from, still uses it"
     )
+
+
+def _is_active(file: Path) -> bool:
+    try:
+        return file.is_file() and load_entry(file).active
+    except (OSError, SplatfixError):  # no journal that could restore anything
+        return False
 
 
 def left_alone(step: StepRecord, reason: str) -> Restored:

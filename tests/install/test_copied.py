@@ -157,7 +157,84 @@ def test_the_checkout_comes_back_after_a_move(environment: Environment, tmp_path
     assert files(source) == before
 
 
+def test_a_copy_of_an_environment_that_was_reverted_has_nothing_to_leave(
+    environment: Environment, tmp_path: Path
+) -> None:
+    source = source_with_work(tmp_path / "source")
+    before = files(source)
+    facts = gather(environment.python)
+    execute(planned(environment, source, facts), facts, cache=WheelCache())
+    copies = [copy_of(environment, tmp_path / name) for name in ("b", "c")]
+    revert(environment.python)
+    assert not any(item.notes for item in revert(copies[0].python).items)
+    shutil.rmtree(environment.prefix)
+    revert(copies[1].python)
+    assert files(source) == before
+
+
+def test_a_checkout_inside_the_environment_is_the_copy_s_own(
+    environment: Environment, tmp_path: Path
+) -> None:
+    source = source_with_work(environment.prefix / "src" / "probe")
+    before = files(source)
+    facts = gather(environment.python)
+    execute(planned(environment, source, facts), facts, cache=WheelCache())
+    copy = copy_of(environment, tmp_path / "copy")
+    edited = files(source)
+    revert(copy.python)
+    assert files(copy.prefix / "src" / "probe") == before and files(source) == edited
+
+
+def test_an_environment_has_the_names_of_its_links_too(installed: Installed, tmp_path: Path) -> None:
+    original, before = installed
+    as_version_2(original)
+    for path in (original.state_folder / "journal").rglob("*.json"):
+        path.write_text(path.read_text().replace(str(original.prefix), str(tmp_path / "link")))
+    (tmp_path / "link").symlink_to(original.prefix)
+    revert(original.python)
+    assert snapshot(original) == before
+
+
+def test_site_packages_on_another_disk(environment: Environment, tmp_path: Path) -> None:
+    (environment.prefix / "lib").rename(tmp_path / "disk")
+    (environment.prefix / "lib").symlink_to(tmp_path / "disk")
+    install(environment, write_extension(tmp_path / "one"))
+    assert list((tmp_path / "disk").rglob("tiny_probe/__init__.py"))
+    revert(environment.python)
+    assert not list(environment.purelib.glob("tiny_probe*"))
+
+
+def test_folders_that_come_back_are_as_open_as_those_around_them(
+    environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, write_extension(tmp_path / "one"))
+    folder = environment.purelib / "tiny_probe"
+    mode = environment.purelib.stat().st_mode
+    before = os.umask(0o077)
+    try:
+        install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
+        revert(environment.python)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode == mode
+
+
 # Files that are not splatfix's
+
+
+@pytest.mark.parametrize("row", ["myfolder", "../../../.splatfix/journal/mine.json"])
+def test_what_pip_would_remove_and_nobody_could_restore_stops_it(
+    environment: Environment, tmp_path: Path, row: str
+) -> None:
+    install(environment, write_extension(tmp_path / "one"))
+    (environment.purelib / "myfolder").mkdir()
+    (environment.purelib / "myfolder" / "work.py").write_text("mine = True\n")
+    record = next(environment.purelib.glob("tiny_probe-*.dist-info")) / "RECORD"
+    record.write_text(f"{record.read_text()}{row},,\n")
+    before = snapshot(environment)
+    with pytest.raises(SplatfixError) as caught:
+        install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
+    assert caught.value.code == "cannot-back-up" and snapshot(environment) == before
 
 
 def test_files_outside_that_a_record_lists_are_left_alone(environment: Environment, tmp_path: Path) -> None:

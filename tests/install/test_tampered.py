@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,87 @@ def own_journal(target: Environment, victim: Path) -> None:
     edit(backup_file(target), lambda it: it["will_write"].append(path))
 
 
+def linked_by_another_step(target: Environment, victim: Path) -> None:
+    folder = entry_file(target).with_suffix("")
+    shutil.copytree(backup_file(target).parent, folder / "backup-zz")
+    link = {
+        "path": "<prefix>/lib/x",
+        "blob": "",
+        "digest": "",
+        "mode": 0o777,
+        "mtime_ns": 0,
+        "link": str(victim),
+    }
+    edit(folder / "backup-zz" / "backup.json", lambda it: it.update(saved=[link], will_write=[], written=[]))
+    file = folder / "backup-tiny_probe" / "backup.json"
+    saved = next(item for item in json.loads(file.read_text())["saved"] if item["blob"])
+    edit(file, lambda it: it["saved"].append({**saved, "path": "<prefix>/lib/x/file.txt"}))
+    step = json.loads(entry_file(target).read_text())["steps"][-2]
+    edit(entry_file(target), lambda it: it["steps"].append({**step, "backup": "backup-zz", "done": False}))
+
+
+def pointed_elsewhere(target: Environment, victim: Path) -> None:
+    """The link is there already, and leads into the environment until it is restored."""
+    (target.prefix / "x").symlink_to("lib")
+    link = {"path": "<prefix>/x", "blob": "", "digest": "", "mode": 0o777, "mtime_ns": 0, "link": str(victim)}
+
+    def point(document: dict[str, Any]) -> None:
+        saved = next(item for item in document["saved"] if item["blob"])
+        document["saved"] += [link, {**saved, "path": "<prefix>/x/file.txt"}]
+
+    edit(backup_file(target), point)
+
+
+def folder_behind_a_link(target: Environment, victim: Path) -> None:
+    link = {
+        "path": "<prefix>/lib/x",
+        "blob": "",
+        "digest": "",
+        "mode": 0o777,
+        "mtime_ns": 0,
+        "link": str(victim),
+    }
+
+    def point(document: dict[str, Any]) -> None:
+        document["saved"].append(link)
+        document["folders_before"].append("<prefix>/lib/x/new")
+
+    edit(backup_file(target), point)
+
+
+def copies_of_changes_are_a_link(target: Environment, victim: Path) -> None:
+    kept = entry_file(target).with_suffix("") / "kept"
+    kept.mkdir()
+    (kept / backup_file(target).parent.name).symlink_to(victim)
+    (target.purelib / "tiny_probe" / "__init__.py").write_text("changed = True\n")
+
+
+def link_with_nul(target: Environment, victim: Path) -> None:
+    link = {"path": "<prefix>/lib/x", "blob": "", "digest": "", "mode": 0o777, "mtime_ns": 0, "link": "a\0b"}
+    edit(backup_file(target), lambda it: it["saved"].append(link))
+
+
+def name_that_is_none(target: Environment, victim: Path) -> None:
+    edit(backup_file(target), lambda it: it["will_write"].append("<prefix>/lib/\ud800"))
+
+
+def name_that_is_too_long(target: Environment, victim: Path) -> None:
+    edit(backup_file(target), lambda it: it["will_write"].append(f"<prefix>/lib/{'x' * 300}"))
+
+
+def folder_as_a_file(target: Environment, victim: Path) -> None:
+    edit(backup_file(target), lambda it: it["will_write"].append("<prefix>/lib"))
+
+
 TAMPERINGS: list[Tampering] = [
+    linked_by_another_step,
+    pointed_elsewhere,
+    folder_behind_a_link,
+    copies_of_changes_are_a_link,
+    link_with_nul,
+    name_that_is_none,
+    name_that_is_too_long,
+    folder_as_a_file,
     deleted,
     deleted_by_dots,
     emptied,
@@ -193,6 +274,36 @@ def test_tampering_is_refused_and_nothing_is_touched(
         edit_status(environment)
         install(environment, write_extension(tmp_path / "three", name="other_probe"))
     assert caught.value.code in CODES
+
+
+@pytest.mark.parametrize("link", ["y/__pycache__", "x.dist-info"])
+def test_what_is_looked_for_beside_a_file_is_not_looked_for_behind_a_link(
+    environment: Environment, tmp_path: Path, victim: Path, link: str
+) -> None:
+    install(environment, write_extension(tmp_path / "one"))
+    (victim / "mod.cpython-311.pyc").write_bytes(b"theirs")
+    path = environment.prefix / "lib" / link
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(victim)
+    names = {"y/__pycache__": "y/mod.py", "x.dist-info": "x.dist-info/METADATA"}
+    edit(backup_file(environment), lambda it: it["will_write"].append(f"<prefix>/lib/{names[link]}"))
+    held = tree(victim)
+    with suppress(SplatfixError):
+        revert(environment.python)
+    assert tree(victim) == held
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
+def test_a_lock_is_a_file(environment: Environment, kind: str) -> None:
+    environment.state_folder.mkdir()
+    path = environment.state_folder / "lock"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with pytest.raises(SplatfixError) as caught, environment_lock(environment.state_folder):
+        pass
+    assert caught.value.code == "journal-tampered"
 
 
 def edit_status(target: Environment) -> None:
