@@ -217,6 +217,10 @@ def _runtime(plan: ImagePlan) -> str:
 _DATA = ("data", "dataset", "datasets", "output", "outputs")
 
 
+# Of a .dockerignore, as regular expressions.
+_WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
 def ignore_file(plan: ImagePlan, dockerfile_name: str, dockerignore: str) -> str:
     """The ``.dockerignore`` beside the Dockerfile.
 
@@ -224,7 +228,9 @@ def ignore_file(plan: ImagePlan, dockerfile_name: str, dockerignore: str) -> str
     needs comes after the checkout's rules, and what must never be in an image after everything. The list of keys follows
     GitHub's and gitleaks' names for such files.
     """
-    needed = [plan.marker, "splatfix-*.whl", *(path for path in plan.copies if path != ".")]
+    files = [plan.marker, "splatfix-*.whl"]
+    folders = [path for path in plan.copies if path != "."]
+    needed = [*files, *folders]
     top = {PurePosixPath(path).parts[0] for path in needed}
     lines = [
         f"# Beside {dockerfile_name}, this takes the place of the checkout's .dockerignore, which it begins with."
@@ -232,9 +238,26 @@ def ignore_file(plan: ImagePlan, dockerfile_name: str, dockerignore: str) -> str
     own = dockerignore.removeprefix("\ufeff").splitlines()
     if own:
         lines += ["# The checkout's own rules. When they change: splatfix dockerfile --force", *own]
-    lines += ["# What the build needs", *(f"!{path}" for path in needed)]
+    lines += ["# What the build needs", *(f"!{path}" for path in folders)]
+    # what the checkout leaves out inside those folders stays out of them
+    inside = [rule for rule in own if not any(_excludes(rule, folder) for folder in folders)]
+    if inside:
+        lines += ["# The checkout's own rules again, but for those folders as a whole", *inside]
+    lines += [f"!{path}" for path in files]
     data = "\n".join(name for name in _DATA if name not in top)
     return "\n".join(lines) + "\n" + _filled("ignored", data=data)
+
+
+def _excludes(rule: str, folder: str) -> bool:
+    """A rule of a ``.dockerignore`` leaves out the folder, or one that it lies in (moby/patternmatcher's rules)."""
+    pattern = rule.strip().strip("/")
+    if not pattern or pattern.startswith(("#", "!")):
+        return False
+    expression = ""
+    for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern):
+        expression += _WILDCARDS.get(part) or re.escape(part)
+    path = PurePosixPath(folder)
+    return any(re.fullmatch(expression, str(name)) for name in (path, *path.parents))
 
 
 def _yaml(text: str) -> str:

@@ -435,6 +435,24 @@ def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
     assert needed <= sent and f"splatfix-{__version__}-py3-none-any.whl" in sent
 
 
+def test_what_the_user_excluded_inside_of_what_the_build_needs_stays_out(
+    tmp_path: Path, splatfix: Splatfix
+) -> None:
+    folder = checkout_of("2dgs", tmp_path / "checkout")
+    knn = folder / "submodules" / "simple-knn"
+    private = [knn / "customer.bin", knn / "deep" / "private.txt", knn / "secrets.yaml", folder / "x.token"]
+    for path in private:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    rules = "submodules\n**/private.txt\nsubmodules/simple-knn/customer.bin\n**/*.token\n"
+    (folder / ".dockerignore").write_text(rules)
+    words = ("dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels", "--out", folder)
+    assert splatfix(*words).returncode == 0
+    sent = context_of(folder)
+    assert not sent & {str(path.relative_to(folder)) for path in private}
+    assert "submodules/simple-knn/setup.py" in sent
+
+
 def test_rules_that_cannot_be_read_are_not_ignored(tmp_path: Path, splatfix: Splatfix) -> None:
     folder = checkout_of("2dgs", tmp_path / "checkout")
     (folder / ".dockerignore").mkdir()
