@@ -12,11 +12,10 @@ from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import read_text
-from splatfix.core.step import say
 from splatfix.install.backup import Backup, check_backup, digest, installed_files, read_backup, restore
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
-from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry, move_away
+from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry
 from splatfix.install.journal_paths import JournalPaths, OutsidePath, check_links
 from splatfix.install.outcome import Kept, Restored, kept_of
 from splatfix.install.tampering import refuse_link, tampered
@@ -88,8 +87,7 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
     """The backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is.
 
     Raises:
-        SplatfixError: as :func:`read_backup` and :func:`check_backup`; ``changed-since`` for a file of a checkout that is
-            neither as it was nor as splatfix left it.
+        SplatfixError: as :func:`read_backup` and :func:`check_backup`.
     """
     backups = {step: _read_step(environment, journal, entry, step) for step in entry.changes}
     links = [link for backup in backups.values() for link in backup.links]
@@ -125,28 +123,7 @@ def _read_step(environment: Environment, journal: Journal, entry: Entry, step: S
     # the digests of edited files are written down before the edit: without them nothing tells an edit from a forgery
     if {item.path for item in backup.saved} != edited:
         raise tampered(folder / "backup.json", "it names files of a checkout that splatfix did not edit")
-    if not step.done and not belongs_to_original(journal, entry, step):
-        _refuse_unknown_content(backup, folder)
     return backup
-
-
-def _refuse_unknown_content(backup: Backup, folder: Path) -> None:
-    """An edit that was cut off has left every file as it was, or as it should become."""
-    known = {item.path: {item.digest} for item in backup.written}
-    for item in backup.saved:
-        path = Path(item.path)
-        if not path.is_file() or digest(path.read_bytes()) not in known[item.path] | {item.digest}:
-            raise SplatfixError(
-                "changed-since",
-                f"{path} was changed since splatfix was stopped while it edited it.",
-                meaning="Restoring it would lose that work; nothing was changed.",
-                todo=(
-                    say(f"The file as it was before is in {folder}; see its backup.json."),
-                    move_away(
-                        folder.parent.with_name(f"{folder.parent.name}.json"), "Then take the entry away"
-                    ),
-                ),
-            )
 
 
 def is_restored(backup: Backup) -> bool:
