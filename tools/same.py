@@ -178,7 +178,7 @@ _MASKS: tuple[tuple[str, str], ...] = (
     (r'("(?:seconds|wall_seconds|duration|elapsed|gathered|began|ended)": )[\d.]+', r"\1SECONDS"),
     (r"\b\d+(\.\d+)? (s|seconds|ms)\b", "SECONDS"),
     (r"time=\"[\d.]+\"", 'time="SECONDS"'),
-    (r"/tmp/[\w./-]+", "TEMP"),  # nosec B108 - a mask of output, no file
+    (r"/tmp/[\w./-]+", "TEMP"),  # nosec B108
     (r"\b\d+(\.\d+)? (it/s|iterations/s)", "RATE"),
     (r"SECONDS \| [\d.]+ \|", "SECONDS | RATE |"),
     (r"\d+ / (\d+|–) MiB", "BYTES"),
