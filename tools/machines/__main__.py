@@ -9,16 +9,12 @@ from tools.machines import raw_machines
 
 if __name__ == "__main__":
     machines = raw_machines()
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.machines", description="Write simulated machines as folders."
-    )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(sorted(machines))}"
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.machines", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(machines)}")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    given = parser.parse_args()
-    if unknown := set(given.names) - set(machines):
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(machines):
         parser.error(f"no such machine: {', '.join(sorted(unknown))}")
-    for name in given.names or sorted(machines):
-        machines[name].write(given.out / name)
-        print(given.out / name)
+    for name in options.names or machines:
+        machines[name].write(options.out / name)
+        print(options.out / name)
