@@ -168,7 +168,7 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
         )
         return
     cuda, version = release(toolkit.version), release(compiler.version)
-    bounds = rules.gcc_bounds(cuda) if family == "gcc" else rules.clang_bounds(cuda)
+    bounds = rules.bounds(family, cuda)
     if bounds is None:
         return  # torch only warns there
     rule = f"torch {torch.version} with CUDA {toolkit.version}"

@@ -251,7 +251,7 @@ def _give_back(bus: str | None) -> Step:
 def _newer_driver(cards: Sequence[Gpu], driver: Driver) -> list[str | Step]:
     """What a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
     archs = [arch for gpu in cards if (arch := Arch.known(gpu.cc))]
-    floors = [floor.version for arch in archs if (floor := drivers.gpu_driver_floor(arch))]
+    floors = [floor for floor in map(drivers.gpu_driver_floor, archs) if floor]
     log = run("sudo", "dmesg", text="The driver's own reason, in lines with NVRM")
     if floors and driver.version and release(driver.version) < max(floors):
         return [f"Upgrade the NVIDIA driver to {driver_words(max(floors))} or newer, then reboot.", log]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from splatfix.core.codec import AsText
-from splatfix.knowledge.tables import cached, optional_pair, pair, table
+from splatfix.knowledge.rows import decode
+from splatfix.knowledge.tables import cached, pair, table
 
 _SPELLINGS = re.compile(
     r"(?:(?:sm|compute)_?(?P<num>\d{2,3})|(?P<bare>\d{2,3})|(?P<dmajor>\d{1,2})\.(?P<dminor>\d))(?P<variant>[af]?)"
@@ -111,9 +112,9 @@ class ArchInfo:
     name: str
     gpus: tuple[str, ...]
     first_toolkit: tuple[int, int] | None
-    last_toolkit: tuple[int, int] | None
     tegra: bool
-    variants: Mapping[str, tuple[int, int]]
+    last_toolkit: tuple[int, int] | None = None
+    variants: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """First toolkit of each variant letter."""
 
 
@@ -130,19 +131,8 @@ class _Rules:
 
 @cached
 def _archs() -> Mapping[int, ArchInfo]:
-    document = table("archs")
-    return {
-        int(number): ArchInfo(
-            arch=Arch(*pair(row["cc"])),
-            name=row["name"],
-            gpus=tuple(row["gpus"]),
-            first_toolkit=optional_pair(row["first_toolkit"]),
-            last_toolkit=optional_pair(row.get("last_toolkit")),
-            tegra=row["tegra"],
-            variants={letter: pair(since) for letter, since in row.get("variants", {}).items()},
-        )
-        for number, row in sorted(document["archs"].items(), key=lambda item: int(item[0]))
-    }
+    rows = sorted((int(number), row) for number, row in table("archs")["archs"].items())
+    return {number: decode(ArchInfo, row, arch=Arch(*pair(row["cc"]))) for number, row in rows}
 
 
 @cached
@@ -150,9 +140,9 @@ def _rules() -> _Rules:
     document = table("archs")
     sbsa = document["sbsa_unified"]
     return _Rules(
-        families={int(k): frozenset(row["members"]) for k, row in document["families"].items()},
-        excluded={int(k): frozenset(row["not_on"]) for k, row in document["device_exclusions"].items()},
-        only_on={int(k): frozenset(row["devices"]) for k, row in document["only_on"].items()},
+        families={int(code): frozenset(row["members"]) for code, row in document["families"].items()},
+        excluded={int(code): frozenset(row["not_on"]) for code, row in document["device_exclusions"].items()},
+        only_on={int(code): frozenset(row["devices"]) for code, row in document["only_on"].items()},
         sbsa_code=frozenset(sbsa["code"]),
         sbsa_from=pair(sbsa["min_build_cuda"]),
     )

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
 from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.knowledge.messages import Message, message_of
+from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, table
 
 VERSIONED = (
@@ -71,45 +73,98 @@ class CheckText:
     code: str
     title: str
     page: str
-    fails: bool
-    """False: it warns."""
-    summary: str
+    summary: str = ""
     """With ``{source}``, ``{cause}``, ``{file}`` and ``{line}``; of Python code also ``{text}``, and no ``{source}``."""
+    status: str = "fail"
     install: str = ""
     """What cures it when it is installed; "" where that is nothing."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Breakage:
-    """A change of a toolkit, compiler or library that stops known sources from building or running."""
+    """A change of a toolkit, compiler or library that stops known sources from building or running.
+
+    Its patterns are compiled when they are first asked for: a diagnosis without a checkout needs none of them.
+    """
 
     key: str
     title: str
     symptom: str
     cure: str
     sources: tuple[str, ...]
-    when: When
-    find: SourcePattern | None
-    """Where the edits apply; None where no source's text shows it."""
-    edits: tuple[Edit, ...]
-    always_edit: bool
+    row: Mapping[str, Any] = field(repr=False)
+    always_edit: bool = False
     """Edit whatever ``when`` says: harmless where it is not needed."""
-    no_edit: str
+    no_edit: str = ""
     """Why there are no edits; "" where there are."""
-    stops: bool
+    stops: bool = False
     """Nothing cures it here: a plan ends before anything is built."""
-    check: CheckText | None
-    look_for: SourcePattern | None
-    """What the check asks facts about: ``find``, narrowed by what else brings the missing declaration."""
-    uses: NamePattern | None
-    """What the check asks facts about instead, for Python: names that the code uses."""
-    log: Message | None
-    failure_class: str
+
+    @property
+    def failure_class(self) -> str:
+        """The class of the vocabulary that it is a case of; "" for none."""
+        return str(self.row.get("class", ""))
+
+    @cached_property
+    def when(self) -> When:
+        """Where it stops sources."""
+        row = self.row.get("when", {})
+        return decode(
+            When, row, versions={name: SpecifierSet(row[name]) for name in VERSIONED if name in row}
+        )
+
+    @cached_property
+    def find(self) -> SourcePattern | None:
+        """Where the edits apply; None where no source's text shows it."""
+        return self._pattern({}) if "find" in self.row else None
+
+    @cached_property
+    def look_for(self) -> SourcePattern | None:
+        """What the check asks facts about: ``find``, narrowed by what else brings the missing declaration."""
+        if self.check is None or self.uses or "find" not in self.row:
+            return None
+        return self._pattern(self.row["check"])
+
+    def _pattern(self, narrower: Mapping[str, Any]) -> SourcePattern:
+        find = self.row["find"]
+        fine = [text for text in (find.get("unless"), narrower.get("given_by")) if text]
+        return SourcePattern(
+            key=self.key,
+            files=tuple(narrower.get("files") or find["files"]),
+            pattern=re.compile(find["pattern"]),
+            unless=re.compile("|".join(fine)) if fine else None,
+        )
+
+    @cached_property
+    def uses(self) -> NamePattern | None:
+        """What the check asks facts about instead, for Python: names that the code uses."""
+        return NamePattern(self.key, frozenset(self.row["uses"]["names"])) if "uses" in self.row else None
+
+    @cached_property
+    def edits(self) -> tuple[Edit, ...]:
+        """What mends a source; () where nothing does."""
+        return tuple(decode(Edit, edit) for edit in self.row.get("edit", ()))
+
+    @cached_property
+    def check(self) -> CheckText | None:
+        """What its check says; None where it has none."""
+        if "check" not in self.row:
+            return None
+        summary = "{source} does not compile with {cause}: {file} line {line}."
+        if self.uses:
+            summary = "{file}:{line} does not run with {cause}: {text}"
+        row = self.row["check"]
+        return decode(CheckText, {"summary": summary, **row, "page": row["page"].strip()})
+
+    @cached_property
+    def log(self) -> Message | None:
+        """How a build log shows it."""
+        return message_of(self.key, self.row["log"], self.failure_class) if "log" in self.row else None
 
 
 @cached
 def _breakages() -> Mapping[str, Breakage]:
-    return {key: _breakage(key, row) for key, row in table("breakages").items()}
+    return {key: decode(Breakage, row, key=key, row=row) for key, row in table("breakages").items()}
 
 
 def breakages() -> tuple[Breakage, ...]:
@@ -124,73 +179,5 @@ def breakage(key: str) -> Breakage:
 
 def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:
     """What a checkout's sources are to be searched for, so that the checks can judge them."""
-    found = (item for row in breakages() for item in (row.look_for, row.uses))
-    return tuple(item for item in found if item)
-
-
-def _breakage(key: str, row: Mapping[str, Any]) -> Breakage:
-    find, check = row.get("find"), row.get("check")
-    return Breakage(
-        key=key,
-        title=row["title"],
-        symptom=row["symptom"],
-        cure=row["cure"],
-        sources=tuple(row["sources"]),
-        when=_when(row.get("when", {})),
-        find=_pattern(key, find) if find else None,
-        edits=tuple(_edit(edit) for edit in row.get("edit", ())),
-        always_edit=row.get("always_edit", False),
-        no_edit=row.get("no_edit", ""),
-        stops=row.get("stops", False),
-        check=_check_text(check, python="uses" in row) if check else None,
-        look_for=_pattern(key, find, check) if find and check and "uses" not in row else None,
-        uses=NamePattern(key, frozenset(row["uses"]["names"])) if "uses" in row else None,
-        log=message_of(key, row["log"], row.get("class", "")) if "log" in row else None,
-        failure_class=row.get("class", ""),
-    )
-
-
-def _when(row: Mapping[str, Any]) -> When:
-    return When(
-        versions={name: SpecifierSet(row[name]) for name in VERSIONED if name in row},
-        system=row.get("system", ""),
-        lacks=row.get("lacks", ""),
-        builder=row.get("builder", ""),
-        arch_missing=row.get("arch_missing", False),
-        gpu_missing=row.get("gpu_missing", False),
-        sources_match=re.compile(row["sources_match"]) if "sources_match" in row else None,
-    )
-
-
-def _pattern(key: str, find: Mapping[str, Any], check: Mapping[str, Any] | None = None) -> SourcePattern:
-    narrower = check or {}
-    fine = [text for text in (find.get("unless"), narrower.get("given_by")) if text]
-    return SourcePattern(
-        key=key,
-        files=tuple(narrower.get("files") or find["files"]),
-        pattern=re.compile(find["pattern"]),
-        unless=re.compile("|".join(fine)) if fine else None,
-    )
-
-
-def _check_text(row: Mapping[str, Any], *, python: bool) -> CheckText:
-    compiled = "{source} does not compile with {cause}: {file} line {line}."
-    interpreted = "{file}:{line} does not run with {cause}: {text}"
-    return CheckText(
-        code=row["code"],
-        title=row["title"],
-        page=row["page"].strip(),
-        fails=row.get("status", "fail") == "fail",
-        summary=row.get("summary", interpreted if python else compiled),
-        install=row.get("install", ""),
-    )
-
-
-def _edit(row: Mapping[str, Any]) -> Edit:
-    return Edit(
-        include=row.get("include", ""),
-        replace=re.compile(row["replace"]) if "replace" in row else None,
-        by=row.get("by", ""),
-        repeat=row.get("repeat", False),
-        prepend=row.get("prepend", ""),
-    )
+    patterns = (item for row in breakages() for item in (row.look_for, row.uses))
+    return tuple(item for item in patterns if item)

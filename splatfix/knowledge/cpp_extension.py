@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import Version, cached, leading_numbers, table, version
 
 
@@ -32,10 +33,6 @@ class CppExtension:
 
     release: str
     """The release that was read."""
-    exact: bool
-    """Whether the release asked for is the one that was read."""
-    same_minor: bool
-    """Whether it is at least of the same minor; if not, the nearest older one speaks for it."""
     supported_arches: tuple[str, ...]
     named_arches: tuple[tuple[str, str], ...]
     """In the order in which torch replaces them."""
@@ -47,26 +44,19 @@ class CppExtension:
     """A package name containing "arch" does not switch the arch flags off."""
     accepts_letter_arch_in_torch_list: bool
     """An ``sm_90a`` in torch's own arch list does not crash the look at the visible GPUs."""
+    same_minor: bool = True
+    """The release asked for is at least of the same minor; if not, the nearest older one speaks for it."""
 
-    def gcc_bounds(self, cuda: tuple[int, ...]) -> Bounds | None:
-        """torch's bounds on gcc for this CUDA (major, minor[, build of nvcc]); None: no row, torch only warns."""
-        return self._bounds(self.gcc, cuda, special=True)
-
-    def clang_bounds(self, cuda: tuple[int, ...]) -> Bounds | None:
-        """torch's bounds on clang for this CUDA; None: no row, torch only warns."""
-        return self._bounds(self.clang, cuda, special=False)
-
-    def _bounds(self, rows: Mapping[str, Bounds], cuda: tuple[int, ...], special: bool) -> Bounds | None:
-        bounds = rows.get(f"{cuda[0]}.{cuda[1]}")
+    def bounds(self, compiler: str, cuda: tuple[int, ...]) -> Bounds | None:
+        """torch's bounds on ``gcc`` or ``clang`` for this CUDA (major, minor[, build of nvcc]); None: no row, torch only
+        warns."""
+        table_of_torch = self.gcc if compiler == "gcc" else self.clang
+        bounds = table_of_torch.get(f"{cuda[0]}.{cuda[1]}")
         # torch has one rule for a single build of nvcc: _get_cuda_arch_flags' neighbour, _check_cuda_version
         exception = table("cpp_extension")["special"]
-        if bounds and special and cuda[:3] == version(exception["nvcc_build"]):
+        if bounds and compiler == "gcc" and cuda[:3] == version(exception["nvcc_build"]):
             return replace(bounds, max_exclusive=version(exception["gcc_max_exclusive"]))
         return bounds
-
-    def accepts_arch(self, arch: Arch) -> bool:
-        """Whether this release takes the architecture in TORCH_CUDA_ARCH_LIST."""
-        return arch.cc in self.supported_arches
 
 
 @dataclass(frozen=True)
@@ -136,39 +126,22 @@ def compare(left: Version, right: Version) -> int:
 @cached
 def _releases() -> Mapping[Version, CppExtension]:
     return {
-        version(name): CppExtension(
-            release=name,
-            exact=True,
-            same_minor=True,
-            supported_arches=tuple(row["supported_arches"]),
-            named_arches=tuple((name, text) for name, text in row["named_arches"]),
-            gcc={cuda: _bounds_of(bounds) for cuda, bounds in row["gcc"].items()},
-            clang={cuda: _bounds_of(bounds) for cuda, bounds in row["clang"].items()},
-            native_keyword=row["native_keyword"],
-            extension_name_exempt_from_arch_rule=row["extension_name_exempt_from_arch_rule"],
-            accepts_letter_arch_in_torch_list=row["accepts_letter_arch_in_torch_list"],
-        )
-        for name, row in table("cpp_extension")["releases"].items()
+        version(name): row for name, row in rows(CppExtension, "cpp_extension", "releases", "release").items()
     }
-
-
-def _bounds_of(row: Mapping[str, Sequence[int]]) -> Bounds:
-    return Bounds(tuple(row["min"]), tuple(row["max_exclusive"]))
 
 
 def behaviour(torch_version: str) -> CppExtension | None:
     """The row for a torch version (``2.13.0+cpu`` too); None for a torch older than all rows, or what is no version.
 
-    A release that was not read is spoken for by one of its own minor, else by the nearest older one; ``exact``
-    and ``same_minor`` tell which.
+    A release that was not read is spoken for by one of its own minor, else by the nearest older one.
     """
     release = leading_numbers(torch_version)
-    rows = _releases()
-    candidates = [row for row in rows if row[:2] == release[:2]] or [row for row in rows if row <= release]
+    known = _releases()
+    candidates = [row for row in known if row[:2] == release[:2]] or [row for row in known if row <= release]
     if not candidates:
         return None
     best = max(candidates)
-    return replace(rows[best], exact=best == release, same_minor=best[:2] == release[:2])
+    return replace(known[best], same_minor=best[:2] == release[:2])
 
 
 def expand_arch_list(text: str | None, torch_version: str) -> ArchListResult | None:
@@ -249,10 +222,7 @@ def compiler_verdict(
     rules = behaviour(torch_version)
     if rules is None:
         return None
-    if compiler == "gcc":
-        bounds = rules.gcc_bounds(cuda)
-    else:
-        bounds = rules.clang_bounds(cuda)
+    bounds = rules.bounds(compiler, cuda)
     if bounds is None:
         return "no-row"
     if compare(compiler_version, bounds.min) < 0:
@@ -264,7 +234,5 @@ def compiler_verdict(
 
 def first_release_for_arch(arch: Arch) -> str | None:
     """The oldest torch release read whose cpp_extension takes this architecture in TORCH_CUDA_ARCH_LIST; None: none."""
-    accepting = [number for number, row in _releases().items() if row.accepts_arch(arch)]
-    if not accepting:
-        return None
-    return _releases()[min(accepting)].release
+    accepting = [row for _, row in sorted(_releases().items()) if arch.cc in row.supported_arches]
+    return accepting[0].release if accepting else None

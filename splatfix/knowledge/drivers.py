@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import Version, cached, pair, parse_version, table
 
 Platform = Literal["linux", "windows"]
@@ -18,14 +19,6 @@ FORWARD_COMPAT_REFUSED = 804
 
 
 @dataclass(frozen=True)
-class DriverFloor:
-    """The oldest driver for something, and how sure that is."""
-
-    version: Version
-    verified: bool
-
-
-@dataclass(frozen=True)
 class StartFailure:
     """Why ``cuInit`` refuses, by its code."""
 
@@ -34,28 +27,20 @@ class StartFailure:
     means: str
     remedy: tuple[str, ...]
     """What helps, in order; a line that begins with ``$ `` is a command."""
-    container_remedy: tuple[str, ...]
+    container_remedy: tuple[str, ...] = ()
     """What helps a container, where that is something else."""
 
 
-@dataclass(frozen=True)
-class _Levels:
-    branches: tuple[tuple[int, Cuda], ...]
-    """First driver branch of each CUDA level, ascending."""
-    known_through: int
-    """The newest driver branch whose CUDA level was seen."""
-    ptx: Mapping[Cuda, PtxIsa]
+@cached
+def _branches() -> list[tuple[int, Cuda]]:
+    """The first driver branch of each CUDA level, ascending."""
+    rows = table("drivers")["driver_levels"].items()
+    return sorted((int(branch), pair(row["cuda"])) for branch, row in rows)
 
 
 @cached
-def _levels() -> _Levels:
-    document = table("drivers")
-    branches = sorted((int(branch), pair(row["cuda"])) for branch, row in document["driver_levels"].items())
-    return _Levels(
-        branches=tuple(branches),
-        known_through=max(int(document["driver_levels_known_through"]), branches[-1][0]),
-        ptx=dict(sorted((pair(cuda), pair(row["ptx"])) for cuda, row in document["ptx_isa"].items())),
-    )
+def _ptx() -> Mapping[Cuda, PtxIsa]:
+    return dict(sorted((pair(cuda), pair(row["ptx"])) for cuda, row in table("drivers")["ptx_isa"].items()))
 
 
 def parse_driver(text: str) -> Version:
@@ -88,45 +73,33 @@ def cuda_level_of_driver(driver: str | Version) -> Cuda | None:
 
     Source: the first driver branch of each CUDA level.
     """
-    branch = _branch_of(driver)
-    levels = _levels()
-    if branch > levels.known_through:
-        return None
-    return _level_at_most(branch, levels)
+    known_through = max(int(table("drivers")["driver_levels_known_through"]), _branches()[-1][0])
+    return cuda_level_at_least(driver) if _branch_of(driver) <= known_through else None
 
 
 def cuda_level_at_least(driver: str | Version) -> Cuda | None:
     """As ``cuda_level_of_driver``, but a driver newer than the table gets the newest known level: a lower bound."""
-    return _level_at_most(_branch_of(driver), _levels())
+    branch = _branch_of(driver)
+    return next((level for first, level in reversed(_branches()) if first <= branch), None)
 
 
 def _branch_of(driver: str | Version) -> int:
-    if isinstance(driver, str):
-        driver = parse_driver(driver)
-    return driver[0]
-
-
-def _level_at_most(branch: int, levels: _Levels) -> Cuda | None:
-    level = None
-    for first_branch, cuda in levels.branches:
-        if branch >= first_branch:
-            level = cuda
-    return level
+    return (parse_driver(driver) if isinstance(driver, str) else driver)[0]
 
 
 def first_branch_of_cuda(cuda: Cuda) -> int | None:
     """The first driver branch whose CUDA level is ``cuda`` or above; None: not known."""
-    return next((branch for branch, level in _levels().branches if level >= cuda), None)
+    return next((branch for branch, level in _branches() if level >= cuda), None)
 
 
 def ptx_isa_of_cuda(cuda: Cuda) -> PtxIsa | None:
     """The PTX version that this toolkit writes, and that a driver of this CUDA level reads; None: not in the table."""
-    return _levels().ptx.get(cuda)
+    return _ptx().get(cuda)
 
 
 def cuda_of_ptx_isa(isa: PtxIsa) -> Cuda | None:
     """The first CUDA version with this PTX version: what a driver must offer; None: not in the table."""
-    return next((cuda for cuda, ptx in _levels().ptx.items() if ptx >= isa), None)
+    return next((cuda for cuda, ptx in _ptx().items() if ptx >= isa), None)
 
 
 def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
@@ -136,8 +109,8 @@ def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
     exact = ptx_isa_of_cuda(driver_cuda_level)
     if exact is not None:
         return ptx_isa <= exact
-    older = [ptx for cuda, ptx in _levels().ptx.items() if cuda < driver_cuda_level]
-    newer = [ptx for cuda, ptx in _levels().ptx.items() if cuda > driver_cuda_level]
+    older = [ptx for cuda, ptx in _ptx().items() if cuda < driver_cuda_level]
+    newer = [ptx for cuda, ptx in _ptx().items() if cuda > driver_cuda_level]
     if older and ptx_isa <= max(older):
         return True
     if newer and ptx_isa > min(newer):
@@ -145,12 +118,10 @@ def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
     return None
 
 
-def gpu_driver_floor(arch: Arch) -> DriverFloor | None:
+def gpu_driver_floor(arch: Arch) -> Version | None:
     """The oldest Linux driver that knows this GPU, or None when no source names one."""
     row = table("drivers")["gpu_floors"].get(str(arch.number))
-    if row is None:
-        return None
-    return DriverFloor(parse_driver(row["linux"]), row["verified"])
+    return parse_driver(row["linux"]) if row else None
 
 
 def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:
@@ -172,6 +143,4 @@ def start_failure(code: int) -> StartFailure | None:
     row = table("drivers")["cuda_start"].get(str(code))
     if row is None:
         return None
-    return StartFailure(
-        row["name"], row["means"], tuple(row["remedy"]), tuple(row.get("container_remedy", ()))
-    )
+    return decode(StartFailure, row)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from splatfix.core.step import Step
 from splatfix.knowledge.breakages import Breakage, breakages
-from splatfix.knowledge.messages import Meaning, Message, message_of, step_of
+from splatfix.knowledge.messages import Meaning, Message, message_of
+from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, table
 
 HINT_WEIGHT = 0.25
@@ -31,7 +33,7 @@ class Wording:
     bounded by the length of the line (a test reads its parse tree).
     """
 
-    pattern: re.Pattern[str]
+    text: str
     weight: float
     """Share of logs with this line that the failure is the cause of, 0 to 1."""
     all: tuple[str, ...] = ()
@@ -40,6 +42,12 @@ class Wording:
     """Observations that rule it out."""
     test: str = ""
     """Name of a test of the numbers in the line (``splatfix/explain/judges.py``)."""
+    any_case: bool = True
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What is looked for, compiled when it is first asked for: a diagnosis has no log."""
+        return re.compile(self.text, re.IGNORECASE if self.any_case else 0)
 
 
 @dataclass(frozen=True)
@@ -143,42 +151,14 @@ def observations() -> Mapping[str, re.Pattern[str]]:
 
 
 def _failure(name: str, row: Mapping[str, Any]) -> Failure:
-    hint = row.get("hint")
-    rank = row.get("rank", 0)
-    return Failure(
+    failure_class = name if row.get("rank") else ""
+    return decode(
+        Failure,
+        row,
         name=name,
-        rank=rank,
-        definition=row.get("definition", ""),
-        why=row.get("why", ""),
-        fix=row.get("fix", ""),
-        examples=tuple(row.get("examples", ())),
-        checks=tuple(row.get("checks", ())),
-        limit=row.get("limit", ""),
-        explains=tuple(row.get("explains", ())),
-        sources=tuple(row["sources"]),
-        wordings=tuple(map(_wording, row.get("wording", ()))),
-        hint=Wording(re.compile(hint, re.IGNORECASE), HINT_WEIGHT) if hint else None,
-        answer=_answer(row.get("answer", {})),
-        messages=tuple(message_of(name, one, name if rank else "") for one in row.get("message", ())),
-    )
-
-
-def _wording(row: Mapping[str, Any]) -> Wording:
-    return Wording(
-        pattern=re.compile(row["pattern"], re.IGNORECASE),
-        weight=float(row["weight"]),
-        all=tuple(row.get("all", ())),
-        none=tuple(row.get("none", ())),
-        test=row.get("test", ""),
-    )
-
-
-def _answer(row: Mapping[str, Any]) -> Answer:
-    return Answer(
-        option=row.get("option", ""),
-        without_compiler=row.get("without_compiler", False),
-        pip=tuple(row.get("pip", ())),
-        steps=tuple(map(step_of, row.get("steps", ()))),
+        wordings=tuple(decode(Wording, one, text=one["pattern"]) for one in row.get("wording", ())),
+        hint=Wording(row["hint"], HINT_WEIGHT) if "hint" in row else None,
+        messages=tuple(message_of(name, one, failure_class) for one in row.get("message", ())),
     )
 
 
@@ -188,8 +168,8 @@ def _with_breakage(failure: Failure, record: Breakage) -> Failure:
     wordings: tuple[Wording, ...] = ()
     if record.log:
         # a record's own pattern meets logs as they are; here every quote is a plain one
-        pattern = re.compile(record.log.pattern.pattern.replace("`", "'"))
-        wordings = (Wording(pattern, _BREAKAGE_WEIGHT),)
+        text = record.log.text.replace("`", "'")
+        wordings = (Wording(text, _BREAKAGE_WEIGHT, any_case=False),)
     return replace(
         failure,
         definition=failure.definition or record.symptom,

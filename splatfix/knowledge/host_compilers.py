@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import Version, cached, leading_numbers, pair, table, version
 
 Compiler = Literal["gcc", "clang", "msvc"]
@@ -16,12 +17,9 @@ Compiler = Literal["gcc", "clang", "msvc"]
 class CompilerLimits:
     """What one nvcc accepts. Maxima are inclusive majors; ``msvc`` is the inclusive range of ``_MSC_VER`` or unknown."""
 
-    cuda: Version
     gcc_max_major: int
     clang_max_major: int
     msvc: tuple[int, int] | None
-    verified: bool
-    """True when read in host_config.h itself."""
 
     def accepts(self, compiler: Compiler, number: int) -> bool | None:
         """Whether nvcc takes gcc or clang of this major, or MSVC of this ``_MSC_VER``; None: not known."""
@@ -36,16 +34,7 @@ class CompilerLimits:
 
 @cached
 def _limits() -> Mapping[Version, CompilerLimits]:
-    return {
-        version(cuda): CompilerLimits(
-            cuda=version(cuda),
-            gcc_max_major=row["gcc_max_major"],
-            clang_max_major=row["clang_max_major"],
-            msvc=(row["msvc"][0], row["msvc"][1]) if row["msvc"] else None,
-            verified=row["verified"],
-        )
-        for cuda, row in table("host_compilers")["limits"].items()
-    }
+    return {version(cuda): row for cuda, row in rows(CompilerLimits, "host_compilers", "limits").items()}
 
 
 def limits(cuda: tuple[int, ...]) -> CompilerLimits | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from splatfix.knowledge.tables import pair, table
+from splatfix.knowledge.rows import decode
+from splatfix.knowledge.tables import table
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class ToolkitImage:
 
 def system_image(name: str) -> SystemImage:
     """The image of a system that the table has."""
-    row = table("images")["systems"][name]
-    return SystemImage(name, row["image"], pair(row["python"]), row["gcc"], pair(row["glibc"]))
+    return decode(SystemImage, table("images")["systems"][name], name=name)
 
 
 def toolkit_image(cuda: tuple[int, int]) -> ToolkitImage | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import table
 
 
@@ -25,14 +26,10 @@ class Repository:
 def requirement_of(module: str) -> str | None:
     """What to tell pip for a module (``opencv-python`` for ``cv2``); None where the table does not know it."""
     row = table("imports")["distributions"].get(module)
-    if row is None:
-        return None
-    return str(row["install"])
+    return str(row["install"]) if row else None
 
 
 def repository_of(module: str) -> Repository | None:
     """The repository to build a module from; None for one that pip can simply install, or that is not known."""
     row = table("imports")["repositories"].get(module)
-    if row is None:
-        return None
-    return Repository(module, str(row["address"]), str(row.get("folder", "")))
+    return decode(Repository, row, module=module) if row else None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from splatfix.core.step import Command, Step
+from splatfix.core.step import Step
+from splatfix.knowledge.rows import decode, step_of
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,19 @@ class Message:
     """A message, and what it means. ``{1}`` and ``{name}`` in texts stand for groups of the match."""
 
     key: str
-    pattern: re.Pattern[str]
-    meaning: str
-    steps: tuple[Mapping[str, Any], ...]
+    text: str
+    """Of the pattern."""
+    failure_class: str
+    meaning: str = ""
+    steps: tuple[Any, ...] = ()
+    """As the data file has them: what they are in full, a match tells."""
     kind: str = ""
     """Only in messages of this kind (``splatfix/explain/build_output.py``); "": in every kind."""
-    failure_class: str = ""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What is looked for, compiled when it is first asked for."""
+        return re.compile(self.text)
 
     def read(self, text: str) -> Meaning | None:
         """What it means, if it stands in the text."""
@@ -47,24 +56,4 @@ class Message:
 
 def message_of(key: str, row: Mapping[str, Any], failure_class: str) -> Message:
     """A message from its table in a data file."""
-    return Message(
-        key=key,
-        pattern=re.compile(row["pattern"]),
-        meaning=row.get("meaning", ""),
-        steps=tuple(row.get("steps", ())),
-        kind=row.get("kind", ""),
-        failure_class=failure_class,
-    )
-
-
-def step_of(
-    row: Mapping[str, Any], groups: Sequence[str] = (), named: Mapping[str, str] | None = None
-) -> Step:
-    """A step from a data file: ``text``, and ``argv``, ``env`` or ``unset`` where there is a command."""
-    named = named or {}
-    text = row.get("text", "").format(*groups, **named)
-    argv = tuple(word.format(*groups, **named) for word in row.get("argv", ()))
-    env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
-    if not argv and not env:
-        return Step(text)
-    return Step(text, Command(argv, tuple(env.items())))
+    return decode(Message, row, key=key, text=row["pattern"], failure_class=failure_class)

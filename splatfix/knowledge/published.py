@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from splatfix.knowledge.tables import cached, source_of, table
+from splatfix.knowledge.rows import rows
+from splatfix.knowledge.tables import cached, table
 
 
 @dataclass(frozen=True)
@@ -52,22 +53,7 @@ class Method:
 @cached
 def methods() -> Mapping[str, Method]:
     """All published methods by name."""
-    return {
-        name: Method(
-            name,
-            row["title"],
-            source_of("published", row),
-            row["verified"],
-            row["iterations"],
-            row["strategy"],
-            row["renderer"],
-            row["gpu"],
-            row["lpips"],
-            row["differs"],
-            {scene: Figures(**figures) for scene, figures in row["scenes"].items()},
-        )
-        for name, row in table("published")["methods"].items()
-    }
+    return rows(Method, "published", "methods", "name")
 
 
 @cached

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import table
 
 
@@ -34,21 +35,14 @@ class Setting:
 
 def short_schedule() -> Mapping[str, Setting]:
     """By option (``densify_from_iter``); an option counts only where a trainer has it."""
-    return {
-        name: Setting(
-            row.get("share"), row.get("times", 1), *(bool(row.get(key)) for key in ("saves", "last", "flag"))
-        )
-        for name, row in table("schedules")["options"].items()
-    }
+    return rows(Setting, "schedules", "options")
 
 
 def words_for(stack_key: str) -> tuple[str, ...]:
     """What the trainer of one stack is told besides."""
-    row = table("schedules")["stacks"].get(stack_key, {})
-    return tuple(row.get("words", ()))
+    return tuple(table("schedules")["stacks"].get(stack_key, {}).get("words", ()))
 
 
 def least_iterations(stack_key: str) -> int:
     """Below which a stack's short training shows nothing; 0 where that is not known."""
-    row = table("schedules")["stacks"].get(stack_key, {})
-    return int(row.get("iterations", 0))
+    return int(table("schedules")["stacks"].get(stack_key, {}).get("iterations", 0))

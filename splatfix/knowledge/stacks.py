@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from splatfix.core.words import counted
+from splatfix.knowledge.rows import decode, rows
 from splatfix.knowledge.tables import cached, source_of, table
 
 
@@ -28,9 +28,7 @@ def lookalike(name: str) -> Lookalike | None:
     """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
     key = name.lower().replace("_", "-")
     row = table("stacks")["lookalikes"].get(key)
-    if row is None:
-        return None
-    return Lookalike(key, row["found"], row["really"], row["wanted"])
+    return decode(Lookalike, row, name=key) if row else None
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,6 @@ class Stack:
     name: str
     repositories: tuple[str, ...]
     """``owner/name`` where it is kept, and where it was before."""
-    commit: str
-    """What was read for this row."""
     recognise: tuple[str, ...]
     """Files and folders that its checkout has."""
     addresses: tuple[str, ...]
@@ -52,37 +48,30 @@ class Stack:
     also_needs: tuple[str, ...]
     submodules: Mapping[str, str]
     """Path -> commit ("" where not known)."""
-    arch_variable: str
-    """What chooses its architectures, where that is not TORCH_CUDA_ARCH_LIST."""
-    jit: str
-    """What of it is compiled when it runs; "" for nothing."""
     vram_gb: tuple[float, float] | None
     """Mean and maximum over published scenes with defaults."""
-    verified: bool
     source: str
+    arch_variable: str = ""
+    """What chooses its architectures, where that is not TORCH_CUDA_ARCH_LIST."""
+    jit: str = ""
+    """What of it is compiled when it runs; "" for nothing."""
 
 
 @cached
 def _stacks() -> Mapping[str, Stack]:
-    return {
-        key: Stack(
+    known = {}
+    for key, row in table("stacks")["stacks"].items():
+        memory = row["vram_gb"]
+        known[key] = decode(
+            Stack,
+            row,
             key=key,
-            name=row["name"],
             repositories=(row["repository"], *row.get("moved_from", ())),
-            commit=row["commit"],
-            recognise=tuple(row["recognise"]),
             addresses=tuple(row.get("addresses", ())),
-            needs=tuple(row["needs"]),
-            also_needs=tuple(row["also_needs"]),
-            submodules=row["submodules"],
-            arch_variable=row.get("arch_variable", ""),
-            jit=row.get("jit", ""),
-            vram_gb=(row["vram_gb"]["mean"], row["vram_gb"]["max"]) if row["vram_gb"] else None,
-            verified=row["verified"],
+            vram_gb=(memory["mean"], memory["max"]) if memory else None,
             source=source_of("stacks", row),
         )
-        for key, row in table("stacks")["stacks"].items()
-    }
+    return known
 
 
 def stacks() -> tuple[Stack, ...]:
@@ -121,9 +110,9 @@ class Part:
     """In the checkout, with '/'; "" when it is not in it."""
     variant: str
     """Its key among the variants; "" when it has none."""
-    builder: str
+    builder: str = "setup.py"
     """``setup.py``: splatfix builds it; ``cmake``, ``none``: ``note`` says what to do instead."""
-    note: str
+    note: str = ""
     clone: str = ""
     """Address of what is not in the checkout, to be cloned into the current folder."""
     install: str = ""
@@ -149,13 +138,18 @@ class Recipe:
     name: str
     parts: tuple[Part, ...]
     """In build order."""
-    needs: ProgramNeeds | None
-    note: str
+    needs: ProgramNeeds | None = None
+    note: str = ""
 
 
 @cached
 def _recipes() -> Mapping[str, Recipe]:
-    return {key: _recipe(key, row) for key, row in table("recipes")["recipes"].items()}
+    known = {}
+    for key, row in table("recipes")["recipes"].items():
+        name = _stacks()[key].name if key in _stacks() else key
+        parts = tuple(decode(Part, part) for part in row.get("part", ()))
+        known[key] = decode(Recipe, row, stack=key, name=name, parts=parts)
+    return known
 
 
 def recipes() -> tuple[Recipe, ...]:
@@ -166,26 +160,6 @@ def recipes() -> tuple[Recipe, ...]:
 def recipe(stack_key: str) -> Recipe | None:
     """The recipe of the stack of this key, or None."""
     return _recipes().get(stack_key)
-
-
-def _recipe(key: str, row: Mapping[str, Any]) -> Recipe:
-    known, needs = stack(key), row.get("needs")
-    parts = tuple(
-        Part(
-            part["path"],
-            part["variant"],
-            part.get("builder", "setup.py"),
-            *(part.get(name, "") for name in ("note", "clone", "install")),
-        )
-        for part in row.get("part", ())
-    )
-    return Recipe(
-        stack=key,
-        name=known.name if known else key,
-        parts=parts,
-        needs=ProgramNeeds(tuple(needs["cuda"]), tuple(needs["tools"]), needs["adapters"]) if needs else None,
-        note=row.get("note", ""),
-    )
 
 
 @dataclass(frozen=True)
@@ -212,6 +186,22 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Traits:
+    """What shows which variant a package is. What is None is not known, and not compared."""
+
+    settings: Sequence[str] | None = None
+    """Fields of its Settings tuple."""
+    exports: Collection[str] | None = None
+    """Functions of its compiled module."""
+    returns: int | None = None
+    """How many values a forward returns."""
+    forward: Sequence[str] | None = None
+    """Parameters of the rasterizer's forward, without self."""
+    classes: Collection[str] | None = None
+    """Classes that it defines."""
+
+
+@dataclass(frozen=True)
 class Match:
     """How well an installed package fits a variant. ``contradictions`` is empty when nothing speaks against it."""
 
@@ -222,27 +212,7 @@ class Match:
 
 @cached
 def _variants() -> Mapping[str, Variant]:
-    return {
-        key: Variant(
-            key=key,
-            kind=row["kind"],
-            module=row["module"],
-            extension=row["extension"],
-            settings=_optional(row["settings"]),
-            rasterizer_class=row["rasterizer_class"],
-            forward=_optional(row["forward"]),
-            methods=tuple(row["methods"]),
-            extra_classes=tuple(row["extra_classes"]),
-            returns=_optional(row["returns"]),
-            exports=frozenset(row["exports"]),
-            verified=row["verified"],
-        )
-        for key, row in table("stacks")["variants"].items()
-    }
-
-
-def _optional(value: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(value)
+    return rows(Variant, "stacks", "variants", "key")
 
 
 def variants(module: str | None = None) -> tuple[Variant, ...]:
@@ -255,57 +225,31 @@ def variant(key: str) -> Variant | None:
     return _variants().get(key)
 
 
-def identify(
-    module: str,
-    *,
-    settings: Sequence[str] | None = None,
-    exports: Collection[str] | None = None,
-    returns: int | None = None,
-    forward: Sequence[str] | None = None,
-    classes: Collection[str] | None = None,
-) -> tuple[Match, ...]:
+def identify(module: str, traits: Traits) -> tuple[Match, ...]:
     """Which variants an installed package can be, the best first; several are left where the facts do not part them.
 
-    ``settings`` are the fields of its Settings tuple, ``exports`` the functions of its compiled module, ``returns``
-    the number of values of a forward, ``forward`` the parameters of the rasterizer's forward without self,
-    ``classes`` the classes that it defines. What is None is not compared. A variant that anything contradicts is
-    left out; with no facts at all, every variant of the module is a candidate. An empty answer means: none of ours.
+    A variant that anything contradicts is left out; with no facts at all, every variant of the module is a candidate. An
+    empty answer means: none of ours.
     """
-    matches = [
-        _match(row, settings=settings, exports=exports, returns=returns, forward=forward, classes=classes)
-        for row in variants(module)
-    ]
+    matches = [_match(row, traits) for row in variants(module)]
     possible = [match for match in matches if not match.contradictions]
     return tuple(sorted(possible, key=lambda match: (-len(match.agreements), not match.variant.verified)))
 
 
-def explain_mismatch(
-    wanted: str,
-    *,
-    settings: Sequence[str] | None = None,
-    exports: Collection[str] | None = None,
-    returns: int | None = None,
-    forward: Sequence[str] | None = None,
-    classes: Collection[str] | None = None,
-) -> tuple[str, ...] | None:
+def best_matches(module: str, traits: Traits) -> tuple[str, ...]:
+    """Keys of the variants that fit a package in as many traits as any does."""
+    matches = identify(module, traits)
+    most = len(matches[0].agreements) if matches else 0
+    return tuple(match.variant.key for match in matches if len(match.agreements) == most)
+
+
+def explain_mismatch(key: str, traits: Traits) -> tuple[str, ...] | None:
     """In what an installed package differs from the variant that a stack calls; empty: in nothing; None: no such variant."""
-    row = variant(wanted)
-    if row is None:
-        return None
-    return _match(
-        row, settings=settings, exports=exports, returns=returns, forward=forward, classes=classes
-    ).contradictions
+    row = variant(key)
+    return _match(row, traits).contradictions if row else None
 
 
-def _match(
-    row: Variant,
-    *,
-    settings: Sequence[str] | None,
-    exports: Collection[str] | None,
-    returns: int | None,
-    forward: Sequence[str] | None,
-    classes: Collection[str] | None,
-) -> Match:
+def _match(row: Variant, traits: Traits) -> Match:
     agreements: list[str] = []
     contradictions: list[str] = []
 
@@ -315,6 +259,7 @@ def _match(
         else:
             contradictions.append(f"{trait}: {difference}")
 
+    settings, exports, returns, forward = traits.settings, traits.exports, traits.returns, traits.forward
     if settings is not None and row.settings is not None:
         judge("settings", tuple(settings) == row.settings, _difference(settings, row.settings))
     if exports is not None and row.exports:
@@ -323,9 +268,9 @@ def _match(
         judge("returns", returns == len(row.returns), f"{counted(returns, 'value')}, not {len(row.returns)}")
     if forward is not None and row.forward is not None:
         judge("forward", tuple(forward) == row.forward, _difference(forward, row.forward))
-    if classes is not None and row.rasterizer_class is not None:
+    if traits.classes is not None and row.rasterizer_class is not None:
         expected = {row.rasterizer_class, *row.extra_classes}
-        telling = {name for name in classes if name in expected or name in _telling_classes()}
+        telling = {name for name in traits.classes if name in expected or name in _telling_classes()}
         judge("classes", telling == expected, _difference(sorted(telling), sorted(expected)))
     return Match(row, tuple(agreements), tuple(contradictions))
 
@@ -338,10 +283,9 @@ def _telling_classes() -> frozenset[str]:
     )
 
 
-def _difference(found: Iterable[str], expected: Iterable[str]) -> str:
-    names, expected_names = list(found), list(expected)
-    missing = [name for name in expected_names if name not in names]
-    extra = [name for name in names if name not in expected_names]
+def _difference(names: Sequence[str], expected: Sequence[str]) -> str:
+    missing = [name for name in expected if name not in names]
+    extra = [name for name in names if name not in expected]
     parts = []
     if missing:
         parts.append(f"lacks {', '.join(missing)}")

@@ -7,90 +7,61 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from splatfix.knowledge.tables import cached, parse_version, source_of, table
+from splatfix.knowledge.rows import decode, rows
+from splatfix.knowledge.tables import parse_version, source_of, table
 
 
 @dataclass(frozen=True)
 class Provision:
     """Whether the wheels of a CUDA major make a toolkit that compiles."""
 
-    cuda_major: int
-    compiles: bool
+    compiler: bool
     wheel: str
     holds: str
     """What the compiler wheel has, or lacks."""
-    source: str
 
 
 @dataclass(frozen=True)
-class Fix:
+class ToolkitFix:
     """Something that an unpacked toolkit needs after pip: a link to make, or a flag to add."""
 
-    name: str
     platform: str
     needed: bool
     why: str
-    path: str
+    path: str = ""
     """Link to make, relative to CUDA_HOME; "" when the fix is no link."""
-    links_to: str
-    flag: str
+    links_to: str = ""
+    flag: str = ""
     """Compiler flag, with ``{cuda_home}``; "" when the fix is no flag."""
 
 
 @dataclass(frozen=True)
-class Recipe:
+class WheelToolkit:
     """How to make a CUDA 13 toolkit: ``pip install --target DIR REQUIREMENT``, then the fixes."""
 
     requirement: str
     cuda_home: str
     """Relative to DIR."""
     unpacked_gb: float
-    fixes: tuple[Fix, ...]
+    fixes: tuple[ToolkitFix, ...]
     verified: bool
     """A build was done with it (Linux); False on Windows, where none was tried."""
     source: str
 
 
-@cached
-def _fixes() -> tuple[Fix, ...]:
-    return tuple(
-        Fix(
-            name=name,
-            platform=row["platform"],
-            needed=row["needed"],
-            why=row["why"],
-            path=row.get("path", ""),
-            links_to=row.get("links_to", ""),
-            flag=row.get("flag", ""),
-        )
-        for name, row in table("toolkits")["fixes"].items()
-    )
-
-
 def provision(cuda_major: int) -> Provision | None:
     """What PyPI offers for a CUDA major; None: not known."""
-    document = table("toolkits")
-    row = document["majors"].get(str(cuda_major))
-    if row is None:
-        return None
-    return Provision(
-        cuda_major=cuda_major,
-        compiles=row["compiler"],
-        wheel=row["wheel"],
-        holds=row["holds"],
-        source=source_of("toolkits", row),
-    )
+    row = table("toolkits")["majors"].get(str(cuda_major))
+    return decode(Provision, row) if row else None
 
 
 def provisionable(cuda_major: int) -> bool | None:
     """Whether pip alone brings a compiler of this CUDA major; None: not known."""
     offer = provision(cuda_major)
-    if offer is None:
-        return None
-    return offer.compiles
+    return offer.compiler if offer else None
 
 
-def recipe(cuda: str, platform: str = "linux") -> Recipe | None:
+def recipe(cuda: str, platform: str = "linux") -> WheelToolkit | None:
     """The toolkit wheels for a CUDA version: ``13.0.2`` exactly, ``13.0`` in its newest update; None: there are none.
 
     Take the version that torch itself depends on (``cuda_of_torch``), so that headers and runtime agree.
@@ -104,11 +75,12 @@ def recipe(cuda: str, platform: str = "linux") -> Recipe | None:
     row = document["recipe"]
     # on Windows nobody has built with these wheels yet
     tried = row if platform == "linux" else document["windows"]
-    return Recipe(
+    fixes = rows(ToolkitFix, "toolkits", "fixes").values()
+    return decode(
+        WheelToolkit,
+        row,
         requirement=f"{row['meta_package']}[{','.join(row['extras'])}]=={cuda}",
-        cuda_home=row["cuda_home"],
-        unpacked_gb=row["unpacked_gb"],
-        fixes=tuple(fix for fix in _fixes() if fix.platform == platform),
+        fixes=tuple(fix for fix in fixes if fix.platform == platform),
         verified=tried["verified"],
         source=source_of("toolkits", row),
     )
@@ -116,11 +88,9 @@ def recipe(cuda: str, platform: str = "linux") -> Recipe | None:
 
 def cuda_of_torch(torch_version: str) -> str | None:
     """The cuda-toolkit version that the plain PyPI wheel of this torch (2.11+) depends on; None: not known."""
-    parts = parse_version(torch_version)
-    row = table("toolkits")["torch_cuda"].get(".".join(map(str, parts[:2])))
-    if row is None:
-        return None
-    return str(row["cuda"])
+    minor = ".".join(map(str, parse_version(torch_version)[:2]))
+    row = table("toolkits")["torch_cuda"].get(minor)
+    return str(row["cuda"]) if row else None
 
 
 def known_digest(name: str, version: Version) -> str:

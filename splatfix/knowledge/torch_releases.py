@@ -8,16 +8,8 @@ from typing import Any, Literal
 
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.drivers import Platform, runtime_floor
-from splatfix.knowledge.tables import (
-    Version,
-    cached,
-    optional_pair,
-    pair,
-    parse_version,
-    source_of,
-    table,
-    version,
-)
+from splatfix.knowledge.rows import decode
+from splatfix.knowledge.tables import Version, cached, pair, parse_version, source_of, table, version
 
 Runs = Literal["cubin", "ptx", "no", "unknown"]
 
@@ -26,7 +18,7 @@ COMPANIONS = ("torchvision", "torchaudio")
 
 
 @dataclass(frozen=True)
-class Code:
+class BuildCode:
     """What a build's libraries carry for every kernel: machine code and PTX."""
 
     cubins: tuple[Arch, ...]
@@ -42,7 +34,7 @@ class TorchBuild:
     tag: str
     """``cu128``: the last part of the index address."""
     cuda: tuple[int, int]
-    code: Mapping[str, Code]
+    code: Mapping[str, BuildCode]
     """By ``platform-machine``: what is known; a place that is missing here is unknown."""
     no_wheel: frozenset[str]
     """Places (``platform-machine``) for which there is no wheel."""
@@ -56,13 +48,7 @@ class TorchBuild:
     """False where sources contradict each other about PTX."""
     index_verified: bool
     """False where the wheel index was not seen to have this tag."""
-    evidence: str
     source: str
-
-    @property
-    def verified(self) -> bool:
-        """Everything about this build comes from a source."""
-        return self.code_verified and self.ptx_verified and self.index_verified
 
     @property
     def torch(self) -> str:
@@ -76,14 +62,14 @@ class TorchRelease:
 
     release: str
     python_min: tuple[int, int]
-    python_max: tuple[int, int] | None
-    """None: no upper end known."""
-    python_experimental: tuple[tuple[int, int], ...]
     pypi_linux_default: str
     """The tag that a plain ``pip install torch`` brings on Linux. On Windows that is a CPU build."""
-    min_glibc: tuple[int, int] | None
-    """What the Linux wheels ask for (manylinux_2_28); None: older than any glibc in use."""
     builds: tuple[TorchBuild, ...]
+    python_max: tuple[int, int] | None = None
+    """None: no upper end known."""
+    python_experimental: tuple[tuple[int, int], ...] = ()
+    min_glibc: tuple[int, int] | None = None
+    """What the Linux wheels ask for (manylinux_2_28); None: older than any glibc in use."""
 
     def supports_python(self, python: tuple[int, int]) -> bool | None:
         """Whether there are wheels for this Python; None: newer than what the table speaks of."""
@@ -106,47 +92,22 @@ class RankedBuild:
 
 @cached
 def _releases() -> Mapping[tuple[int, int], TorchRelease]:
-    rows = {}
+    known = {}
     for name, row in table("torch_releases")["releases"].items():
-        rows[pair(name)] = TorchRelease(
-            release=name,
-            python_min=pair(row["python_min"]),
-            python_max=optional_pair(row.get("python_max")),
-            python_experimental=tuple(pair(python) for python in row.get("python_experimental", [])),
-            pypi_linux_default=row["pypi_linux_default"],
-            min_glibc=optional_pair(row.get("min_glibc")),
-            builds=tuple(_build(name, tag, build) for tag, build in row["builds"].items()),
-        )
-    return dict(sorted(rows.items()))
+        builds = tuple(_build(name, tag, build) for tag, build in row["builds"].items())
+        known[pair(name)] = decode(TorchRelease, row, release=name, builds=builds)
+    return dict(sorted(known.items()))
 
 
 def _build(release: str, tag: str, row: Mapping[str, Any]) -> TorchBuild:
     code = {}
     for key in ("linux_x86_64", "windows_x86_64", "linux_aarch64"):
         if row.get(key):
-            code[key.replace("_", "-", 1)] = Code(
-                cubins=tuple(sorted(map(Arch.parse, row[key]["cubins"]))),
-                ptx=tuple(sorted(map(Arch.parse, row[key]["ptx"]))),
-            )
+            code[key.replace("_", "-", 1)] = decode(BuildCode, row[key])
     # PyTorch builds every tag for Linux; only some are built for Windows
-    no_wheel = set()
-    if not row["windows_wheel"]:
-        no_wheel.add("windows-x86_64")
-    versions = row.get("versions")
-    return TorchBuild(
-        release=release,
-        tag=tag,
-        cuda=pair(row["cuda"]),
-        code=code,
-        no_wheel=frozenset(no_wheel),
-        versions=tuple(versions) if versions else None,
-        cxx11_abi=row["cxx11_abi"],
-        code_verified=row["code_verified"],
-        ptx_verified=row["ptx_verified"],
-        index_verified=row["index_verified"],
-        evidence=row["evidence"],
-        source=source_of("torch_releases", row),
-    )
+    no_wheel = frozenset() if row["windows_wheel"] else frozenset({"windows-x86_64"})
+    source = source_of("torch_releases", row)
+    return decode(TorchBuild, row, release=release, tag=tag, code=code, no_wheel=no_wheel, source=source)
 
 
 def releases() -> tuple[TorchRelease, ...]:
@@ -178,7 +139,7 @@ def place(platform: Platform = "linux", machine: str = "x86_64") -> str:
 
 
 def code_runs(
-    code: Code, arch: Arch, build_cuda: tuple[int, int] | None = None
+    code: BuildCode, arch: Arch, build_cuda: tuple[int, int] | None = None
 ) -> Literal["cubin", "ptx", "no"]:
     """How this code runs on a GPU, as far as architectures go."""
     if any(cubin_runs_on(cubin, arch, build_cuda=build_cuda) for cubin in code.cubins):

@@ -33,7 +33,7 @@ from splatfix.knowledge import AUTO, Arch, Auto, drivers
 from splatfix.knowledge.archs import arch_info, toolkit_supports
 from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.images import SystemImage, libraries_for, system_image, toolkit_image
-from splatfix.knowledge.toolkits import Recipe
+from splatfix.knowledge.toolkits import WheelToolkit
 from splatfix.knowledge.torch_releases import COMPANIONS, RankedBuild, TorchBuild, index_url, wheel_obstacle
 from splatfix.plan.assessment import names_of_archs
 from splatfix.plan.backends.torch import as_torch, cuda_of
@@ -68,7 +68,7 @@ class _Base:
     build_image: str
     system: SystemImage
     toolkit: Toolkit
-    wheels: Recipe | None = None
+    wheels: WheelToolkit | None = None
 
 
 def plan_image(request: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan:
@@ -376,7 +376,7 @@ def _reasons(
 
 def _driver(build: TorchBuild, archs: Sequence[Arch]) -> str:
     """The oldest NVIDIA driver that it runs under; "" where the tables do not say."""
-    floors = [floor.version for floor in map(drivers.gpu_driver_floor, archs) if floor]
+    floors = [floor for floor in map(drivers.gpu_driver_floor, archs) if floor]
     if runtime := drivers.runtime_floor(build.cuda, "linux"):
         floors.append(runtime)
     return driver_words(max(floors)) if floors else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
 
 from packaging.utils import canonicalize_name
 
@@ -23,7 +22,15 @@ from splatfix.facts import (
     packages_in,
     read_package,
 )
-from splatfix.knowledge.stacks import explain_mismatch, identify, stacks, variant, variants
+from splatfix.knowledge.stacks import (
+    Traits,
+    best_matches,
+    explain_mismatch,
+    identify,
+    stacks,
+    variant,
+    variants,
+)
 from splatfix.plan.option import SourceSummary
 
 
@@ -242,7 +249,7 @@ def other_variant(package: SplatPackage, expected: Collection[str]) -> str:
     if set(kinds) & set(expected):
         return ""
     # a drop-in has no compiled part by which it could be told from its twins: how it is called must do
-    called_alike = any(not explain_mismatch(row.key, **_interface(package)) for row in rows)
+    called_alike = any(not explain_mismatch(row.key, _interface(package)) for row in rows)
     if called_alike and not variant_names(package):
         return ""
     kind = f"the variant {' or '.join(kinds)}" if kinds else "a variant that splatfix does not know"
@@ -254,18 +261,12 @@ def _kinds(package: SplatPackage) -> tuple[str, ...]:
     names = variant_names(package)
     if names:
         return names
-    return tuple(match.variant.key for match in identify(leaf(package), **_interface(package)))
+    return tuple(match.variant.key for match in identify(leaf(package), _interface(package)))
 
 
-def _interface(package: SplatPackage) -> _Interface:
-    return {"settings": package.settings, "returns": package.returns}
-
-
-class _Interface(TypedDict):
+def _interface(package: SplatPackage) -> Traits:
     """How a trainer calls a rasterizer."""
-
-    settings: tuple[str, ...] | None
-    returns: int | None
+    return Traits(settings=package.settings, returns=package.returns)
 
 
 def conflict_with(package: SplatPackage, expected: Collection[str]) -> str:
@@ -303,13 +304,5 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
 
 def variants_of_face(face: PackageSource) -> tuple[str, ...]:
     """Keys of the variants that a package can be by its Python source, the best matches only."""
-    matches = identify(
-        face.module,
-        settings=face.settings,
-        exports=face.exports or None,
-        returns=face.returns,
-        forward=face.forward,
-        classes=face.classes,
-    )
-    best = len(matches[0].agreements) if matches else 0
-    return tuple(item.variant.key for item in matches if len(item.agreements) == best)
+    traits = Traits(face.settings, face.exports or None, face.returns, face.forward, face.classes)
+    return best_matches(face.module, traits)

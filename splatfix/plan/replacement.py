@@ -11,7 +11,7 @@ from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
 from splatfix.facts import Checkout, PackageSource, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal
-from splatfix.knowledge.stacks import Stack, explain_mismatch, variant
+from splatfix.knowledge.stacks import Stack, Traits, explain_mismatch, variant
 from splatfix.plan.parts import variants_of_face
 
 
@@ -179,13 +179,8 @@ def _nearest_variant(face: PackageSource, candidates: Iterable[Dropin]) -> str:
     """In what a package differs from the variant of a drop-in that is nearest to it."""
     each: list[tuple[str, ...]] = []
     for dropin in candidates:
-        differences = explain_mismatch(
-            dropin.serves[0],
-            settings=face.settings,
-            exports=face.exports or None,
-            returns=face.returns,
-            forward=face.forward,
-        )
+        traits = Traits(face.settings, face.exports or None, face.returns, face.forward)
+        differences = explain_mismatch(dropin.serves[0], traits)
         if differences is not None:
             each.append(differences)
     nearest: tuple[str, ...] = min(each, key=len)

@@ -16,7 +16,7 @@ from splatfix.core.versions import release
 from splatfix.facts import Facts, Toolkit, Torch, is_file
 from splatfix.knowledge import toolkit_supports
 from splatfix.knowledge.host_compilers import limits
-from splatfix.knowledge.toolkits import Recipe, cuda_of_torch, provision, recipe
+from splatfix.knowledge.toolkits import WheelToolkit, cuda_of_torch, provision, recipe
 from splatfix.plan.assessment import names_of_archs
 from splatfix.plan.option import NotApplicable
 from splatfix.plan.steps import ProvideToolkit, Reason
@@ -234,7 +234,7 @@ class Provided:
         )
 
 
-def toolkit_recipe(torch: Torch) -> Recipe | None:
+def toolkit_recipe(torch: Torch) -> WheelToolkit | None:
     """The toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
     minor = ".".join((torch.cuda or "").split(".")[:2])
     if not minor:
@@ -276,7 +276,7 @@ def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Pr
     )
 
 
-def wheels_links(wheels: Recipe) -> tuple[tuple[str, str], ...]:
+def wheels_links(wheels: WheelToolkit) -> tuple[tuple[str, str], ...]:
     """What the wheels' layout lacks beside an installer's: path, and what it points to."""
     return tuple((fix.path, fix.links_to) for fix in wheels.fixes if fix.path)
 

@@ -21,7 +21,7 @@ from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, dropin_of, face_of, refusal
-from splatfix.knowledge.stacks import explain_mismatch, variant, variants
+from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
 from tests.plan.machines import refused
 
@@ -431,7 +431,7 @@ def test_the_api_has_the_fingerprint_of_its_variant(name: str, tmp_path: Path) -
         compiled = archive.read(f"{dropin.module}/_C.py").decode()
     row = variant(dropin.serves[0])
     assert row is not None
-    assert explain_mismatch(row.key, settings=shown.settings, forward=shown.forward) == ()
+    assert explain_mismatch(row.key, Traits(settings=shown.settings, forward=shown.forward)) == ()
     assert shown.forward_required == 3 and shown.settings_defaults == 0
     for export in row.exports:
         assert f"def {export}(" in compiled or f"import {export}" in compiled, export

@@ -107,7 +107,7 @@ def test_ptx_jit(isa: tuple[int, int], level: tuple[int, int] | None, ok: bool |
 
 def test_gpus() -> None:
     floor = gpu_driver_floor(Arch(12, 0))
-    assert floor is not None and floor.version == (570,) and not floor.verified
+    assert floor == (570,)
     assert gpu_driver_floor(Arch(8, 6)) is None  # no source names one
     assert gpu_last_branch(Arch(6, 1)) == (580, False)
     assert gpu_last_branch(Arch(8, 6)) is None

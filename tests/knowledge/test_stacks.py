@@ -8,6 +8,7 @@ import pytest
 
 from splatfix.knowledge.stacks import (
     Stack,
+    Traits,
     Variant,
     explain_mismatch,
     identify,
@@ -64,7 +65,7 @@ def keys(row: Variant, *facts: str) -> list[str]:
         "classes": {str(row.rasterizer_class), *row.extra_classes},
     }
     chosen = {name: known[name] for name in (facts or known)}
-    return [match.variant.key for match in identify(row.module, **chosen)]  # type: ignore[arg-type]
+    return [match.variant.key for match in identify(row.module, Traits(**chosen))]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("row", RASTERIZERS, ids=lambda row: row.key)
@@ -83,23 +84,27 @@ def test_any_facts_leave_the_right_one_among_the_candidates(row: Variant) -> Non
 
 
 def test_no_facts_leave_all_and_strange_facts_leave_none() -> None:
-    assert len(identify("diff_gaussian_rasterization")) == len(variants("diff_gaussian_rasterization")) >= 9
-    assert identify("diff_gaussian_rasterization", returns=99) == ()
-    assert identify("no_such_module") == ()
+    assert (
+        len(identify("diff_gaussian_rasterization", Traits()))
+        == len(variants("diff_gaussian_rasterization"))
+        >= 9
+    )
+    assert identify("diff_gaussian_rasterization", Traits(returns=99)) == ()
+    assert identify("no_such_module", Traits()) == ()
 
 
 def test_mismatch_in_words() -> None:
     installed, wanted = variant("inria-v1"), variant("inria-2024-dr_aa")
     assert installed is not None and installed.settings is not None and wanted is not None
-    assert explain_mismatch("inria-2024-dr_aa", settings=installed.settings, returns=2) == (
+    assert explain_mismatch("inria-2024-dr_aa", Traits(settings=installed.settings, returns=2)) == (
         "settings: lacks antialiasing",
         "returns: 2 values, not 3",
     )
-    assert explain_mismatch("inria-v1", settings=installed.settings, exports=installed.exports) == ()
+    assert explain_mismatch("inria-v1", Traits(settings=installed.settings, exports=installed.exports)) == ()
     swapped = (*installed.settings[1:], installed.settings[0])
-    reordered = explain_mismatch("inria-v1", settings=swapped)
+    reordered = explain_mismatch("inria-v1", Traits(settings=swapped))
     assert reordered is not None and reordered[0].startswith("settings: another order")
-    assert explain_mismatch("nothing", returns=1) is None
+    assert explain_mismatch("nothing", Traits(returns=1)) is None
 
 
 def test_lookalikes() -> None:

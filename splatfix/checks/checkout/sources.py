@@ -128,7 +128,7 @@ def _register(record: Breakage, text: CheckText) -> None:
                 continue
             location = {"file": match.file, "line": match.line}
             yield this.finding(
-                Status.FAIL if text.fails else Status.WARN,
+                Status(text.status),
                 text.summary.format(source=item.source.label, cause=cause, **location),
                 subject=item.path,
                 evidence=Evidence(f"{file_of(item, match.file)}:{match.line}", match.text, "read as text"),

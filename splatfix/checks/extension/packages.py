@@ -199,16 +199,10 @@ def variant_names(package: SplatPackage) -> tuple[str, ...]:
     dropin = dropin_named(package.dropin)
     if dropin:
         return dropin.serves
-    matches = stacks.identify(
-        leaf(package),
-        settings=package.settings,
-        exports=package.exports or None,
-        returns=package.returns,
-        forward=package.forward,
-        classes=package.classes or None,
+    traits = stacks.Traits(
+        package.settings, package.exports or None, package.returns, package.forward, package.classes or None
     )
-    most = len(matches[0].agreements) if matches else 0
-    return tuple(match.variant.key for match in matches if len(match.agreements) == most)
+    return stacks.best_matches(leaf(package), traits)
 
 
 def fingerprint(package: SplatPackage) -> str:

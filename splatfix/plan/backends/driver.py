@@ -87,8 +87,7 @@ def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
     for target in assessment.targets:
         floor = drivers.gpu_driver_floor(target.arch) if target.here else None
         if floor:
-            oldest = driver_words(floor.version)
-            yield _Need(floor.version, f"{target.arch.sm} needs driver {oldest}")
+            yield _Need(floor, f"{target.arch.sm} needs driver {driver_words(floor)}")
 
 
 def _torch_floor(assessment: Assessment) -> Iterator[_Need]:

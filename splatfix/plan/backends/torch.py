@@ -135,7 +135,7 @@ def _why_build(assessment: Assessment, ranked: RankedBuild, version: str) -> str
     driver = driver_objection(assessment, cuda_of(build))
     if driver.ok:
         return f"{text}; {driver.reason}"
-    floors = [gpu.version for arch in assessment.archs if (gpu := drivers.gpu_driver_floor(arch))]
+    floors = [floor for floor in map(drivers.gpu_driver_floor, assessment.archs) if floor]
     if runtime := drivers.runtime_floor(build.cuda, assessment.platform or "linux"):
         floors.append(runtime)
     if assessment.here or not floors:
