@@ -20,7 +20,7 @@ from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.core.step import Step, prepend_variable, say, set_variable, unset_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
-from splatfix.facts import ArchVariable, Source, Torch
+from splatfix.facts import ArchVariable, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import (
@@ -64,7 +64,9 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
         value = context.variables.get(name)
         if not value or understood(own, value):
             continue
-        archs = [arch for text in _items(value) if (arch := Arch.known(text))]
+        # 8.6+PTX;sm_120 -> 8.6, 12.0
+        numbers = re.findall(r"(\d{1,2})\.?(\d[af]?)(?!\d)", value)
+        archs = Arch.known_among(".".join(number) for number in numbers)
         kind = "compute capabilities" if own.dotted else "plain numbers"
         example = written(own, [Arch(8, 6)])
         yield this.fail(
@@ -80,7 +82,7 @@ def arch_list_unbuildable(context: Context, this: Check) -> Iterator[Finding]:
     """One entry that nvcc does not know ends the build for all: "nvcc fatal: Unsupported gpu architecture 'compute_60'"
     (dropped by CUDA 13) or 'compute_120' (unknown before 12.8). nvcc's own list decides."""
     toolkit, entries = context.build_toolkit, _entries(context)
-    if toolkit is None or not toolkit.archs or not entries:
+    if toolkit is None or not toolkit.archs:
         return
     cuda = major_minor(toolkit.version) or (0, 0)
     refused = []
@@ -91,12 +93,10 @@ def arch_list_unbuildable(context: Context, this: Check) -> Iterator[Finding]:
             refused.append(entry)
     if refused:
         names = ", ".join(entry.arch.sm for entry in refused)
+        listed = Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code")
         yield this.fail(
             f"nvcc {toolkit.version} does not compile for {names}, which {_NAME} asks for.",
-            evidence=(
-                variable(context, _NAME),
-                Evidence(toolkit.root, " ".join(toolkit.archs), "nvcc --list-gpu-code"),
-            ),
+            evidence=(variable(context, _NAME), listed),
             remedy=_list_without(context, entries, refused),
         )
 
@@ -189,9 +189,11 @@ def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
     gpus = Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via)
     choosing_themselves = set()
     for item in context.sources_to_build:
-        own = _own_choice(item.source, context)
-        if own is None:
+        version = context.torch.version if context.torch else "2.9"
+        choice = own_choice(item.source, context.archs, version)
+        if choice is None:
             continue
+        own = choice[0]
         choosing_themselves.add(item.source.label)
         # with a target, arch-list-ignored names the variable and its value
         if not context.targets and not context.variables.get(own.name):
@@ -214,11 +216,6 @@ def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
             evidence=(variable(context, _NAME), gpus),
             remedy=_for_targets(context),
         )
-
-
-def _own_choice(source: Source, context: Context) -> ArchVariable | None:
-    choice = own_choice(source, context.archs, context.torch.version if context.torch else "2.9")
-    return choice[0] if choice else None
 
 
 def _entries(context: Context) -> tuple[ArchEntry, ...]:
@@ -244,9 +241,8 @@ def _may_be_known(item: str, torch: Torch) -> bool:
     """The installed torch itself lists the number; or it is newer than splatfix's tables, and the item looks like a name."""
     rules = behaviour(torch.version)
     newer = rules is None or not rules.same_minor
-    return item.removesuffix("+PTX") in torch.knows_archs or (
-        newer and re.fullmatch(r"[A-Z][a-z]+(\+\w+)*", item) is not None
-    )
+    a_name = re.fullmatch(r"[A-Z][a-z]+(\+\w+)*", item) is not None
+    return item.removesuffix("+PTX") in torch.knows_archs or (newer and a_name)
 
 
 def _what_is_wrong(item: str) -> str:
@@ -271,11 +267,6 @@ def _mended(text: str, torch: Torch) -> tuple[Step, ...]:
     if good:
         return (set_variable(_NAME, ";".join(dict.fromkeys(good))),)
     return (unset_variable(_NAME), say("Without it torch compiles for the GPUs that it sees."))
-
-
-def _items(value: str) -> Iterator[str]:
-    """``8.6+PTX;sm_120`` -> 8.6, 12.0"""
-    yield from (f"{a}.{b}" for a, b in re.findall(r"(\d{1,2})\.?(\d[af]?)(?!\d)", value))
 
 
 def _for_targets(context: Context) -> Step:
@@ -438,10 +429,8 @@ def linker_libcuda_missing(context: Context, this: Check) -> Iterator[Finding]:
     if not linking or linkable.value is None or linkable.value or context.machine.system != "linux":
         return
     stubs = f"{toolkit.root}/lib64/stubs" if toolkit else "lib64/stubs of a CUDA toolkit"
-    remedy = [
-        context.install(linking[0].folder, text="This gives the linker one"),
-        say(f"Other builds need its folder on LIBRARY_PATH: {stubs}, where it is there, or the driver's."),
-    ]
+    others = f"Other builds need its folder on LIBRARY_PATH: {stubs}, where it is there, or the driver's."
+    remedy = [context.install(linking[0].folder, text="This gives the linker one"), say(others)]
     if context.machine.wsl:
         remedy = [prepend_variable("LIBRARY_PATH", "/usr/lib/wsl/lib")]
     yield this.warn(

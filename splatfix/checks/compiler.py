@@ -22,9 +22,8 @@ def host_compiler_missing(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc only compiles device code itself; a host C++ compiler does the rest, and torch's headers need C++17 or newer."""
     compilers, compiler = context.machine.compilers, context.host_compiler
     if not compilers.known:
-        yield this.unknown(
-            "The C++ compilers of this machine could not be determined.", evidence=reason(compilers)
-        )
+        unknown = reason(compilers.error)
+        yield this.unknown("The C++ compilers of this machine could not be determined.", evidence=unknown)
     elif compiler is not None:
         version = compiler.version or compiler.error
         yield this.ok(
@@ -104,10 +103,8 @@ def _newer_gcc(context: Context, oldest: int) -> Step:
     compiler = _best_here(context, "gcc", oldest, toolkit.gcc_max if toolkit else None)
     if compiler:
         return _use(compiler)
-    return say(
-        f"Load or install gcc {oldest} or newer (module load gcc, gcc-toolset, or conda's gxx_linux-64) and set "
-        "CC, CXX and CUDAHOSTCXX to it."
-    )
+    ways = "module load gcc, gcc-toolset, or conda's gxx_linux-64"
+    return say(f"Load or install gcc {oldest} or newer ({ways}) and set CC, CXX and CUDAHOSTCXX to it.")
 
 
 @check("host-msvc-too-new", "nvcc supports Visual Studio's compiler")
@@ -262,11 +259,10 @@ def msvc_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
     names = ", ".join(context.compiles_at_first_use)
     if not names:
         return  # a setup.py finds it all the same
+    version, via = compiler.version or "version not known", ", ".join(compiler.found_via)
     yield this.warn(
         f"Visual Studio is installed, but cl.exe is not on PATH: {names} cannot compile at the first import.",
-        evidence=Evidence(
-            compiler.path, compiler.version or "version not known", ", ".join(compiler.found_via)
-        ),
+        evidence=Evidence(compiler.path, version, via),
         remedy=_PROMPT,
     )
 
@@ -305,12 +301,10 @@ def distutils_use_sdk_unset(context: Context, this: Check) -> Iterator[Finding]:
         return
     if "DISTUTILS_USE_SDK" in variables:
         return
-    status, stopped = Status.SKIP, "a build"
     waiting = [item.source.label for item in context.sources_to_build if item.source.uses_torch_builder]
-    if waiting:
-        status, stopped = Status.WARN, waiting[0]
+    stopped = waiting[0] if waiting else "a build"
     yield this.finding(
-        status,
+        Status.WARN if waiting else Status.SKIP,
         f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {stopped}.",
         evidence=(variable(context, "VSCMD_ARG_TGT_ARCH"), variable(context, "DISTUTILS_USE_SDK")),
         remedy=set_variable("DISTUTILS_USE_SDK", "1"),

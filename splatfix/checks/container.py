@@ -9,7 +9,6 @@ from splatfix.checks.evidence import start_again
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
-from splatfix.core.step import say
 from splatfix.core.words import counted
 
 check = checks_of("container")
@@ -40,9 +39,7 @@ def container_shm_small(context: Context, this: Check) -> Iterator[Finding]:
         evidence=evidence,
         remedy=(
             start_again(context, "--shm-size", "8g"),
-            say(
-                'compose: shm_size: "8gb"; Kubernetes: an emptyDir with medium: Memory, mounted at /dev/shm.'
-            ),
+            'compose: shm_size: "8gb"; Kubernetes: an emptyDir with medium: Memory, mounted at /dev/shm.',
         ),
         link="https://docs.docker.com/reference/cli/docker/container/run/",
     )
@@ -67,7 +64,7 @@ def container_memory_limit(context: Context, this: Check) -> Iterator[Finding]:
         evidence=evidence,
         remedy=(
             start_again(context, "--memory", "16g"),
-            say("compose: deploy.resources.limits.memory; Kubernetes: resources.limits.memory."),
+            "compose: deploy.resources.limits.memory; Kubernetes: resources.limits.memory.",
         ),
     )
 
@@ -95,7 +92,7 @@ def container_process_limit(context: Context, this: Check) -> Iterator[Finding]:
         evidence=evidence,
         remedy=(
             start_again(context, "--pids-limit", str(max(2048, need))),
-            say("compose: pids_limit; Kubernetes: the kubelet's podPidsLimit."),
+            "compose: pids_limit; Kubernetes: the kubelet's podPidsLimit.",
         ),
     )
 
@@ -117,7 +114,7 @@ def container_root_read_only(context: Context, this: Check) -> Iterator[Finding]
         evidence=evidence,
         remedy=(
             start_again(context, "--read-only", "--tmpfs", "/tmp:exec"),  # for the host  # nosec B108
-            say("compose: tmpfs: [/tmp]; Kubernetes: an emptyDir mounted at /tmp."),
+            "compose: tmpfs: [/tmp]; Kubernetes: an emptyDir mounted at /tmp.",
         ),
     )
 
@@ -140,10 +137,8 @@ def container_device_closed(context: Context, this: Check) -> Iterator[Finding]:
             Evidence("user", str(confinement.user), "/proc/self/status"),
         ),
         remedy=(
-            say("On the host, stat -c %g /dev/nvidia0 names the group that may open it."),
+            "On the host, stat -c %g /dev/nvidia0 names the group that may open it.",
             start_again(context, "--group-add", group),
-            say(
-                "Or open the files to everybody: options nvidia NVreg_DeviceFileMode=0666 in /etc/modprobe.d."
-            ),
+            "Or open the files to everybody: options nvidia NVreg_DeviceFileMode=0666 in /etc/modprobe.d.",
         ),
     )

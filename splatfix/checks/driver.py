@@ -32,15 +32,12 @@ def driver_too_old(context: Context, this: Check) -> Iterator[Finding]:
     torch says that the NVIDIA driver is too old. Above it machine code runs; PTX may still be too new. A libcuda of its own
     CUDA level decides where there is one: the cuda-compat package on data-centre GPUs, and every Jetson."""
     driver, cuda, torch = context.machine.driver.value, context.torch_cuda, context.torch
-    if not context.has_nvidia_gpu or torch is None or cuda is None:
+    # that there is no driver gpu-without-driver tells
+    if not context.has_nvidia_gpu or torch is None or cuda is None or driver is None:
         return
-    if driver is None:
-        return  # gpu-without-driver tells that
     if driver.version is None:
-        yield this.unknown(
-            "The driver's version is not known.",
-            evidence=Evidence("driver", "unknown", context.machine.driver.error),
-        )
+        unknown = Evidence("driver", "unknown", context.machine.driver.error)
+        yield this.unknown("The driver's version is not known.", evidence=unknown)
         return
     floor = drivers.runtime_floor(cuda, context.platform or "linux")
     evidence = [
@@ -191,7 +188,7 @@ def _start_told_elsewhere(context: Context, driver: Driver, code: int | None) ->
 
 def _does_not_start(context: Context, this: Check, code: int | None) -> Finding:
     cuda = context.machine.cuda
-    evidence = (reason(cuda), *_given(context))
+    evidence = (reason(cuda.error), *_given(context))
     if cuda.absent:
         remedy = "Install the driver's package with libcuda (libnvidia-compute, nvidia-driver-cuda-libs)."
         if context.machine.container:
@@ -202,13 +199,11 @@ def _does_not_start(context: Context, this: Check, code: int | None) -> Finding:
             remedy=remedy,
         )
     if code is None:
+        lost = "If that hangs too, the GPU is lost: look for Xid in dmesg, and reboot."
         return this.unknown(
             "Whether CUDA starts is not known: it gave no answer.",
             evidence=evidence,
-            remedy=(
-                run("nvidia-smi"),
-                say("If that hangs too, the GPU is lost: look for Xid in dmesg, and reboot."),
-            ),
+            remedy=(run("nvidia-smi"), lost),
         )
     if code < 0:  # the child that called cuInit was ended by this signal
         return this.fail(
@@ -257,11 +252,8 @@ def _refused(context: Context, this: Check, code: int) -> Finding:
     lines = known.remedy
     if container and known.container_remedy:
         lines = known.container_remedy
-    return this.fail(
-        f"CUDA does not start (error {code}): {known.means}.",
-        evidence=evidence,
-        remedy=[_step(line) for line in lines],
-    )
+    steps = [run(*shlex.split(line[2:])) if line.startswith("$ ") else say(line) for line in lines]
+    return this.fail(f"CUDA does not start (error {code}): {known.means}.", evidence=evidence, remedy=steps)
 
 
 def _no_uvm(context: Context, this: Check, code: int, evidence: tuple[Evidence, ...]) -> Finding:
@@ -292,10 +284,6 @@ def _no_mig_instance(context: Context, this: Check, evidence: tuple[Evidence, ..
         remedy=remedy,
         link="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
     )
-
-
-def _step(line: str) -> Step:
-    return run(*shlex.split(line[2:])) if line.startswith("$ ") else say(line)
 
 
 def _given(context: Context) -> Iterator[Evidence]:

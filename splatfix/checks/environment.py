@@ -34,7 +34,7 @@ def interpreter_answers(context: Context, this: Check) -> Iterator[Finding]:
     if interpreter.value is None:
         yield this.fail(
             "The target environment's Python does not work.",
-            evidence=reason(interpreter),
+            evidence=reason(interpreter.error),
             remedy="Recreate the environment, or choose another one with --python.",
         )
         return
@@ -97,7 +97,10 @@ def build_tools(context: Context, this: Check) -> Iterator[Finding]:
     setuptools = context.distribution("setuptools")
     missing = []
     if setuptools is None:
-        missing.append(_compatible_setuptools(context))
+        # below the release that dropped what this torch's builder imports of it
+        imports = context.torch.builder_imports if context.torch else ()
+        limits = [limit for name, limit in SETUPTOOLS_DROPPED.items() if name in imports]
+        missing.append(f"setuptools<{min(limits)}" if limits else "setuptools")
     # setuptools 70.1 took over bdist_wheel, for which wheel was needed before
     brings_wheel = setuptools is not None and release(setuptools.version) >= (70, 1)
     if not context.distribution("wheel") and not brings_wheel:
@@ -142,13 +145,6 @@ def setuptools_incompatible(context: Context, this: Check) -> Iterator[Finding]:
                     remedy=pip(context.facts, "install", f"setuptools<{limit}"),
                 )
                 return
-
-
-def _compatible_setuptools(context: Context) -> str:
-    """A requirement: setuptools, below the release that dropped what this torch's builder imports of it."""
-    imports = context.torch.builder_imports if context.torch else ()
-    limits = [limit for name, limit in SETUPTOOLS_DROPPED.items() if name in imports]
-    return f"setuptools<{min(limits)}" if limits else "setuptools"
 
 
 @check("import-shadowing", "No file in the current folder shadows an installed package")
@@ -217,7 +213,9 @@ def python_version_unsupported(context: Context, this: Check) -> Iterator[Findin
                 f"torch up to {newest} has wheels for Python {python.version}{open_end}.", evidence=evidence
             )
             return
-        if version and all(version > _newest_python(row) for row in rows):
+        # the newest Python that the table says anything about
+        known = [max((row.python_max or row.python_min, *row.python_experimental)) for row in rows]
+        if version and version > max(known):
             yield this.unknown(
                 f"Whether torch has wheels for Python {python.version} is not in splatfix's tables.",
                 evidence=evidence,
@@ -231,11 +229,6 @@ def python_version_unsupported(context: Context, this: Check) -> Iterator[Findin
         evidence=evidence,
         remedy=f"Recreate the environment with 64-bit CPython {lower} to {upper}.",
     )
-
-
-def _newest_python(row: torch_releases.TorchRelease) -> tuple[int, int]:
-    """The newest Python that the table says anything about for a release."""
-    return max((row.python_max or row.python_min, *row.python_experimental))
 
 
 @check("no-matching-wheel", "The pinned torch has a wheel for this machine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check
@@ -14,14 +13,9 @@ from splatfix.core.words import counted
 from splatfix.facts import CheckoutSource, Compiler
 
 
-class _MayFail(Protocol):
-    @property
-    def error(self) -> str: ...
-
-
-def reason(fact: _MayFail) -> Evidence:
+def reason(error: str) -> Evidence:
     """Why something could not be determined."""
-    return Evidence("reason", fact.error or "the facts do not say")
+    return Evidence("reason", error or "the facts do not say")
 
 
 def variable(context: Context, name: str, unset: str = "not set") -> Evidence:
@@ -59,8 +53,8 @@ def host_compiler(compiler: Compiler) -> Evidence:
     return Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via))
 
 
-# How a container of each kind is started by hand; of what an orchestrator starts, a sentence says what to change.
-_ENGINES = {"docker": "docker", "buildkit": "docker", "podman": "podman", "containerd": "nerdctl"}
+# The program that starts a container of each kind by hand; docker for the others.
+_ENGINES = {"podman": "podman", "containerd": "nerdctl"}
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 

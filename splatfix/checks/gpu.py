@@ -58,7 +58,7 @@ def _gpus_not_known(context: Context, this: Check) -> Finding:
     if context.machine.wsl and context.machine.cuda.absent:
         return this.unknown(
             "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
-            evidence=reason(context.machine.gpus),
+            evidence=reason(context.machine.gpus.error),
             remedy=(
                 "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
                 run("wsl.exe", "--update"),
@@ -68,7 +68,7 @@ def _gpus_not_known(context: Context, this: Check) -> Finding:
         )
     return this.unknown(
         "The GPUs of this machine could not be determined.",
-        evidence=reason(context.machine.gpus),
+        evidence=reason(context.machine.gpus.error),
         remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
     )
 
@@ -158,7 +158,9 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
     if not cards:
         return
     if not driver.known and not driver.absent:
-        yield this.unknown("Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver))
+        yield this.unknown(
+            "Could not determine whether an NVIDIA driver is loaded.", evidence=reason(driver.error)
+        )
         return
     by_host = driver.known or any(gpu.kernel_driver == "nvidia" for gpu in cards)
     if context.machine.container is not None and by_host:
@@ -221,11 +223,17 @@ def _install_driver(context: Context, note: str = "") -> str:
 
 
 def _out_of_the_virtual_machine(context: Context, it: str, cards: Sequence[Gpu]) -> list[str | Step]:
+    """Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
     remedy: list[str | Step] = [
         f"Work in the virtual machine that has {it}. To give {it} back to this system:"
     ]
-    # the address goes into a root shell's command: nothing but an address may stand there
-    remedy += [_give_back(gpu.bus_id) for gpu in cards if re.fullmatch(_BUS, gpu.bus_id or "")]
+    for gpu in cards:
+        # the address goes into a root shell's command: nothing but an address may stand there
+        if re.fullmatch(_BUS, gpu.bus_id or ""):
+            device = f"/sys/bus/pci/devices/{gpu.bus_id}"
+            release_it = f"echo > {device}/driver_override; echo {gpu.bus_id} > {device}/driver/unbind"
+            script = f"{release_it}; echo {gpu.bus_id} > /sys/bus/pci/drivers_probe"
+            remedy.append(run("sudo", "sh", "-c", script))
     ids = ", ".join(sorted({(gpu.pci_id or "its id") for gpu in cards}))
     remedy.append(
         f"Reserved at boot: take {ids} out of vfio-pci.ids (kernel command line, /etc/modprobe.d), and reboot."
@@ -238,19 +246,9 @@ def _out_of_the_virtual_machine(context: Context, it: str, cards: Sequence[Gpu])
 _BUS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 
 
-def _give_back(bus: str | None) -> Step:
-    """Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
-    devices = "/sys/bus/pci"
-    script = (
-        f"echo > {devices}/devices/{bus}/driver_override; "
-        f"echo {bus} > {devices}/devices/{bus}/driver/unbind; echo {bus} > {devices}/drivers_probe"
-    )
-    return run("sudo", "sh", "-c", script)
-
-
 def _newer_driver(cards: Sequence[Gpu], driver: Driver) -> list[str | Step]:
     """What a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
-    archs = [arch for gpu in cards if (arch := Arch.known(gpu.cc))]
+    archs = Arch.known_among(gpu.cc or "" for gpu in cards)
     floors = [floor for floor in map(drivers.gpu_driver_floor, archs) if floor]
     log = run("sudo", "dmesg", text="The driver's own reason, in lines with NVRM")
     if floors and driver.version and release(driver.version) < max(floors):
@@ -329,30 +327,21 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     name = f"his {machine.container} container"
     if machine.wsl:
         name += " in WSL2"
+    status, link = Status.SKIP, ""
     if requested in ("", "void", "none"):
-        yield this.skip(
-            f"NVIDIA_VISIBLE_DEVICES={requested!r} hides the GPUs from t{name}.",
-            evidence=evidence,
-            remedy=remedy,
-        )
+        summary = f"NVIDIA_VISIBLE_DEVICES={requested!r} hides the GPUs from t{name}."
     elif cards_of_host and not context.goal.targets:
         count = counted(len(cards_of_host), "NVIDIA card")
-        yield this.fail(
-            f"The host has {count}, but t{name} was started without the GPU.",
-            evidence=evidence,
-            remedy=remedy,
-            link=_LINK,
-        )
+        status, link = Status.FAIL, _LINK
+        summary = f"The host has {count}, but t{name} was started without the GPU."
     elif requested is not None:
-        yield this.warn(
-            f"T{name} requests GPU {requested!r} but has none.", evidence=evidence, remedy=remedy, link=_LINK
-        )
+        status, link = Status.WARN, _LINK
+        summary = f"T{name} requests GPU {requested!r} but has none."
     elif context.torch_cuda is not None:
-        yield this.skip(
-            f"T{name} has no GPU; whether its host has one is not seen from inside.",
-            evidence=evidence,
-            remedy=remedy,
-        )
+        summary = f"T{name} has no GPU; whether its host has one is not seen from inside."
+    else:
+        return
+    yield this.finding(status, summary, evidence=evidence, remedy=remedy, link=link)
 
 
 def _not_passed_evidence(context: Context, cards_of_host: Sequence[Gpu]) -> Iterator[Evidence]:
@@ -448,9 +437,11 @@ def _visibility_evidence(context: Context) -> Iterator[Evidence]:
 
 def _example(value: str, gpus: tuple[Gpu, ...]) -> str:
     """A value that works, in the form that somebody chose."""
-    uuids = [gpu.uuid for gpu in gpus if gpu.uuid and value.startswith("GPU-")]
-    instances = [uuid for gpu in gpus for uuid in gpu.mig_uuids if value.startswith("MIG-")]
-    return next(iter([*instances, *uuids]), "0")
+    for gpu in gpus:
+        for uuid in (*gpu.mig_uuids, gpu.uuid or ""):
+            if uuid and value[:4] in ("GPU-", "MIG-") and uuid.startswith(value[:4]):
+                return uuid
+    return "0"
 
 
 @check("wrong-cuda-device", "Extensions run on the GPU that the tensors are on")

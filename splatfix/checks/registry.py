@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partialmethod
-from typing import Any, Protocol
+from typing import Any
 
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.context import Context
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, say
-from splatfix.knowledge.failures import Failure, foreseen_by
+from splatfix.knowledge.failures import foreseen_by
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,11 @@ class Check:
         with reports that show it."""
         # whoever shows it breaks the lines
         parts = [" ".join(part.split()) for part in (inspect.getdoc(self.function) or "").split("\n\n")]
-        classes = [_with_reports(row) for row in foreseen_by(self.code)]
+        classes = []
+        for row in foreseen_by(self.code):
+            # ninja_missing (nerfstudio-project/gsplat#1, ...)
+            reports = f" ({', '.join(row.examples[:2])})" if row.examples else ""
+            classes.append(row.name + reports)
         if classes:
             parts.append(f"Predicts: {', '.join(classes)}")
         return "\n\n".join(parts)
@@ -152,36 +156,16 @@ class Check:
 CheckFunction = Callable[[Context, Check], Iterable[Finding]]
 
 
-def _with_reports(row: Failure) -> str:
-    """``ninja_missing (nerfstudio-project/gsplat#1, ...)``: a failure class with two reports of it."""
-    return f"{row.name} ({', '.join(row.examples[:2])})" if row.examples else row.name
-
-
 REGISTERED: dict[str, Check] = {}
 """By code; filled when the modules of the catalogue are imported."""
 
 
-class Register(Protocol):
-    """The decorator of a family's checks; :class:`Check` explains the attributes.
+def checks_of(family: str) -> Callable[..., Callable[[CheckFunction], CheckFunction]]:
+    """The decorator of a family's checks, ``@check(code, title, blocks=...)``; :class:`Check` explains the attributes.
 
-    The function gets the context and its own :class:`Check`, which makes its findings. Its docstring is its page.
+    The function gets the context and its own :class:`Check`, which makes its findings. Its docstring is its page. A file
+    holds the checks of one family.
     """
-
-    def __call__(
-        self,
-        code: str,
-        title: str,
-        *,
-        blocks: Blocks | None = None,
-        bears_on: RungName | None = None,
-        gpu_code: bool = False,
-        cured_by_rebuild: bool = True,
-    ) -> Callable[[CheckFunction], CheckFunction]:
-        """Register the check of this code."""
-
-
-def checks_of(family: str) -> Register:
-    """What registers the checks of a family; a file holds those of one."""
     if family not in FAMILIES:
         raise ValueError(f"there is no family {family}")
 

@@ -14,7 +14,7 @@ from splatfix.core.step import Step, prepend_variable, say, set_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Toolkit, ToolkitChoice
 from splatfix.knowledge import drivers
-from splatfix.knowledge.archs import Arch, arch_info, cubin_runs_on, ptx_runs_on
+from splatfix.knowledge.archs import Arch, arch_info, newest_serving, ptx_runs_on
 from splatfix.knowledge.cpp_extension import ArchList
 
 check = checks_of("toolkit")
@@ -38,7 +38,7 @@ def cuda_toolkit_missing(context: Context, this: Check) -> Iterator[Finding]:
         return
     if toolkits.value is None:
         yield this.unknown(
-            "The CUDA toolkits of this machine could not be determined.", evidence=reason(toolkits)
+            "The CUDA toolkits of this machine could not be determined.", evidence=reason(toolkits.error)
         )
         return
     evidence = [Evidence("searched", toolkits.found_via)]
@@ -170,10 +170,12 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=evidence,
             )
             continue
-        older = _sibling(toolkit, target.arch)
+        older = newest_serving(Arch.known_among(toolkit.archs), target.arch)
         if older is not None:
             status, consequence = Status.SKIP, ""
-            if not context.goal.targets and _torch_would_compile_more(context, toolkit):
+            by_torch = arch_list_by_itself(context, context.torch) if context.torch else None
+            asked_for = by_torch.cubins if isinstance(by_torch, ArchList) else ()
+            if not context.goal.targets and any(arch.plain.sm not in toolkit.archs for arch in asked_for):
                 status, consequence = Status.WARN, ", for which torch would compile"
             yield this.finding(
                 status,
@@ -204,25 +206,11 @@ def _mismatch_evidence(context: Context, toolkit: Toolkit) -> tuple[Evidence, ..
     return (Evidence("nvcc", nvcc, "nvcc --version"), torch_cuda(context))
 
 
-def _plain_archs(toolkit: Toolkit) -> list[Arch]:
-    return [one for name in toolkit.archs if (one := Arch.known(name)) and not one.variant]
-
-
-def _sibling(toolkit: Toolkit, arch: Arch) -> Arch | None:
-    """The newest architecture that this nvcc compiles for and whose machine code runs on the GPU; None: there is none."""
-    return max((one for one in _plain_archs(toolkit) if cubin_runs_on(one, arch)), default=None)
-
-
-def _torch_would_compile_more(context: Context, toolkit: Toolkit) -> bool:
-    """With no list set torch would ask this nvcc for an architecture that it does not know."""
-    archs = arch_list_by_itself(context, context.torch) if context.torch else None
-    return isinstance(archs, ArchList) and any(arch.plain.sm not in toolkit.archs for arch in archs.cubins)
-
-
 def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
     """Build the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
     torch = context.torch
-    older = max((one for one in _plain_archs(toolkit) if ptx_runs_on(one, arch)), default=None)
+    plain = [one for one in Arch.known_among(toolkit.archs) if not one.variant]
+    older = max((one for one in plain if ptx_runs_on(one, arch)), default=None)
     isa = drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0))
     level = major_minor(context.driver_level(arch))
     refused_by_driver = isa and level and drivers.ptx_jit_ok(isa, level) is False

@@ -18,7 +18,7 @@ from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
 from splatfix.core.versions import release
 from splatfix.facts import Distribution, Pin, Torch
 from splatfix.knowledge import torch_releases
-from splatfix.knowledge.archs import Arch, cubin_runs_on
+from splatfix.knowledge.archs import Arch, newest_serving
 from splatfix.knowledge.cpp_extension import ArchList, ArchListError, visible_gpu_arch_list
 
 check = checks_of("torch")
@@ -31,7 +31,9 @@ def torch_installed(context: Context, this: Check) -> Iterator[Finding]:
     if installed.absent:
         return  # no environment at all
     if installed.value is None:
-        yield this.unknown("Could not determine whether torch is installed.", evidence=reason(installed))
+        yield this.unknown(
+            "Could not determine whether torch is installed.", evidence=reason(installed.error)
+        )
     elif not installed.value:
         yield this.fail(
             "torch is not installed in this environment.",
@@ -149,7 +151,7 @@ def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
     for target in context.targets:
         if target.arch.cc in torch.knows_archs:
             continue
-        older = _known_sibling(torch, target.arch)
+        older = newest_serving(Arch.known_among(torch.knows_archs), target.arch)
         if older is None:
             yield this.fail(
                 f"torch {torch.version} refuses to build for {target.label}: {target.arch.cc} is not in its list.",
@@ -179,12 +181,6 @@ def own_archs(torch: Torch) -> tuple[str, ...]:
         for entry in group.entries:
             counts[entry.arch] = counts.get(entry.arch, 0) + group.count
     return tuple(name for name, count in counts.items() if 2 * count >= total)
-
-
-def _known_sibling(torch: Torch, arch: Arch) -> Arch | None:
-    """The newest architecture in torch's list whose machine code runs on this one; None: torch knows none."""
-    known = [one for name in torch.knows_archs if (one := Arch.known(name))]
-    return max((one for one in known if not one.variant and cubin_runs_on(one, arch)), default=None)
 
 
 def arch_list_by_itself(context: Context, torch: Torch) -> ArchList | ArchListError | None:
@@ -314,9 +310,6 @@ def _companion(
     )
 
 
-_ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-
-
 @check("alloc-conf-crash", "Allocator settings are supported by this torch")
 def alloc_conf_crash(context: Context, this: Check) -> Iterator[Finding]:
     """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is refused by torch before 2.1 ("Unrecognized CachingAllocator option"),
@@ -328,19 +321,14 @@ def alloc_conf_crash(context: Context, this: Check) -> Iterator[Finding]:
     if torch is None or context.torch_cuda is None:
         return
     # both names are read into one setting; the first that is set decides
-    for name in _ALLOC:
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
         value = context.variables.get(name, "")
         if re.search(r"expandable_segments:\s*true", value, re.IGNORECASE):
-            yield _expandable_segments(context, this, torch, name, value)
-            return
-
-
-def _expandable_segments(context: Context, this: Check, torch: Torch, name: str, value: str) -> Finding:
+            break
+    else:
+        return
     version = release(torch.version)[:2]
     clash = re.search(r"max_split_size_mb|garbage_collection_threshold", value)
-    others = ",".join(part for part in value.split(",") if "expandable_segments" not in part)
-    remedy = set_variable(name, others) if others else unset_variable(name)
-    evidence = (variable(context, name), torch_version(context))
     status = Status.SKIP
     summary = "expandable_segments is on: take it out first when a kernel reports an illegal memory access."
     if version < (2, 1):
@@ -354,7 +342,13 @@ def _expandable_segments(context: Context, this: Check, torch: Torch, name: str,
         )
     elif context.windows:
         summary = "expandable_segments is not supported on Windows and ignored."
-    return this.finding(status, summary, evidence=evidence, remedy=remedy)
+    others = ",".join(part for part in value.split(",") if "expandable_segments" not in part)
+    yield this.finding(
+        status,
+        summary,
+        evidence=(variable(context, name), torch_version(context)),
+        remedy=set_variable(name, others) if others else unset_variable(name),
+    )
 
 
 @check("msvc-runtime-missing", "The Visual C++ runtime is installed")

@@ -7,6 +7,15 @@ from functools import cached_property
 from splatfix.context.gpus import Gpus
 from splatfix.core.versions import release
 from splatfix.facts import Compiler, Toolkit, ToolkitChoice
+from splatfix.knowledge import Arch, toolkit_supports
+
+
+def compiles_for(toolkit: Toolkit, arch: Arch) -> bool:
+    """What nvcc itself lists; where it was not asked (or for a letter), the table; what neither knows may be tried."""
+    if toolkit.archs and not arch.variant:
+        return arch.sm in toolkit.archs
+    version = release(toolkit.version)
+    return len(version) < 2 or toolkit_supports((version[0], version[1]), arch) is not False
 
 
 class Toolchain(Gpus):

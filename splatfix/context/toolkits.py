@@ -10,14 +10,15 @@ from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
 from splatfix.context.model import Choice, rejected_all
+from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Problem
 from splatfix.core.step import Step, run, say
-from splatfix.core.versions import release
+from splatfix.core.versions import major_minor, release
 from splatfix.facts import Facts, Toolkit, Torch, resolved_folder
-from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
-from splatfix.knowledge.archs import arch_info, known_archs
+from splatfix.knowledge import Arch
+from splatfix.knowledge.archs import arch_info, known_archs, newest_serving
 from splatfix.knowledge.cpp_extension import first_release_for_arch
 from splatfix.knowledge.drivers import ptx_isa_of_cuda, ptx_jit_ok
 
@@ -64,72 +65,52 @@ def choose_toolkit(
         return Choice(None, problem=toolkits)
     cuda = release(torch.cuda)
     objections: list[tuple[str, str]] = []
-    fitting: list[_Candidate] = []
+    fitting: list[BuildToolkit] = []
     for toolkit in toolkits:
         build_archs = tuple(build_arch(target, torch, toolkit) or target for target in targets)
         objection = objection_to(facts, toolkit, cuda, build_archs, any_major=any_major)
         if objection:
             objections.append((toolkit.root, objection))
-        else:
-            fitting.append(_Candidate(toolkit, build_archs, _distance(toolkit, cuda)))
+            continue
+        via = ", ".join(toolkit.found_via)
+        reason = f"CUDA {toolkit.version}, torch was built with {torch.cuda}; found via {via}"
+        archs = tuple(dict.fromkeys(build_archs))
+        fitting.append(BuildToolkit(toolkit, release(toolkit.version), archs, reason))
     if not fitting:
         problem = _no_toolkit(facts, torch, targets, objections, cuda_home)
         return Choice(None, rejected_all("toolkit", objections), problem)
-    best, *others = sorted(fitting, key=_Candidate.rank)
+
+    def distance(choice: BuildToolkit) -> tuple[int, int]:
+        # one that tells no minor comes after all that do
+        minors = abs(choice.version[1] - cuda[1]) if len(choice.version) > 1 else 99
+        return abs(choice.version[0] - cuda[0]), minors
+
+    def rank(choice: BuildToolkit) -> tuple[tuple[int, int], int, list[int]]:
+        newest_first = [-number for number in choice.version]
+        return distance(choice), len(choice.toolkit.missing), newest_first
+
+    best, *others = sorted(fitting, key=rank)
     for other in others:
-        distance = "no nearer to" if other.distance == best.distance else "farther from"
-        reason = f"also fits (CUDA {other.toolkit.version}), {distance} torch's CUDA {torch.cuda}"
+        farther = "no nearer to" if distance(other) == distance(best) else "farther from"
+        reason = f"also fits (CUDA {other.toolkit.version}), {farther} torch's CUDA {torch.cuda}"
         objections.append((other.toolkit.root, reason))
-    toolkit = best.toolkit
-    via = ", ".join(toolkit.found_via)
-    reason = f"CUDA {toolkit.version}, torch was built with {torch.cuda}; found via {via}"
-    archs = tuple(dict.fromkeys(best.build_archs))
-    return Choice(
-        BuildToolkit(toolkit, release(toolkit.version), archs, reason), rejected_all("toolkit", objections)
-    )
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A toolkit that would do."""
-
-    toolkit: Toolkit
-    build_archs: tuple[Arch, ...]
-    distance: tuple[int, int]
-    """From torch's CUDA, in majors and in minors."""
-
-    def rank(self) -> tuple[tuple[int, int], int, list[int]]:
-        """For a sort: the nearest, then the most complete, then the newest."""
-        newest_first = [-number for number in release(self.toolkit.version)]
-        return self.distance, len(self.toolkit.missing), newest_first
-
-
-def _distance(toolkit: Toolkit, cuda: tuple[int, ...]) -> tuple[int, int]:
-    version = release(toolkit.version)
-    # one that tells no minor comes after all that do
-    minors = abs(version[1] - cuda[1]) if len(version) > 1 else 99
-    return abs(version[0] - cuda[0]), minors
+    return Choice(best, rejected_all("toolkit", objections))
 
 
 def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
     """The target itself, or the newest architecture whose machine code it runs (12.0 for 12.1), as far as torch and the
     toolkit know them; None when there is none. A torch whose list is not known takes the target."""
     known = [Arch.parse(name) for name in torch.knows_archs]
-    version = release(toolkit.version) if toolkit else ()
 
     def compiles(arch: Arch) -> bool:
-        return len(version) < 2 or toolkit is None or compiles_for(toolkit, version, arch)
+        return toolkit is None or compiles_for(toolkit, arch)
 
     if (not known or target in known) and compiles(target):
         return target
     # what a letter stands for (sm_90a) no older architecture has
     if target.variant:
         return None
-    older = []
-    for arch in known or known_archs():
-        if not arch.variant and cubin_runs_on(arch, target) and compiles(arch):
-            older.append(arch)
-    return max(older, default=None)
+    return newest_serving(filter(compiles, known or known_archs()), target)
 
 
 def _unserved(targets: Iterable[Arch], torch: Torch) -> Problem | None:
@@ -171,27 +152,17 @@ def objection_to(
     if version[0] != cuda[0] and not any_major:
         return f"CUDA {toolkit.version}: torch refuses another major than its own {cuda[0]}"
     for arch in build_archs:
-        if not compiles_for(toolkit, version, arch):
+        if not compiles_for(toolkit, arch):
             return f"CUDA {toolkit.version}: its nvcc cannot compile for {arch.sm}"
     clash = glibc_clash(facts, toolkit)
-    if clash and not _has_other_glibc(facts):
+    interpreter = facts.environment.interpreter.value
+    # a compiler with an older C library of its own is here, or can be had without root: conda's
+    in_conda = interpreter is not None and interpreter.kind == "conda"
+    other_glibc = in_conda or any(map(brings_own_glibc, facts.machine.compilers.value or ()))
+    if clash and not other_glibc:
         return f"its headers clash with those of glibc {facts.machine.glibc} ({clash})"
     vital = [name for name in toolkit.missing if name in _VITAL]
     return f"it is incomplete: {', '.join(vital)} missing" if vital else None
-
-
-def _has_other_glibc(facts: Facts) -> bool:
-    """A compiler with an older C library of its own is here, or can be had without root: conda's."""
-    interpreter = facts.environment.interpreter.value
-    in_conda = interpreter is not None and interpreter.kind == "conda"
-    return in_conda or any(brings_own_glibc(item) for item in facts.machine.compilers.value or ())
-
-
-def compiles_for(toolkit: Toolkit, version: tuple[int, ...], arch: Arch) -> bool:
-    """What nvcc itself lists; where it was not asked (or for a letter), the table; what neither knows may be tried."""
-    if toolkit.archs and not arch.variant:
-        return arch.sm in toolkit.archs
-    return toolkit_supports((version[0], version[1]), arch) is not False
 
 
 # Without these nothing compiles or links. The others (cublas, cusparse, cusolver) come from torch's own CUDA packages.
@@ -343,13 +314,13 @@ def _ptx_with(
     if not unnamed:
         reason = f"CUDA {toolkit.version} compiles machine code for every target"
         return BuildToolkit(toolkit, version, tuple(named), reason)
-    base = _ptx_base(toolkit, version, torch, below=min(unnamed).plain)
+    base = _ptx_base(toolkit, torch, below=min(unnamed).plain)
     if base is None:
         return f"CUDA {toolkit.version} supports no older architecture whose PTX {unnamed[0].sm} could take"
     isa, unsure = ptx_isa_of_cuda((version[0], version[1])), ""
     for target in unnamed:
         level = Gpus(facts).driver_level(target)
-        reads = _driver_reads(isa, level)
+        reads = ptx_jit_ok(isa, major_minor(level)) if isa else None
         if isa and reads is False:
             return f"its PTX {isa[0]}.{isa[1]} is newer than a driver of CUDA {level} translates (error 222)"
         if not reads:
@@ -360,22 +331,13 @@ def _ptx_with(
     return BuildToolkit(toolkit, version, tuple(named), reason, base, unsure)
 
 
-def _ptx_base(toolkit: Toolkit, version: tuple[int, ...], torch: Torch, *, below: Arch) -> Arch | None:
+def _ptx_base(toolkit: Toolkit, torch: Torch, *, below: Arch) -> Arch | None:
     """The newest desktop architecture below another that both know, whose PTX is to be translated for it."""
     older = []
     for arch in known_archs():
         known_to_torch = not torch.knows_archs or arch.cc in torch.knows_archs
-        if arch < below and known_to_torch and not _is_tegra(arch) and compiles_for(toolkit, version, arch):
+        info = arch_info(arch)
+        tegra = info is not None and info.tegra
+        if arch < below and known_to_torch and not tegra and compiles_for(toolkit, arch):
             older.append(arch)
     return max(older, default=None)
-
-
-def _driver_reads(isa: tuple[int, int] | None, level: str | None) -> bool | None:
-    """Whether a driver of this CUDA level translates PTX of this version; None: not known."""
-    numbers = release(level)
-    return ptx_jit_ok(isa, (numbers[0], numbers[1])) if isa and len(numbers) > 1 else None
-
-
-def _is_tegra(arch: Arch) -> bool:
-    info = arch_info(arch)
-    return info is not None and info.tegra

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from splatfix.context.commands import pip
 from splatfix.context.compilers import family_of
 from splatfix.context.installed import Installed, installed_driver, torch_family
-from splatfix.context.toolchain import Toolchain
+from splatfix.context.toolchain import Toolchain, compiles_for
 from splatfix.core.step import Step
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import Facts
-from splatfix.knowledge import Arch, cubin_runs_on, toolkit_supports
+from splatfix.knowledge import Arch, toolkit_supports
+from splatfix.knowledge.archs import newest_serving
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.toolkits import provisionable
@@ -37,20 +38,10 @@ def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) 
     if len(compiled) < len(archs) or not any(_names(major, number, compiled) for number in range(10)):
         return 3
     for toolkit in here.toolkits:
-        if release(toolkit.version)[0] == major and all(
-            _compiles(toolkit.archs, toolkit.version, arch) for arch in compiled
-        ):
+        if release(toolkit.version)[0] == major and all(compiles_for(toolkit, arch) for arch in compiled):
             return 0
     from_wheels = here.machine.system == "linux" and provisionable(major)
     return 1 if from_wheels and _names(major, minor, compiled) else 2
-
-
-def _compiles(listed: Sequence[str], version: str | None, arch: Arch) -> bool:
-    # nvcc lists plain numbers only; of a letter, and where it was not asked, the tables tell
-    if listed and not arch.variant:
-        return arch.sm in listed
-    major, minor = release(version)[:2]
-    return _names(major, minor, [arch])
 
 
 def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
@@ -62,10 +53,10 @@ def _compiled_for(build: TorchBuild, arch: Arch) -> Arch | None:
     """What torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; None: none."""
     rules = behaviour(build.torch.replace("*", "0"))
     names = rules.supported_arches if rules else ()
-    known = [one for name in names if (one := Arch.known(name))]
+    known = Arch.known_among(names)
     if not known or arch in known:
         return arch
-    return max((one for one in known if not one.variant and cubin_runs_on(one, arch)), default=None)
+    return newest_serving(known, arch)
 
 
 def _compiler_trouble(facts: Facts, build: TorchBuild) -> bool:

@@ -49,6 +49,11 @@ class Arch(AsText):
             return None
 
     @classmethod
+    def known_among(cls, names: Iterable[str]) -> list[Arch]:
+        """The architectures among these names."""
+        return [arch for arch in map(cls.known, names) if arch is not None]
+
+    @classmethod
     def of_number(cls, number: int, variant: str = "") -> Arch:
         """From ``120`` (as fat binaries store it) and a variant letter."""
         return cls(number // 10, number % 10, variant)
@@ -215,6 +220,11 @@ def ptx_runs_on(ptx: Arch, device: Arch) -> bool:
     if ptx.variant:
         return cubin_runs_on(ptx, device)
     return device.number >= ptx.number
+
+
+def newest_serving(archs: Iterable[Arch], device: Arch) -> Arch | None:
+    """The newest of these whose machine code runs on a GPU, without those that have a letter; None: none does."""
+    return max((arch for arch in archs if not arch.variant and cubin_runs_on(arch, device)), default=None)
 
 
 def toolkit_supports(cuda: tuple[int, int], arch: Arch) -> bool | None:

@@ -27,10 +27,8 @@ def colmap_missing(context: Context, this: Check) -> Iterator[Finding]:
             remedy="For photographs of your own: install COLMAP, or give convert.py --colmap_executable PATH.",
         )
     elif colmap.value is not None:
-        yield this.ok(
-            f"COLMAP {colmap.value.version} is on PATH.",
-            evidence=Evidence("colmap", colmap.value.version, colmap.found_via),
-        )
+        version = colmap.value.version
+        yield this.ok(f"COLMAP {version} is on PATH.", evidence=Evidence("colmap", version, colmap.found_via))
 
 
 @check("colmap-option-mismatch", "convert.py uses options that this COLMAP has")

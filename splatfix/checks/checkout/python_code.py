@@ -15,7 +15,6 @@ from splatfix.context.requirements import name_of, unmet
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedModule, Source
 from splatfix.knowledge.breakages import Breakage, CheckText, When, breakage, breakages
-from splatfix.knowledge.torch_releases import TorchBuild
 
 check = checks_of("checkout")
 
@@ -35,9 +34,7 @@ def imports_missing(context: Context, this: Check) -> Iterator[Finding]:
     checkout = context.checkout
     if checkout is None:
         return
-    packages = [item.source for item in checkout.sources]
-    if checkout.package:
-        packages.append(checkout.package)
+    packages = _packages(checkout)
     of_packages = [need for source in packages for need in source.needs]
     at_start = [need for need in checkout.needs if not need.beside]
     yield from _lacking(context, this, checkout, packages, [*at_start, *of_packages])
@@ -55,12 +52,8 @@ def _lacking(
 ) -> Iterator[Finding]:
     """What these imports and these packages lack; of scripts that one can do without only a warning."""
     facts = context.facts
-    bringing = [item.source for item in checkout.sources]
-    if checkout.package:
-        bringing.append(checkout.package)
-    missing = missing_modules(
-        facts, needs, declared=(pin.name for pin in checkout.pins), brought=brought_by(bringing)
-    )
+    brought = brought_by(_packages(checkout))
+    missing = missing_modules(facts, needs, declared=(pin.name for pin in checkout.pins), brought=brought)
     declared = _declared_and_missing(facts, packages)
     if not missing.places and not declared:
         return
@@ -93,6 +86,10 @@ def _lacking(
     )
 
 
+def _packages(checkout: Checkout) -> list[Source]:
+    return [*(item.source for item in checkout.sources), *filter(None, [checkout.package])]
+
+
 def _declared_and_missing(facts: Facts, packages: Sequence[Source]) -> dict[str, tuple[str, Source]]:
     """What packages declare that they need and the environment lacks, by name; torch has checks of its own."""
     missing: dict[str, tuple[str, Source]] = {}
@@ -108,8 +105,11 @@ def _declared_and_missing(facts: Facts, packages: Sequence[Source]) -> dict[str,
 def _install_missing(context: Context, requirements: list[str], missing: MissingModules) -> list[Step]:
     steps = []
     if requirements:
-        words = pip_arguments(context.facts, requirements, _torch_to_be(context))
-        steps.append(pip(context.facts, "install", *words))
+        # the build that the option of another torch installs first, where the installed one serves no GPU at all
+        serves_none = context.torch is not None and context.torch.cuda is None
+        torch_to_be = context.torch_wheel if serves_none and context.targets else None
+        arguments = pip_arguments(context.facts, requirements, torch_to_be)
+        steps.append(pip(context.facts, "install", *arguments))
     for item in missing.repositories:
         text = f"{item.module} is compiled against torch"
         steps.append(run("git", "clone", "--recursive", item.address, text=text))
@@ -148,22 +148,31 @@ def _breaks(
 ) -> Finding:
     """One finding for the checkout's own code, or for one of its sources."""
     cause = _cause(breakage(record.key).when, context)
+
+    def name(match: CodeMatch) -> str:
+        return file_of(item, match.file) if item else match.file
+
     # what is reached at import stops the program; what a function does may never be called
     first = next((match for match in matches if match.at_import), matches[0])
     summary = text.summary.format(
-        cause=cause, file=_file(item, first.file), line=first.line, text=first.text or record.title
+        cause=cause, file=name(first), line=first.line, text=first.text or record.title
     )
     evidence = [
-        Evidence(f"{_file(item, match.file)}:{match.line}", match.text, "its syntax tree")
-        for match in matches[:_SHOWN]
+        Evidence(f"{name(match)}:{match.line}", match.text, "its syntax tree") for match in matches[:_SHOWN]
     ]
     evidence.append(Evidence("here", cause, context.environment.distributions.found_via))
+    remedy: tuple[str | Step, ...] = (f"In the code: {record.cure}.",)
+    if text.install:
+        remedy = (pip(context.facts, "install", text.install),)
+    elif item is not None and record.edits:
+        copy = context.install(item.source.folder)
+        remedy = (f"In the code: {record.cure}. Or let splatfix do it on a copy:", copy)
     return this.finding(
         Status.FAIL if first.at_import else Status.WARN,
         summary,
         subject=item.path if item else first.file,
         evidence=evidence,
-        remedy=_remedy(record, text, item, context),
+        remedy=remedy,
     )
 
 
@@ -187,29 +196,6 @@ def _cause(when: When, context: Context) -> str:
     return " and ".join(names) + without
 
 
-def _file(item: CheckoutSource | None, name: str) -> str:
-    return file_of(item, name) if item else name
-
-
-def _remedy(
-    record: Breakage, text: CheckText, item: CheckoutSource | None, context: Context
-) -> tuple[Step, ...]:
-    if text.install:
-        return (pip(context.facts, "install", text.install),)
-    if item is None or not record.edits:
-        return (say(f"In the code: {record.cure}."),)
-    return (
-        say(f"In the code: {record.cure}. Or let splatfix do it on a copy:"),
-        context.install(item.source.folder),
-    )
-
-
 for _record in breakages():
     if _record.check and _record.uses:
         _register(_record, _record.check)
-
-
-def _torch_to_be(context: Context) -> TorchBuild | None:
-    """The build that the option of another torch installs first, where the installed one serves no GPU at all."""
-    serves_none = context.torch is not None and context.torch.cuda is None
-    return context.torch_wheel if serves_none and context.targets else None

@@ -30,10 +30,8 @@ def rasterizer_api_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         return
     groups = alternatives(checkout.calls)
     if groups and packages.value is None:
-        yield this.unknown(
-            "Which rasterizer is installed is not known.",
-            evidence=Evidence("reason", packages.error or "the facts are of an older splatfix"),
-        )
+        reason = Evidence("reason", packages.error or "the facts are of an older splatfix")
+        yield this.unknown("Which rasterizer is installed is not known.", evidence=reason)
         return
     installed = {package.module: package for package in reversed(packages.value or ())}
     for (file, function, module), calls in groups.items():
@@ -48,19 +46,17 @@ def rasterizer_api_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         variant = " or ".join(variant_names(package)) or "an unknown variant"
         if package.dropin:
             variant = f"splatfix's drop-in {package.dropin}"
+        subject = f"{file}:{function}"
         if problems:
             yield this.fail(
                 f"{function}() does not fit the installed {module} ({variant}): {'; '.join(problems)}.",
-                subject=f"{file}:{function}",
+                subject=subject,
                 evidence=evidence,
                 remedy=_own_rasterizer(context, checkout, module),
             )
         else:
-            yield this.ok(
-                f"{function}() fits the installed {module} ({variant}).",
-                subject=f"{file}:{function}",
-                evidence=evidence,
-            )
+            fits = f"{function}() fits the installed {module} ({variant})."
+            yield this.ok(fits, subject=subject, evidence=evidence)
 
 
 @check("ext-not-installed", "Extensions that the checkout imports are installed")
@@ -123,15 +119,12 @@ def silent_fallback(context: Context, this: Check) -> Iterator[Finding]:
             if not classes <= set(package.classes):
                 status = Status.SKIP
                 state = ": the installed variant does not have it; the code goes on without it"
+        guard = f"import of {item.module} catches {item.catches}"
         yield this.finding(
             status,
             f"{item.file}: {', '.join(item.names) or module}{state}.",
             subject=module,
-            evidence=Evidence(
-                f"{item.file}:{item.line}",
-                f"import of {item.module} catches {item.catches}",
-                "its syntax tree",
-            ),
+            evidence=Evidence(f"{item.file}:{item.line}", guard, "its syntax tree"),
             remedy=_own_rasterizer(context, checkout, module) if status is Status.WARN else (),
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
+from pathlib import PurePosixPath
 
 from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, differences
 from splatfix.core.words import counted
@@ -19,10 +20,8 @@ from splatfix.knowledge.stacks import Stack, Variant, stack, stacks, variant
 _ITS_REMOTE, _ITS_README, _ITS_CALL, _ITS_SUBMODULE, _ITS_FILE = 8, 6, 3, 2, 2
 
 
-_MOST_COMPARED = 50
-
-
-_MOST_TOLD = 5
+_MOST_COMPARED, _MOST_TOLD = 50, 5
+"""Calls that are compared with each stack's, and differences that are told."""
 
 
 @dataclass(frozen=True)
@@ -92,25 +91,20 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     if calls.fitting:
         weighed.append((_ITS_CALL, f"it calls the rasterizer as {row.name} does: {calls.fitting}"))
 
-    against: list[str] = []
+    against = list(calls.differing)
     if not itself:
-        against += _other_addresses(checkout, row, readme, submodules)
-    against += calls.differing
-    if not itself and calls.fitting:
-        against += _further_rasterizers(checkout, row)
-    if not itself and missing_files:
-        against.append(f"it lacks {', '.join(missing_files)}")
+        own = {needed.module for key in row.needs if (needed := variant(key))}
+        others = sorted({call.module for call in checkout.calls} - own)
+        if calls.fitting and others:
+            against.append(f"it calls {', '.join(others)} besides")
+        if missing_files:
+            against.append(f"it lacks {', '.join(missing_files)}")
+        against = [*_other_addresses(checkout, row, readme, submodules), *against]
     fits = None
     if calls.fitting or calls.differing:
         fits = bool(calls.fitting)
-    recognition = Recognition(
-        row,
-        own=not against,
-        evidence=tuple(text for _, text in weighed),
-        against=tuple(against),
-        call_fits=fits,
-        difference=calls.differing[0] if calls.differing else "",
-    )
+    evidence = tuple(text for _, text in weighed)
+    recognition = Recognition(row, not against, evidence, tuple(against), fits, "".join(calls.differing[:1]))
     return sum(weight for weight, _ in weighed), recognition
 
 
@@ -150,7 +144,11 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _Calls:
     fitting: dict[str, None] = {}
     differing: list[str] = []
     for (file, function, module), calls in islice(alternatives(checkout.calls).items(), _MOST_COMPARED):
-        faces = [_face(one) for one in variants if one.module == module]
+        faces = []
+        for one in variants:
+            if one.module == module:
+                returns = None if one.returns is None else len(one.returns)
+                faces.append(Face(settings=one.settings, forward=one.forward, returns=returns))
         if not faces:
             continue
         problems = min((differences(call, face) for call in calls for face in faces), key=len)
@@ -171,13 +169,6 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _Calls:
     return _Calls("", (f"it calls {modules}, not {variants[0].module}",))
 
 
-def _further_rasterizers(checkout: Checkout, row: Stack) -> list[str]:
-    """Rasterizers that are called beside the stack's own."""
-    own = {needed.module for key in row.needs if (needed := variant(key))}
-    others = sorted({call.module for call in checkout.calls} - own)
-    return [f"it calls {', '.join(others)} besides"] if others else []
-
-
 def _other_calls(checkout: Checkout, variants: list[Variant]) -> Iterator[str]:
     """Methods and classes that are called of a rasterizer and that no variant of it here has."""
     guarded = {name for item in checkout.guarded for name in item.names}
@@ -195,26 +186,13 @@ def _other_calls(checkout: Checkout, variants: list[Variant]) -> Iterator[str]:
             yield f"{call.file}:{call.line}: it calls {call.name}"
 
 
-def _face(row: Variant) -> Face:
-    returns = len(row.returns) if row.returns is not None else None
-    return Face(settings=row.settings, forward=row.forward, returns=returns)
-
-
 def _files_of(row: Stack, checkout: Checkout) -> tuple[list[str], list[str]]:
     """Files by which a stack is known that are there, without those that every fork keeps, and files that are not."""
-    paths, common = _all_paths(checkout), _common_files()
+    paths, common = set(checkout.paths), _common_files()
+    for path in checkout.paths:
+        paths.update(str(folder) for folder in PurePosixPath(path).parents)
     own = [path for path in row.recognise if path not in common] or row.recognise
     return [path for path in own if path in paths], [path for path in row.recognise if path not in paths]
-
-
-def _all_paths(checkout: Checkout) -> set[str]:
-    """Its files and their folders."""
-    paths = set(checkout.paths)
-    for path in checkout.paths:
-        while "/" in path:
-            path = path.rpartition("/")[0]
-            paths.add(path)
-    return paths
 
 
 def _common_files() -> frozenset[str]:

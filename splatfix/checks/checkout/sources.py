@@ -37,15 +37,17 @@ def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
     if torch is None or context.torch_cuda is None or not builder:
         return
     waiting = [item for item in context.sources_to_build if item.source.uses_torch_builder]
+    pin = f"torch=={torch.version.partition('+')[0]}"
     apart = []
     for item in waiting:
-        if _isolated(item, builder, context) and not _pins_this_torch(item, torch.version):
+        requires = [text.replace(" ", "") for text in item.source.build_requires]
+        if _isolated(item, builder, context) and pin not in requires:
             apart.append(item)
     evidence = [Evidence("build with", builder, context.environment.distributions.found_via)]
     if apart:
         for item in apart:
-            requires = " ".join(item.source.build_requires) or "not there"
-            evidence.append(Evidence(file_of(item, "pyproject.toml"), requires, "build-system.requires"))
+            named = " ".join(item.source.build_requires) or "not there"
+            evidence.append(Evidence(file_of(item, "pyproject.toml"), named, "build-system.requires"))
         names = ", ".join(item.source.label for item in apart)
         yield this.warn(
             f"{builder} builds {names} apart from this environment, where torch {torch.version} is not.",
@@ -102,11 +104,6 @@ def _isolated(item: CheckoutSource, builder: str, context: Context) -> bool:
         return True
     without_wheel = version >= (23, 1) and not context.distribution("wheel")
     return without_wheel or not context.distribution("setuptools")
-
-
-def _pins_this_torch(item: CheckoutSource, version: str) -> bool:
-    pin = f"torch=={version.partition('+')[0]}"
-    return any(requirement.replace(" ", "") == pin for requirement in item.source.build_requires)
 
 
 def _register(record: Breakage, text: CheckText) -> None:
@@ -324,30 +321,20 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arch, bool]]:
     """Architectures that setup.py names in numbers, each with whether it means PTX."""
-    for name, ptx in _names_of_archs(item, fixed):
+    named: list[tuple[str, bool]] = []
+    for flag in item.source.nvcc_flags:
+        for kind, number in re.findall(r"(?:code=\[?\"?|^-arch=)(sm|compute)_(\d+[af]?)", flag):
+            named.append((f"sm_{number}", kind == "compute"))
+    for number, plus in re.findall(r"(?<![^;\s])(\d+\.\d+[af]?)(\+PTX)?(?![^;\s])", fixed or ""):
+        named.append((number, False))
+        if plus:
+            named.append((number, True))
+    for name, ptx in named:
         arch = Arch.known(name)
         if arch:
             yield arch, ptx
 
 
-def _names_of_archs(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[str, bool]]:
-    for flag in item.source.nvcc_flags:
-        for kind, number in re.findall(r"code=\[?\"?(sm|compute)_(\d+[af]?)", flag):
-            yield f"sm_{number}", kind == "compute"
-        match = re.fullmatch(r"-arch=(sm|compute)_(\d+[af]?)", flag)
-        if match:
-            yield f"sm_{match.group(2)}", match.group(1) == "compute"
-    for text in re.split(r"[;\s]+", fixed or ""):
-        match = re.fullmatch(r"(\d+\.\d+[af]?)(\+PTX)?", text)
-        if match:
-            yield match.group(1), False
-            if match.group(2):
-                yield match.group(1), True
-
-
 def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:
-    for own, ptx in _written_down(item, fixed):
-        runs_on = ptx_runs_on if ptx else cubin_runs_on
-        if runs_on(own, arch):
-            return True
-    return False
+    named = _written_down(item, fixed)
+    return any(ptx_runs_on(own, arch) if ptx else cubin_runs_on(own, arch) for own, ptx in named)

@@ -30,7 +30,9 @@ def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
     checkout = context.checkout
     if checkout is None:
         if context.facts.checkout.error:
-            yield this.unknown("The checkout could not be read.", evidence=reason(context.facts.checkout))
+            yield this.unknown(
+                "The checkout could not be read.", evidence=reason(context.facts.checkout.error)
+            )
         return
     commit = f"commit {checkout.commit[:7]}" if checkout.commit else "no git commit"
     origin = f"{commit} of {checkout.remote}" if checkout.remote else commit

@@ -45,7 +45,8 @@ def submodules_missing(context: Context, this: Check) -> Iterator[Finding]:
     if needed:
         names = "; ".join(f"{submodule.path} ({reason})" for submodule, reason in needed.items())
         remedy = list(fetching(context, list(needed)))
-        if _to_build(needed, checkout):
+        # install finds an extension in the checkout, at the latest once these were fetched
+        if checkout.sources or any(_is_extension(submodule, checkout) for submodule in needed):
             remedy.append(let_splatfix_fetch(context.install(checkout.folder)))
         yield this.fail(
             f"Empty in {checkout.folder}: {names}.",
@@ -53,21 +54,13 @@ def submodules_missing(context: Context, this: Check) -> Iterator[Finding]:
             remedy=remedy,
         )
     elif len(optional) < len(checkout.submodules):
-        paths = ", ".join(submodule.path for submodule in checkout.submodules)
-        yield this.ok(
-            "All submodules that anything needs are there or installed.",
-            evidence=Evidence(".gitmodules", paths),
-        )
+        paths = Evidence(".gitmodules", ", ".join(submodule.path for submodule in checkout.submodules))
+        yield this.ok("All submodules that anything needs are there or installed.", evidence=paths)
     if optional:
         yield this.skip(
             f"Empty, and not needed: {', '.join(submodule.path for submodule in optional)}.",
             evidence=[_empty_evidence(submodule) for submodule in optional],
         )
-
-
-def _to_build(needed: Iterable[Submodule], checkout: Checkout) -> bool:
-    """``splatfix install`` finds an extension in the checkout, at the latest once these were fetched."""
-    return bool(checkout.sources) or any(_is_extension(submodule, checkout) for submodule in needed)
 
 
 def _is_extension(submodule: Submodule, checkout: Checkout) -> bool:
@@ -134,9 +127,8 @@ def needed_submodules(checkout: Checkout) -> tuple[Needed, ...]:
 
 def _empty_evidence(item: Submodule) -> Evidence:
     commit = f" at {item.recorded[:10]}" if item.recorded else ""
-    return Evidence(
-        item.path, f"empty; from {item.url or 'nowhere that .gitmodules names'}{commit}", ".gitmodules"
-    )
+    address = item.url or "nowhere that .gitmodules names"
+    return Evidence(item.path, f"empty; from {address}{commit}", ".gitmodules")
 
 
 def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import remove_command
 from splatfix.context.coverage import code_words
-from splatfix.core.step import Step, say
+from splatfix.core.step import Step
 from splatfix.facts import JitCache
 
 check = checks_of("extension")
@@ -38,7 +39,7 @@ def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
             yield this.unknown(
                 f"Whether the cached {item.name} fits torch is not known.",
                 subject=item.name,
-                evidence=reason(linkage),
+                evidence=reason(linkage.error),
             )
         elif item.library is not None:
             yield this.ok(
@@ -77,9 +78,13 @@ def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
     for item in _current(context):
         if item.locked is None:
             continue
-        age = _age(item.locked, context.facts.gathered)
+        age = datetime.timedelta()
+        # facts that somebody changed by hand may hold no times
+        with contextlib.suppress(ValueError, TypeError):
+            then, now = map(datetime.datetime.fromisoformat, (item.locked, context.facts.gathered))
+            age = now - then
         evidence = Evidence(f"{item.folder}/lock", f"written {item.locked}", "its time stamp")
-        if age is None or age < _LONGEST_BUILD:
+        if age < _LONGEST_BUILD:
             yield this.skip(
                 f"{item.name} is being compiled, or its build was just ended.",
                 subject=item.name,
@@ -109,7 +114,9 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     if compiled:
         yield this.ok("gsplat's kernels are compiled.", evidence=Evidence("compiled", compiled[0], via))
     elif toolkits.value is None:
-        yield this.unknown("Whether gsplat can compile its kernels is not known.", evidence=reason(toolkits))
+        yield this.unknown(
+            "Whether gsplat can compile its kernels is not known.", evidence=reason(toolkits.error)
+        )
     elif not context.toolkits:
         yield this.fail(
             "gsplat has no compiled kernels, and there is no nvcc to compile them.",
@@ -147,15 +154,8 @@ def _stale(context: Context, this: Check, item: JitCache, obstacle: str) -> Find
     )
 
 
-def _remove(context: Context, item: JitCache) -> tuple[Step, ...]:
+def _remove(context: Context, item: JitCache) -> tuple[str | Step, ...]:
     return (
-        say("Remove it; the next import recompiles it:"),
+        "Remove it; the next import recompiles it:",
         remove_command(context.facts, item.folder, folder=True),
     )
-
-
-def _age(then: str, now: str) -> datetime.timedelta | None:
-    try:
-        return datetime.datetime.fromisoformat(now) - datetime.datetime.fromisoformat(then)
-    except (ValueError, TypeError):
-        return None

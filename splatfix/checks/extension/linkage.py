@@ -63,7 +63,7 @@ def _symbols_of_torch(context: Context, this: Check, item: Extension, linkage: L
         yield this.unknown(
             f"Whether torch has what {subject} imports is not known.",
             subject=subject,
-            evidence=reason(linkage),
+            evidence=reason(linkage.error),
         )
     elif torch is not None and other:
         installed = f"{torch.version} {torch.cuda}"
@@ -163,24 +163,21 @@ def _reported_elsewhere(context: Context, item: Extension, library: str) -> bool
 def glibcxx_missing(context: Context, this: Check) -> Iterator[Finding]:
     """An extension built with a newer compiler than the libstdc++ that Python loads ends in "version `GLIBCXX_3.4.32' not
     found". In a conda environment that library is conda's own, which is often older than the system's."""
-    yield from _runtime(context, this, ("GLIBCXX", "CXXABI"), "libstdc++.so.6", _newer_libstdcxx(context))
+    remedy = say("Upgrade the system's libstdc++6, or rebuild the extension with this machine's g++.")
+    python = context.interpreter
+    if python is not None and python.kind == "conda":
+        remedy = run("conda", "install", "-p", python.prefix, "-c", "conda-forge", "libstdcxx-ng>=13")
+    yield from _runtime(context, this, ("GLIBCXX", "CXXABI"), "libstdc++.so.6", remedy)
 
 
 @check("glibc-too-old", "glibc is new enough for the extensions")
 def glibc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """A module that was compiled on a newer distribution wants a GLIBC version that this one lacks. glibc cannot be
     upgraded apart from the distribution; the module has to be built here, or in a container of the right age."""
-    yield from _runtime(
-        context,
-        this,
-        ("GLIBC",),
-        "libc.so.6",
-        (
-            say(
-                "Rebuild it on this machine from its source folder, or use a container with a newer distribution."
-            ),
-        ),
+    remedy = (
+        "Rebuild it on this machine from its source folder, or use a container with a newer distribution."
     )
+    yield from _runtime(context, this, ("GLIBC",), "libc.so.6", say(remedy))
 
 
 @check("duplicate-runtimes", "One copy of torch's and CUDA's runtime in the environment")
@@ -245,13 +242,6 @@ def _binary_interface(torch: str) -> tuple[tuple[int, ...], str]:
     return release(version.partition("+")[0])[:2], cuda
 
 
-def _newer_libstdcxx(context: Context) -> tuple[Step, ...]:
-    python = context.interpreter
-    if python is not None and python.kind == "conda":
-        return (run("conda", "install", "-p", python.prefix, "-c", "conda-forge", "libstdcxx-ng>=13"),)
-    return (say("Upgrade the system's libstdc++6, or rebuild the extension with this machine's g++."),)
-
-
 def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
     for item in context.extensions:
         # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
@@ -273,7 +263,7 @@ def other_cxx11_abi(torch: Torch, linkage: Linkage) -> bool:
 
 
 def _runtime(
-    context: Context, this: Check, families: tuple[str, ...], library: str, remedy: tuple[Step, ...]
+    context: Context, this: Check, families: tuple[str, ...], library: str, remedy: Step
 ) -> Iterator[Finding]:
     """Extensions that want a version of a runtime library (``GLIBCXX_3.4.32``) that is newer than the one here."""
     libraries = {item.name: item for item in reversed(context.environment.runtime_libraries.value or ())}

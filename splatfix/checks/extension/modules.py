@@ -33,7 +33,7 @@ def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
     if extensions.absent:
         return  # no environment at all
     if extensions.value is None:
-        yield this.unknown("The native extensions could not be looked at.", evidence=reason(extensions))
+        yield this.unknown("The native extensions could not be looked at.", evidence=reason(extensions.error))
         return
     for item in context.extensions:
         if not item.code or not (item.links_torch or item.importable):
@@ -233,14 +233,6 @@ def extension_imports(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-def _arch_in_name(item: Extension) -> Arch | None:
-    """The architecture that a file names itself after (``_C_cutlass_90a.abi3.so`` of torchao): one of several, of which its
-    package loads the one that fits. No splatting extension does it."""
-    stem = item.path.rpartition("/")[2].split(".")[0]
-    match = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", stem)
-    return Arch.parse(f"sm_{match.group(1)}") if match else None
-
-
 def _judged(
     context: Context, this: Check, item: Extension, target: Target, verdict: Coverage, evidence: Evidence
 ) -> Finding:
@@ -256,7 +248,9 @@ def _judged(
             subject=subject,
             evidence=evidence,
         )
-    named = _arch_in_name(item)
+    # _C_cutlass_90a.abi3.so of torchao is one of several, of which its package loads the one that fits
+    match = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0])
+    named = Arch.parse(f"sm_{match.group(1)}") if match else None
     if named is not None and named.plain != target.arch.plain:
         return this.skip(f"{item.path} is meant for {named.sm} alone.", subject=subject, evidence=evidence)
     return this.fail(
@@ -273,14 +267,8 @@ def _judged(
 
 def _twin(context: Context, item: Extension, abi_tag: str) -> bool:
     """The same module lies beside it, under a name that this Python imports."""
-    folder, _, name = item.path.rpartition("/")
-    module = name.partition(".")[0]
-    for other in context.extensions:
-        other_folder, _, other_name = other.path.rpartition("/")
-        same = (other_folder, other_name.partition(".")[0]) == (folder, module)
-        if same and extension_file_fits(other_name, abi_tag):
-            return True
-    return False
+    others = [other for other in context.extensions if other.module == item.module]
+    return any(extension_file_fits(other.path.rpartition("/")[2], abi_tag) for other in others)
 
 
 def _name(item: Extension) -> str:

@@ -39,7 +39,9 @@ def splat_variant(context: Context, this: Check) -> Iterator[Finding]:
             continue
         if package.error:
             yield this.unknown(
-                f"Which variant {module} is could not be read.", subject=module, evidence=reason(package)
+                f"Which variant {module} is could not be read.",
+                subject=module,
+                evidence=reason(package.error),
             )
             continue
         if not (package.settings or package.classes or package.exports):
@@ -114,8 +116,9 @@ def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
             continue
         evidence = []
         for package in copies:
-            names = ", ".join(package.distributions) or "no distribution"
-            text = f"{names}; {_variant_words(package)}"
+            variants = variant_names(package) if stacks.variants(leaf(package)) else ()
+            variant = f"the variant {' or '.join(variants)}" if variants else "an unknown variant"
+            text = f"{', '.join(package.distributions) or 'no distribution'}; {variant}"
             evidence.append(Evidence(package.folder, text, "RECORD and top_level.txt"))
         yield this.warn(
             f"{module} {clash}.",
@@ -215,11 +218,6 @@ def fingerprint(package: SplatPackage) -> str:
     if package.exports:
         traits.append("functions " + " ".join(package.exports))
     return "; ".join(traits) or f"compiled modules {' '.join(package.native) or 'none'}"
-
-
-def _variant_words(item: SplatPackage) -> str:
-    names = variant_names(item) if stacks.variants(leaf(item)) else ()
-    return f"the variant {' or '.join(names)}" if names else "an unknown variant"
 
 
 def is_dropin(context: Context, item: SplatPackage) -> bool:
