@@ -65,7 +65,7 @@ def test_everything_travels_in_the_wheel(wheel: Path) -> None:
     for wanted in ("patches", "dockerfiles", "constraints.txt"):
         assert any(name.startswith(f"splatfix/_bundled/{wanted}") for name in names), wanted
     for folder, suffixes in (
-        ("splatfix", (".py", ".json", ".toml", ".txt")),
+        ("splatfix", (".py", ".json", ".toml", ".txt", ".html", ".md", ".tex", ".form")),
         ("smoke_trainer", (".py", ".png", ".jpg", ".bin")),
     ):
         for path in (ROOT / folder).rglob("*"):
@@ -88,7 +88,7 @@ def test_the_core_does_not_ask_for_torch(wheel: Path) -> None:
         line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line
     ]
     names = {Requirement(line.partition(":")[2]).name for line in core}
-    assert names == {"typer", "rich", "packaging", "nvidia-ml-py", "fastjsonschema", "tomli"}
+    assert names == {"typer", "rich", "packaging", "nvidia-ml-py", "jinja2", "fastjsonschema", "tomli"}
 
 
 def test_it_runs_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> None:

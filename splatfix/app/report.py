@@ -26,8 +26,7 @@ from splatfix.report import certificate, difference, merged
 from splatfix.report.documents import envelope
 from splatfix.report.field_report import markdown
 from splatfix.report.forms import FORMS
-from splatfix.report.html import certificate_page
-from splatfix.report.html.matrix import matrix_page
+from splatfix.report.html import certificate_page, matrix_page
 from splatfix.report.merging import Merger
 
 PAGE, TEXT, DATA = "certificates.html", "certificates.md", "certificates.json"

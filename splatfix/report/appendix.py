@@ -1,20 +1,17 @@
-"""A certificate as an artifact-evaluation appendix, in Markdown and LaTeX.
+"""A certificate as an artifact-evaluation appendix, in Markdown and LaTeX; ``templates/appendix.form`` is the form.
 
-The sections and the check-list are those of the form that ACM's and cTuning's artifact evaluations ask authors for ("Artifact
-Appendix", ctuning.org/ae). What a certificate does not know stays a marked blank.
+What a certificate does not know stays a marked blank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from splatfix.certify.model import Certificate, SceneRun
+from splatfix.certify.model import Certificate
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.words import counted
-from splatfix.report import latex as tex
-from splatfix.report import markdown as md
 from splatfix.report.console import shorten_home
-from splatfix.report.tree import Block, Code, Items, Paragraph, Section, Strong, Table, Text, items_if
+from splatfix.report.templates import fill_in
 from splatfix.report.view import CertificateView, count_met
 
 BLANK = "TODO: to be filled in by the authors"
@@ -26,113 +23,48 @@ _HARDWARE = ("GPU", "other GPUs", "CPU", "memory")
 
 def markdown(certificate: Certificate) -> str:
     """The appendix as Markdown."""
-    return md.render(_appendix(certificate))
+    return fill_in("appendix.md", form=_Form(certificate), blank=BLANK)
 
 
 def latex(certificate: Certificate) -> str:
-    """The appendix as LaTeX."""
-    return tex.render(_appendix(certificate))
-
-
-def _appendix(certificate: Certificate) -> Section:
-    """What the form asks for, in its order."""
-    return Section("Artifact Appendix", _Form(certificate).sections())
-
-
-def _paragraphs(*texts: str) -> Sequence[Block]:
-    return [Paragraph(shorten_home(text)) for text in texts]
-
-
-def _labelled(rows: Iterable[tuple[str, str]]) -> Sequence[Text]:
-    """Entries of a list; a question needs no colon."""
-    entries = []
-    for label, text in rows:
-        end = "" if label.endswith("?") else ":"
-        entries.append((Strong(shorten_home(label) + end), f" {shorten_home(text)}"))
-    return entries
+    r"""The appendix as LaTeX, to be read with ``\input`` into an article; it needs no package."""
+    return fill_in("appendix.tex", form=_Form(certificate), blank=BLANK)
 
 
 class _Form:
-    """The form's sections, filled in with what a certificate knows."""
+    """What a certificate knows of what the form asks for."""
 
     def __init__(self, certificate: Certificate) -> None:
         self.certificate = certificate
         self.view = CertificateView(certificate)
-        self.command = shorten_home(certificate.repeat.shell(windows=False))
-        self.splatfix = certificate.environment.get("splatfix", BLANK)
         self.trained = [run for run in certificate.scenes if run.record.has("heldout")]
         # an interrupted run may have trained no scene to its end, and yet known its settings and its code
-        self.begun = [run.record for run in self.trained] or self._under_way()
-
-    def _under_way(self) -> list[TrainingRecord]:
-        # what the trainer told with its first iteration
-        document = self.certificate.under_way.get("run")
-        return [TrainingRecord.of(document)] if document else []
-
-    def sections(self) -> Sequence[Section]:
-        certificate = self.certificate
-        return (
-            Section("Abstract", _paragraphs(f"{self.view.headline.text}. {certificate.summary}", BLANK)),
-            Section("Artifact check-list (meta-information)", (Items(_labelled(self._check_list())),)),
-            Section("How to access", _paragraphs(BLANK)),
-            Section("Hardware dependencies", _paragraphs(self._hardware(), BLANK)),
-            Section("Software dependencies", (*items_if(_labelled(self._software())), *_paragraphs(BLANK))),
-            Section("Data sets", self._data_sets()),
-            Section(
-                "Installation",
-                _paragraphs(
-                    f"splatfix {self.splatfix}, and the environment under Software dependencies.", BLANK
-                ),
-            ),
-            Section(
-                "Experiment workflow",
-                (*_paragraphs("One command does all of it and writes the report:"), Code(self.command)),
-            ),
-            Section("Evaluation and expected results", self._results()),
-            Section(
-                "Experiment customization",
-                _paragraphs(
-                    "--data trains other scenes, --iterations, --resolution and --seed change the training, --renderer and "
-                    "--device choose what it runs on; splatfix certify --help lists them all.",
-                    BLANK,
-                ),
-            ),
-            Section("Notes", self._notes()),
-        )
-
-    def _check_list(self) -> Iterable[tuple[str, str]]:
-        """The form's questions, each with its answer."""
-        certificate = self.certificate
+        self.begun = [run.record for run in self.trained]
+        told = certificate.under_way.get("run")
+        if not self.begun and told:
+            self.begun = [TrainingRecord.of(told)]
         # a reader wants what the suite has, also where the run was cut short
-        planned = [*(run.scene for run in certificate.scenes), *self.view.not_reached]
-        software = "; ".join(f"{name} {version}" for name, version in self._software())
-        yield "Algorithm", self._algorithm()
-        yield "Program", self._program(planned)
-        yield "Compilation", BLANK
-        yield "Binary", self._binaries() or BLANK
-        yield "Model", BLANK
-        yield "Data set", self._data_set(planned)
-        yield "Run-time environment", software or BLANK
-        yield "Hardware", self._hardware()
-        yield "Run-time state", BLANK
-        yield "Execution", self._execution(planned)
-        metrics = "PSNR, SSIM and LPIPS of held-out views; iterations per second; memory; Gaussians"
-        yield "Metrics", metrics if planned else BLANK
-        output = "certificate.json, .md and .html"
-        if self.trained:
-            output += "; for each scene a log, measurements and a model"
-        yield "Output", output
-        yield "Experiments", self.command
-        yield "How much disk space required (approximately)?", BLANK
-        yield "How much time is needed to prepare workflow (approximately)?", BLANK
-        yield "How much time is needed to complete experiments (approximately)?", self._duration()
-        yield "Publicly available?", BLANK
-        yield "Code licenses (if publicly available)?", f"splatfix: Apache-2.0; all else {BLANK}"
-        yield "Data licenses (if publicly available)?", self._data_licences()
-        yield "Workflow automation framework used?", "splatfix certify"
-        yield "Archived (provide DOI)?", BLANK
+        self.planned = [*(run.scene for run in certificate.scenes), *self.view.not_reached]
 
-    def _algorithm(self) -> str:
+        self.abstract = f"{self.view.headline.text}. {certificate.summary}"
+        self.splatfix = certificate.environment.get("splatfix", BLANK)
+        self.command = certificate.repeat.shell(windows=False)
+        self.issued = certificate.issued
+        parts = [(name, text) for name, text in certificate.environment.items()]
+        self.software = [part for part in parts if not part[0].startswith(_HARDWARE)]
+        self.environment = "; ".join(f"{name} {version}" for name, version in self.software) or BLANK
+        hardware = [f"{name}: {text}" for name, text in parts if name.startswith(_HARDWARE)]
+        self.hardware = f"Run on {certificate.device}; {'; '.join(hardware) or BLANK}"
+        self.metrics = BLANK
+        if self.planned:
+            self.metrics = "PSNR, SSIM and LPIPS of held-out views; iterations per second; memory; Gaussians"
+        self.output = "certificate.json, .md and .html"
+        if self.trained:
+            self.output += "; for each scene a log, measurements and a model"
+
+    @property
+    def algorithm(self) -> str:
+        """The method, its strategy and degree."""
         if not self.begun:
             return BLANK
         strategies = self._each(lambda record: record.config.strategy)
@@ -141,30 +73,37 @@ class _Form:
             text += f", spherical harmonics of degree {self._each(lambda record: record.sh_degree)}"
         return text
 
-    def _data_set(self, planned: Sequence[str]) -> str:
-        if not planned:
-            return BLANK
-        return f"suite {self.certificate.suite}: {', '.join(planned)}"
-
-    def _program(self, planned: Sequence[str]) -> str:
+    @property
+    def program(self) -> str:
+        """splatfix, and what of it was run."""
         text = f"splatfix {self.splatfix}"
-        if planned:
+        if self.planned:
             text += f", its smoke trainer with the renderer {self.certificate.renderer}"
         return text
 
-    def _binaries(self) -> str:
+    @property
+    def binaries(self) -> str:
         """Every file that implements a part, once, with its SHA-256."""
         files: dict[str, None] = {}
         for record in self.begun:
             for item in record.implementations.values():
                 if item.file and item.sha256:
                     files[f"{item.file} (SHA-256 {item.sha256})"] = None
-        return "; ".join(files)
+        return "; ".join(files) or BLANK
 
-    def _execution(self, planned: Sequence[str]) -> str:
-        if not planned:
+    @property
+    def data_set(self) -> str:
+        """The suite and its scenes."""
+        if not self.planned:
             return BLANK
-        text = f"{counted(len(planned), 'scene')} one after the other on {self.certificate.device}"
+        return f"suite {self.certificate.suite}: {', '.join(self.planned)}"
+
+    @property
+    def execution(self) -> str:
+        """How the scenes were trained."""
+        if not self.planned:
+            return BLANK
+        text = f"{counted(len(self.planned), 'scene')} one after the other on {self.certificate.device}"
         if self.begun:
             iterations = self._each(lambda record: record.iterations or record.config.iterations)
             text += f", iterations {iterations}, seed {self._each(lambda record: record.config.seed)}"
@@ -172,30 +111,25 @@ class _Form:
             text += f"; {len(self.trained)} trained to the end"
         return text
 
-    def _duration(self) -> str:
+    @property
+    def duration(self) -> str:
+        """How long it took."""
         took = f"{self.certificate.seconds:.0f} s on the hardware above"
         if self.view.ended:
             return took
         return f"not known: the run did not come to its end, and was {took}"
 
-    def _data_licences(self) -> str:
+    @property
+    def data_licences(self) -> str:
+        """Of the scenes that come with splatfix."""
         # a stack's own trainer is given scenes of the user's, whatever the suite is called
         if self.certificate.suite in _BUNDLED and self.certificate.stack is None:
             return f"splatfix's sample scenes: Apache-2.0, as splatfix; all else {BLANK}"
         return BLANK
 
-    def _hardware(self) -> str:
-        parts = []
-        for name, text in self.certificate.environment.items():
-            if name.startswith(_HARDWARE):
-                parts.append(f"{name}: {text}")
-        return f"Run on {self.certificate.device}; {'; '.join(parts) or BLANK}"
-
-    def _software(self) -> list[tuple[str, str]]:
-        environment = self.certificate.environment.items()
-        return [(name, text) for name, text in environment if not name.startswith(_HARDWARE)]
-
-    def _data_sets(self) -> Sequence[Block]:
+    @property
+    def scenes(self) -> Sequence[Sequence[str]]:
+        """A row for each scene that was trained."""
         rows = []
         for run in self.trained:
             record = run.record
@@ -207,23 +141,33 @@ class _Form:
                 record.scene_sha256 or BLANK,
             )
             rows.append(tuple(map(shorten_home, row)))
-        if not rows:
-            return _paragraphs(BLANK)
-        headers = ("scene", "layout", "resolution", "training and held-out views", "SHA-256")
-        return (Table(headers, rows),)
+        return rows
 
-    def _results(self) -> Sequence[Block]:
-        levels = []
-        for level in self.view.levels:
-            levels.append((f"Level {level.name}", f"{level.badge.text}: {level.evidence}"))
-        blocks = [*items_if(_labelled(levels))]
-        if not self.trained:
-            return (*blocks, *_paragraphs(BLANK))
-        headers = ("scene", "criteria met", "PSNR", "SSIM", "LPIPS", "Gaussians", "it/s", "seconds")
-        again = "Another run is held against these figures with splatfix certify --baseline certificate.json."
-        return (*blocks, Table(headers, list(map(_figures, self.trained))), *_paragraphs(again))
+    @property
+    def levels(self) -> Sequence[tuple[str, str]]:
+        """What was verified."""
+        return [(f"Level {item.name}", f"{item.badge.text}: {item.evidence}") for item in self.view.levels]
 
-    def _notes(self) -> Sequence[Block]:
+    @property
+    def figures(self) -> Sequence[Sequence[str]]:
+        """A row of results for each scene that was trained."""
+        rows = []
+        for run in self.trained:
+            record = run.record
+            figures = (
+                _figure(record.heldout.psnr, 2),
+                _figure(record.heldout.ssim, 4),
+                _figure(record.heldout.lpips, 4),
+                _figure(record.gaussians.final, 0),
+                _figure(record.iterations_per_second, 2),
+                _figure(run.seconds, 0),
+            )
+            rows.append((shorten_home(run.scene), count_met(run.criteria), *figures))
+        return rows
+
+    @property
+    def notes(self) -> Sequence[tuple[str, str]]:
+        """What did not go as planned."""
         certificate = self.certificate
         rows = [("Not certified", reason) for reason in certificate.reasons]
         rows += [(f"Reservation, {item.scene}", item.reason) for item in certificate.notes]
@@ -231,8 +175,7 @@ class _Form:
         rows += [(f"Skipped, {item.scene}", item.reason) for item in certificate.skipped]
         if not self.view.ended:
             rows.append(("Not finished", "not every scene of the suite was trained"))
-        issued = _paragraphs(f"Certificate issued {certificate.issued}.", BLANK)
-        return (*items_if(_labelled(rows)), *issued)
+        return rows
 
     def _each(self, value: Callable[[TrainingRecord], object]) -> str:
         """The values of all scenes, each once."""
@@ -241,20 +184,6 @@ class _Form:
             known = value(record)
             values[BLANK if known is None else str(known)] = None
         return ", ".join(values)
-
-
-def _figures(run: SceneRun) -> Sequence[str]:
-    record = run.record
-    return (
-        shorten_home(run.scene),
-        count_met(run.criteria),
-        _figure(record.heldout.psnr, 2),
-        _figure(record.heldout.ssim, 4),
-        _figure(record.heldout.lpips, 4),
-        _figure(record.gaussians.final, 0),
-        _figure(record.iterations_per_second, 2),
-        _figure(run.seconds, 0),
-    )
 
 
 def _figure(value: float | None, digits: int) -> str:

@@ -16,9 +16,8 @@ from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
-from splatfix.report.marks import Mark
+from splatfix.report.marks import ABSENT, Badge, Mark
 from splatfix.report.options import show_suggestion
-from splatfix.report.tree import ABSENT, Badge
 from splatfix.report.view import (
     OUTCOMES,
     CertificateView,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison
-from splatfix.report.tree import ABSENT
+from splatfix.report.marks import ABSENT
 
 HEADERS = ("scene", "speed", "change", "train memory", "eval memory", "PSNR", "SSIM", "LPIPS", "verdict")
 TITLE = "Beside the baseline"

@@ -13,10 +13,9 @@ from splatfix.certify.record import TrainingRecord
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section
 from splatfix.report.console import table as show_table
-from splatfix.report.markdown import render
-from splatfix.report.marks import Mark
+from splatfix.report.marks import ABSENT, Mark, Table
 from splatfix.report.recorded import PARTS, StoredCertificate, short
-from splatfix.report.tree import ABSENT, Block, Items, Paragraph, Section, Strong, Table
+from splatfix.report.templates import fill_in
 
 _RANK = {Verdict.CERTIFIED: 0, Verdict.REHEARSED: 1, Verdict.UNDETERMINED: 2, Verdict.NOT_CERTIFIED: 3}
 _GOOD = {Outcome.MET.value, "verified"}
@@ -287,35 +286,16 @@ def _detail(cause: Cause) -> str:
 
 def markdown(difference: Difference) -> str:
     """The same as Markdown."""
-    sides = (("A", difference.a), ("B", difference.b))
-    blocks: list[Block | Section] = [
-        Items([f"{name}: {side.file} ({side.issued})" for name, side in sides]),
-        Paragraph(Strong(first_cause(difference))),
-    ]
-    if difference.causes:
-        rows = [(cause.label + _detail(cause), cause.a, cause.b) for cause in difference.causes]
-        blocks.append(Table(("differs, in the order of causation", "A", "B"), rows))
-        remark = "These differ; whether one of them is the reason, a comparison cannot say."
-        blocks.append(Paragraph(remark))
-    if difference.not_recorded:
-        blocks.append(Paragraph(f"Recorded in one only: {', '.join(difference.not_recorded)}."))
-    for name, scenes in (("A", difference.only_in_a), ("B", difference.only_in_b)):
-        if scenes:
-            blocks.append(Paragraph(f"Scenes only in {name}: {few(scenes)}."))
-    if difference.changes:
-        table = Table(("where", "what", "A", "B"), list(map(_change_row, difference.changes)))
-        blocks.append(Section("Outcomes that differ", (table,)))
-    if difference.measures:
-        table = Table(_MEASURE_HEADERS, list(map(_row, difference.measures)))
-        blocks.append(Section("Measures", (table,)))
-    return render(Section(heading(difference), blocks))
-
-
-def _change_row(change: Change) -> tuple[str, ...]:
-    cells = []
-    for outcome, measured in ((change.a, change.measured_a), (change.b, change.measured_b)):
-        cells.append(": ".join(filter(None, (outcome or "absent", measured))))
-    return (change.where, change.code, *cells)
+    return fill_in(
+        "difference.md",
+        difference=difference,
+        heading=heading(difference),
+        first_cause=first_cause(difference),
+        sides=(("A", difference.a), ("B", difference.b)),
+        only=(("A", difference.only_in_a), ("B", difference.only_in_b)),
+        few=few,
+        measures=Table(_MEASURE_HEADERS, list(map(_row, difference.measures))),
+    )
 
 
 _MEASURE_HEADERS = ("scene", "measure", "A", "B", "change")

@@ -1,8 +1,15 @@
-"""How a result is marked, the same in every form: a sign, a colour on the terminal, a class of the style sheet."""
+"""How a result is marked, the same in every form: a sign, a colour on the terminal, a class of the style sheet; and what else
+stands in the cells of a table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+ABSENT = "–"
+"""What was not measured, or does not exist."""
 
 
 class Mark(Enum):
@@ -51,3 +58,37 @@ _STYLES = {
     Mark.RESERVATION: "bold yellow",
     Mark.CRASH: "bold red",
 }
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A result in a word or two."""
+
+    mark: Mark
+    text: str
+    plain: str = ""
+    """The text where neither a colour nor a sign stands beside it; "" is the same text."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A text that leads somewhere."""
+
+    text: str
+    target: str
+    """A URL, quoted already."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A name or digest of a program's."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of as many cells as there are headers; of plain texts and what is above, which each form escapes."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Any]]

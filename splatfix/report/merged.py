@@ -10,23 +10,10 @@ from rich.console import Console
 from splatfix.certify.model import Verdict
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
-from splatfix.report.markdown import render
-from splatfix.report.marks import Mark
-from splatfix.report.merging import Cell, Group, Listed, Merged
+from splatfix.report.marks import Badge, Mark, Table
+from splatfix.report.merging import Cell, Group, Merged
 from splatfix.report.recorded import natural
-from splatfix.report.tree import (
-    ABSENT,
-    Badge,
-    Block,
-    Inline,
-    Items,
-    Link,
-    Numbered,
-    Section,
-    Table,
-    Text,
-    section_if,
-)
+from splatfix.report.templates import fill_in
 
 VERDICTS: Mapping[Verdict, Badge] = {
     Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "not certified"),
@@ -43,12 +30,10 @@ _MOST_LINES = 20
 
 @dataclass(frozen=True)
 class StackTable:
-    """The cells of one stack."""
+    """The cells of one stack: GPU, driver, and for each torch its cell, None where there is none."""
 
     name: str
-    torches: tuple[str, ...]
-    rows: tuple[tuple[str, str, tuple[Cell | None, ...]], ...]
-    """GPU, driver, and for each torch its cell."""
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -80,13 +65,13 @@ class MergedView:
             stacks.setdefault(cell.stack, []).append(cell)
         for stack, cells in stacks.items():
             # 2.9 before 2.13, as people read versions
-            torches = tuple(sorted({cell.torch for cell in cells}, key=natural))
+            torches = sorted({cell.torch for cell in cells}, key=natural)
             by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
             rows = []
             for gpu, driver in dict.fromkeys((cell.gpu, cell.driver) for cell in cells):
-                rows.append((gpu, driver, tuple(by_place.get((gpu, driver, torch)) for torch in torches)))
-            named = tuple(torch or "torch not recorded" for torch in torches)
-            yield StackTable(stack or "stack not recorded", named, tuple(rows))
+                rows.append((gpu, driver, *(by_place.get((gpu, driver, torch)) for torch in torches)))
+            named = (torch or "torch not recorded" for torch in torches)
+            yield StackTable(stack or "stack not recorded", Table(("GPU", "driver", *named), rows))
 
 
 @dataclass(frozen=True)
@@ -126,6 +111,18 @@ class GroupView:
         if not group.advised:
             return f"{group.fix.title} (none of these certificates has advice)"
         return f"{group.fix.title} (advised by {group.advised} of {len(group.certificates)})"
+
+    @property
+    def remarks(self) -> Sequence[tuple[str, str]]:
+        """Label and text of what else there is to say; "" where there is nothing."""
+        group = self.group
+        return (
+            ("What it means", group.means),
+            ("Measured", group.measured),
+            ("Failed too", ", ".join(group.also)),
+            ("All of them", "; ".join(group.in_common)),
+            ("Fix", self.fix),
+        )
 
 
 def show(
@@ -184,64 +181,13 @@ def markdown(
     merged: Merged, unreadable: Sequence[tuple[str, str]], refused: Sequence[tuple[str, str]] = ()
 ) -> str:
     """The same as Markdown, with the tables; links are relative to the folder of the merged report."""
-    view = MergedView(merged)
-    counts = []
-    for verdict, badge in VERDICTS.items():
-        counts.append(f"{badge.mark.sign} {merged.verdicts[verdict.value]} {badge.text}")
-    sections = [_group_section(GroupView(group)) for group in merged.groups]
-    blocks: list[Block | Section] = [Items(counts), *section_if("What failed, by cause", sections)]
-    for stack in view.tables:
-        rows: list[Sequence[Text]] = []
-        for gpu, driver, cells in stack.rows:
-            rows.append((gpu, driver, *map(_cell, cells)))
-        blocks.append(Section(stack.name, (Table(("GPU", "driver", *stack.torches), rows),)))
-    for title, missing in ((NO_CERTIFICATE, refused), ("Not read", unreadable)):
-        if missing:
-            blocks.append(Section(title, (Items([f"{name}: {reason}" for name, reason in missing]),)))
-    return render(Section(view.title, blocks))
-
-
-def _group_section(view: GroupView) -> Section:
-    group = view.group
-    cause = view.cause
-    if view.certified_with:
-        cause += f" (certified with: {view.certified_with})"
-    entries: list[Text | Numbered] = [cause]
-    for label, text in (
-        ("What it means", group.means),
-        ("Measured", group.measured),
-        ("Failed too", ", ".join(group.also)),
-        ("All of them", "; ".join(group.in_common)),
-        ("Fix", view.fix),
-    ):
-        if text:
-            entries.append(f"{label}: {text}")
-    entries.append(Numbered([step.line(windows=False) for step in group.fix.steps]))
-    names = [entry.name for entry in group.certificates]
-    entries.append(("Certificates: ", *_links(group.certificates, names)))
-    title = f"{view.problem}: {counted(len(group.certificates), 'certificate')}"
-    return Section(title, (Items(entries),))
-
-
-def _cell(cell: Cell | None) -> Text:
-    """``✗ 1, 2; ✓ 1``, each number a link."""
-    if cell is None:
-        return ABSENT
-    pieces: list[Inline] = []
-    for verdict, badge in VERDICTS.items():
-        entries = [entry for entry in cell.certificates if entry.verdict is verdict]
-        if entries:
-            separator = "; " if pieces else ""
-            numbers = [str(number) for number in range(1, len(entries) + 1)]
-            pieces += [f"{separator}{badge.mark.sign} ", *_links(entries, numbers)]
-    return pieces
-
-
-def _links(entries: Sequence[Listed], names: Sequence[str]) -> Iterator[Inline]:
-    links = [Link(name, entry.link) for entry, name in zip(entries, names, strict=True)]
-    for number, link in enumerate(links[:_MOST_LINKS]):
-        if number:
-            yield ", "
-        yield link
-    if len(links) > _MOST_LINKS:
-        yield f" and {len(links) - _MOST_LINKS} more"
+    return fill_in(
+        "certificates.md",
+        view=MergedView(merged),
+        groups=list(map(GroupView, merged.groups)),
+        verdicts=VERDICTS,
+        most_links=_MOST_LINKS,
+        refused=refused,
+        unreadable=unreadable,
+        no_certificate=NO_CERTIFICATE,
+    )

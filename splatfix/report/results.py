@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
-from splatfix.report.tree import ABSENT
+from splatfix.report.marks import ABSENT
 
 HEADERS = (
     "iterations",

@@ -20,9 +20,8 @@ from splatfix.certify.model import (
 )
 from splatfix.certify.record import Implementation
 from splatfix.report import comparison
-from splatfix.report.marks import Mark
+from splatfix.report.marks import ABSENT, Badge, Mark, Table
 from splatfix.report.results import HEADERS, legend, row
-from splatfix.report.tree import ABSENT, Badge, Table, Text
 from splatfix.report.wording import LEVEL_MEANS, LEVEL_MEANS_ON_THE_CPU, MEANS, MEANS_WITHOUT_TRAINING
 
 OUTCOMES = {
@@ -191,7 +190,7 @@ class CertificateView:
         """The results by scene; None where no scene ran."""
         if not self.certificate.scenes:
             return None
-        rows: list[Sequence[Text]] = []
+        rows: list[Sequence[str | Badge]] = []
         for run in self.certificate.scenes:
             rows.append((run.scene, scene_badge(run), *row(run)))
         return Table(("scene", "result", *HEADERS), rows)
@@ -207,7 +206,7 @@ class CertificateView:
         compared: Comparison | None = self.certificate.comparison
         if compared is None or not compared.scenes:
             return None
-        rows: list[Sequence[Text]] = []
+        rows: list[Sequence[str | Badge]] = []
         for scene, cells in zip(compared.scenes, comparison.rows(compared), strict=True):
             rows.append((*cells[:-1], Badge(_COMPARED[scene.outcome], cells[-1])))
         table = Table(comparison.HEADERS, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splatfix.certify.model import Verdict
+from splatfix.certify.model import Criterion, Verdict
 from splatfix.core.toml import parse_toml
 
 _TEXTS = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -26,3 +26,10 @@ GLOSSARY: tuple[tuple[str, str], ...] = tuple(_TEXTS["glossary"].items())
 def statement(code: str) -> str:
     """A criterion's statement; its code as words where it has none."""
     return TITLES.get(code) or code.replace("-", " ").capitalize()
+
+
+def title_of(criterion: Criterion) -> str:
+    """A criterion's statement; of a check what it asks for, because the codes of checks name problems."""
+    if criterion.code not in TITLES and criterion.required:
+        return criterion.required
+    return statement(criterion.code)

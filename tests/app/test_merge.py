@@ -17,7 +17,7 @@ import pytest
 from splatfix.certify import Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import run
-from splatfix.report.html.matrix import matrix_page
+from splatfix.report.html import matrix_page
 from splatfix.report.merged import MergedView, markdown
 from splatfix.report.merging import Group, Merged, Merger
 from tests.app.test_report import places
@@ -67,8 +67,8 @@ def test_every_certificate_is_in_one_cell() -> None:
     }
     gsplat, inria = MergedView(found).tables
     assert gsplat.name.startswith("gsplat: ") and inria.name.startswith("inria: ")
-    assert gsplat.torches == TORCHES, "2.9 comes before 2.11"
-    gpu, driver, cells = gsplat.rows[0]
+    assert gsplat.table.headers[2:] == TORCHES, "2.9 comes before 2.11"
+    gpu, driver, *cells = gsplat.table.rows[0]
     assert gpu in GPUS and driver == DRIVERS[0] and [cell and cell.torch for cell in cells] == list(TORCHES)
 
 

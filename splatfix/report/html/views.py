@@ -1,4 +1,4 @@
-"""Held-out views: ground truth and rendering with a boundary that slides, and their difference, all from one PNG each."""
+"""Held-out views, read from the report folder: one PNG each, with the rendering left and the ground truth right."""
 
 from __future__ import annotations
 
@@ -12,17 +12,11 @@ from pathlib import Path, PurePosixPath
 from splatfix.certify.model import SceneRun
 from splatfix.core.reading import read_bytes
 from splatfix.core.words import counted
-from splatfix.report.html.markup import Html, element, items, join
 
 MOST_VIEWS = 4
 """Of one scene."""
 MOST_BYTES = 12 << 20
 """Of all pictures in the file together, as PNG; a third more as text."""
-AMPLIFIED = 4
-"""The difference is shown this many times as bright. The style sheet has the same number."""
-SMALL = 256
-"""Pixels. Pictures up to this width are enlarged without smoothing."""
-
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -36,6 +30,16 @@ class View:
     """Pixels of one half."""
     height: int
     data: bytes
+
+    @property
+    def stem(self) -> str:
+        """Its name without the iteration, which the trainer puts first."""
+        return re.sub(r"^[0-9]{6}_", "", PurePosixPath(self.name).stem)
+
+    @property
+    def encoded(self) -> str:
+        """The file, for a ``data:`` URL."""
+        return base64.b64encode(self.data).decode("ascii")
 
 
 @dataclass(frozen=True)
@@ -69,79 +73,6 @@ def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_BYTES) -
                 shown[scene].append(view)
                 room -= len(view.data)
     return [Views(tuple(views), tuple(missing)) for views, missing in zip(shown, left_out, strict=True)]
-
-
-def show_views(views: Views, scene: int, resolution: str) -> Html:
-    """The pictures of one scene.
-
-    Args:
-        scene: its number, for the ids.
-        resolution: that of the training, such as ``1600x1064``.
-    """
-    parts = [_show(view, f"view-{scene}-{number}", resolution) for number, view in enumerate(views.shown)]
-    if views.left_out:
-        parts.append(items("ul", (f"Not shown: {missing}." for missing in views.left_out), class_="note"))
-    return join(*parts)
-
-
-def _show(view: View, key: str, resolution: str) -> Html:
-    width, height = view.width, view.height
-    stem = re.sub(r"^[0-9]{6}_", "", PurePosixPath(view.name).stem)  # the trainer puts the iteration first
-    data = base64.b64encode(view.data).decode("ascii")
-    image = element(
-        "image",
-        id=key,
-        width=2 * width,
-        height=height,
-        href=f"data:image/png;base64,{data}",
-        class_="pixels" if width <= SMALL else None,
-    )
-    # One picture holds both halves: each panel shows it through a window of one half's size.
-    rendering = element("use", href=f"#{key}")
-    gt = element("use", href=f"#{key}", x=-width)
-    difference = element("use", href=f"#{key}", x=-width, class_="difference")
-
-    def panel(label: str, *layers: Html, class_: str) -> Html:
-        box = f"0 0 {width} {height}"
-        label = f"{label}, view {stem}"
-        return element("svg", *layers, viewBox=box, role="img", aria_label=label, class_=class_)
-
-    def half(label: str, layer: Html, class_: str) -> Html:
-        drawing = panel(label, layer, class_=class_)
-        return element("div", drawing, element("p", label.lower()), class_="half")
-
-    boundary = element(
-        "input",
-        type="range",
-        min=0,
-        max=100,
-        value=50,
-        class_="cut",
-        aria_label=f"Boundary between rendering (left) and ground truth (right), view {stem}",
-    )
-    compared = element(
-        "div",
-        half("Rendering", image, "rendering"),
-        half("Ground truth", gt, "truth"),
-        boundary,
-        class_="compare",
-    )
-    error_layers = element("g", rendering, difference, class_="error")
-    error = element(
-        "div",
-        panel(f"Error, {AMPLIFIED} times amplified", error_layers, class_="plain"),
-        element("p", f"error, amplified {AMPLIFIED} times"),
-        class_="panel",
-    )
-    caption = f"View {stem}, {width}x{height} px"
-    if resolution not in ("", f"{width}x{height}"):
-        caption += f" (reduced from {resolution})"
-    return element(
-        "figure",
-        element("div", compared, error, class_="panels"),
-        element("figcaption", caption),
-        class_="view",
-    )
 
 
 class _Unshowable(Exception):

@@ -12,7 +12,7 @@ import pytest
 from splatfix.app.certify import run_and_report
 from splatfix.certify import SUITES
 from splatfix.facts import gather
-from splatfix.report.html.matrix import matrix_page
+from splatfix.report.html import matrix_page
 from splatfix.report.merging import Merger
 from tests.app.test_merge import BASE
 from tests.certify.conftest import subject

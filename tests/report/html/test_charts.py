@@ -43,23 +43,17 @@ def test_ticks_hold_what_is_shown(low: float, high: float, expected: list[float]
 
 
 def test_chart_says_what_it_shows() -> None:
-    chart = lines("Loss", "", (1, 2, 3), {"loss": [0.5, None, 0.25]}, marks=("opacity reset", (2,)))
-    said = chart.split('aria-label="')[1].split('"')[0]
-    assert said.startswith("Loss by iteration. loss: 0.5 at iteration 1, 0.25 at 3")
-    assert "no finite value in 1 iteration;" in said and "opacity reset: 2" in said
-    assert chart.count('class="line s0"') == 2  # a gap is no line
+    chart = lines("Loss", "", (1, 2, 3), {"loss": [0.5, None, 0.25]}, resets=(2,))
+    assert chart.description.startswith("Loss by iteration. loss: 0.5 at iteration 1, 0.25 at 3")
+    assert "no finite value in 1 iteration;" in chart.description and "opacity reset: 2" in chart.description
+    assert [kind for kind, _ in chart.paths].count("line s0") == 2  # a gap is no line
 
 
 def test_a_limit_is_on_the_scale() -> None:
     chart = lines("Memory", "GiB", (1, 2), {"resident": [1.0, 1.0]}, limit=("97% of 16 GiB", 15.52))
-    assert ">97% of 16 GiB</text>" in chart
-    ys = [
-        float(part.split('"')[1])
-        for part in chart.split("<line")[1:]
-        if "limit" in part
-        for part in [part[part.index(" y1=") :]]
-    ]
-    assert ys and 12 <= ys[0] < 60
+    assert chart.limit is not None
+    place, label = chart.limit
+    assert label == "97% of 16 GiB" and 12 <= place < 60
 
 
 def test_damaged_lines_are_counted(tmp_path: Path) -> None:
@@ -98,9 +92,10 @@ def test_gpu_memory_has_its_own_limit() -> None:
     }
     known |= {"vram_allocated_gb": [10.0, 12.0], "vram_reserved_gb": [11.0, 14.0]}
     result = {"machine": {"gpu_memory": 16 << 30}, "memory": {"limit": 64 << 30}}
-    shown = "".join(charts(Metrics((1, 2), known), TrainingRecord.of(result)))
-    assert "GPU memory" in shown and ">97% of 16 GiB</text>" in shown and "enlarged" not in shown
-    assert "Peak 14 of 16 GiB, 87.5%." in shown and "allocated on the GPU" in shown
-    assert "How much memory there is, is not known." in "".join(
-        charts(Metrics((1, 2), known), TrainingRecord())
+    (memory,) = (
+        chart for chart in charts(Metrics((1, 2), known), TrainingRecord.of(result)) if "mem" in chart.title
     )
+    assert memory.title == "GPU memory" and memory.limit is not None and memory.limit[1] == "97% of 16 GiB"
+    assert "Peak 14 of 16 GiB, 87.5%." in memory.note and "allocated on the GPU" in memory.description
+    notes = [chart.note for chart in charts(Metrics((1, 2), known), TrainingRecord())]
+    assert "How much memory there is, is not known." in notes

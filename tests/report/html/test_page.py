@@ -24,8 +24,9 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts.collect import playback
 from splatfix.report.html import page
-from splatfix.report.html.markup import element, text
 from splatfix.report.html.views import MOST_BYTES, read_views
+from splatfix.report.marks import Badge, Link, Mark
+from splatfix.report.templates import html_text, markdown_text
 from splatfix.report.wording import MEANS, TITLES
 from tests.certify.conftest import RESULT
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
@@ -63,9 +64,12 @@ class Outline(HTMLParser):
 
 
 def test_anything_is_text() -> None:
-    assert element("p", "<b>", title='"&') == '<p title="&quot;&amp;">&lt;b&gt;</p>'
-    assert element("p", element("b", "x")) == "<p><b>x</b></p>"
-    assert text("a\x1bb\u202e\udcff") == "a\\x1bb\\u202e\\xff"
+    assert html_text('<b>"&') == "&lt;b&gt;&quot;&amp;"
+    assert html_text(html_text("<b>")) == "&lt;b&gt;"
+    assert html_text("a\x1bb\u202e\udcff") == "a\\x1bb\\u202e\\xff"
+    assert html_text(Link("<", '"')) == '<a href="&quot;">&lt;</a>'
+    assert "&lt;i&gt;</span>" in html_text(Badge(Mark.BAD, "<i>"))
+    assert markdown_text(Badge(Mark.BAD, "met", "[FAILED]")) == r"\[FAILED\]"
 
 
 def test_all_sections_are_there(render: Render) -> None:

@@ -1,0 +1,110 @@
+"""Fills in the templates of the folder beside this file (Jinja2): pages, Markdown and LaTeX.
+
+Whatever is not markup of a template or of this file becomes text there, escaped for the form, so that no name of a
+stranger's is markup anywhere, and no template has to ask for it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from splatfix.core.visible import visible
+from splatfix.core.words import counted
+from splatfix.plan.steps import BuildWheel
+from splatfix.report.console import shorten_home
+from splatfix.report.marks import Badge, Code, Link
+
+
+def html_text(value: object) -> Markup:
+    """Anything as content of an element or of an attribute; signs that are not printable are spelled out."""
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, Badge):
+        sign = f'<span aria-hidden="true">{value.mark.sign}</span>'
+        return Markup(f'<span class="badge {value.mark.value}">{sign} {html_text(value.text)}</span>')
+    if isinstance(value, Link):
+        return Markup(f'<a href="{html_text(value.target)}">{html_text(value.text)}</a>')
+    if isinstance(value, Code):
+        return Markup(f"<code>{html_text(value.text)}</code>")
+    return Markup(html.escape(visible(str(value), keep="\n")))
+
+
+def markdown_text(value: object) -> Markup:
+    """Anything on a line or in a table's cell of GitHub's Markdown: it shows as it is, whatever it holds."""
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, Badge):
+        return markdown_text(value.plain or value.text)
+    if isinstance(value, Link):
+        return Markup(f"[{markdown_text(value.text)}]({value.target})")
+    line = visible(str(value), keep="\n").replace("\n", " ")
+    # a backslash needs one more only where it would escape the next sign, as CommonMark has it
+    return Markup(re.sub(r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|]", r"\\\g<0>", line))
+
+
+_LATEX_SIGNS = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    # in braces none of them joins its neighbour, or is an argument of the command before
+    **{sign: f"{{{sign}}}" for sign in "`'\"[]"},
+    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
+}
+
+
+def latex_text(value: object) -> Markup:
+    """Anything in LaTeX, which shows it as it is; nothing in it is a command, whatever it holds."""
+    if isinstance(value, Markup):
+        return value
+    signs = (_LATEX_SIGNS.get(sign, sign) for sign in visible(str(value)))
+    return Markup(re.sub("-(?=-)", "-{}", "".join(signs)))  # two hyphens would become a dash
+
+
+_TEXT: Mapping[str, Callable[[object], Markup]] = {
+    ".html": html_text,
+    ".md": markdown_text,
+    ".tex": latex_text,
+}
+
+
+@cache
+def _environment(form: str) -> Environment:
+    # what finalize returns is marked as safe; autoescape is for what would pass it by
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        finalize=_TEXT[form],
+        undefined=StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        home=shorten_home,
+        literally=lambda line: Markup(visible(line)),  # after four blanks no sign of Markdown needs an escape
+        # nothing in the target of a link ends it or is a scheme
+        url=lambda path: Markup(quote(path, errors="surrogateescape")),
+        text=_TEXT[form],  # of what a template itself says: Jinja holds that for escaped
+    )
+    environment.globals.update(badge=Badge, code=Code, counted=counted)
+    environment.tests["build"] = lambda step: isinstance(step, BuildWheel)
+    return environment
+
+
+def fill_in(template: str, **values: Any) -> str:
+    """The template's text, without empty lines at its end; what it is escaped for, the ending of its name says."""
+    text = _environment(Path(template).suffix).get_template(template).render(values)
+    return text.rstrip("\n") + "\n"
