@@ -57,14 +57,6 @@ def judge(test: str, line: str, match: re.Match[str], around: Surroundings) -> f
     return _TESTS[test](line, match, around)
 
 
-def _arch_newer(_line: str, match: re.Match[str], around: Surroundings) -> float:
-    return float(not _dropped(int(match["arch"]), around.toolkit))
-
-
-def _arch_older(_line: str, match: re.Match[str], around: Surroundings) -> float:
-    return float(_dropped(int(match["arch"]), around.toolkit))
-
-
 def _dropped(number: int, toolkit: tuple[int, int] | None) -> bool:
     """Whether an architecture that nvcc refuses is one it no longer knows, rather than one it does not know yet."""
     info = arch_info(Arch.of_number(number))
@@ -77,14 +69,6 @@ def _dropped(number: int, toolkit: tuple[int, int] | None) -> bool:
     if info.first_toolkit is not None and toolkit < info.first_toolkit:
         return False
     return toolkit > info.last_toolkit
-
-
-def _plausible(line: str, _match: re.Match[str], around: Surroundings) -> float:
-    return 1 - _absurdity(line, around.rasterizes)
-
-
-def _absurd(line: str, _match: re.Match[str], around: Surroundings) -> float:
-    return _absurdity(line, around.rasterizes)
 
 
 def _absurdity(line: str, rasterizes: bool) -> float:
@@ -115,19 +99,15 @@ def _bytes(pattern: re.Pattern[str], line: str) -> float | None:
     return float(number) * 1024.0 ** _POWERS[unit[0]]
 
 
-def _last_line(line: str, _match: re.Match[str], around: Surroundings) -> float:
-    return float(line in around.last)
-
-
 LAST_LINE = "last-line"
 """The test that a log ends in the line."""
 
 _TESTS: Mapping[str, Callable[[str, re.Match[str], Surroundings], float]] = {
-    "arch-newer-than-toolkit": _arch_newer,
-    "arch-older-than-toolkit": _arch_older,
-    "plausible-allocation": _plausible,
-    "absurd-allocation": _absurd,
-    LAST_LINE: _last_line,
+    "arch-newer-than-toolkit": lambda _, match, around: not _dropped(int(match["arch"]), around.toolkit),
+    "arch-older-than-toolkit": lambda _, match, around: _dropped(int(match["arch"]), around.toolkit),
+    "plausible-allocation": lambda line, _, around: 1 - _absurdity(line, around.rasterizes),
+    "absurd-allocation": lambda line, _, around: _absurdity(line, around.rasterizes),
+    LAST_LINE: lambda line, _, around: line in around.last,
 }
 TESTS = tuple(_TESTS)
 """Their names."""

@@ -16,39 +16,19 @@ from typing import IO
 from splatfix.explain.model import Line
 
 TRIGGERS = (
+    *(b"rror", b"RROR", b"atal", b"FATAL", b"ailed", b"illed", b"xception", b"Aborted", b"LNK", b"nan"),
     *(
-        b"rror",
-        b"RROR",
-        b"atal",
-        b"FATAL",
-        b"ailed",
         b"No such",
+        b"No module",
         b"ot found",
         b"NOT find",
         b"annot ",
         b"ould not",
-    ),
-    *(
-        b"No module",
-        b"ot compatible",
-        b"PyTorch",
-        b"nsupported",
-        b"illed",
-        b"driver",
-        b"undefined ",
-        b"unrecogni",
-        b"nan",
-    ),
-    *(
         b"oes not",
-        b"LNK",
-        b"xception",
-        b"illegal",
-        b"out of memory",
-        b"Segmentation",
-        b"Aborted",
-        b"already exists",
+        b"ot compatible",
     ),
+    *(b"nsupported", b"unrecogni", b"undefined ", b"illegal", b"out of memory", b"Segmentation"),
+    *(b"already exists", b"PyTorch", b"driver"),
 )
 """A line that says why something failed holds one of these; a test holds the signatures to them."""
 _CHUNK = 1 << 20

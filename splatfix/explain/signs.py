@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from splatfix.explain.judges import Surroundings, judge, toolkit_in
-from splatfix.explain.literals import required
 from splatfix.explain.model import Line
 from splatfix.explain.reading import plain
 from splatfix.explain.words import WordCounts, words_in
@@ -28,6 +30,11 @@ _TAIL_LINES = 80
 """Lines at the end of a log whose words count: the rest of a long log is about what went well."""
 _CUT_WITHIN = 8
 """Lines at the end among which the last one with a text is looked for: carets and blank lines follow it."""
+
+# the parser of the re module; Python 3.11 renamed it
+PARSER: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+"""Its names of what repeats."""
 
 
 @dataclass(frozen=True)
@@ -196,3 +203,46 @@ def _hint_needles() -> Mapping[str, tuple[Wording, _Needle]]:
 @cached
 def _observation_needles() -> Mapping[str, _Needle]:
     return {name: _Needle.of(pattern) for name, pattern in observations().items()}
+
+
+def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """Literals in lower case, one of which is in every line that the pattern matches (in lower case too).
+
+    Empty where there is none: such a pattern is tried on every line.
+    """
+    return _best(list(PARSER.parse(pattern.pattern, pattern.flags & ~re.UNICODE)))
+
+
+def _best(tokens: Sequence[Any]) -> tuple[str, ...]:
+    """The set of literals of a sequence whose shortest is the longest."""
+    candidates: list[tuple[str, ...]] = []
+    run = ""
+    for operator, argument in tokens:
+        name = str(operator)
+        if name == "LITERAL":
+            run += chr(argument)
+            continue
+        if run:
+            candidates.append((run,))
+            run = ""
+        if name == "SUBPATTERN":
+            candidates.append(_best(list(argument[-1])))
+        elif name == "BRANCH":
+            candidates.append(_of_branches([_best(list(branch)) for branch in argument[1]]))
+        elif name in REPEATS and argument[0] > 0:
+            candidates.append(_best(list(argument[2])))
+    if run:
+        candidates.append((run,))
+    candidates = [texts for texts in candidates if texts]
+    if not candidates:
+        return ()
+    # long literals are rare in logs, so they spare most searches; of equally long ones fewer are cheaper to look for
+    best = max(candidates, key=lambda texts: (min(map(len, texts)), -len(texts)))
+    return tuple(dict.fromkeys(text.lower() for text in best))
+
+
+def _of_branches(branches: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """One literal of each alternative; none where an alternative has none, as it can match without any."""
+    if not all(branches):
+        return ()
+    return tuple(text for branch in branches for text in branch)

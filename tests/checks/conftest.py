@@ -42,11 +42,29 @@ def of(facts: Facts, code: str, *targets: str) -> list[Finding]:
     return list(run_checks(make_context(facts, goal(*targets)), select([code])))
 
 
+def statuses(facts: Facts, code: str, *targets: str) -> str:
+    """The statuses of the findings of one check: ``warn``, ``fail skip``; "" for none."""
+    return " ".join(item.status.value for item in of(facts, code, *targets))
+
+
+def installed(**versions: str) -> Fact[tuple[Distribution, ...]]:
+    """Distributions by name, beside what builds."""
+    have = {"setuptools": "80.9.0", "wheel": "0.45", **versions}
+    return Fact(tuple(Distribution(name, version, "/env") for name, version in have.items()), "site-packages")
+
+
+def with_python(facts: Facts, **values: Any) -> Facts:
+    """The facts with another interpreter of the environment."""
+    python = facts.environment.interpreter.value
+    assert python is not None
+    changed = Fact(dataclasses.replace(python, **values), "probe")
+    return dataclasses.replace(facts, environment=dataclasses.replace(facts.environment, interpreter=changed))
+
+
 def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
     """The findings that ask for attention, by code; each must have evidence and a remedy where it fails."""
-    found = {
-        item.code: item for item in run_checks(make_context(facts, goal(*targets))) if item.status in LOUD
-    }
+    findings = run_checks(make_context(facts, goal(*targets)))
+    found = {item.code: item for item in findings if item.status in LOUD}
     for item in found.values():
         assert item.evidence, item
         assert item.remedy or item.status is Status.UNKNOWN, item
@@ -87,70 +105,30 @@ def extension(
 @pytest.fixture
 def rtx_5080() -> Facts:
     """An RTX 5080 with torch 2.9+cu128, toolkit 12.9 and gcc 13: everything fits."""
-    toolkit = Toolkit(
-        "/usr/local/cuda-12.9",
-        "12.9.86",
-        ("PATH (/usr/local/cuda-12.9/bin/nvcc)",),
-        "/usr/local/cuda-12.9/bin/nvcc",
-        ("sm_50", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"),
-        14,
-        19,
-    )
+    root = "/usr/local/cuda-12.9"
+    nvcc = f"{root}/bin/nvcc"
+    archs = ("sm_50", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+    site = ("/env/lib/python3.11/site-packages",)
+    soabi = "cpython-311-x86_64-linux-gnu"
+    python = ("/env/bin/python", "3.11.9", "CPython", soabi, "linux-x86_64", "/env", "/usr", "venv", site)
+    code = (sass(*TORCH_29_CU128, count=400),)
+    torch = Torch("2.9.1+cu128", "12.8", None, "/env/torch", True, code, "", KNOWN_TO_29)
     return Facts(
         machine=MachineFacts(
             system="linux",
             machine="x86_64",
             gpus=Fact((Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0", memory_total=17_094_934_528),), "NVML"),
             driver=Fact(Driver("575.57.08", "12.9", True, "575.57.08"), "NVML"),
-            toolkits=Fact((toolkit,), "PATH"),
+            toolkits=Fact((Toolkit(root, "12.9.86", (f"PATH ({nvcc})",), nvcc, archs, 14, 19),), "PATH"),
             compilers=Fact((Compiler("g++", "/usr/bin/g++", "13.3.0", ("PATH",)),), "PATH"),
             tools={"ninja": "1.11.1"},
         ),
         environment=EnvironmentFacts(
-            interpreter=Fact(
-                Interpreter(
-                    "/env/bin/python",
-                    "3.11.9",
-                    "CPython",
-                    "cpython-311-x86_64-linux-gnu",
-                    "linux-x86_64",
-                    "/env",
-                    "/usr",
-                    "venv",
-                    ("/env/lib/python3.11/site-packages",),
-                ),
-                "probe_env.py",
-            ),
-            distributions=Fact(
-                tuple(
-                    Distribution(name, version, "/env")
-                    for name, version in (("setuptools", "80.9.0"), ("wheel", "0.45"))
-                ),
-                "site-packages",
-            ),
+            interpreter=Fact(Interpreter(*python), "probe_env.py"),
+            distributions=installed(),
             torch_installed=Fact(True, "sys.path"),
-            torch=Fact(
-                Torch(
-                    "2.9.1+cu128",
-                    "12.8",
-                    None,
-                    "/env/torch",
-                    True,
-                    (sass(*TORCH_29_CU128, count=400),),
-                    "",
-                    KNOWN_TO_29,
-                ),
-                "torch/version.py read as text",
-            ),
-            toolkit_choice=Fact(
-                ToolkitChoice(
-                    "/usr/local/cuda-12.9",
-                    "the first nvcc on PATH",
-                    "/usr/local/cuda-12.9/bin/nvcc",
-                    None,
-                    True,
-                )
-            ),
+            torch=Fact(torch, "torch/version.py read as text"),
+            toolkit_choice=Fact(ToolkitChoice(root, "the first nvcc on PATH", nvcc, None, True)),
             extensions=Fact(
                 (extension("diff_gaussian_rasterization", sass("sm_120", count=3)),), "site-packages"
             ),

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.checks import Status
 from splatfix.core.step import commands, set_variable
 from splatfix.facts import (
     Checkout,
@@ -16,7 +15,6 @@ from splatfix.facts import (
     CodeMatch,
     Colmap,
     Compiler,
-    Distribution,
     Fact,
     Facts,
     Gpu,
@@ -33,7 +31,7 @@ from splatfix.facts import (
 )
 from splatfix.knowledge import stacks
 
-from .conftest import Changer, TorchWith, extension, loud, of, only, sass
+from .conftest import Changer, TorchWith, extension, installed, loud, of, only, sass, statuses
 from .test_packages import package, packages
 
 INRIA = stacks.stack("inria-v1")
@@ -48,24 +46,11 @@ def with_checkout(facts: Facts, **values: Any) -> Facts:
 
 
 def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
-    inner = {
-        key: values.pop(key)
-        for key in ("reads", "sets", "imports", "missing_folders", "requires", "error")
-        if key in values
-    }
-    text = Source(
-        f"/home/u/gs/submodules/{name}",
-        ("setup.py",),
-        name,
-        "0.0.0",
-        (name,),
-        (NativeModule(f"{name}._C"),),
-        True,
-        True,
-        nvcc_flags=flags,
-        **inner,
-    )
-    return CheckoutSource(f"submodules/{name}", text, **values)
+    own = ("reads", "sets", "imports", "missing_folders", "requires", "error", "submodules")
+    inner = {key: values.pop(key) for key in own if key in values}
+    folder, modules = f"/home/u/gs/submodules/{name}", (NativeModule(f"{name}._C"),)
+    made = (folder, ("setup.py",), name, "0.0.0", (name,), modules, True, True)
+    return CheckoutSource(f"submodules/{name}", Source(*made, nvcc_flags=flags, **inner), **values)
 
 
 # --- what it is
@@ -80,13 +65,9 @@ def test_a_known_stack(rtx_5080: Facts) -> None:
 
 def test_an_unknown_stack_is_no_alarm(rtx_5080: Facts) -> None:
     facts = with_checkout(rtx_5080, paths=("mine.py",), commit=None)
-    assert not loud(facts)
-    assert of(facts, "checkout-stack-unknown")[0].status is Status.SKIP
-
-
-def test_an_unreadable_checkout_is_unknown(rtx_5080: Facts) -> None:
-    facts = dataclasses.replace(rtx_5080, checkout=Fact(None, "", "it is not a folder"))
-    assert only(facts, "checkout-stack-unknown").status is Status.UNKNOWN
+    assert not loud(facts) and statuses(facts, "checkout-stack-unknown") == "skip"
+    unreadable = dataclasses.replace(rtx_5080, checkout=Fact(None, "", "it is not a folder"))
+    assert only(unreadable, "checkout-stack-unknown").status is Status.UNKNOWN
 
 
 def test_memory_for_the_stack(changed: Changer) -> None:
@@ -156,8 +137,7 @@ def test_glm(rtx_5080: Facts) -> None:
     found = only(facts, "glm-missing")
     assert "third_party/glm" in found.summary and not commands(found.remedy)
     glm = Submodule("third_party/glm", "git@github.com:g/glm.git", True)
-    known = source("dgr", missing_folders=("third_party/glm",))
-    known = dataclasses.replace(known, source=dataclasses.replace(known.source, submodules=(glm,)))
+    known = source("dgr", missing_folders=("third_party/glm",), submodules=(glm,))
     (command,) = commands(only(with_checkout(rtx_5080, sources=(known,)), "glm-missing").remedy)
     place = f"{known.source.folder}/third_party/glm"
     assert command.argv == ("git", "clone", "--recursive", "https://github.com/g/glm.git", place)
@@ -171,41 +151,24 @@ def test_a_damaged_setup(rtx_5080: Facts) -> None:
 # --- does it call what is installed
 
 BASE = (
-    "image_height",
-    "image_width",
-    "tanfovx",
-    "tanfovy",
-    "bg",
-    "scale_modifier",
-    "viewmatrix",
-    "projmatrix",
-    "sh_degree",
-    "campos",
-    "prefiltered",
-    "debug",
+    *("image_height", "image_width", "tanfovx", "tanfovy", "bg", "scale_modifier"),
+    *("viewmatrix", "projmatrix", "sh_degree", "campos", "prefiltered", "debug"),
 )
 F = ("means3D", "means2D", "shs", "colors_precomp", "opacities", "scales", "rotations", "cov3D_precomp")
 
 
 def call(**values: Any) -> RenderCall:
-    return RenderCall(
-        **{
-            "file": "gaussian_renderer/__init__.py",
-            "line": 42,
-            "function": "render",
-            "module": "diff_gaussian_rasterization",
-            "settings": BASE,
-            "forward": F,
-            "unpacks": 2,
-            **values,
-        }
-    )
+    where = {"file": "gaussian_renderer/__init__.py", "line": 42, "function": "render", "module": RASTERIZER}
+    return RenderCall(**{**where, "settings": BASE, "forward": F, "unpacks": 2, **values})
 
 
-def test_a_call_that_fits(changed: Changer) -> None:
-    facts = with_checkout(changed(packages=packages(package("inria-v1"))), calls=(call(),))
-    assert not loud(facts)
-    assert of(facts, "rasterizer-api-mismatch")[0].status is Status.PASS
+def calling(changed: Changer, installed: SplatPackage | str, *calls: RenderCall) -> Facts:
+    """A checkout with these calls, beside an installed rasterizer."""
+    item = package(installed) if isinstance(installed, str) else installed
+    return with_checkout(changed(packages=packages(item)), calls=calls)
+
+
+RASTERIZER = "diff_gaussian_rasterization"
 
 
 @pytest.mark.parametrize(
@@ -223,8 +186,7 @@ def test_a_call_that_fits(changed: Changer) -> None:
     ],
 )
 def test_a_call_of_another_variant(changed: Changer, key: str, values: dict[str, Any], words: str) -> None:
-    facts = with_checkout(changed(packages=packages(package(key))), calls=(call(**values),))
-    finding = only(facts, "rasterizer-api-mismatch")
+    finding = only(calling(changed, key, call(**values)), "rasterizer-api-mismatch")
     assert finding.status is Status.FAIL
     assert words in finding.summary and key in finding.summary
 
@@ -232,6 +194,7 @@ def test_a_call_of_another_variant(changed: Changer, key: str, values: dict[str,
 @pytest.mark.parametrize(
     "values",
     [
+        {},
         {"settings": (), "settings_positional": 12},
         {"settings": (), "settings_positional": -1},
         {"unpacks": None},
@@ -242,8 +205,8 @@ def test_a_call_of_another_variant(changed: Changer, key: str, values: dict[str,
     ],
 )
 def test_what_a_call_hides_is_not_held_against_it(changed: Changer, values: dict[str, Any]) -> None:
-    facts = with_checkout(changed(packages=packages(package("inria-v1"))), calls=(call(**values),))
-    assert not loud(facts)
+    facts = calling(changed, "inria-v1", call(**values))
+    assert not loud(facts) and statuses(facts, "rasterizer-api-mismatch") == "pass"
 
 
 def test_one_of_several_calls_is_enough(changed: Changer) -> None:
@@ -251,9 +214,8 @@ def test_one_of_several_calls_is_enough(changed: Changer) -> None:
     settings = (*BASE, "antialiasing")
     fast = call(settings=settings, forward=(*F, "dc"), unpacks=3)
     plain = call(settings=settings, unpacks=3, line=60)
-    have = changed(packages=packages(package("inria-2024-dr_aa")))
-    assert not loud(with_checkout(have, calls=(fast, plain)))
-    assert set(loud(with_checkout(have, calls=(fast,)))) == {"rasterizer-api-mismatch"}
+    assert not loud(calling(changed, "inria-2024-dr_aa", fast, plain))
+    assert set(loud(calling(changed, "inria-2024-dr_aa", fast))) == {"rasterizer-api-mismatch"}
 
 
 def dropin(key: str, name: str) -> SplatPackage:
@@ -261,17 +223,14 @@ def dropin(key: str, name: str) -> SplatPackage:
     return package(key, native=(), exports=("mark_visible",), returns=None, dropin=f"{RASTERIZER}@{name}")
 
 
-RASTERIZER = "diff_gaussian_rasterization"
-
-
 def test_a_drop_in_is_judged_by_its_manifest(changed: Changer) -> None:
     """It was an unknown variant, and of a wrong number of results nothing was said."""
-    facts = with_checkout(changed(packages=packages(dropin("inria-v1", "v1"))), calls=(call(),))
+    facts = calling(changed, dropin("inria-v1", "v1"), call())
     assert not loud(facts)
     for code in ("rasterizer-api-mismatch", "splat-variant-unknown"):
         (found,) = of(facts, code)
         assert found.status is Status.PASS and f"splatfix's drop-in {RASTERIZER}@v1" in found.summary
-    wrong = with_checkout(changed(packages=packages(dropin("mcmc", "mcmc"))), calls=(call(),))
+    wrong = calling(changed, dropin("mcmc", "mcmc"), call())
     assert "2 results, 3 come back" in only(wrong, "rasterizer-api-mismatch").summary
 
 
@@ -333,14 +292,11 @@ def test_a_fallback_from_a_broken_extension(changed: Changer) -> None:
 
 
 def test_a_variant_that_never_had_it_is_no_alarm(changed: Changer) -> None:
-    guard = GuardedImport(
-        "train.py", 27, "diff_gaussian_rasterization", ("SparseGaussianAdam",), "everything"
-    )
+    guard = GuardedImport("train.py", 27, RASTERIZER, ("SparseGaussianAdam",), "everything")
     plain = with_checkout(changed(packages=packages(package("inria-2024-dr_aa"))), guarded=(guard,))
-    assert not loud(plain)
-    assert of(plain, "silent-fallback")[0].status is Status.SKIP
+    assert not loud(plain) and statuses(plain, "silent-fallback") == "skip"
     fast = with_checkout(changed(packages=packages(package("3dgs-accel"))), guarded=(guard,))
-    assert of(fast, "silent-fallback")[0].status is Status.PASS
+    assert statuses(fast, "silent-fallback") == "pass"
 
 
 def test_an_import_elsewhere_without_a_guard_is_told_once(changed: Changer) -> None:
@@ -369,29 +325,28 @@ def match_of(kind: str) -> CheckoutSource:
 
 
 @pytest.mark.parametrize(
-    ("version", "code"), [("12.4.0", None), ("13.1.0", "missing-cstdint"), ("14.2.0", "missing-cstdint")]
-)
-def test_cstdint(changed: Changer, version: str, code: str | None) -> None:
-    facts = with_checkout(changed(compilers=gcc(version)), sources=(match_of("cstdint"),))
-    found = {item.code for item in run_checks(make_context(facts, Goal())) if item.code == "missing-cstdint"}
-    assert found == ({code} if code else set())
-
-
-@pytest.mark.parametrize(
-    ("version", "cfloat", "cub"),
+    ("code", "match", "compiler", "toolkit", "told"),
     [
-        ("12.4.131", False, False),
-        ("12.5.82", True, False),
-        ("12.9.86", True, False),
-        ("13.0.88", False, True),
+        ("missing-cstdint", "cstdint", "12.4.0", "", False),
+        ("missing-cstdint", "cstdint", "13.1.0", "", True),
+        ("missing-cfloat", "cfloat", "", "12.4.131", False),
+        ("missing-cfloat", "cfloat", "", "12.5.82", True),
+        ("missing-cfloat", "cfloat", "", "13.0.88", False),
+        ("cub-max-removed", "cub-functors", "", "12.9.86", False),
+        ("cub-max-removed", "cub-functors", "", "13.0.88", True),
+        ("missing-thrust-include", "thrust-sequence", "", "", True),
+        ("missing-thrust-include", "cstdint", "", "", False),
     ],
 )
-def test_cuda_breakages(
-    changed: Changer, torch_with: TorchWith, version: str, cfloat: bool, cub: bool
+def test_known_breakages(
+    changed: Changer, torch_with: TorchWith, code: str, match: str, compiler: str, toolkit: str, told: bool
 ) -> None:
-    facts = changed(torch=torch_with(cuda=version[:4]), **cuda(version))
-    assert bool(of(with_checkout(facts, sources=(match_of("cfloat"),)), "missing-cfloat")) is cfloat
-    assert bool(of(with_checkout(facts, sources=(match_of("cub-functors"),)), "cub-max-removed")) is cub
+    facts = changed(compilers=gcc(compiler)) if compiler else changed()
+    if toolkit:
+        facts = changed(torch=torch_with(cuda=toolkit[:4]), **cuda(toolkit))
+    found = of(with_checkout(facts, sources=(match_of(match),)), code)
+    assert bool(found) is told
+    assert not told or "simple_knn.cu line 90" in found[0].summary
 
 
 def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> None:
@@ -402,21 +357,20 @@ def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> No
 @pytest.mark.parametrize(
     ("torch", "flag", "status"),
     [
-        ("2.0.1+cu118", "-std=c++14", None),
-        ("2.1.0+cu118", "-std=c++14", Status.FAIL),
-        ("2.9.1+cu128", "-std=c++17", None),
-        ("2.13.0+cu130", "-std=c++17", Status.WARN),
-        ("2.14.0+cu130", "-std=c++17", Status.FAIL),
-        ("2.14.0+cu130", "/std:c++17", Status.FAIL),
-        ("2.14.0+cu130", "-std=c++20", None),
-        ("2.9.1+cu128", "-std=gnu++98", None),
+        ("2.0.1+cu118", "-std=c++14", ""),
+        ("2.1.0+cu118", "-std=c++14", "fail"),
+        ("2.9.1+cu128", "-std=c++17", ""),
+        ("2.13.0+cu130", "-std=c++17", "warn"),
+        ("2.14.0+cu130", "/std:c++17", "fail"),
+        ("2.14.0+cu130", "-std=c++20", ""),
+        ("2.9.1+cu128", "-std=gnu++98", ""),
     ],
 )
 def test_forced_standards(
-    changed: Changer, torch_with: TorchWith, torch: str, flag: str, status: Status | None
+    changed: Changer, torch_with: TorchWith, torch: str, flag: str, status: str
 ) -> None:
     facts = with_checkout(changed(torch=torch_with(version=torch)), sources=(source(cxx_flags=(flag,)),))
-    assert [item.status for item in of(facts, "cxx-standard-forced")] == ([status] if status else [])
+    assert statuses(facts, "cxx-standard-forced") == status
 
 
 def test_a_standard_too_new_for_nvcc(changed: Changer, torch_with: TorchWith) -> None:
@@ -426,42 +380,35 @@ def test_a_standard_too_new_for_nvcc(changed: Changer, torch_with: TorchWith) ->
 
 
 FUSED = (
-    "-O3",
-    "-gencode=arch=compute_75,code=sm_75",
-    "-gencode=arch=compute_89,code=sm_89",
-    "-arch=",
-    "-gencode=arch=compute_",
+    *("-O3", "-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_89,code=sm_89"),
+    *("-arch=", "-gencode=arch=compute_"),
 )
 
 
 @pytest.mark.parametrize(
     ("flags", "values", "targets", "status"),
     [
-        (("-O3",), {}, (), None),
-        (("-gencode=arch=compute_90,code=sm_90",), {}, (), Status.FAIL),
-        (("-gencode=arch=compute_120,code=sm_120",), {}, (), Status.PASS),
-        (("-gencode=arch=compute_90,code=compute_90",), {}, (), Status.PASS),
-        (("-gencode=arch=compute_120,code=sm_120",), {}, ("sm_90",), Status.FAIL),
-        (("-march=native",), {}, (), Status.FAIL),
-        (("-O3",), {"sets": {"TORCH_CUDA_ARCH_LIST": "7.5;8.6"}}, (), Status.FAIL),
-        (("-O3",), {"sets": {"TORCH_CUDA_ARCH_LIST": "8.6+PTX"}}, (), Status.PASS),
-        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, (), Status.PASS),
-        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, ("sm_120",), Status.WARN),
-        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, ("sm_89",), Status.PASS),
+        (("-O3",), {}, (), ""),
+        (("-gencode=arch=compute_90,code=sm_90",), {}, (), "fail"),
+        (("-gencode=arch=compute_120,code=sm_120",), {}, (), "pass"),
+        (("-gencode=arch=compute_90,code=compute_90",), {}, (), "pass"),
+        (("-gencode=arch=compute_120,code=sm_120",), {}, ("sm_90",), "fail"),
+        (("-march=native",), {}, (), "fail"),
+        (("-O3",), {"sets": {"TORCH_CUDA_ARCH_LIST": "7.5;8.6"}}, (), "fail"),
+        (("-O3",), {"sets": {"TORCH_CUDA_ARCH_LIST": "8.6+PTX"}}, (), "pass"),
+        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, (), "pass"),
+        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, ("sm_120",), "warn"),
+        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, ("sm_89",), "pass"),
     ],
 )
 def test_architectures_of_its_own(
-    rtx_5080: Facts,
-    flags: tuple[str, ...],
-    values: dict[str, Any],
-    targets: tuple[str, ...],
-    status: Status | None,
+    rtx_5080: Facts, flags: tuple[str, ...], values: dict[str, Any], targets: tuple[str, ...], status: str
 ) -> None:
     facts = with_checkout(rtx_5080, sources=(source("fused_ssim", flags, **values),))
-    found = of(facts, "arch-list-ignored", *targets)
-    assert [item.status for item in found] == ([status] if status else [])
-    if status is Status.WARN:
-        assert found[0].remedy[0] == set_variable("CUDA_ARCHITECTURES", "120")
+    assert statuses(facts, "arch-list-ignored", *targets) == status
+    if status == "warn":
+        (found,) = of(facts, "arch-list-ignored", *targets)
+        assert found.remedy[0] == set_variable("CUDA_ARCHITECTURES", "120")
 
 
 def test_without_gpu_and_target_architectures_are_not_judged(changed: Changer) -> None:
@@ -507,7 +454,7 @@ def test_arch_in_the_path(rtx_5080: Facts, folder: str, own: bool, loudly: bool)
     item = source("dgr", own_path_in_flags=own)
     item = dataclasses.replace(item, source=dataclasses.replace(item.source, folder=folder))
     found = of(with_checkout(rtx_5080, sources=(item,)), "arch-in-path")
-    assert [one.status for one in found] == ([Status.FAIL] if loudly else [])
+    assert bool(found) is loudly
 
 
 def test_torch_agrees_about_arch_in_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,12 +467,9 @@ def test_torch_agrees_about_arch_in_a_path(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_pinned_gsplat(changed: Changer) -> None:
     pins = (Pin("pyproject.toml", "gsplat", "==1.4.0"),)
-    tools = tuple(Distribution(name, "80", "/env") for name in ("setuptools", "wheel"))
 
     def having(version: str) -> Facts:
-        return with_checkout(
-            changed(distributions=Fact((Distribution("gsplat", version, "/env"), *tools), "")), pins=pins
-        )
+        return with_checkout(changed(distributions=installed(gsplat=version)), pins=pins)
 
     assert not loud(having("1.4.0+pt24cu124"))
     assert only(having("1.5.3"), "gsplat-version-mismatch").status is Status.WARN
@@ -545,11 +489,9 @@ def stack(changed: Changer, colmap: Fact[Colmap] | None, options: tuple[str, ...
 
 def test_no_colmap_is_only_named(changed: Changer) -> None:
     absent: Fact[Colmap] = Fact(None, "PATH", "no colmap on PATH", absent=True)
-    assert of(stack(changed, absent), "colmap-missing")[0].status is Status.SKIP
-    assert (
-        of(stack(changed, Fact(Colmap("3.9", True), "colmap help")), "colmap-missing")[0].status
-        is Status.PASS
-    )
+    assert statuses(stack(changed, absent), "colmap-missing") == "skip"
+    here = Fact(Colmap("3.9", True), "colmap help")
+    assert statuses(stack(changed, here), "colmap-missing") == "pass"
     assert not of(stack(changed, None), "colmap-missing"), "facts of an older splatfix"
     assert not of(changed(colmap=absent), "colmap-missing"), "no checkout that calls it"
 
@@ -557,10 +499,8 @@ def test_no_colmap_is_only_named(changed: Changer) -> None:
 @pytest.mark.parametrize(
     ("version", "options", "warns"),
     [
-        ("3.7", OLD, False),
         ("3.12.6", OLD, False),
         ("3.13.0", OLD, True),
-        ("3.14.0", OLD, True),
         ("3.7", NEW, True),
         ("3.13.0", NEW, False),
         ("3.13.0", OLD + NEW, False),

@@ -6,31 +6,21 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Status, run_checks
-from splatfix.context import Goal, make_context
+from splatfix.checks import Status
 from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport, Installer, Pin
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.archs import Arch
-from tests.machines import facts_of
 
-from .conftest import Changer, TorchWith, extension, loud, of, sass
+from .conftest import Changer, TorchWith, loud, of, statuses, with_python
 from .test_checkout import source, with_checkout
 from .test_packages import package, packages
 
 
-def without_torch(changed: Changer, rtx_5080: Facts, python: str = "3.11.9", **values: object) -> Facts:
-    own = rtx_5080.environment.interpreter.value
-    assert own is not None
+def without_torch(changed: Changer, python: str = "3.11.9", **values: object) -> Facts:
     inner = {key: values.pop(key) for key in ("implementation", "platform_tag") if key in values}
-    interpreter = dataclasses.replace(own, version=python, **inner)  # type: ignore[arg-type]
-    return changed(
-        interpreter=Fact(interpreter, "probe"),
-        torch_installed=Fact(False, "sys.path"),
-        torch=Fact(None, "", "not installed"),
-        extensions=Fact((), ""),
-        toolkit_choice=Fact(None),
-        **values,
-    )
+    no_torch = {"torch_installed": Fact(False, "sys.path"), "torch": Fact(None, "", "not installed")}
+    facts = changed(**no_torch, extensions=Fact((), ""), toolkit_choice=Fact(None), **values)
+    return with_python(facts, version=python, **inner)
 
 
 @pytest.mark.parametrize(
@@ -43,27 +33,23 @@ def without_torch(changed: Changer, rtx_5080: Facts, python: str = "3.11.9", **v
         ("3.10.14", {"implementation": "PyPy"}, Status.FAIL),
     ],
 )
-def test_a_python_for_torch(
-    changed: Changer, rtx_5080: Facts, python: str, values: dict[str, object], status: Status
-) -> None:
-    (finding,) = of(without_torch(changed, rtx_5080, python, **values), "python-version-unsupported")
+def test_a_python_for_torch(changed: Changer, python: str, values: dict[str, object], status: Status) -> None:
+    (finding,) = of(without_torch(changed, python, **values), "python-version-unsupported")
     assert finding.status is status
 
 
-def test_the_newest_torch_for_a_python_is_offered(changed: Changer, rtx_5080: Facts) -> None:
-    facts = without_torch(changed, rtx_5080, "3.11.7", driver=Fact(None, "", "not asked"))
+def test_the_newest_torch_for_a_python_is_offered(changed: Changer) -> None:
+    facts = without_torch(changed, "3.11.7", driver=Fact(None, "", "not asked"))
     (finding,) = of(facts, "python-version-unsupported")
     offered = torch_releases.builds_for_arch(Arch(12, 0), python=(3, 11))[0].build.release
     assert finding.summary == f"torch up to {offered} has wheels for Python 3.11.7."
 
 
-def test_a_release_with_unknown_pythons_is_kept(
-    changed: Changer, rtx_5080: Facts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_with_unknown_pythons_is_kept(changed: Changer, monkeypatch: pytest.MonkeyPatch) -> None:
     *older, last = torch_releases.releases()
     rows = (*older, dataclasses.replace(last, python_max=None))
     monkeypatch.setattr(torch_releases, "releases", lambda: rows)
-    (finding,) = of(without_torch(changed, rtx_5080), "python-version-unsupported")
+    (finding,) = of(without_torch(changed), "python-version-unsupported")
     assert finding.summary == (
         f"torch up to {older[-1].release} has wheels for Python 3.11.9; of {last.release} that is not known."
     )
@@ -83,10 +69,8 @@ def test_where_torch_is_installed_its_python_is_no_question(rtx_5080: Facts) -> 
         ("3.11.9", "99.0", "2.28", ""),
     ],
 )
-def test_what_a_checkout_pins(
-    changed: Changer, rtx_5080: Facts, python: str, pin: str, glibc: str, words: str
-) -> None:
-    facts = without_torch(changed, rtx_5080, python, glibc=glibc, libc=Fact(f"glibc {glibc}", "getconf"))
+def test_what_a_checkout_pins(changed: Changer, python: str, pin: str, glibc: str, words: str) -> None:
+    facts = without_torch(changed, python, glibc=glibc, libc=Fact(f"glibc {glibc}", "getconf"))
     found = of(
         with_checkout(facts, pins=(Pin("environment.yml", "pytorch", f"=={pin}"),)), "no-matching-wheel"
     )
@@ -95,8 +79,8 @@ def test_what_a_checkout_pins(
         assert words in found[0].summary and found[0].status is Status.WARN
 
 
-def test_musl(changed: Changer, rtx_5080: Facts) -> None:
-    facts = without_torch(changed, rtx_5080, libc=Fact("musl 1.2.5", "ldd"))
+def test_musl(changed: Changer) -> None:
+    facts = without_torch(changed, libc=Fact("musl 1.2.5", "ldd"))
     assert of(facts, "no-matching-wheel")[0].status is Status.FAIL
 
 
@@ -118,66 +102,40 @@ def bare(changed: Changer, **more: object) -> Facts:
 def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> None:
     made = bare(changed, packages=packages(package("inria-v1", exports=())))
     assert not loud(made)
-    assert {
-        item.code for item in run_checks(make_context(made, Goal())) if item.status is Status.SKIP
-    } >= BUILDERS
+    assert {statuses(made, code) for code in BUILDERS} == {"skip"}
     assert set(loud(bare(changed))) >= BUILDERS, "with no extension yet, they are what is missing"
-
-
-def test_a_compiled_part_that_is_gone_has_to_be_built(changed: Changer) -> None:
-    row = stacks.variant("inria-v1")
-    assert row is not None
-    lost = package("inria-v1", native_missing=(row.extension,))
+    lost = package("inria-v1", native_missing=("diff_gaussian_rasterization._C",))
     assert set(loud(bare(changed, packages=packages(lost)))) >= BUILDERS
-
-
-def test_a_checkout_beside_it_wants_to_be_built(changed: Changer) -> None:
-    made = bare(changed, packages=packages(package("inria-v1", exports=())))
     assert set(loud(with_checkout(made, sources=(source("other"),)))) >= BUILDERS
-
-
-def test_what_compiles_at_first_use_wants_a_compiler(changed: Changer) -> None:
-    facts = bare(changed, packages=packages(package("inria-v1", exports=())))
-    gsplat = Fact((Distribution("gsplat", "1.5.3", "/env"),), "")
-    environment = dataclasses.replace(facts.environment, distributions=gsplat)
-    assert {"cuda-toolkit-missing", "host-compiler-missing"} <= set(
-        loud(dataclasses.replace(facts, environment=environment))
-    )
+    at_first_use = Fact((Distribution("gsplat", "1.5.3", "/env"),), "")
+    environment = dataclasses.replace(made.environment, distributions=at_first_use)
+    told = set(loud(dataclasses.replace(made, environment=environment)))
+    assert {"cuda-toolkit-missing", "host-compiler-missing"} <= told
 
 
 @pytest.mark.parametrize(
     ("instances", "status"),
     [
-        (("NVIDIA A100-SXM4-80GB MIG 1g.5gb",), Status.WARN),
-        ((), None),
-        (("NVIDIA A100-SXM4-80GB MIG 1g.5gb", "NVIDIA A100-SXM4-80GB MIG 3g.40gb"), Status.PASS),
+        (("NVIDIA A100-SXM4-80GB MIG 1g.5gb",), "warn"),
+        ((), ""),
+        (("NVIDIA A100-SXM4-80GB MIG 1g.5gb", "NVIDIA A100-SXM4-80GB MIG 3g.40gb"), "pass"),
     ],
 )
 def test_memory_of_a_mig_instance_is_not_the_cards(
-    changed: Changer, instances: tuple[str, ...], status: Status | None
+    changed: Changer, instances: tuple[str, ...], status: str
 ) -> None:
     card = Gpu(0, "NVIDIA A100-SXM4-80GB", cc="12.0", memory_total=80 << 30, mig=True, mig_devices=instances)
-    found = of(with_checkout(changed(gpus=Fact((card,), "NVML"))), "vram-too-small")
-    assert [item.status for item in found] == ([status] if status else [])
-
-
-def test_a_simulated_mig_machine_with_the_classic_stack() -> None:
-    facts = with_checkout(facts_of("a100-mig-kubernetes"))
-    (said,) = of(facts, "vram-too-small")
-    assert said.status is Status.PASS and "40.0 GB" in said.summary
+    assert statuses(with_checkout(changed(gpus=Fact((card,), "NVML"))), "vram-too-small") == status
 
 
 def test_memory_of_a_gpu_that_is_hidden_does_not_count(changed: Changer) -> None:
-    cards = (
-        Gpu(0, "big", cc="12.0", memory_total=32 << 30),
-        Gpu(1, "small", cc="12.0", memory_total=4 << 30),
+    big, small = (
+        Gpu(place, "card", cc="12.0", memory_total=size << 30) for place, size in enumerate((32, 4))
     )
-    for chosen, status in (("1", Status.WARN), ("0", Status.PASS)):
-        facts = changed(
-            gpus=Fact(cards, "NVML"),
-            variables={"CUDA_VISIBLE_DEVICES": chosen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
-        )
-        assert of(with_checkout(facts), "vram-too-small")[0].status is status
+    for chosen, status in (("1", "warn"), ("0", "pass")):
+        variables = {"CUDA_VISIBLE_DEVICES": chosen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        facts = changed(gpus=Fact((big, small), "NVML"), variables=variables)
+        assert statuses(with_checkout(facts), "vram-too-small") == status
 
 
 def guarded(module: str, *names: str) -> tuple[GuardedImport, ...]:
@@ -192,14 +150,13 @@ def test_another_stacks_rasterizer_is_no_fallback(changed: Changer) -> None:
     asked = guarded("diff_gaussian_rasterization", "SparseGaussianAdam")
     (said,) = of(with_checkout(facts, paths=fastgs.recognise, guarded=asked), "silent-fallback")
     assert said.status is Status.SKIP and "FastGS does not bring it" in said.summary
-    own = with_checkout(facts, paths=fastgs.recognise, guarded=guarded("fused_ssim", "fused_ssim"))
-    assert of(own, "silent-fallback")[0].status is Status.WARN
-    brought = with_checkout(
-        facts, paths=fastgs.recognise, guarded=asked, sources=(source("diff_gaussian_rasterization"),)
-    )
-    assert of(brought, "silent-fallback")[0].status is Status.WARN
-    unknown = with_checkout(facts, paths=("mine.py",), guarded=asked)
-    assert of(unknown, "silent-fallback")[0].status is Status.WARN
+    rasterizer = (source("diff_gaussian_rasterization"),)
+    for other in (
+        with_checkout(facts, paths=fastgs.recognise, guarded=guarded("fused_ssim", "fused_ssim")),
+        with_checkout(facts, paths=fastgs.recognise, guarded=asked, sources=rasterizer),
+        with_checkout(facts, paths=("mine.py",), guarded=asked),
+    ):
+        assert statuses(other, "silent-fallback") == "warn"
 
 
 @pytest.mark.parametrize(
@@ -214,16 +171,9 @@ def test_another_stacks_rasterizer_is_no_fallback(changed: Changer) -> None:
 def test_a_companion_of_another_patch_is_only_a_conflict(
     changed: Changer, torch_with: TorchWith, pin: str, torch: str, status: Status
 ) -> None:
-    tag = pin.partition("+")[2]
-    vision = Distribution("torchvision", "0.24.0" + (f"+{tag}" if tag else ""), "/env", pins=(pin,))
-    tools = tuple(
-        Distribution(name, version, "/env") for name, version in (("setuptools", "80.9.0"), ("wheel", "0.45"))
-    )
-    facts = changed(
-        torch=torch_with(version=torch),
-        distributions=Fact((vision, *tools), ""),
-        extensions=Fact((extension("a", sass("sm_120")),), ""),
-    )
+    _, plus, tag = pin.partition("+")
+    vision = Distribution("torchvision", f"0.24.0{plus}{tag}", "/env", pins=(pin,))
+    facts = changed(torch=torch_with(version=torch), distributions=Fact((vision,), ""))
     assert [item.status for item in of(facts, "torch-companions-mismatch")] == [status]
 
 
@@ -240,23 +190,9 @@ def test_a_companion_of_another_patch_is_only_a_conflict(
     ],
 )
 def test_what_installs_there(
-    changed: Changer,
-    rtx_5080: Facts,
-    python: dict[str, object],
-    installer: Installer | None,
-    status: Status,
-    says: str,
+    changed: Changer, python: dict[str, object], installer: Installer | None, status: Status, says: str
 ) -> None:
-    own = rtx_5080.environment.interpreter.value
-    assert own is not None
-    without_pip = tuple(
-        item for item in rtx_5080.environment.distributions.value or () if item.name.lower() != "pip"
-    )
-    facts = changed(
-        interpreter=Fact(dataclasses.replace(own, **python), "probe"),  # type: ignore[arg-type]
-        distributions=Fact(without_pip, "probe"),
-        installer=Fact(installer, "test", "" if installer else "nothing found"),
-    )
-    (finding,) = of(facts, "no-installer")
+    facts = changed(installer=Fact(installer, "test", "" if installer else "nothing found"))
+    (finding,) = of(with_python(facts, **python), "no-installer")
     assert finding.status is status and says in finding.summary and finding.evidence
     assert bool(finding.remedy) is (status is Status.WARN)

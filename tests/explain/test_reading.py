@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from splatfix.explain import explain, explain_text
-from splatfix.explain.literals import required
 from splatfix.explain.reading import TRIGGERS, clean
+from splatfix.explain.signs import required
 from splatfix.knowledge.failures import failures, observations
 from tests.explain.conftest import cases
 from tests.explain.regex_shape import nested_repeats, unbounded_repeats

@@ -30,22 +30,9 @@ LINUX_PLATFORMS = [
     f"{name}_{machine}"
     for machine in ("x86_64", "aarch64", "i686")
     for name in (
-        "linux",
-        "manylinux1",
-        "manylinux2010",
-        "manylinux2014",
-        "manylinux_2_4",
-        "manylinux_2_5",
-        "manylinux_2_12",
-        "manylinux_2_17",
-        "manylinux_2_24",
-        "manylinux_2_28",
-        "manylinux_2_35",
-        "manylinux_2_39",
-        "manylinux_2_41",
+        *("linux", "manylinux1", "manylinux2010", "manylinux2014", "musllinux_1_1", "musllinux_1_2"),
+        *(f"manylinux_2_{minor}" for minor in (4, 5, 12, 17, 24, 28, 35, 39, 41)),
         "manylinux_3_0",
-        "musllinux_1_1",
-        "musllinux_1_2",
     )
 ]
 WINDOWS_PLATFORMS = ["win_amd64", "win32", "win_arm64"]
@@ -55,14 +42,8 @@ def codes() -> Iterator[str]:
     """Python and ABI parts as wheels of splatting packages and of torch carry them, and their neighbours."""
     for minor in (2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16):
         own = f"cp3{minor}"
-        yield from (
-            f"{own}-{own}",
-            f"{own}-{own}m",
-            f"{own}-{own}t",
-            f"{own}-abi3",
-            f"{own}-none",
-            f"py3{minor}-none",
-        )
+        yield from (f"{own}-{abi}" for abi in (own, f"{own}m", f"{own}t", "abi3", "none"))
+        yield f"py3{minor}-none"
     yield from (
         "py3-none",
         "py2-none",
@@ -218,6 +199,12 @@ _ASK = (
 )
 
 
+FOREIGN = (
+    ".cpython-310-x86_64-linux-gnu.so .cpython-313t-x86_64-linux-gnu.so .cpython-311-darwin.so .cp311-win_amd64.pyd "
+    ".abi3.pyd .pyd .dll .py .so.1"
+)
+
+
 def test_files_that_interpreters_import() -> None:
     """Asked of every interpreter on this machine: which endings it looks for, over the endings of all of them."""
     asked = []
@@ -230,18 +217,7 @@ def test_files_that_interpreters_import() -> None:
         ):
             asked.append(answer)
     assert asked
-    foreign = [
-        ".cpython-310-x86_64-linux-gnu.so",
-        ".cpython-313t-x86_64-linux-gnu.so",
-        ".cpython-311-darwin.so",
-        ".cp311-win_amd64.pyd",
-        ".abi3.pyd",
-        ".pyd",
-        ".dll",
-        ".py",
-        ".so.1",
-    ]
-    endings = {ending for _, suffixes, _, _ in asked for ending in suffixes} | set(foreign)
+    endings = {ending for _, suffixes, _, _ in asked for ending in suffixes} | set(FOREIGN.split())
     for version, suffixes, own, _ in asked:
         abi_tag = own.strip(".").rpartition(".")[0]
         for ending in endings:
