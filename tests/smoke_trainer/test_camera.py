@@ -20,7 +20,7 @@ from smoke_trainer.data.camera import (
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.metrics import psnr
-from tools.scenes.raytrace import render_view
+from tools.scenes.render import render_view
 
 CAMERA = Camera(64, 48, 60.0, 61.0, 33.0, 22.0)
 
@@ -59,7 +59,7 @@ def test_undistorted_images_match_the_pinhole_view(scene_folder, tiny_scenes):
     assert not view.distortion.is_zero
     photo = ImageStore(torch.device("cpu"), torch.device("cpu")).get(view).color
     index = int(Path(view.name).stem[5:8])
-    ideal = render_view(tiny.recipe.world(), view.camera, tiny.poses[index], samples=2)
+    ideal = render_view(tiny.recipe.world, view.camera, tiny.recipe.poses[index], samples=2)
     truth = torch.from_numpy(ideal.color).permute(2, 0, 1).float()
     bent = torch.from_numpy(tiny.pictures[index].color).permute(2, 0, 1).float()
     straight_quality, bent_quality = psnr(photo, truth), psnr(bent, truth)

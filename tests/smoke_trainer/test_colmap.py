@@ -28,7 +28,7 @@ def test_reading_gives_the_written_scene_back(layout, scene_folder, tiny_scenes)
     tiny, result = tiny_scenes(layout), read_colmap(scene_folder(layout))
     assert result.layout == layout
     assert [image.name for image in result.images] == [f"view_{i:03d}.png" for i in range(10)]
-    for image, pose in zip(result.images, tiny.poses, strict=True):
+    for image, pose in zip(result.images, tiny.recipe.poses, strict=True):
         assert image.camera == tiny.recipe.camera
         assert np.abs(image.world_to_camera - pose).max() < 1e-8
     assert result.points is not None

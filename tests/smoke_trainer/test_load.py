@@ -28,7 +28,7 @@ def test_every_layout_loads_with_every_eighth_held_out(layout, scene_folder):
 def test_all_layouts_agree_on_where_cameras_stand(layout, scene_folder, tiny_scenes):
     tiny, scene = tiny_scenes(layout), load_scene(str(scene_folder(layout)))
     for view in scene.train + scene.test:
-        pose = tiny.poses[int(Path(view.name).stem[5:8])]
+        pose = tiny.recipe.poses[int(Path(view.name).stem[5:8])]
         assert np.abs(view.world_to_camera - pose).max() < 1e-6
 
 

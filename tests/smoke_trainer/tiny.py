@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from smoke_trainer.data.camera import Camera, Distortion
-from tools.scenes.raytrace import Picture, render_view
-from tools.scenes.recipes import RECIPES, Recipe, orbit
+from tools.scenes.recipes import RECIPES, SceneRecipe, orbit
+from tools.scenes.render import Picture, render_view
 from tools.scenes.sfm import Observed, reconstruct
 from tools.scenes.write import write_scene
 
@@ -21,43 +20,44 @@ LENS = Distortion(k1=-0.3, k2=0.05, p1=0.002, p2=-0.001)
 class TinyScene:
     """A recipe with what it rendered."""
 
-    recipe: Recipe
-    poses: list[Any]
+    recipe: SceneRecipe
     pictures: list[Picture]
     points: Observed
 
     def write(self, folder: Path) -> None:
         """Write it into a new folder."""
         folder.mkdir()
-        write_scene(self.recipe, self.pictures, self.poses, self.points, folder)
+        write_scene(self.recipe, self.pictures, self.points, folder)
 
 
-def tiny_recipe(layout: str) -> Recipe:
-    base = RECIPES["figurine" if layout == "blender" else "fruit"]
-    reach = 4.2 if layout == "blender" else 1.9
-    target = (0.0, 0.0, 0.0) if layout == "blender" else (0.05, -0.2, 0.0)
-    nominal = TINY.resized(TINY.width * 8, TINY.height * 8) if layout == "colmap-binary" else TINY
-    if layout == "blender":  # its files state one angle only
-        nominal = Camera(40, 40, 55.0, 55.0, 20.0, 20.0)
-    return dataclasses.replace(
-        base,
+def tiny_recipe(layout: str) -> SceneRecipe:
+    base = dataclasses.replace(
+        RECIPES["fruit"],
         name="tiny",
         layout=layout,
-        camera=nominal,
-        downscale=8 if layout == "colmap-binary" else 1,
-        image_folder="images_8" if layout == "colmap-binary" else "images",
-        poses=lambda: orbit(10, reach, 0.9, target, 160.0, -80.0),
+        camera=TINY,
+        poses=orbit(10, 1.9, 0.9, (0.05, -0.2, 0.0), 160.0, -80.0),
         points=300,
-        distortion=LENS if layout == "nerfstudio" else Distortion(),
     )
+    if layout == "colmap-binary":
+        return dataclasses.replace(base, camera=TINY.resized(TINY.width * 8, TINY.height * 8), downscale=8)
+    if layout == "nerfstudio":
+        return dataclasses.replace(base, distortion=LENS)
+    if layout == "blender":  # its files state one angle only
+        figurine = RECIPES["figurine"]
+        return dataclasses.replace(
+            base,
+            camera=Camera(40, 40, 55.0, 55.0, 20.0, 20.0),
+            world=figurine.world,
+            seed=figurine.seed,
+            poses=orbit(10, 4.2, 0.9, (0.0, 0.0, 0.0), 160.0, -80.0),
+        )
+    return base
 
 
 def tiny_scene(layout: str) -> TinyScene:
     recipe = tiny_recipe(layout)
-    poses, world = recipe.poses(), recipe.world()
-    pictures = [
-        render_view(world, recipe.image_camera, pose, samples=2, distortion=recipe.distortion)
-        for pose in poses
-    ]
-    points = reconstruct(pictures, recipe.image_camera, poses, recipe.distortion, recipe.points, recipe.seed)
-    return TinyScene(recipe, poses, pictures, points)
+    pictures = []
+    for pose in recipe.poses:
+        pictures.append(render_view(recipe.world, recipe.image_camera, pose, 2, recipe.distortion))
+    return TinyScene(recipe, pictures, reconstruct(recipe, pictures))

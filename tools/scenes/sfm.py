@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion, distort_points
-from tools.scenes.raytrace import Picture, pixel_rays
-
-Array = np.ndarray
+from tools.scenes.recipes import SceneRecipe
+from tools.scenes.render import Array, Picture, pixel_rays
 
 PIXEL_NOISE = 0.4  # standard deviation of a keypoint, in image pixels
 DEPTH_NOISE = 0.004  # standard deviation along the ray, relative to the depth
@@ -57,49 +56,38 @@ def _sees(picture: Picture, pixels: Array, depth: Array) -> Array:
     return np.asarray(inside & (np.abs(truth - depth) < 0.02 * depth))
 
 
-def reconstruct(
-    pictures: Sequence[Picture],
-    camera: Camera,
-    poses: Sequence[Array],
-    lens: Distortion,
-    count: int,
-    seed: int,
-) -> Observed:
-    """Sample about `count` surface points that at least three views see, with keypoint and depth noise."""
-    rng = np.random.default_rng(seed)
-    per_view = max(1, int(np.ceil(1.6 * count / len(pictures))))
+def reconstruct(recipe: SceneRecipe, pictures: Sequence[Picture]) -> Observed:
+    """Sample about `recipe.points` surface points that at least three views see, with keypoint and depth noise."""
+    camera = recipe.image_camera
+    rng = np.random.default_rng(recipe.seed)
+    per_view = max(1, int(np.ceil(1.6 * recipe.points / len(pictures))))
     candidates, colors = [], []
-    for picture, pose in zip(pictures, poses, strict=True):
+    for picture, pose in zip(pictures, recipe.poses, strict=True):
         index = _keypoints(picture, per_view, rng)
         row, column = np.divmod(index, camera.width)
         pixels = np.stack([column + 0.5, row + 0.5], axis=1)
         jitter = rng.normal(0.0, PIXEL_NOISE, pixels.shape)
-        origins, directions = pixel_rays(camera, pose, pixels + jitter, lens)
+        origins, directions = pixel_rays(camera, pose, pixels + jitter, recipe.distortion)
         along = directions @ pose[2, :3]
         depth = picture.depth[row, column] * (1.0 + rng.normal(0.0, DEPTH_NOISE, len(index)))
         candidates.append(origins + directions * (depth / along)[:, None])
         colors.append(picture.color[row, column])
     xyz, rgb = np.concatenate(candidates), np.concatenate(colors)
-    tracks = _tracks(pictures, camera, poses, lens, xyz, rng)
+    tracks = _tracks(recipe, pictures, xyz, rng)
     kept = [index for index, track in enumerate(tracks) if len(track) >= MIN_TRACK]
-    kept = sorted(rng.permutation(kept)[:count].tolist())
+    kept = sorted(rng.permutation(kept)[: recipe.points].tolist())
     tint = np.clip(rgb[kept] + rng.normal(0.0, 0.01, (len(kept), 3)), 0.0, 1.0)
     error = np.abs(rng.normal(PIXEL_NOISE, 0.15, len(kept)))
     return Observed(xyz[kept], np.round(tint * 255).astype(np.uint8), error, [tracks[i] for i in kept])
 
 
 def _tracks(
-    pictures: Sequence[Picture],
-    camera: Camera,
-    poses: Sequence[Array],
-    lens: Distortion,
-    xyz: Array,
-    rng: np.random.Generator,
+    recipe: SceneRecipe, pictures: Sequence[Picture], xyz: Array, rng: np.random.Generator
 ) -> list[list[tuple[int, float, float]]]:
     """For every point the views that see it, with the noisy pixel in each."""
     tracks: list[list[tuple[int, float, float]]] = [[] for _ in range(len(xyz))]
     for view in rng.permutation(len(pictures)).tolist():
-        pixels, depth = project(camera, poses[view], lens, xyz)
+        pixels, depth = project(recipe.image_camera, recipe.poses[view], recipe.distortion, xyz)
         pixels = pixels + rng.normal(0.0, PIXEL_NOISE, pixels.shape)
         for index in np.nonzero(_sees(pictures[view], pixels, depth))[0].tolist():
             if len(tracks[index]) < MAX_TRACK:
