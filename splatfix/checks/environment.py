@@ -13,7 +13,7 @@ from splatfix.context.commands import installer_of, make_environment, pip, remov
 from splatfix.context.installed import SETUPTOOLS_DROPPED
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
-from splatfix.core.versions import major_minor, release
+from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import Shadow
 from splatfix.knowledge import torch_releases
 
@@ -222,8 +222,8 @@ def python_version_unsupported(context: Context, this: Check) -> Iterator[Findin
             )
             return
     latest = max(rows, key=lambda row: release(row.release))
-    lower = ".".join(map(str, latest.python_min))
-    upper = ".".join(map(str, latest.python_max or ())) or "the newest"
+    lower = dotted(latest.python_min)
+    upper = dotted(latest.python_max or ()) or "the newest"
     yield this.fail(
         f"torch has no wheels for this Python {python.version}: {obstacle}.",
         evidence=evidence,

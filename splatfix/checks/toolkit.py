@@ -11,7 +11,7 @@ from splatfix.checks.torch import arch_list_by_itself
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
 from splatfix.core.step import Step, prepend_variable, say, set_variable
-from splatfix.core.versions import major_minor, release
+from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import Toolkit, ToolkitChoice
 from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch, arch_info, newest_serving, ptx_runs_on
@@ -187,7 +187,13 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
             )
             continue
         others = [other for other in context.toolkits if target.arch.plain.sm in other.archs]
-        remedy = [say(_which_toolkit(target.arch)), *_by_ptx(context, toolkit, target.arch)]
+        info = arch_info(target.arch)
+        which = f"splatfix's tables do not know which toolkit compiles for {target.arch.sm}."
+        if info and info.first_toolkit:
+            last = f" up to {dotted(info.last_toolkit)}" if info.last_toolkit else ""
+            first = dotted(info.first_toolkit)
+            which = f"{target.arch.sm} ({info.name}) needs a CUDA toolkit from {first}{last}."
+        remedy = [say(which), *_by_ptx(context, toolkit, target.arch)]
         if others:
             remedy = [set_variable("CUDA_HOME", others[0].root)]
         yield this.fail(
@@ -220,15 +226,6 @@ def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
         return ()
     text = "Or build PTX of an older one, which the driver compiles at first use (minutes, once)"
     return (set_variable("TORCH_CUDA_ARCH_LIST", f"{older.cc}+PTX", text),)
-
-
-def _which_toolkit(arch: Arch) -> str:
-    info = arch_info(arch)
-    if info is None or info.first_toolkit is None:
-        return f"splatfix's tables do not know which toolkit compiles for {arch.sm}."
-    first = ".".join(map(str, info.first_toolkit))
-    last = f" up to {'.'.join(map(str, info.last_toolkit))}" if info.last_toolkit else ""
-    return f"{arch.sm} ({info.name}) needs a CUDA toolkit from {first}{last}."
 
 
 @check("cuda-headers-missing", "The toolkit is complete")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from packaging.version import InvalidVersion, Version
 
@@ -15,6 +16,11 @@ def release(text: str | None) -> tuple[int, ...]:
     except InvalidVersion:
         found = re.search(r"\d+(?:\.\d+)*", text)
         return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def dotted(version: Iterable[int]) -> str:
+    """``(12, 8)`` -> ``12.8``."""
+    return ".".join(map(str, version))
 
 
 def major_minor(text: str | None) -> tuple[int, int] | None:

@@ -14,6 +14,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from splatfix.core.source_pattern import NamePattern, SourcePattern
+from splatfix.core.versions import dotted
 from splatfix.knowledge.messages import Message, message_of
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, table
@@ -48,7 +49,7 @@ class When:
         if self.system and self.system != system:
             return False
         return all(
-            bool(versions.get(name)) and limit.contains(".".join(map(str, versions[name])))
+            bool(versions.get(name)) and limit.contains(dotted(versions[name]))
             for name, limit in self.versions.items()
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from splatfix.core.versions import dotted
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import Version, cached, leading_numbers, table, version
@@ -23,8 +24,7 @@ class Bounds:
         return compare(compiler, self.min) >= 0 and compare(compiler, self.max_exclusive) < 0
 
     def __str__(self) -> str:
-        low, high = (".".join(map(str, part)) for part in (self.min, self.max_exclusive))
-        return f">={low}, <{high}"
+        return f">={dotted(self.min)}, <{dotted(self.max_exclusive)}"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ and PyPI names that hold something else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from splatfix.core.words import counted
 from splatfix.knowledge.rows import decode, rows
@@ -91,15 +92,10 @@ def recognise_checkout(paths: Collection[str]) -> tuple[Stack, ...]:
     that Inria's lacks tell how well one fits; Inria's own comes last.
     """
     have = {path.rstrip("/") for path in paths}
-    have |= {parent for path in have for parent in _parents(path)}
+    have |= {str(parent) for path in have for parent in PurePosixPath(path).parents}
     base = frozenset(_stacks()["inria-v1"].recognise)
     candidates = [row for row in stacks() if row.recognise and have.issuperset(row.recognise)]
     return tuple(sorted(candidates, key=lambda row: -len(frozenset(row.recognise) - base)))
-
-
-def _parents(path: str) -> Iterable[str]:
-    parts = path.split("/")
-    return ("/".join(parts[:end]) for end in range(1, len(parts)))
 
 
 @dataclass(frozen=True)

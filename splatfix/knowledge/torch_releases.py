@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from splatfix.core.versions import dotted
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.drivers import Platform, runtime_floor
 from splatfix.knowledge.rows import decode
@@ -192,17 +193,13 @@ def wheel_obstacle(
     if row is None:
         return None
     if python is not None and row.supports_python(python) is False:
-        pythons = f"{_dotted(row.python_min)} or newer"
+        pythons = f"{dotted(row.python_min)} or newer"
         if row.python_max is not None:
-            pythons = f"{_dotted(row.python_min)} to {_dotted(row.python_max)}"
-        return f"{name} has wheels for Python {pythons}, not for {_dotted(python)}."
+            pythons = f"{dotted(row.python_min)} to {dotted(row.python_max)}"
+        return f"{name} has wheels for Python {pythons}, not for {dotted(python)}."
     if platform == "linux" and glibc is not None and row.min_glibc is not None and glibc < row.min_glibc:
-        return f"{name} needs glibc {_dotted(row.min_glibc)} or newer; here is {_dotted(glibc)}."
+        return f"{name} needs glibc {dotted(row.min_glibc)} or newer; here is {dotted(glibc)}."
     return None
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 def builds_for_arch(

@@ -97,7 +97,11 @@ def _missing_headers(
 
 def _without_headers(context: Context, item: CheckoutSource, headers: list[MissingHeader]) -> list[Step]:
     """The known edits, where each header has one; else the part of the toolkit or of torch that brings the rest."""
-    cures = {header.header: _known_cure(f"#include <{header.header}>") for header in headers}
+    cures = dict.fromkeys((header.header for header in headers), "")
+    for header in cures:
+        for record in breakages():
+            if record.edits and record.find and record.find.find(f"#include <{header}>"):
+                cures[header] = cures[header] or record.cure
     unknown = [header for header, cure in cures.items() if not cure]
     if unknown:
         names = ", ".join(unknown)
@@ -107,10 +111,3 @@ def _without_headers(context: Context, item: CheckoutSource, headers: list[Missi
         say(f"In the source: {edits}. Or let splatfix do it on a copy:"),
         context.install(item.source.folder),
     ]
-
-
-def _known_cure(line: str) -> str:
-    for record in breakages():
-        if record.edits and record.find and record.find.find(line):
-            return record.cure
-    return ""

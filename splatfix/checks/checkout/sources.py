@@ -13,7 +13,7 @@ from splatfix.context.architectures import ArchChoice, Decider, choose_archs, ow
 from splatfix.context.commands import pip
 from splatfix.context.compilers import family_of
 from splatfix.core.step import set_variable
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted
 from splatfix.facts import CheckoutSource
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
@@ -118,7 +118,7 @@ def _register(record: Breakage, text: CheckText) -> None:
             return
         if cuda is None and not by_gcc:
             return  # without CUDA nothing of it is compiled
-        cause = f"g++ {_dotted(gcc)}" if by_gcc else f"CUDA {_dotted(cuda or ())}"
+        cause = f"g++ {dotted(gcc)}" if by_gcc else f"CUDA {dotted(cuda or ())}"
         for item in context.sources_to_build:
             match = next((match for match in item.matches if match.breakage == record.key), None)
             if match is None:
@@ -178,9 +178,9 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
                 )
             elif standard >= 20 and cuda is not None and cuda < (12, 0):
                 yield this.fail(
-                    f"{item.source.label} forces {flag}; nvcc {_dotted(cuda)} does not support C++20.",
+                    f"{item.source.label} forces {flag}; nvcc {dotted(cuda)} does not support C++20.",
                     subject=item.path,
-                    evidence=(*evidence, Evidence("nvcc", _dotted(cuda))),
+                    evidence=(*evidence, Evidence("nvcc", dotted(cuda))),
                     remedy=f"Remove {flag} from {file_of(item)}, or build with CUDA 12 or newer.",
                 )
 
@@ -313,10 +313,6 @@ def _build_cuda(context: Context) -> tuple[int, ...] | None:
     """The CUDA version a build here would use."""
     toolkit = context.build_toolkit
     return release(toolkit.version)[:2] if toolkit else context.torch_cuda
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
 
 
 def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arch, bool]]:

@@ -15,7 +15,6 @@ from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.core.step import run, say
 from splatfix.core.words import counted
-from splatfix.facts import Gpu
 from splatfix.knowledge import torch_releases
 
 check = checks_of("checkout")
@@ -140,7 +139,10 @@ def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
     largest = 0.0
     for gpu in context.machine.gpus.value or ():
         if gpu.vendor == "nvidia" and gpu.index not in context.hidden_gpus:
-            largest = max(largest, (_for_one_program(gpu) or 0) / 1e9)
+            # one program can have a whole card, or one MIG instance (MIG 3g.40gb) of it
+            instances = re.findall(r"\b\d+g\.(\d+)gb", " ".join(gpu.mig_devices))
+            sizes = [float(size) for size in instances] if gpu.mig else [(gpu.memory_total or 0) / 1e9]
+            largest = max(largest, *sizes, 0.0)
     if not largest:
         return
     mean, most = stack.vram_gb
@@ -154,20 +156,9 @@ def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
             evidence=evidence,
             remedy="Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians.",
         )
-    elif largest < most:
-        yield this.ok(
-            f"The GPU's {largest:.1f} GB hold most scenes; the largest takes {most} GB.", evidence=evidence
-        )
     else:
-        yield this.ok(f"The GPU's {largest:.1f} GB hold any published scene.", evidence=evidence)
-
-
-def _for_one_program(gpu: Gpu) -> float | None:
-    """Bytes that one program can have of a card: all, or those of its largest MIG instance (``MIG 3g.40gb``); None: not known."""
-    if not gpu.mig:
-        return gpu.memory_total
-    matches = (re.search(r"\b\d+g\.(\d+)gb", name) for name in gpu.mig_devices)
-    return max((int(match.group(1)) * 1e9 for match in matches if match), default=None)
+        scenes = f"most scenes; the largest takes {most} GB" if largest < most else "any published scene"
+        yield this.ok(f"The GPU's {largest:.1f} GB hold {scenes}.", evidence=evidence)
 
 
 @check("unreadable-source", "Files of the checkout can be read")

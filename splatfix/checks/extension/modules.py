@@ -12,7 +12,7 @@ from splatfix.context import Context, Target
 from splatfix.context.coverage import Coverage, code_words
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.facts import Distribution, Extension, FatbinGroup
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
@@ -107,7 +107,7 @@ def ptx_newer_than_driver(context: Context, this: Check) -> Iterator[Finding]:
             entries = [entry for group in item.code for entry in group.entries]
             newest = max(entry.ptx_version for entry in entries if entry.ptx_version)
             level = cuda_of_ptx_isa(newest)
-            cuda = ".".join(map(str, level)) if level else f"PTX {newest[0]}.{newest[1]}"
+            cuda = dotted(level) if level else f"PTX {newest[0]}.{newest[1]}"
             limit = context.driver_level(target.arch)
             own = f"{driver.value.version} (CUDA {limit})" if driver.value else "none"
             yield this.fail(
@@ -180,7 +180,12 @@ def extension_python_mismatch(context: Context, this: Check) -> Iterator[Finding
         python = python_of_file(name)
         if python is None or extension_file_fits(name, interpreter.abi_tag):
             continue
-        if item.python_module is False or _twin(context, item, interpreter.abi_tag):
+        # the same module lies beside it, under a name that this Python imports
+        beside = [
+            other.path.rpartition("/")[2] for other in context.extensions if other.module == item.module
+        ]
+        twin = any(extension_file_fits(file, interpreter.abi_tag) for file in beside)
+        if item.python_module is False or twin:
             continue
         build = "Python"
         if python == tuple(release(interpreter.version)[:2]):
@@ -263,12 +268,6 @@ def _judged(
         ),
         link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
     )
-
-
-def _twin(context: Context, item: Extension, abi_tag: str) -> bool:
-    """The same module lies beside it, under a name that this Python imports."""
-    others = [other for other in context.extensions if other.module == item.module]
-    return any(extension_file_fits(other.path.rpartition("/")[2], abi_tag) for other in others)
 
 
 def _name(item: Extension) -> str:

@@ -64,7 +64,9 @@ def compiled_part_missing(context: Context, this: Check) -> Iterator[Finding]:
     call instead. splatfix looks for the file of every compiled module that the Python source imports."""
     for package in context.packages:
         expected = sorted({row.extension for row in stacks.variants(leaf(package))})
-        if not expected or package.error or is_dropin(context, package) or _is_lookalike(context, package):
+        owners = [item for item in context.distributions if item.name in package.distributions]
+        lookalike = any(stacks.lookalike(item.name) and _from_index(item) for item in owners)
+        if not expected or package.error or is_dropin(context, package) or lookalike:
             continue
         missing = list(package.native_missing)
         if not package.native and not missing:
@@ -224,13 +226,6 @@ def is_dropin(context: Context, item: SplatPackage) -> bool:
     """It is one of splatfix's own drop-ins, which have no compiled part by design."""
     return bool(item.dropin) or any(
         one.made_by_splatfix == "drop-in" and one.name in item.distributions for one in context.distributions
-    )
-
-
-def _is_lookalike(context: Context, item: SplatPackage) -> bool:
-    return any(
-        one.name in item.distributions and stacks.lookalike(one.name) is not None and _from_index(one)
-        for one in context.distributions
     )
 
 
