@@ -20,7 +20,7 @@ from splatfix.core.files import make_folder, set_aside, write_json
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import run, say
 from splatfix.facts import LiveSystem, System
-from splatfix.facts.machine.nvml import GpuMeter, GpuUse, NvmlMeter
+from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import HostUse, alive, host_use
 
 GIB = float(1 << 30)
@@ -178,7 +178,7 @@ class Summary:
 class Meter:
     """Turns readings of GPUs and host into samples, and remembers what the summary needs."""
 
-    def __init__(self, gpus: GpuMeter, system: System) -> None:
+    def __init__(self, gpus: NvmlMeter, system: System) -> None:
         self._gpus, self._system = gpus, system
         self._before: tuple[float, float] | None = None
         self._unnamed_before = {gpu.index: self._unnamed(gpu) for gpu in gpus.read()}
@@ -266,7 +266,7 @@ def watch(
     *,
     interval: float = 1.0,
     tensorboard: bool = False,
-    gpus: GpuMeter | None = None,
+    gpus: NvmlMeter | None = None,
     system: System | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Summary:

@@ -34,10 +34,10 @@ class Completed:
     """
 
     argv: tuple[str, ...]
-    returncode: int | None
-    stdout: str
-    stderr: str
-    seconds: float
+    returncode: int | None = 0
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
     error: str = ""
 
     def __post_init__(self) -> None:

@@ -14,8 +14,7 @@ from splatfix.facts.environment.packages import other_roots, owners_of_native_fi
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import Distribution, Extension, JitCache, RuntimeCopy, Torch
 from splatfix.facts.model.fact import FatbinGroup, group_fatbins
-from splatfix.facts.system.live import System
-from splatfix.facts.system.text import captured
+from splatfix.facts.system.live import System, captured
 
 # Folders whose native files belong to torch and its runtime libraries; they are not extensions of a splatting stack.
 _NOT_EXTENSIONS = frozenset(

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from splatfix.facts.model.environment import Installer
 from splatfix.facts.model.fact import Fact, unknown
-from splatfix.facts.system.live import System, which_all
-from splatfix.facts.system.text import captured
+from splatfix.facts.system.live import System, captured, which_all
 
 _TIMEOUT = 20.0
 _LAST_PART = re.compile(r"[\\/][^\\/]*$")

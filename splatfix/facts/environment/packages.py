@@ -15,8 +15,7 @@ from splatfix.facts.model.fact import FatbinGroup, group_fatbins
 from splatfix.facts.model.source import PackageSource, Shadow
 from splatfix.facts.source.python_source import is_splat_module, read_package_source
 from splatfix.facts.source.reader import NotPython
-from splatfix.facts.system.live import System
-from splatfix.facts.system.text import captured
+from splatfix.facts.system.live import System, captured
 
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.

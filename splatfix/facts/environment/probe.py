@@ -35,9 +35,8 @@ from splatfix.facts.model.environment import (
 from splatfix.facts.model.fact import Fact, FatbinGroup, absent, group_fatbins, unknown, version_or_none
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.source.syntax import simple_assignments
-from splatfix.facts.system.live import System
+from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import fact_within, within
-from splatfix.facts.system.text import captured
 
 _PROBE = Path(__file__).with_name("probe_env.py")
 _TIMEOUT = 20.0

@@ -11,33 +11,12 @@ from splatfix.core.codec import parse_json
 from splatfix.facts.machine import mac
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Adapter, Gpu
-from splatfix.facts.system.live import System, which_all
-from splatfix.facts.system.text import captured, whole_number
+from splatfix.facts.system.live import System, captured, which_all, whole_number
 
 _TABLE = Path(__file__).with_name("pci_gpus.json")
 _DATABASES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids")
-_DEVICES = "/sys/bus/pci/devices"
+DEVICES = "/sys/bus/pci/devices"
 _VENDORS = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
-# Compute capability by the chip's code name, which the PCI database gives before its brackets (CUDA architecture table,
-# compat.md section 1: GA10x is 8.6 beside GA100's 8.0, GB20B is the GB10 of DGX Spark, GB10B is Thor).
-_CHIPS = (
-    (r"GM10[78]", "5.0"),
-    (r"GM20\d", "5.2"),
-    (r"GP100", "6.0"),
-    (r"GP10\d", "6.1"),
-    (r"GV100", "7.0"),
-    (r"TU1\d\d", "7.5"),
-    (r"GA100", "8.0"),
-    (r"GA10\d", "8.6"),
-    (r"AD10\d", "8.9"),
-    (r"GH100", "9.0"),
-    (r"GB10[02]", "10.0"),
-    (r"GB110", "10.3"),
-    (r"GB10B", "11.0"),
-    (r"GB20B", "12.1"),
-    (r"GB20\d", "12.0"),
-    (r"GR100", "10.7"),
-)
 _TIMEOUT = 8.0
 _MANIFESTS = ("/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
 _KINDS = {"DISCRETE_GPU": "discrete", "INTEGRATED_GPU": "integrated", "VIRTUAL_GPU": "virtual", "CPU": "cpu"}
@@ -49,23 +28,29 @@ def cards(system: System) -> tuple[Gpu, ...]:
     ``cc`` is filled where the card's chip says it; ``kernel_driver`` tells what drives the card, "" for nothing.
     """
     gpus: list[Gpu] = []
-    for bus in system.listdir(_DEVICES):
-        vendor = _hex(system, f"{_DEVICES}/{bus}/vendor")
-        pci_class = _hex(system, f"{_DEVICES}/{bus}/class")
-        if vendor not in _VENDORS or not _is_gpu(vendor, pci_class):
+    for bus in system.listdir(DEVICES):
+        folder = f"{DEVICES}/{bus}"
+        vendor, pci_class = _hex(system, f"{folder}/vendor"), _hex(system, f"{folder}/class")
+        # class 03: display controller (00 VGA, 02 3D); 1200: processing accelerator, as AMD Instinct shows itself
+        is_gpu = pci_class.startswith("03") or (vendor == "1002" and pci_class.startswith("1200"))
+        if vendor not in _VENDORS or not is_gpu:
             continue
-        device = _hex(system, f"{_DEVICES}/{bus}/device")
+        device = _hex(system, f"{folder}/device")
         chip = _database_name(system, vendor, device)
+        # the brand's name stands in brackets: GB203 [GeForce RTX 5080]
+        name = captured(r"\[(.+)\]", chip) or chip or f"PCI device {device}"
+        link = f"{folder}/driver"
         gpus.append(
             Gpu(
                 index=len(gpus),
-                name=_marketing_name(_VENDORS[vendor], device, chip),
+                name=f"{_VENDORS[vendor]} {name}",
                 vendor=_VENDORS[vendor].lower(),
                 cc=_capability(chip) if vendor == "10de" else None,
-                memory_total=_vram(system, bus),
+                # amdgpu writes the card's memory in bytes; other drivers have no such file
+                memory_total=whole_number(system.read(f"{folder}/mem_info_vram_total")),
                 bus_id=bus,
                 pci_id=f"{vendor}:{device}",
-                kernel_driver=_driver(system, bus),
+                kernel_driver=system.realpath(link).rsplit("/", 1)[-1] if system.exists(link) else "",
                 shown_by="bus",
             )
         )
@@ -74,44 +59,27 @@ def cards(system: System) -> tuple[Gpu, ...]:
 
 def same_bus(first: str | None, second: str | None) -> bool:
     """NVML's ``00000000:01:00.0`` and the kernel's ``0000:01:00.0`` name one slot."""
-    if not first or not second:
-        return False
-    return _slot(first) == _slot(second)
+    return bool(first and second) and _slot(first) == _slot(second)
 
 
-def _slot(bus: str) -> tuple[int, ...]:
-    numbers = re.split(r"[:.]", bus.lower())
+def _slot(bus: str | None) -> tuple[int, ...]:
+    numbers = re.split(r"[:.]", (bus or "").lower())
     if not all(re.fullmatch(r"[0-9a-f]+", number) for number in numbers):
         return ()
     return tuple(int(number, 16) for number in numbers)
-
-
-def _is_gpu(vendor: str, pci_class: str) -> bool:
-    """Class 03: display controller (00 VGA, 02 3D); 1200: processing accelerator, as AMD Instinct shows itself."""
-    return pci_class.startswith("03") or (vendor == "1002" and pci_class.startswith("1200"))
 
 
 def _hex(system: System, path: str) -> str:
     return (system.read(path) or "").strip().lower().removeprefix("0x")
 
 
-def _driver(system: System, bus: str) -> str:
-    link = f"{_DEVICES}/{bus}/driver"
-    return system.realpath(link).rsplit("/", 1)[-1] if system.exists(link) else ""
-
-
-def _vram(system: System, bus: str) -> int | None:
-    """amdgpu writes the card's memory in bytes; other drivers have no such file."""
-    return whole_number(system.read(f"{_DEVICES}/{bus}/mem_info_vram_total"))
-
-
 def _capability(chip: str) -> str | None:
-    return next((cc for pattern, cc in _CHIPS if re.match(pattern, chip)), None)
+    return next((cc for pattern, cc in _table()["chips"].items() if re.match(pattern, chip)), None)
 
 
 def _database_name(system: System, vendor: str, device: str) -> str:
     """What our table, else the machine's own PCI database, calls the device; "" when neither knows it."""
-    name = _table().get(f"{vendor}:{device}")
+    name = _table()["devices"].get(f"{vendor}:{device}")
     if name or not device:
         return name or ""
     for path in _DATABASES:
@@ -125,15 +93,10 @@ def _database_name(system: System, vendor: str, device: str) -> str:
 
 
 @cache
-def _table() -> dict[str, str]:
-    devices: dict[str, str] = json.loads(_TABLE.read_text(encoding="utf-8"))["devices"]
-    return devices
-
-
-def _marketing_name(brand: str, device: str, chip: str) -> str:
-    """``GB203 [GeForce RTX 5080]`` -> ``NVIDIA GeForce RTX 5080``."""
-    name = captured(r"\[(.+)\]", chip) or chip or f"PCI device {device}"
-    return f"{brand} {name}"
+def _table() -> dict[str, dict[str, str]]:
+    """Names of devices, and compute capabilities by the beginnings of these names."""
+    tables: dict[str, dict[str, str]] = json.loads(_TABLE.read_text(encoding="utf-8"))
+    return tables
 
 
 def probe(system: System) -> Fact[tuple[Adapter, ...]]:
@@ -164,16 +127,14 @@ def _vulkan_drivers(system: System) -> tuple[str, ...]:
     drivers = []
     for path in paths:
         manifest = system.read(path) if path.endswith(".json") else None
-        if manifest is not None:
-            drivers.append(f"{path.rsplit('/', 1)[-1]} ({_library(manifest)})")
+        if manifest is None:
+            continue
+        try:
+            library = str(parse_json(manifest)["ICD"]["library_path"])
+        except (ValueError, KeyError, TypeError):
+            library = "its manifest is damaged"
+        drivers.append(f"{path.rsplit('/', 1)[-1]} ({library})")
     return tuple(drivers)
-
-
-def _library(manifest: str) -> str:
-    try:
-        return str(parse_json(manifest)["ICD"]["library_path"])
-    except (ValueError, KeyError, TypeError):
-        return "its manifest is damaged"
 
 
 def _summary(text: str) -> tuple[Adapter, ...]:

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from splatfix.core.codec import parse_json
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Compiler
-from splatfix.facts.system.live import System, which_all
+from splatfix.facts.system.live import System, captured, which_all
 from splatfix.facts.system.parallel import each
-from splatfix.facts.system.text import captured
 
 _TIMEOUT = 8.0
 _VERSIONED = re.compile(r"^(gcc|g\+\+|clang|clang\+\+)(-\d+(\.\d+)?)?$")

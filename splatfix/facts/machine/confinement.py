@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Confinement
-from splatfix.facts.system.live import System
-from splatfix.facts.system.text import captured, whole_number
+from splatfix.facts.system.live import System, captured, whole_number
 
 MOUNTS = "/proc/self/mountinfo"
 # Places on the machine that is looked at; nothing is written there.

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
+import csv
+import io
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeGuard
 
-from splatfix.facts.machine import adapters, gpu_sources, libcuda, mac
-from splatfix.facts.machine.gpu_sources import GpuList
-from splatfix.facts.machine.libcuda import CudaAnswer
+from splatfix.core.codec import parse_json
+from splatfix.facts.machine import adapters, mac
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import CudaDevice, Driver, Gpu
-from splatfix.facts.system.live import System
+from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.facts.system.parallel import Job
-from splatfix.facts.system.text import captured, whole_number
 
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
-_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 # What a driver or a board of NVIDIA's leaves to be seen, also inside containers: WSL's device, a Tegra's files.
 _TRACES = (
     "/proc/driver/nvidia",
@@ -28,8 +27,26 @@ _TRACES = (
     "/etc/nv_tegra_release",
 )
 _PROC_VERSION, _SYS_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
+_PROC_GPUS = "/proc/driver/nvidia/gpus"
 _VERSION = r"[0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
-_MAC_VENDORS = ("AMD", "Intel", "NVIDIA")
+_SMI_TIMEOUT = 8.0
+_SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid"
+_SMI_ON_WSL = "/usr/lib/wsl/lib/nvidia-smi"
+# cuInit wakes every GPU that no persistence daemon keeps awake, a second or two each.
+_CUDA_TIMEOUT = 20.0
+# A child of splatfix's own Python runs it: a damaged driver may crash or hang whoever loads libcuda.
+_CUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
+_CUDA_ON_WSL = "/usr/lib/wsl/lib/libcuda.so.1"
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+_DEVICE_TREE = "/proc/device-tree/compatible"
+# GPU of each Tegra chip (compat.md section 1); the device tree names the chip on every Jetson.
+_TEGRA = {
+    "tegra210": ("5.3", "Maxwell"),
+    "tegra186": ("6.2", "Pascal"),
+    "tegra194": ("7.2", "Volta"),
+    "tegra234": ("8.7", "Ampere"),
+    "tegra264": ("11.0", "Blackwell"),
+}
 
 
 @dataclass(frozen=True)
@@ -43,12 +60,30 @@ class GpuFacts:
 
 
 @dataclass(frozen=True)
-class _KernelModule:
-    """The loaded kernel module, and the file that says so."""
+class _GpuList:
+    """What one source lists; what it cannot know is None."""
 
-    version: str
-    is_open: bool | None
-    found_via: str
+    gpus: tuple[Gpu, ...] = ()
+    library_version: str | None = None
+    cuda: str | None = None
+    """Highest CUDA level of the driver."""
+
+
+@dataclass(frozen=True)
+class _CudaAnswer:
+    """What CUDA itself lists, and how it started."""
+
+    devices: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
+    """In CUDA's own order. Absent: no libcuda that the loader takes; unknown: it did not start, or did not answer."""
+    gpus: tuple[Gpu, ...] = ()
+    """The same as GPUs, for machines on which nothing else lists them."""
+    level: str | None = None
+    """Highest CUDA level of the driver, such as ``13.0``; a libcuda tells it without any driver loaded."""
+    error_code: int | None = None
+    """``cuInit``'s code, or the negative number of the signal that ended the child; None when it started."""
+    unfiltered: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
+    """The devices without CUDA_VISIBLE_DEVICES, asked where there is none with it."""
+    misses: tuple[str, ...] = ()
 
 
 def probe(system: System) -> GpuFacts:
@@ -65,20 +100,39 @@ def probe(system: System) -> GpuFacts:
         return _of_a_mac(system)
     on_bus = adapters.cards(system)
     nvidia_on_bus = any(card.vendor == "nvidia" for card in on_bus)
-    is_likely = nvidia_on_bus or _has_traces(system)
+    has_traces = system.name == "windows" or any(system.exists(path) for path in _TRACES)
+    is_likely = nvidia_on_bus or has_traces
     # under way while NVML is asked: each takes seconds on a machine whose GPUs sleep
-    cuda_job = Job(lambda: libcuda.ask(system) if is_likely else None)
+    cuda_job = Job(lambda: _ask_cuda(system) if is_likely else None)
     reply = system.nvml()
-    nvml = gpu_sources.from_nvml(reply)
-    if nvml.value is None and not is_likely:
-        via = f"{nvml.error}; no NVIDIA device files, no NVIDIA card on the PCI bus"
+    listed = _of_nvml(reply)
+    if listed.value is None and not is_likely:
+        via = f"{listed.error}; no NVIDIA device files, no NVIDIA card on the PCI bus"
         no_driver = absent("no NVIDIA driver on this machine", via)
         return GpuFacts(Fact(on_bus, via), no_driver, no_driver)
-    cuda: CudaAnswer = cuda_job.value() or libcuda.ask(system)
-    if nvml.value is not None and (nvml.value.gpus or not nvidia_on_bus):
-        return _by_nvml(system, nvml.value, reply, cuda, on_bus)
-    misses = [nvml.error or "NVML: it shows no GPU", *cuda.misses]
-    return _without_nvml(system, misses, reply, cuda, on_bus)
+    cuda: _CudaAnswer = cuda_job.value() or _ask_cuda(system)
+    by_nvml = listed.value is not None and bool(listed.value.gpus or not nvidia_on_bus)
+    misses: list[str] = []
+    if not by_nvml:
+        misses = [listed.error or "NVML: it shows no GPU", *cuda.misses]
+        listed = Fact(_GpuList(cuda.gpus), "libcuda") if cuda.gpus else Fact()
+        for source in (_of_nvidia_smi, _of_proc_files, _of_jetson):
+            if listed.value is None:
+                listed = source(system)
+                misses += filter(None, [listed.error])
+    driver = _driver(system, listed, reply.get("error_code"), cuda)
+    from_source = listed.value or _GpuList()
+    # a libcuda tells its level without any driver loaded: in an image with CUDA, on a machine without a GPU
+    if not by_nvml and not driver.version and not (driver.cuda and (from_source.gpus or has_traces)):
+        driver_fact = absent("no NVIDIA driver is loaded on this machine", "; ".join(misses))
+    else:
+        via = " and ".join(filter(None, (listed.found_via, _kernel_module(system)[2])))
+        driver_fact = Fact(driver, via or "libcuda")
+    gpus = _completed(from_source.gpus, on_bus)
+    gpu_fact = Fact(gpus, listed.found_via or "; ".join([*misses, adapters.DEVICES]))
+    if not by_nvml and not any(gpu.vendor == "nvidia" for gpu in gpus):
+        gpu_fact = unknown("; ".join(misses))
+    return GpuFacts(gpu_fact, driver_fact, cuda.devices, cuda.unfiltered)
 
 
 def device_files(system: System) -> Fact[tuple[str, ...]]:
@@ -94,73 +148,31 @@ def _of_a_mac(system: System) -> GpuFacts:
     via = " ".join(mac.DISPLAYS)
     gpus: list[Gpu] = []
     for name, _ in mac.displays(system)[0]:
-        vendor = next((vendor for vendor in _MAC_VENDORS if vendor in name), "Apple").lower()
+        vendor = next((vendor for vendor in ("AMD", "Intel", "NVIDIA") if vendor in name), "Apple").lower()
         memory = None
         if vendor == "apple":  # CPU and GPU share it
             memory = whole_number(mac.sysctl(system).get("hw.memsize"))
         gpus.append(Gpu(len(gpus), name, vendor, memory_total=memory))
-    if not gpus:
-        return GpuFacts(unknown(f"{via} shows no GPU"), no_driver, no_cuda)
-    return GpuFacts(Fact(tuple(gpus), via), no_driver, no_cuda)
+    gpu_fact = Fact(tuple(gpus), via) if gpus else unknown(f"{via} shows no GPU")
+    return GpuFacts(gpu_fact, no_driver, no_cuda)
 
 
-def _by_nvml(
-    system: System, nvml: GpuList, reply: dict[str, Any], cuda: CudaAnswer, on_bus: tuple[Gpu, ...]
-) -> GpuFacts:
+# -- the driver -----------------------------------------------------------------------------------------------
+
+
+def _driver(system: System, listed: Fact[_GpuList], nvml_code: object, cuda: _CudaAnswer) -> Driver:
+    from_source = listed.value or _GpuList()
+    version, is_open, _ = _kernel_module(system)
+    level = cuda.level
     # what CUDA says of its level counts: a forward-compatibility package raises it above NVML's
-    level = cuda.level if cuda.devices.known else nvml.cuda or cuda.level
-    kernel = _kernel_module(system)
-    driver = _driver(system, kernel, nvml.driver, level, reply, cuda)
-    return GpuFacts(
-        Fact(_completed(nvml.gpus, on_bus), "NVML"),
-        Fact(driver, _joined_via("NVML", kernel)),
-        cuda.devices,
-        cuda.unfiltered,
-    )
-
-
-def _without_nvml(
-    system: System, misses: list[str], reply: dict[str, Any], cuda: CudaAnswer, on_bus: tuple[Gpu, ...]
-) -> GpuFacts:
-    listed: Fact[GpuList] = Fact()
-    if cuda.gpus:
-        listed = Fact(GpuList(cuda.gpus), "libcuda")
-    for look in (gpu_sources.nvidia_smi, gpu_sources.proc_files, gpu_sources.jetson):
-        if listed.value is None:
-            listed = look(system)
-            misses.append(listed.error)
-    misses = list(filter(None, misses))
-    from_source = listed.value or GpuList(())
-
-    kernel = _kernel_module(system)
-    made = _driver(system, kernel, from_source.driver, cuda.level, reply, cuda)
-    driver: Fact[Driver] = absent("no NVIDIA driver is loaded on this machine", "; ".join(misses))
-    # a libcuda tells its level without any driver loaded: in an image with CUDA, on a machine without a GPU
-    if made.version or (made.cuda and (from_source.gpus or _has_traces(system))):
-        driver = Fact(made, _joined_via(listed.found_via, kernel) or "libcuda")
-
-    gpus = _completed(from_source.gpus, on_bus)
-    if not any(gpu.vendor == "nvidia" for gpu in gpus):
-        return GpuFacts(unknown("; ".join(misses)), driver, cuda.devices, cuda.unfiltered)
-    via = listed.found_via or "; ".join([*misses, "/sys/bus/pci/devices"])
-    return GpuFacts(Fact(gpus, via), driver, cuda.devices, cuda.unfiltered)
-
-
-def _driver(
-    system: System,
-    kernel: _KernelModule | None,
-    library_version: str | None,
-    level: str | None,
-    reply: dict[str, Any],
-    cuda: CudaAnswer,
-) -> Driver:
-    code = reply.get("error_code")
+    if not cuda.devices.known and from_source.cuda:
+        level = from_source.cuda
     return Driver(
-        version=kernel.version if kernel else library_version,
+        version=version or from_source.library_version,
         cuda=level,
-        open_module=kernel.is_open if kernel else None,
-        library_version=library_version or _version_of_library(system),
-        nvml_error=code if isinstance(code, int) else None,
+        open_module=is_open,
+        library_version=from_source.library_version or _version_of_library(system),
+        nvml_error=nvml_code if isinstance(nvml_code, int) else None,
         cuda_error=cuda.error_code,
     )
 
@@ -168,7 +180,7 @@ def _driver(
 def _version_of_library(system: System) -> str | None:
     """The version in the real file name of the installed user-mode driver: ``libcuda.so.575.57.08``."""
     for folder in _LIBRARY_FOLDERS:
-        for name in _LIBRARIES:
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             path = f"{folder}/{name}"
             # a link to the file of the version, as NVIDIA's installer and all distributions make it
             version = captured(rf"\.so\.({_VERSION})$", system.realpath(path)) if system.exists(path) else ""
@@ -177,22 +189,204 @@ def _version_of_library(system: System) -> str | None:
     return None
 
 
-def _kernel_module(system: System) -> _KernelModule | None:
-    """Version and openness of the loaded kernel module, from its own /proc file (or /sys, which is silent on that)."""
+def _kernel_module(system: System) -> tuple[str, bool | None, str]:
+    """Version of the loaded kernel module, whether it is the open one, and the file that says so; "" where none is loaded."""
     for line in (system.read(_PROC_VERSION) or "").splitlines():
         version = captured(rf"^NVRM version:.*?\s({_VERSION})\s", line + " ")
         if version:
-            return _KernelModule(version, "Open Kernel Module" in line, _PROC_VERSION)
+            return version, "Open Kernel Module" in line, _PROC_VERSION
     version = (system.read(_SYS_VERSION) or "").strip()
-    return _KernelModule(version, None, _SYS_VERSION) if re.fullmatch(_VERSION, version) else None
+    if re.fullmatch(_VERSION, version):
+        return version, None, _SYS_VERSION  # which is silent on openness
+    return "", None, ""
 
 
-def _has_traces(system: System) -> bool:
-    return system.name == "windows" or any(system.exists(path) for path in _TRACES)
+# -- who lists GPUs beside CUDA -------------------------------------------------------------------------------
 
 
-def _joined_via(source: str, kernel: _KernelModule | None) -> str:
-    return " and ".join(filter(None, (source, kernel.found_via if kernel else "")))
+def _of_nvml(reply: dict[str, Any]) -> Fact[_GpuList]:
+    """NVML's plain data (see :func:`splatfix.facts.machine.nvml.ask`) as GPUs; unknown when it gave none to read."""
+    if "error" in reply or not isinstance(reply.get("gpus"), list):
+        return unknown(f"NVML: {reply.get('error') or 'it shows no GPU'}")
+    return Fact(
+        _GpuList(_decoded(reply["gpus"]), _text(reply.get("driver")), _level(reply.get("cuda"))), "NVML"
+    )
+
+
+def _of_nvidia_smi(system: System) -> Fact[_GpuList]:
+    """Ask nvidia-smi, WSL's own first."""
+    misses: list[str] = []
+    for program in (_SMI_ON_WSL, "nvidia-smi"):
+        if program == _SMI_ON_WSL and not system.exists(program):
+            continue
+        argv = [program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"]
+        done = system.run(argv, _SMI_TIMEOUT)
+        if not done.ok:
+            # its reason is on stdout: "Failed to initialize NVML: Driver/library version mismatch"
+            first_line = "" if done.error else captured(r"^\s*(\S.*)$", done.stdout, re.MULTILINE).rstrip()
+            misses.append(f"nvidia-smi: {first_line or done.why()}")
+            continue
+        gpus: list[Gpu] = []
+        driver = None
+        for row in csv.reader(io.StringIO(done.stdout), skipinitialspace=True):
+            cells = [cell.strip() for cell in row]
+            if len(cells) != len(_SMI_FIELDS.split(",")) or not re.fullmatch("[0-9]{1,9}", cells[0]):
+                misses.append(f"nvidia-smi: unexpected line {','.join(row)[:80]!r}")
+                continue
+            index, name, cc, driver, total, bus, uuid = cells
+            # old drivers have no field for the capability, and the memory of a GB10, which is the machine's, is [N/A]
+            mebibytes = captured(r"\A([0-9]{1,9})\Z", total)
+            memory = int(mebibytes) * 2**20 if mebibytes else None
+            capability = captured(r"\A([0-9]{1,3}\.[0-9])\Z", cc) or None
+            gpus.append(Gpu(int(index), name, cc=capability, memory_total=memory, bus_id=bus, uuid=uuid))
+        if gpus:
+            return Fact(_GpuList(tuple(gpus), driver), "nvidia-smi")
+    return unknown("; ".join(misses))
+
+
+def _of_proc_files(system: System) -> Fact[_GpuList]:
+    """Read /proc/driver/nvidia/gpus/*/information, which the kernel module writes by itself."""
+    gpus: list[Gpu] = []
+    for bus in system.listdir(_PROC_GPUS):
+        text = system.read(f"{_PROC_GPUS}/{bus}/information") or ""
+        values = dict(re.findall(r"^(Model|GPU UUID):\s*(\S.*?)\s*$", text, re.MULTILINE))
+        if "Model" in values:
+            uuid = values.get("GPU UUID", "").partition(" ")[0] or None
+            gpus.append(Gpu(len(gpus), values["Model"], bus_id=bus, uuid=uuid, shown_by="kernel module"))
+    return Fact(_GpuList(tuple(gpus)), _PROC_GPUS) if gpus else Fact()
+
+
+def _of_jetson(system: System) -> Fact[_GpuList]:
+    """A Tegra board's GPU by its device tree: integrated, on no PCI bus."""
+    for name in (system.read(_DEVICE_TREE) or "").split("\0"):
+        chip = name.removeprefix("nvidia,")
+        if chip in _TEGRA:
+            cc, family = _TEGRA[chip]
+            return Fact(_GpuList((Gpu(0, f"{family} GPU of NVIDIA {chip}", cc=cc),)), _DEVICE_TREE)
+    return Fact()
+
+
+# -- CUDA itself ----------------------------------------------------------------------------------------------
+
+
+def _ask_cuda(system: System) -> _CudaAnswer:
+    """Ask the first libcuda that can be loaded."""
+    libraries = ["nvcuda.dll" if system.name == "windows" else "libcuda.so.1"]
+    if system.name != "windows" and system.exists(_CUDA_ON_WSL):
+        libraries.insert(0, _CUDA_ON_WSL)  # WSL's folder may be off the loader's path
+    misses: list[str] = []
+    failed = _CudaAnswer()
+    is_there = False
+    for library in libraries:
+        done = system.run([system.python, str(_CUDA_PROBE), library], _CUDA_TIMEOUT)
+        reply = _json_object(done.stdout)
+        if "error" in reply:
+            misses.append(f"libcuda: {reply['error']}")
+            continue
+        is_there = True
+        if not reply:
+            misses.append(f"{library}: {done.why() or 'no readable answer'}")
+            if done.returncode is not None and done.returncode < 0 and not done.error:
+                failed = _CudaAnswer(error_code=done.returncode)
+            continue
+        level = _level(reply.get("cuda"))
+        code = _integer(reply.get("init"))
+        if code == 0:
+            gpus = _decoded(reply.get("gpus"))
+            return _CudaAnswer(_devices(gpus, library), gpus, level, misses=tuple(misses))
+        misses.append(f"{library}: cuInit gives error {code}")
+        unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
+        if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
+            code, unfiltered = _ask_unfiltered(system, library)
+        failed = _CudaAnswer(level=level, error_code=code, unfiltered=unfiltered)
+    reason = "; ".join(misses)
+    devices = unknown(reason) if is_there else absent(reason, "the loader's search")
+    return replace(failed, devices=devices, misses=tuple(misses))
+
+
+def _ask_unfiltered(system: System, library: str) -> tuple[int, Fact[tuple[CudaDevice, ...]]]:
+    """What libcuda lists once CUDA_VISIBLE_DEVICES is taken away, and the code that is left to explain: that of no device
+    where this helps, or could not be asked, else the one without the variable."""
+    done = system.run([system.python, str(_CUDA_PROBE), library, "--unfiltered"], _CUDA_TIMEOUT)
+    reply = _json_object(done.stdout)
+    code = _integer(reply.get("init"))
+    if code is None:
+        return _NO_DEVICE, Fact()
+    if code == 0:
+        return _NO_DEVICE, _devices(_decoded(reply.get("gpus")), library)
+    return code, unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
+
+
+def _devices(gpus: tuple[Gpu, ...], library: str) -> Fact[tuple[CudaDevice, ...]]:
+    devices = (CudaDevice(gpu.name, gpu.cc, gpu.memory_total, gpu.bus_id, gpu.uuid) for gpu in gpus)
+    return Fact(tuple(devices), library)
+
+
+# -- plain data of NVML and of our probe, in which anything may be damaged ------------------------------------
+
+
+def _json_object(text: str) -> dict[str, object]:
+    try:
+        reply = parse_json(text)
+    except ValueError:
+        return {}
+    return reply if isinstance(reply, dict) else {}
+
+
+def _decoded(items: object) -> tuple[Gpu, ...]:
+    """The GPUs that NVML or our libcuda probe told of; what is damaged of one is unknown."""
+    gpus: list[Gpu] = []
+    for item in items if isinstance(items, list) else ():
+        if not isinstance(item, dict):
+            continue
+        cc, clocks, mig = item.get("cc"), item.get("max_clocks"), item.get("mig")
+        gpus.append(
+            Gpu(
+                index=len(gpus),
+                name=_text(item.get("name")) or "unknown",
+                nvml_error=_integer(item.get("error_code")),
+                compute_mode=_text(item.get("compute_mode")) or "",
+                compute_processes=_integer(item.get("compute_processes")),
+                cc=f"{cc[0]}.{cc[1]}" if _is_pair(cc) else None,
+                memory_total=_integer(item.get("memory_total")) or None,
+                bus_id=_text(item.get("bus_id")),
+                uuid=_text(item.get("uuid")),
+                mig=mig if isinstance(mig, bool) else None,
+                mig_devices=_texts(item.get("mig_devices")),
+                mig_uuids=_texts(item.get("mig_uuids")),
+                max_clocks=(clocks[0], clocks[1]) if _is_pair(clocks) else None,
+                power_limit=_integer(item.get("power_limit")),
+                default_power_limit=_integer(item.get("default_power_limit")),
+            )
+        )
+    return tuple(gpus)
+
+
+def _level(number: object) -> str | None:
+    """``13000`` -> ``13.0`` (CUDA driver API, cuDriverGetVersion)."""
+    if not isinstance(number, int) or number <= 0:
+        return None
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _integer(value: object) -> int | None:
+    """None for what is none; True and False are numbers to Python."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_pair(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(n, int) for n in value)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+# -- what the PCI bus adds ------------------------------------------------------------------------------------
 
 
 def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
@@ -201,33 +395,23 @@ def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...
     completed: list[Gpu] = []
     for gpu in gpus:
         twin = next((card for card in bus_only if adapters.same_bus(card.bus_id, gpu.bus_id)), None)
-        if twin is None:
-            completed.append(gpu)
-            continue
-        bus_only.remove(twin)
-        known_cc = gpu.cc or twin.cc
-        completed.append(
-            dataclasses.replace(gpu, cc=known_cc, pci_id=twin.pci_id, kernel_driver=twin.kernel_driver)
-        )
-    _complete_lost(completed, bus_only)
+        if twin is not None:
+            bus_only.remove(twin)
+            known_cc = gpu.cc or twin.cc
+            gpu = replace(gpu, cc=known_cc, pci_id=twin.pci_id, kernel_driver=twin.kernel_driver)
+        completed.append(gpu)
+    # NVML names no bus for the GPUs that it gives no handle for, but counts in the bus's order; where the numbers differ,
+    # nobody can tell which is which
+    lost = [index for index, gpu in enumerate(completed) if gpu.nvml_error is not None]
+    twins = [card for card in bus_only if card.kernel_driver == "nvidia"]
+    if len(lost) == len(twins):
+        for index, twin in zip(lost, twins, strict=True):
+            bus_only.remove(twin)
+            gpu = completed[index]
+            completed[index] = replace(twin, nvml_error=gpu.nvml_error, shown_by=gpu.shown_by)
     # a source without bus numbers (an old libcuda) already showed every NVIDIA card there is to use
     if any(gpu.vendor == "nvidia" and gpu.bus_id is None for gpu in gpus):
         bus_only = [card for card in bus_only if card.vendor != "nvidia"]
     # NVIDIA's first, so that a processor's own graphics does not take CUDA's number 0
     ordered = sorted([*completed, *bus_only], key=lambda gpu: gpu.vendor != "nvidia")
-    return tuple(dataclasses.replace(gpu, index=index) for index, gpu in enumerate(ordered))
-
-
-def _complete_lost(gpus: list[Gpu], bus_only: list[Gpu]) -> None:
-    """Match the GPUs that NVML gives no handle for with the cards that are left on the bus with NVIDIA's driver.
-
-    NVML names no bus for them, but both count in the bus's order; where the numbers differ, nobody can tell which is which.
-    """
-    lost = [index for index, gpu in enumerate(gpus) if gpu.nvml_error is not None]
-    twins = [card for card in bus_only if card.kernel_driver == "nvidia"]
-    if len(lost) != len(twins):
-        return
-    for index, twin in zip(lost, twins, strict=True):
-        bus_only.remove(twin)
-        gpu = gpus[index]
-        gpus[index] = dataclasses.replace(twin, nvml_error=gpu.nvml_error, shown_by=gpu.shown_by)
+    return tuple(replace(gpu, index=index) for index, gpu in enumerate(ordered))

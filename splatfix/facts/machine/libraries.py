@@ -9,8 +9,7 @@ from functools import cached_property
 
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import Colmap, HeaderCopy
-from splatfix.facts.system.live import System, which_all
-from splatfix.facts.system.text import captured, whole_number
+from splatfix.facts.system.live import System, captured, which_all, whole_number
 
 # torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
 _TORCH_LIBRARIES = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from splatfix.facts.system.parallel import within
 
@@ -55,85 +55,97 @@ def _ask() -> dict[str, Any]:
     import pynvml
 
     try:
-        start_nvml(pynvml)
+        nvml = _Nvml(pynvml)
     except pynvml.NVMLError as error:
         return {"error": str(error), "error_code": int(error.value)}
     try:
         return {
-            "driver": as_text(attempt(pynvml, pynvml.nvmlSystemGetDriverVersion)),
-            "cuda": attempt(pynvml, pynvml.nvmlSystemGetCudaDriverVersion_v2),
-            "gpus": [_gpu(pynvml, index) for index in range(attempt(pynvml, pynvml.nvmlDeviceGetCount) or 0)],
+            "driver": nvml.text("SystemGetDriverVersion"),
+            "cuda": nvml.ask("SystemGetCudaDriverVersion_v2"),
+            "gpus": [_gpu(nvml, index) for index in range(nvml.ask("DeviceGetCount") or 0)],
         }
     finally:
         pynvml.nvmlShutdown()
 
 
-def start_nvml(pynvml: Any) -> None:
-    """Start NVML; on WSL its library may be off the loader's path; it is then loaded by its full path first."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        if int(error.value) != _LIBRARY_NOT_FOUND:
-            raise
+class _Nvml:
+    """The binding with NVML started; raises its NVMLError where that fails."""
+
+    def __init__(self, pynvml: Any) -> None:
+        self.binding = pynvml
         try:
-            ctypes.CDLL(_WSL_LIBRARY)  # once it is loaded, the loader finds it by its name
-        except OSError:
-            raise error from None
-        pynvml.nvmlInit()
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            if int(error.value) != _LIBRARY_NOT_FOUND:
+                raise
+            try:
+                # on WSL it may be off the loader's path; once it is loaded, the loader finds it by its name
+                ctypes.CDLL(_WSL_LIBRARY)
+            except OSError:
+                raise error from None
+            pynvml.nvmlInit()
+
+    def ask(self, call: str, *arguments: Any) -> Any:
+        """The call's answer, or None for what this card or driver does not answer (NVML's own error)."""
+        try:
+            return getattr(self.binding, f"nvml{call}")(*arguments)
+        except self.binding.NVMLError:
+            return None
+
+    def text(self, call: str, *arguments: Any) -> str | None:
+        """The same as text; older bindings answer in bytes, newer ones in text."""
+        return _as_text(self.ask(call, *arguments))
+
+    def running(self, handle: Any, kind: str) -> Sequence[Any]:
+        """The processes on a GPU. The binding's call without a number wants a driver as new as itself; the second form came
+        with R450, the third with R510."""
+        for form in ("v3", "v2"):
+            processes: Sequence[Any] | None = self.ask(f"DeviceGet{kind}RunningProcesses_{form}", handle)
+            if processes is not None:
+                return processes
+        return ()
 
 
-def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
+def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
     try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    except pynvml.NVMLError as error:
+        handle = nvml.binding.nvmlDeviceGetHandleByIndex(index)
+    except nvml.binding.NVMLError as error:
         return {"index": index, "error_code": int(error.value)}
-    memory = attempt(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
-    mode = _COMPUTE_MODES.get(attempt(pynvml, pynvml.nvmlDeviceGetComputeMode, handle) or 0)
-    pci = attempt(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
-    cc = attempt(pynvml, pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    mig = attempt(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
-    clocks = [attempt(pynvml, pynvml.nvmlDeviceGetMaxClockInfo, handle, kind) for kind in (_SM, _MEMORY)]
+    mode = _COMPUTE_MODES.get(nvml.ask("DeviceGetComputeMode", handle) or 0)
+    pci = nvml.ask("DeviceGetPciInfo", handle)
+    mig = nvml.ask("DeviceGetMigMode", handle)
+    clocks = [nvml.ask("DeviceGetMaxClockInfo", handle, kind) for kind in (_SM, _MEMORY)]
     is_mig = bool(mig[0]) if mig else None
-    instances = _mig_devices(pynvml, handle) if is_mig else []
-    running = _running(pynvml, handle, "Compute") if mode == "exclusive" else None
+    instances = _mig_devices(nvml, handle) if is_mig else []
     return {
         "index": index,
-        "name": as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, handle)),
-        "cc": list(cc or ()) or None,
-        "memory_total": _number(memory, "total"),
-        "bus_id": as_text(pci.busId) if pci else None,
-        "uuid": as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
+        "name": nvml.text("DeviceGetName", handle),
+        "cc": list(nvml.ask("DeviceGetCudaComputeCapability", handle) or ()) or None,
+        "memory_total": _number(nvml.ask("DeviceGetMemoryInfo", handle), "total"),
+        "bus_id": _as_text(pci.busId) if pci else None,
+        "uuid": nvml.text("DeviceGetUUID", handle),
         "max_clocks": None if None in clocks else clocks,
-        "power_limit": attempt(pynvml, pynvml.nvmlDeviceGetEnforcedPowerLimit, handle),
-        "default_power_limit": attempt(pynvml, pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
+        "power_limit": nvml.ask("DeviceGetEnforcedPowerLimit", handle),
+        "default_power_limit": nvml.ask("DeviceGetPowerManagementDefaultLimit", handle),
         "compute_mode": mode,
-        "compute_processes": None if running is None else len(running),
+        "compute_processes": len(nvml.running(handle, "Compute")) if mode == "exclusive" else None,
         "mig": is_mig,
         "mig_devices": [name for name, _ in instances],
         "mig_uuids": [uuid for _, uuid in instances],
     }
 
 
-def _mig_devices(pynvml: Any, handle: Any) -> list[tuple[str, str]]:
+def _mig_devices(nvml: _Nvml, handle: Any) -> list[tuple[str, str]]:
     """Name (``NVIDIA A100-SXM4-40GB MIG 1g.5gb``) and UUID of each instance that a card is cut into."""
     instances = []
-    for index in range(attempt(pynvml, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        instance = attempt(pynvml, pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+    for index in range(nvml.ask("DeviceGetMaxMigDeviceCount", handle) or 0):
+        instance = nvml.ask("DeviceGetMigDeviceHandleByIndex", handle, index)
         if instance is None:  # a number that is free
             continue
-        name = as_text(attempt(pynvml, pynvml.nvmlDeviceGetName, instance))
-        uuid = as_text(attempt(pynvml, pynvml.nvmlDeviceGetUUID, instance))
+        name = nvml.text("DeviceGetName", instance)
         if name:
-            instances.append((name, uuid or ""))
+            instances.append((name, nvml.text("DeviceGetUUID", instance) or ""))
     return instances
-
-
-def attempt(pynvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
-    """The call's answer, or None for what this card or driver does not answer (NVML's own error)."""
-    try:
-        return call(*arguments)
-    except pynvml.NVMLError:
-        return None
 
 
 def _number(answer: Any, name: str) -> int | None:
@@ -141,8 +153,7 @@ def _number(answer: Any, name: str) -> int | None:
     return None if answer is None else int(getattr(answer, name))
 
 
-def as_text(value: Any) -> str | None:
-    """Older bindings answer in bytes, newer ones in text."""
+def _as_text(value: Any) -> str | None:
     if value is None:
         return None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
@@ -164,28 +175,18 @@ class GpuUse:
     processes: dict[int, int | None]
 
 
-class GpuMeter(Protocol):
-    """The seam to NVML; tests hand in recorded answers."""
-
-    def read(self) -> tuple[GpuUse, ...]:
-        """Every GPU now; () where nothing can be measured."""
-
-    @property
-    def problem(self) -> str:
-        """Why nothing can be measured, in words; "" when it can."""
-
-
 class NvmlMeter:
     """NVML, started once and asked many times."""
 
     def __init__(self, timeout: float = _TIMEOUT) -> None:
         self._timeout = timeout
-        self._nvml: Any = None
+        self._nvml: _Nvml | None = None
         started = within(timeout, self._start)
         self.problem = started.error or started.value or ""
+        """Why nothing can be measured, in words; "" when it can."""
 
     def read(self) -> tuple[GpuUse, ...]:
-        """See :class:`GpuMeter`. A driver that stops answering is not asked again."""
+        """Every GPU now; () where nothing can be measured. A driver that stops answering is not asked again."""
         if self.problem:
             return ()
         gpus = within(self._timeout, self._read)
@@ -198,45 +199,31 @@ class NvmlMeter:
         import pynvml
 
         try:
-            start_nvml(pynvml)
+            self._nvml = _Nvml(pynvml)
         except pynvml.NVMLError as error:
             return f"NVML: {error}"
-        self._nvml = pynvml
         return ""
 
     def _read(self) -> tuple[GpuUse, ...]:
-        count = attempt(self._nvml, self._nvml.nvmlDeviceGetCount) or 0
-        return tuple(_gpu_use(self._nvml, index) for index in range(count))
+        assert self._nvml is not None
+        return tuple(_gpu_use(self._nvml, index) for index in range(self._nvml.ask("DeviceGetCount") or 0))
 
 
-def _gpu_use(nvml: Any, index: int) -> GpuUse:
-    handle = attempt(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
+def _gpu_use(nvml: _Nvml, index: int) -> GpuUse:
+    handle = nvml.ask("DeviceGetHandleByIndex", index)
     if handle is None:
         return GpuUse(index, "unknown", None, None, None, {})
-    memory = attempt(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    rates = attempt(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
+    memory = nvml.ask("DeviceGetMemoryInfo", handle)
     processes: dict[int, int | None] = {}
-    # A process that computes and draws is in both lists with the same figure.
+    # a process that computes and draws is in both lists with the same figure
     for kind in ("Compute", "Graphics"):
-        for item in _running(nvml, handle, kind):
+        for item in nvml.running(handle, kind):
             processes[int(item.pid)] = None if item.usedGpuMemory is None else int(item.usedGpuMemory)
     return GpuUse(
         index,
-        as_text(attempt(nvml, nvml.nvmlDeviceGetName, handle)) or "unknown",
+        nvml.text("DeviceGetName", handle) or "unknown",
         _number(memory, "total"),
         _number(memory, "used"),
-        _number(rates, "gpu"),
+        _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu"),
         processes,
     )
-
-
-def _running(nvml: Any, handle: Any, kind: str) -> Sequence[Any]:
-    """The processes on a GPU. The binding's call without a number wants a driver as new as itself; the second form came with
-    R450, the third with R510."""
-    for form in ("v3", "v2"):
-        processes: Sequence[Any] | None = attempt(
-            nvml, getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{form}"), handle
-        )
-        if processes is not None:
-            return processes
-    return ()

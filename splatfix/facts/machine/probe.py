@@ -11,9 +11,8 @@ from splatfix.facts.machine import adapters, compilers, confinement, gpu, librar
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
 from splatfix.facts.source.build_variables import is_arch_variable, is_cuda_switch
-from splatfix.facts.system.live import System
+from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import parallel
-from splatfix.facts.system.text import captured
 
 # No probe may hold up a diagnosis longer than this; children end earlier, at timeouts of their own.
 LIMIT = 60.0

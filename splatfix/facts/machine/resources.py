@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from splatfix.core.codec import parse_json
 from splatfix.facts.machine import mac
 from splatfix.facts.model.machine import Resources
-from splatfix.facts.system.live import System
-from splatfix.facts.system.text import captured, whole_number
+from splatfix.facts.system.live import System, captured, whole_number
 
 _TIMEOUT = 8.0
 _CGROUPS = "/sys/fs/cgroup"

@@ -12,9 +12,8 @@ from splatfix.facts.machine.libraries import cub_version
 from splatfix.facts.model.environment import ToolkitChoice, Torch
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Toolkit
-from splatfix.facts.system.live import System, which_all
+from splatfix.facts.system.live import System, captured, which_all, whole_number
 from splatfix.facts.system.parallel import each
-from splatfix.facts.system.text import captured, whole_number
 
 _TIMEOUT = 8.0
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from splatfix.binaries import (
     Binary,
@@ -29,7 +30,9 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
 _OF_THE_KERNEL = ("/proc/", "/sys/")
 _MOST_NAMES = 100_000
-T = TypeVar("T")
+# Python takes numbers of any length, and a forged file's would make it count for minutes; no file of a machine has longer ones.
+_MOST_DIGITS = 19
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class System(Protocol):
@@ -216,92 +219,83 @@ def portable(argv: Sequence[str]) -> tuple[str, ...]:
     return tuple(marked)
 
 
+def captured(pattern: str | re.Pattern[str], text: str, flags: int = 0) -> str:
+    """The group of the first match; "" where there is none."""
+    match = re.search(pattern, text, flags)
+    return (match.group(1) or "") if match else ""
+
+
+def whole_number(text: str | None) -> int | None:
+    """The number that a text is, blanks around it aside; None for any other text."""
+    digits = (text or "").strip()
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        return None
+    return int(digits)
+
+
+def _once(question: F) -> F:
+    """The question of a :class:`System` as one that a :class:`CachingSystem` passes on the first time only."""
+    name = question.__name__
+
+    def ask(self: CachingSystem, *arguments: Any) -> Any:
+        return self._answer(name, arguments)
+
+    return cast(F, ask)
+
+
 class CachingSystem:
-    """See :class:`splatfix.facts.system.live.System`. Probes overlap in what they ask (nvcc's own root, site-packages), and a
-    machine changes while it is looked at: with this between, they all see one and the same."""
+    """See :class:`System`. Probes overlap in what they ask (nvcc's own root, site-packages), and a machine changes while it is
+    looked at: with this between, they all see one and the same."""
 
     def __init__(self, system: System) -> None:
         self._system = system
         self.name, self.machine, self.python = system.name, system.machine, system.python
         self.env = system.env
-        self._kept: dict[str, dict[Any, Any]] = {}
-        self._under_way: set[tuple[str, Any]] = set()
+        self._kept: dict[str, dict[tuple[Any, ...], Any]] = {}
+        self._under_way: set[tuple[str, tuple[Any, ...]]] = set()
         self._changed = threading.Condition()
+        self.unreadable, self.leave_out = system.unreadable, system.leave_out
 
-    def _ask(self, kind: str, key: Any, question: Callable[[], T]) -> T:
+    read = _once(System.read)
+    exists = _once(System.exists)
+    listdir = _once(System.listdir)
+    realpath = _once(System.realpath)
+    run = _once(System.run)
+    read_binary = _once(System.read_binary)
+    symbol_needs = _once(System.symbol_needs)
+    missing_exports = _once(System.missing_exports)
+    provided_versions = _once(System.provided_versions)
+    contains = _once(System.contains)
+    modified = _once(System.modified)
+    starts_with_script = _once(System.starts_with_script)
+    nvml = _once(System.nvml)
+
+    def _answer(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """The one answer to a question; who asks while it is being found out waits for it."""
-        kept = self._kept.setdefault(kind, {})
+        arguments = tuple(item if isinstance(item, (str, float, int)) else tuple(item) for item in arguments)
+        key = portable(arguments[0]) if name == "run" else arguments
+        kept = self._kept.setdefault(name, {})
         if key not in kept:
             with self._changed:
-                while (kind, key) in self._under_way:
+                while (name, key) in self._under_way:
                     self._changed.wait()
-                first = key not in kept
-                if first:
-                    self._under_way.add((kind, key))
-            if first:
-                self._find_out(kind, key, question)
-        answer: T = kept[key]
+                is_first = key not in kept
+                if is_first:
+                    self._under_way.add((name, key))
+            if is_first:
+                try:
+                    answer = getattr(self._system, name)(*arguments)
+                except Exception as error:  # noqa: BLE001 - raised again in everyone who asks
+                    answer = error
+                with self._changed:
+                    kept[key] = answer
+                    self._under_way.discard((name, key))
+                    self._changed.notify_all()
+        answer = kept[key]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def _find_out(self, kind: str, key: Any, question: Callable[[], Any]) -> None:
-        try:
-            answer = question()
-        except Exception as error:  # noqa: BLE001 - raised again in everyone who asks
-            answer = error
-        with self._changed:
-            self._kept[kind][key] = answer
-            self._under_way.discard((kind, key))
-            self._changed.notify_all()
-
-    def answers(self, kind: str) -> dict[Any, Any]:
-        """What was asked of one kind, with its answer or the error that came instead."""
-        return dict(self._kept.get(kind, {}))
-
-    def read(self, path: str) -> str | None:
-        return self._ask("read", path, lambda: self._system.read(path))
-
-    def unreadable(self) -> tuple[Unread, ...]:
-        return self._system.unreadable()
-
-    def leave_out(self, path: str, reason: str) -> None:
-        self._system.leave_out(path, reason)
-
-    def exists(self, path: str) -> bool:
-        return self._ask("exists", path, lambda: self._system.exists(path))
-
-    def listdir(self, path: str) -> tuple[str, ...]:
-        return self._ask("listdir", path, lambda: self._system.listdir(path))
-
-    def realpath(self, path: str) -> str:
-        return self._ask("realpath", path, lambda: self._system.realpath(path))
-
-    def run(self, argv: Sequence[str], timeout: float) -> Completed:
-        return self._ask("run", portable(argv), lambda: self._system.run(argv, timeout))
-
-    def read_binary(self, path: str) -> Binary:
-        return self._ask("read_binary", path, lambda: self._system.read_binary(path))
-
-    def symbol_needs(self, path: str) -> SymbolNeeds:
-        return self._ask("symbol_needs", (path,), lambda: self._system.symbol_needs(path))
-
-    def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
-        key = (tuple(names), tuple(libraries))
-        return self._ask("missing_exports", key, lambda: self._system.missing_exports(key[0], key[1]))
-
-    def provided_versions(self, path: str) -> tuple[str, ...]:
-        return self._ask("provided_versions", (path,), lambda: self._system.provided_versions(path))
-
-    def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
-        key = (path, tuple(texts))
-        return self._ask("contains", key, lambda: self._system.contains(key[0], key[1]))
-
-    def modified(self, path: str) -> float | None:
-        return self._ask("modified", path, lambda: self._system.modified(path))
-
-    def starts_with_script(self, path: str) -> bool:
-        return self._ask("starts_with_script", path, lambda: self._system.starts_with_script(path))
-
-    def nvml(self) -> dict[str, Any]:
-        return self._ask("nvml", "", self._system.nvml)
+    def answers(self, name: str) -> dict[tuple[Any, ...], Any]:
+        """What was asked of one kind (arguments, of a program all but the time limit), with its answer or error."""
+        return dict(self._kept.get(name, {}))

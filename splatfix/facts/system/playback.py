@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from splatfix.binaries import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, SymbolNeeds
-from splatfix.core.codec import CodecError, from_json
+from splatfix.core.codec import CodecError, from_json, to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json, write_text
 from splatfix.core.reading import Unread
@@ -77,7 +78,7 @@ class RawMachine:
         for name in _PARTS:
             write_json(folder / f"{name}.json", getattr(self, name))
         for path, text in self.files.items():
-            write_text(folder / "files" / file_name(path), text)
+            write_text(folder / "files" / _file_name(path), text)
 
 
 def _no_machine(folder: Path, reason: str) -> SplatfixError:
@@ -97,17 +98,7 @@ class _PathAnswers:
 
 
 @dataclass(frozen=True)
-class _Command:
-    argv: tuple[str, ...]
-    returncode: int | None = 0
-    stdout: str = ""
-    stderr: str = ""
-    seconds: float = 0.0
-    error: str = ""
-
-
-@dataclass(frozen=True)
-class _Symbol:
+class _SymbolAnswer:
     call: str
     arguments: tuple[Any, ...]
     answer: Any = None
@@ -116,14 +107,14 @@ class _Symbol:
 
 
 @dataclass(frozen=True)
-class _Fatbins:
+class _EqualFatbins:
     code: tuple[str, ...]
     count: int = 1
     relocatable: bool = False
 
 
 @dataclass(frozen=True)
-class _File:
+class _NativeFile:
     """A native file as :func:`packed` makes it, or why it could not be read."""
 
     format: str = "elf"
@@ -133,7 +124,7 @@ class _File:
     rpath: tuple[str, ...] = ()
     soname: str | None = None
     delay_needed: tuple[str, ...] = ()
-    fatbins: tuple[_Fatbins, ...] = ()
+    fatbins: tuple[_EqualFatbins, ...] = ()
     error: str = ""
     kind: str = ""
 
@@ -143,10 +134,10 @@ _NAMES = ("system", "machine", "python", "own_python")
 _PARTS: dict[str, Any] = {
     "env": Mapping[str, str],
     "paths": _PathAnswers,
-    "commands": tuple[_Command, ...],
+    "commands": tuple[Completed, ...],
     "nvml": Mapping[str, Any],
-    "binaries": Mapping[str, _File],
-    "symbols": tuple[_Symbol, ...],
+    "binaries": Mapping[str, _NativeFile],
+    "symbols": tuple[_SymbolAnswer, ...],
 }
 # PATH_MAX and MAXSYMLINKS of Linux: a forged recording can lead in circles, each longer than the last.
 _LONGEST_PATH = 4096
@@ -163,13 +154,12 @@ def _texts(base: Path, is_windows: bool) -> Iterator[tuple[str, str]]:
             yield path, file.read_text(encoding="utf-8", errors="replace")
 
 
-def file_name(path: str) -> str:
+def _file_name(path: str) -> str:
     """Path below ``files/`` for the text of a file; colons are spelled %3A, which every file system can store."""
     drive = re.match(r"([A-Za-z]):[\\/]", path)
+    relative = path.lstrip("/")
     if drive:
         relative = f"{drive.group(1)}/{path[3:]}".replace("\\", "/")
-    else:
-        relative = path.lstrip("/")
     return relative.replace("%", "%25").replace(":", "%3A")
 
 
@@ -182,18 +172,18 @@ class PlaybackSystem:
         self.python = str(raw.machine["own_python"])
         self.target = str(raw.machine["python"])
         """The interpreter whose environment was probed."""
-        self._windows = raw.machine["system"] == "windows"
-        paths = raw.paths
-        self._links = self._keyed(paths.get("links", {}))
-        self._listings = self._keyed(paths.get("listings", {}))
-        self._scripts = {self._key(path) for path in paths.get("scripts", ())}
-        self._absent = {self._key(path) for path in paths.get("absent", ())}
-        self._modified = self._keyed(paths.get("modified", {}))
+        self._windows = self.name == "windows"
+        self._paths = from_json(_PathAnswers, raw.paths)
+        self._links = self._keyed(self._paths.links)
+        self._listings = self._keyed(self._paths.listings)
+        self._scripts = set(map(self._key, self._paths.scripts))
+        self._absent = set(map(self._key, self._paths.absent))
+        self._modified = self._keyed(self._paths.modified)
         self._binaries = self._keyed(raw.binaries)
         self._files = self._keyed(raw.files)
-        self._symbols = {_symbol_key(item["call"], item["arguments"]): item for item in raw.symbols}
+        self._symbols = {json.dumps([item["call"], item["arguments"]]): item for item in raw.symbols}
         self._commands = {self._command_key(item["argv"]): item for item in raw.commands}
-        self._known = self._with_parents(paths.get("exists", ()))
+        self._known = self._with_parents(self._paths.exists)
 
     def _keyed(self, items: Mapping[str, T]) -> dict[str, T]:
         return {self._key(path): value for path, value in items.items()}
@@ -214,15 +204,9 @@ class PlaybackSystem:
         """Every path that is there, by what the recording knows of it or of something inside."""
         listed = [f"{folder}/{name}" for folder, names in self._listings.items() for name in names]
         known: set[str] = set()
-        leaves = [
-            *map(self._key, existing),
-            *map(self._key, listed),
-            *self._files,
-            *self._links,
-            *self._listings,
-            *self._binaries,
-            *self._scripts,
-        ]
+        leaves = [*map(self._key, existing), *map(self._key, listed), *self._scripts]
+        for answers in (self._files, self._links, self._listings, self._binaries):
+            leaves += answers
         for path in leaves:
             while len(path) <= _LONGEST_PATH and path not in known and path not in ("", "."):
                 known.add(path)
@@ -233,11 +217,14 @@ class PlaybackSystem:
         """The path as asked for, then with its links followed."""
         return tuple(dict.fromkeys((self._key(path), self._key(self.realpath(path)))))
 
+    def _at(self, answers: Mapping[str, T], path: str) -> T | None:
+        return next((answers[key] for key in self._spellings(path) if key in answers), None)
+
     def read(self, path: str) -> str | None:
-        return _first(self._files, self._spellings(path))
+        return self._at(self._files, path)
 
     def unreadable(self) -> tuple[Unread, ...]:
-        return tuple(Unread(path, reason) for path, reason in self.raw.paths.get("unreadable", {}).items())
+        return tuple(Unread(path, reason) for path, reason in self._paths.unreadable.items())
 
     def leave_out(self, path: str, reason: str) -> None:
         """It is in the recording, where the recorded machine left it out too."""
@@ -248,16 +235,16 @@ class PlaybackSystem:
         return any(key in self._known for key in self._spellings(path))
 
     def listdir(self, path: str) -> tuple[str, ...]:
-        names = _first(self._listings, self._spellings(path))
+        names = self._at(self._listings, path)
         if names is not None:
-            return tuple(names)
+            return names
         # simulated machines list few folders: what they hold is told by the paths that are there
         for key in self._spellings(path):
             prefix = key.rstrip("/") + "/"
             inside = {known.removeprefix(prefix) for known in self._known if known.startswith(prefix)}
-            names = sorted(name for name in inside if name and "/" not in name)
+            names = tuple(sorted(name for name in inside if name and "/" not in name))
             if names:
-                return tuple(names)
+                return names
         return ()
 
     def realpath(self, path: str) -> str:
@@ -285,21 +272,14 @@ class PlaybackSystem:
         answer = self._commands.get(self._command_key(command))
         if answer is None:
             error = f"could not start {command[0]}: No such file or directory"
-            return Completed(command, None, "", "", 0.0, error)
-        return Completed(
-            command,
-            answer.get("returncode", 0),
-            answer.get("stdout", ""),
-            answer.get("stderr", ""),
-            answer.get("seconds", 0.0),
-            answer.get("error", ""),
-        )
+            return Completed(command, None, error=error)
+        return Completed(**{**answer, "argv": command})
 
     def read_binary(self, path: str) -> Binary:
-        document = _first(self._binaries, self._spellings(path))
+        document = self._at(self._binaries, path)
         if document is None:
             raise FileNotFoundError(2, "No such file or directory", path)
-        return unpacked(path, _or_raise(document))
+        return _unpacked(path, _decoded(_NativeFile, document))
 
     def symbol_needs(self, path: str) -> SymbolNeeds:
         return self._answer(SymbolNeeds, "symbol_needs", path)
@@ -314,88 +294,56 @@ class PlaybackSystem:
         return self._answer(tuple[str, ...], "contains", path, list(texts))
 
     def _answer(self, kind: type[T], call: str, *arguments: Any) -> T:
-        recorded = self._symbols.get(_symbol_key(call, list(arguments)))
+        recorded = self._symbols.get(json.dumps([call, arguments]))
         if recorded is None:
             raise BinaryError(f"{call} was not recorded for this file")
-        try:
-            return from_json(kind, _or_raise(recorded).get("answer"))
-        except CodecError as error:
-            raise BinaryError(f"the recording is damaged: {error}") from error
+        return _decoded(kind, _decoded(_SymbolAnswer, recorded).answer)
 
     def modified(self, path: str) -> float | None:
-        return _first(self._modified, self._spellings(path))
+        return self._at(self._modified, path)
 
     def starts_with_script(self, path: str) -> bool:
-        return any(key in self._scripts for key in self._spellings(path))
+        return not self._scripts.isdisjoint(self._spellings(path))
 
     def nvml(self) -> dict[str, Any]:
         return dict(self.raw.nvml)
 
 
-def _first(answers: Mapping[str, T], keys: Iterable[str]) -> T | None:
-    return next((answers[key] for key in keys if key in answers), None)
+def _decoded(kind: type[T], document: Any) -> T:
+    """What was recorded; raises what was raised when it was recorded, and BinaryError for what is damaged."""
+    try:
+        recorded = from_json(kind, document)
+    except CodecError as error:
+        raise BinaryError(f"the recording is damaged: {error}") from error
+    if isinstance(recorded, (_SymbolAnswer, _NativeFile)) and recorded.error:
+        raise OSError(recorded.error) if recorded.kind == "OSError" else BinaryError(recorded.error)
+    return recorded
 
 
-def _symbol_key(call: str, arguments: Sequence[Any]) -> str:
-    return json.dumps([call, arguments])
-
-
-def _or_raise(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "error" not in item:
-        return item
-    if item.get("kind") == "OSError":
-        raise OSError(item["error"])
-    raise BinaryError(item["error"])
+# What facts are drawn from of a native file, besides its fatbins.
+_PACKED = ("format", "machine", "size", "needed", "rpath", "soname", "delay_needed")
 
 
 def packed(binary: Binary) -> dict[str, Any]:
     """A native file as small JSON: equal fatbins are counted, offsets and sizes left out."""
-    counts: dict[tuple[bool, tuple[str, ...]], int] = {}
-    for fatbin in binary.fatbins:
-        key = (fatbin.relocatable, tuple(_entry_as_text(entry) for entry in fatbin.entries))
-        counts[key] = counts.get(key, 0) + 1
-    fatbins: list[dict[str, Any]] = []
-    for (relocatable, code), count in counts.items():
-        fatbins.append({"code": list(code), "count": count})
-        if relocatable:
-            fatbins[-1]["relocatable"] = True
-    return {
-        "format": binary.format,
-        "machine": binary.machine,
-        "size": binary.size,
-        "needed": list(binary.needed),
-        "rpath": list(binary.rpath),
-        "soname": binary.soname,
-        "delay_needed": list(binary.delay_needed),
-        "fatbins": fatbins,
-    }
+    counts = Counter((item.relocatable, tuple(map(_entry_as_text, item.entries))) for item in binary.fatbins)
+    fatbins = [_EqualFatbins(code, count, relocatable) for (relocatable, code), count in counts.items()]
+    document = {name: to_json(getattr(binary, name)) for name in _PACKED}
+    return {**document, "fatbins": to_json(fatbins)}
 
 
-def unpacked(path: str, document: Mapping[str, Any]) -> Binary:
-    """The file again, as far as facts are drawn from it.
-
-    Raises:
-        BinaryError: when the document is not what :func:`packed` makes.
-    """
+def _unpacked(path: str, file: _NativeFile) -> Binary:
+    """The file again, as far as facts are drawn from it; raises BinaryError for what :func:`packed` does not make."""
+    fatbins: list[Fatbin] = []
     try:
-        fatbins: list[Fatbin] = []
-        for item in document.get("fatbins", ()):
-            section = _RELOCATABLE if item.get("relocatable") else ".nv_fatbin"
-            fatbin = Fatbin(0, section, tuple(map(_entry_of_text, item["code"])))
-            fatbins += [fatbin] * min(item.get("count", 1), _MOST_FATBINS)
-        return Binary(
-            path=path,
-            format=document.get("format", "elf"),
-            machine=document.get("machine", "x86_64"),
-            size=document.get("size", 0),
-            fatbins=tuple(fatbins),
-            needed=tuple(document.get("needed", ())),
-            rpath=tuple(document.get("rpath", ())),
-            soname=document.get("soname"),
-            delay_needed=tuple(document.get("delay_needed", ())),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        for item in file.fatbins:
+            section = _RELOCATABLE if item.relocatable else ".nv_fatbin"
+            fatbin = Fatbin(0, section, tuple(map(_entry_of_text, item.code)))
+            fatbins += [fatbin] * min(item.count, _MOST_FATBINS)
+    except ValueError as error:
         raise BinaryError(f"the recording of {path} is damaged: {error}") from error
+    fields: dict[str, Any] = {name: getattr(file, name) for name in _PACKED}
+    return Binary(path, fatbins=tuple(fatbins), **fields)
 
 
 def _entry_as_text(entry: FatbinEntry) -> str:

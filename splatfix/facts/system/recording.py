@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from splatfix.binaries import Binary
 from splatfix.core.codec import to_json
 from splatfix.core.errors import usage_error
 from splatfix.core.redact import HIDDEN, redacted, without_credentials
-from splatfix.core.runner import Completed
 from splatfix.core.step import say
 from splatfix.facts.system.live import CachingSystem, System
 from splatfix.facts.system.playback import RawMachine, packed
@@ -95,58 +95,44 @@ class RecordingSystem(CachingSystem):
             machine=clean(about),
             env=dict(sorted(clean(self._asked.asked).items())),
             paths=clean(self._paths()),
-            commands=clean([_command(*item) for item in self.answers("run").items()]),
+            commands=clean([to_json(replace(done, argv=argv)) for argv, done in self.answers("run").items()]),
             nvml=clean(next(iter(self.answers("nvml").values()), {"error": "not asked"})),
-            binaries=clean({path: _binary(answer) for path, answer in self.answers("read_binary").items()}),
+            binaries=clean({path: _document(answer) for path, answer in self._by_path("read_binary")}),
             symbols=clean(self._symbol_answers()),
-            files=clean({path: text for path, text in self.answers("read").items() if text is not None}),
+            files=clean({path: text for path, text in self._by_path("read") if text is not None}),
         ).write(self._folder)
         return redactor
 
+    def _by_path(self, question: str) -> list[tuple[str, Any]]:
+        """The answers to a question about a path, in order of the paths."""
+        return sorted((path, answer) for (path,), answer in self.answers(question).items())
+
     def _paths(self) -> dict[str, Any]:
-        exists, links = self.answers("exists"), self.answers("realpath")
+        exists = self._by_path("exists")
         return {
-            "exists": sorted(path for path, there in exists.items() if there),
-            "absent": sorted(path for path, there in exists.items() if not there),
-            "links": {path: real for path, real in sorted(links.items()) if path != real},
-            "listings": {path: list(names) for path, names in sorted(self.answers("listdir").items())},
-            "scripts": sorted(
-                path for path, is_script in self.answers("starts_with_script").items() if is_script
-            ),
-            "modified": dict(sorted(self.answers("modified").items())),
+            "exists": [path for path, is_there in exists if is_there],
+            "absent": [path for path, is_there in exists if not is_there],
+            "links": {path: real for path, real in self._by_path("realpath") if path != real},
+            "listings": {path: list(names) for path, names in self._by_path("listdir")},
+            "scripts": [path for path, is_script in self._by_path("starts_with_script") if is_script],
+            "modified": dict(self._by_path("modified")),
             "unreadable": {item.path: item.reason for item in self.unreadable()},
         }
 
     def _symbol_answers(self) -> list[dict[str, Any]]:
-        calls = ("symbol_needs", "missing_exports", "provided_versions", "contains")
         recorded = []
-        for call in calls:
+        for call in ("symbol_needs", "missing_exports", "provided_versions", "contains"):
             for arguments, answer in self.answers(call).items():
-                recorded.append({"call": call, "arguments": to_json(arguments), **_answer(answer)})
+                recorded.append({"call": call, "arguments": to_json(arguments), **_document(answer)})
         return recorded
 
 
-def _command(argv: tuple[str, ...], done: Completed) -> dict[str, Any]:
-    return {
-        "argv": list(argv),
-        "returncode": done.returncode,
-        "stdout": done.stdout,
-        "stderr": done.stderr,
-        "error": done.error,
-        "seconds": done.seconds,
-    }
-
-
-def _binary(answer: Binary | Exception) -> dict[str, Any]:
-    return packed(answer) if isinstance(answer, Binary) else _answer(answer)
-
-
-def _answer(answer: Any) -> dict[str, Any]:
+def _document(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Exception):
         # which of the two it was decides how a probe goes on
         kind = "OSError" if isinstance(answer, OSError) else "BinaryError"
         return {"error": str(answer), "kind": kind}
-    return {"answer": to_json(answer)}
+    return packed(answer) if isinstance(answer, Binary) else {"answer": to_json(answer)}
 
 
 class Redactor:
