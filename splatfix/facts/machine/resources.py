@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from splatfix.core.codec import parse_json
@@ -59,29 +58,19 @@ def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, 
         total, free = reply.get("TotalVisibleMemorySize"), reply.get("FreePhysicalMemory")
         cores = whole_number(system.env.get("NUMBER_OF_PROCESSORS"))
         return cores, _kibibytes(total), _kibibytes(free), None
-    memory = _meminfo(system.read("/proc/meminfo") or "")
-    return _cores(system), memory.get("MemTotal"), memory.get("MemAvailable"), memory.get("SwapTotal")
-
-
-def _meminfo(text: str) -> Mapping[str, int]:
-    """Bytes by name from /proc/meminfo, whose unit is KiB."""
-    lines = re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", text, re.MULTILINE)
-    return {name: int(size) * 1024 for name, size in lines}
-
-
-def _cores(system: System) -> int | None:
-    """Cores that this process may run on, by its CPU mask."""
+    sizes = re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", system.read("/proc/meminfo") or "", re.MULTILINE)
+    memory = {name: int(size) * 1024 for name, size in sizes}
     status = system.read("/proc/self/status") or ""
     mask = captured(r"^Cpus_allowed:\s+([0-9a-f,]+)$", status, re.MULTILINE).replace(",", "")
-    return bin(int(mask or "0", 16)).count("1") or None
+    allowed = bin(int(mask or "0", 16)).count("1") or None
+    return allowed, memory.get("MemTotal"), memory.get("MemAvailable"), memory.get("SwapTotal")
 
 
 def _memory_of_control_group(system: System) -> tuple[int | None, int | None]:
     """(limit, bytes used) of the tightest control group that this process is in."""
+    controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
     if _is_version_2(system):
         controller, limit_file, usage_file = "", "memory.max", "memory.current"
-    else:
-        controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
     limit, used = None, None
     for folder in _control_groups(system, controller):
         group_limit = whole_number(system.read(f"{folder}/{limit_file}"))
@@ -92,18 +81,17 @@ def _memory_of_control_group(system: System) -> tuple[int | None, int | None]:
 
 def _cores_of_control_group(system: System) -> float | None:
     """Cores that the tightest control group of this process allows."""
-    version_2 = _is_version_2(system)
-    least: float | None = None
-    for folder in _control_groups(system, "" if version_2 else "cpu"):
-        if version_2:  # both numbers in one file
-            text = system.read(f"{folder}/cpu.max") or ""
-        else:
-            files = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-            text = " ".join(system.read(f"{folder}/{name}") or "" for name in files)
-        cores = _ratio(text.split())
-        if cores is not None and (least is None or cores < least):
-            least = cores
-    return least
+    controller, files = "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+    if _is_version_2(system):
+        controller, files = "", ["cpu.max"]  # both numbers in one file
+    allowed: list[float] = []
+    for folder in _control_groups(system, controller):
+        text = " ".join(system.read(f"{folder}/{name}") or "" for name in files)
+        # a quota and its period in microseconds; ``max`` and ``-1`` mean no limit
+        pair = re.fullmatch(r"\s*([0-9]{1,15})\s+(0*[1-9][0-9]{0,14})\s*", text)
+        if pair:
+            allowed.append(int(pair[1]) / int(pair[2]))
+    return min(allowed, default=None)
 
 
 def _is_version_2(system: System) -> bool:
@@ -125,13 +113,6 @@ def _control_groups(system: System, controller: str) -> list[str]:
     return ["/".join([mount, *parts[:count]]) for count in range(len(parts), -1, -1)]
 
 
-def _ratio(pair: list[str]) -> float | None:
-    """Cores from a quota and its period in microseconds; None for ``max`` and ``-1``, which mean no limit."""
-    if len(pair) == 2 and all(re.fullmatch("[0-9]{1,15}", text) for text in pair) and int(pair[1]) > 0:
-        return int(pair[0]) / int(pair[1])
-    return None
-
-
 def _kibibytes(value: object) -> int | None:
     return value * 1024 if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -148,7 +129,7 @@ class HostUse:
 def host_use(system: System, pid: int) -> HostUse | None:
     """Memory and processor time of ``pid`` and its descendants, from /proc; None when it is gone or there is no /proc."""
     table = {int(name): _stat(system, name) for name in system.listdir("/proc") if name.isdigit()}
-    alive = {number: stat for number, stat in table.items() if stat is not None and stat.state not in "ZX"}
+    alive = {number: stat for number, stat in table.items() if stat is not None}
     if pid not in alive:
         return None
     family = [pid]
@@ -162,25 +143,27 @@ def host_use(system: System, pid: int) -> HostUse | None:
 
 
 def alive(system: System, pid: int) -> bool:
-    """Whether /proc knows the process and it has not ended (a zombie has)."""
-    stat = _stat(system, str(pid))
-    return stat is not None and stat.state not in "ZX"
+    """Whether /proc knows the process and it has not ended."""
+    return _stat(system, str(pid)) is not None
 
 
 @dataclass(frozen=True)
 class _Stat:
-    state: str
     parent: int
     cpu_seconds: float
     rss: int
 
 
 def _stat(system: System, pid: str) -> _Stat | None:
-    """/proc/PID/stat (proc(5)): after the name in brackets come state, parent, ... utime (14th), stime, ... rss (24th)."""
+    """/proc/PID/stat (proc(5)): after the name in brackets come state, parent, ... utime (14th), stime, ... rss (24th).
+
+    None for a process that has ended; a zombie has.
+    """
     content = system.read(f"/proc/{pid}/stat")
     fields = content.rpartition(")")[2].split() if content else []
     try:
         ticks = int(fields[11]) + int(fields[12])
-        return _Stat(fields[0], int(fields[1]), ticks / _TICKS, int(fields[21]) * _PAGE)
+        stat = _Stat(int(fields[1]), ticks / _TICKS, int(fields[21]) * _PAGE)
+        return None if fields[0] in "ZX" else stat
     except (IndexError, ValueError):  # it ended while it was read
         return None

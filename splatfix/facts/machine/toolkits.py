@@ -36,6 +36,8 @@ NEEDED_HEADERS = (
     "cub/cub.cuh",
     "thrust/device_vector.h",
 )
+# By these a folder is a toolkit's.
+_TOOLKIT_HEADERS = ("cuda_runtime.h", "crt/host_config.h")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def torch_choice(system: System, *, torch_is_cuda: bool) -> ToolkitChoice:
     on_path = which_all(system, "nvcc")
     if on_path:
         rule = f"the folder above the one of the first nvcc on PATH ({on_path[0]})"
-        return _choice(system, _two_above(on_path[0]), rule, on_path[0])
+        return _choice(system, _above_bin(on_path[0]), rule, on_path[0])
     if system.name == "windows":
         versions = [name for name in system.listdir(_WINDOWS) if re.fullmatch(r"v\d+\.\d+", name)]
         if versions:
@@ -145,17 +147,12 @@ def ask_root(system: System, nvcc: str) -> str | None:
     return "/usr" if root == _DEBIAN else root
 
 
-def _two_above(nvcc: str) -> str:
-    """``/opt/cuda`` of ``/opt/cuda/bin/nvcc``."""
-    return posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
-
-
 def _candidates(system: System) -> Iterator[_Candidate]:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if system.env.get(variable):
             yield _Candidate(system.env[variable], variable)
     for nvcc in which_all(system, "nvcc"):
-        above, root = _two_above(nvcc), ask_root(system, nvcc)
+        above, root = _above_bin(nvcc), ask_root(system, nvcc)
         if root is None:
             yield _Candidate(above, f"PATH ({nvcc})", nvcc)
         elif system.starts_with_script(nvcc) and system.realpath(nvcc) != f"{root}/bin/nvcc":
@@ -164,50 +161,43 @@ def _candidates(system: System) -> Iterator[_Candidate]:
             yield _Candidate(root, f"PATH, through the link {nvcc}", nvcc)
         else:
             yield _Candidate(root, f"PATH ({nvcc})", nvcc)
-    if system.name == "windows":
-        yield from _usual_folders_of_windows(system)
-    else:
-        yield from _usual_folders(system)
-    yield from _of_conda(system)
+    yield from _usual_folders(system)
+    prefix = system.env.get("CONDA_PREFIX")
+    if prefix:
+        folders = [prefix]
+        if system.name == "windows":
+            folders.append(f"{prefix}/Library")
+        if not _nvcc_in(system, prefix):
+            folders += [f"{prefix}/targets/{target}" for target in _TARGETS]
+        for folder in folders:
+            yield _Candidate(folder, "CONDA_PREFIX")
 
 
-def _usual_folders_of_windows(system: System) -> Iterator[_Candidate]:
-    for name in system.listdir(_WINDOWS):
-        yield _Candidate(f"{_WINDOWS}/{name}", _WINDOWS)
-    # the installer sets one variable per version: CUDA_PATH_V12_4
-    for name in sorted(system.env):
-        if re.fullmatch(r"CUDA_PATH_V\d+_\d+", name.upper()):
-            yield _Candidate(system.env[name], name)
+def _above_bin(nvcc: str) -> str:
+    """``/opt/cuda`` of ``/opt/cuda/bin/nvcc``."""
+    return posixpath.dirname(posixpath.dirname(nvcc.replace("\\", "/")))
 
 
 def _usual_folders(system: System) -> Iterator[_Candidate]:
+    if system.name == "windows":
+        for name in system.listdir(_WINDOWS):
+            yield _Candidate(f"{_WINDOWS}/{name}", _WINDOWS)
+        # the installer sets one variable per version: CUDA_PATH_V12_4
+        for name in sorted(system.env):
+            if re.fullmatch(r"CUDA_PATH_V\d+_\d+", name.upper()):
+                yield _Candidate(system.env[name], name)
+        return
     for base in ("/usr/local", "/opt", "/usr/lib"):
         for name in system.listdir(base):
             if re.match(r"cuda(-|$)", name):
                 yield _Candidate(f"{base}/{name}", f"{base}/{name}")
     if system.exists(f"{_DEBIAN}/bin/nvcc"):
         yield _Candidate("/usr", f"{_DEBIAN} (the distribution's own package)")
-    for platform in system.listdir(_HPC):
-        if not platform.startswith("Linux_"):
-            continue
+    for platform in filter(re.compile("Linux_").match, system.listdir(_HPC)):
         for release in system.listdir(f"{_HPC}/{platform}"):
             base = f"{_HPC}/{platform}/{release}/cuda"
-            for name in system.listdir(base):
-                if re.fullmatch(r"\d+\.\d+", name):
-                    yield _Candidate(f"{base}/{name}", _HPC)
-
-
-def _of_conda(system: System) -> Iterator[_Candidate]:
-    prefix = system.env.get("CONDA_PREFIX")
-    if not prefix:
-        return
-    folders = [prefix]
-    if system.name == "windows":
-        folders.append(f"{prefix}/Library")
-    if not _nvcc_in(system, prefix):
-        folders += [f"{prefix}/targets/{target}" for target in _TARGETS]
-    for folder in folders:
-        yield _Candidate(folder, "CONDA_PREFIX")
+            for name in filter(re.compile(r"\d+\.\d+").fullmatch, system.listdir(base)):
+                yield _Candidate(f"{base}/{name}", _HPC)
 
 
 def _nvcc_in(system: System, root: str) -> str | None:
@@ -217,33 +207,37 @@ def _nvcc_in(system: System, root: str) -> str | None:
     return None
 
 
+def _include(system: System, root: str) -> str | None:
+    for folder in ("include", *(f"targets/{target}/include" for target in _TARGETS)):
+        if any(system.exists(f"{root}/{folder}/{header}") for header in _TOOLKIT_HEADERS):
+            return f"{root}/{folder}"
+    return None
+
+
 def _holds_toolkit(system: System, root: str) -> bool:
     if _nvcc_in(system, root):
         # /usr/local with a wrapper script in bin is not a toolkit root; a conda prefix or a real toolkit is
         return _include(system, root) is not None or system.exists(f"{root}/nvvm")
-    headers = ("cuda_runtime.h", "crt/host_config.h")
-    return all(system.exists(f"{root}/include/{header}") for header in headers)
-
-
-def _include(system: System, root: str) -> str | None:
-    for folder in ("include", *(f"targets/{target}/include" for target in _TARGETS)):
-        for header in ("cuda_runtime.h", "crt/host_config.h"):
-            if system.exists(f"{root}/{folder}/{header}"):
-                return f"{root}/{folder}"
-    return None
+    return all(system.exists(f"{root}/include/{header}") for header in _TOOLKIT_HEADERS)
 
 
 def _describe(
     system: System, root: str, candidates: Sequence[_Candidate], includes: tuple[str, ...]
 ) -> Toolkit:
     nvcc, include = _nvcc_in(system, root), _include(system, root)
-    version, archs, error = _ask_nvcc(system, nvcc)
+    version, archs, error = None, (), ""
+    if nvcc is not None:  # else a runtime with headers, as conda and pip bring it
+        done = system.run([nvcc, "--version"], _TIMEOUT)
+        version = captured(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", done.stdout) or None
+        codes = system.run([nvcc, "--list-gpu-code"], _TIMEOUT).stdout
+        archs = tuple(re.findall(r"^\s*(sm_[0-9]{2,3}[af]?)\s*$", codes, re.MULTILINE))
+        if version is None:
+            error = f"nvcc --version: {done.why() or 'no version in its answer'}"
     limits, cub = "", ""
     if include:
         limits = system.read(f"{include}/crt/host_config.h") or ""
         cub = cub_version(system, include) or cub_version(system, f"{include}/cccl")
     missing = _missing(system, root, include, nvcc)
-    lending = tuple(folder for folder in includes if _is_of_major(folder, version))
     cudart = [path for path in _cudart_paths(system) if system.exists(f"{root}/{path}")]
     return Toolkit(
         root=root,
@@ -260,22 +254,9 @@ def _describe(
         cudart_in=tuple(path.rpartition("/")[0] for path in cudart),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
         cub=cub,
-        elsewhere=_elsewhere(system, missing, lending),
+        elsewhere=_elsewhere(system, missing, includes, version),
         error=error,
     )
-
-
-def _ask_nvcc(system: System, nvcc: str | None) -> tuple[str | None, tuple[str, ...], str]:
-    """Its version, the architectures that it compiles for, and why the version is not known."""
-    if nvcc is None:  # a runtime with headers, as conda and pip bring it
-        return None, (), ""
-    done = system.run([nvcc, "--version"], _TIMEOUT)
-    version = captured(r"\bV([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,6})\b", done.stdout)
-    lines = system.run([nvcc, "--list-gpu-code"], _TIMEOUT).stdout.splitlines()
-    archs = tuple(line.strip() for line in lines if re.fullmatch(r"sm_[0-9]{2,3}[af]?", line.strip()))
-    if not version:
-        return None, archs, f"nvcc --version: {done.why() or 'no version in its answer'}"
-    return version, archs, ""
 
 
 def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
@@ -285,14 +266,15 @@ def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
 
 
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:
-    # where nvcc itself is missing, naming its parts would say nothing more
-    parts = _compiler_parts(system) if nvcc else {"bin/nvcc": ()}
+    missing = []
+    if nvcc is None:
+        missing.append("bin/nvcc")  # naming its parts would say nothing more
+    else:
+        for part, paths in _compiler_parts(system).items():
+            if not any(system.exists(f"{root}/{path}") for path in paths):
+                missing.append(part)
     # CUDA 13 keeps cub and thrust under include/cccl
     includes = (include, f"{include}/cccl") if include else ()
-    missing = []
-    for part, paths in parts.items():
-        if not any(system.exists(f"{root}/{path}") for path in paths):
-            missing.append(part)
     for header in NEEDED_HEADERS:
         if not any(system.exists(f"{folder}/{header}") for folder in includes):
             missing.append(f"include/{header}")
@@ -324,23 +306,21 @@ def _cudart_paths(system: System) -> tuple[str, ...]:
     return tuple(f"{folder}/libcudart.so" for folder in folders)
 
 
-def _is_of_major(include: str, version: str | None) -> bool:
-    """NVIDIA's packages for CUDA 13 and later are in ``nvidia/cu13``, those for 11 and 12 in ``nvidia/cublas``..."""
+def _elsewhere(
+    system: System, missing: tuple[str, ...], includes: tuple[str, ...], version: str | None
+) -> dict[str, str]:
+    """Of the missing headers those that an include folder of the same CUDA holds: ``cublas_v2.h`` -> that folder."""
     major = (version or "").partition(".")[0]
-    named = captured(r"/nvidia/cu(\d{2})/include$", include)
-    if named:
-        return named == major
-    return major in ("", "11", "12")
-
-
-def _elsewhere(system: System, missing: tuple[str, ...], includes: tuple[str, ...]) -> dict[str, str]:
-    """Of the missing headers those that some other include folder holds: ``cublas_v2.h`` -> that folder."""
+    folders: list[str] = []
+    for include in includes:
+        # NVIDIA's packages for CUDA 13 and later are in nvidia/cu13, those for 11 and 12 in nvidia/cublas...
+        named = captured(r"/nvidia/cu(\d{2})/include$", include)
+        if named == major or (not named and major in ("", "11", "12")):
+            folders += (include, f"{include}/cccl")
     elsewhere: dict[str, str] = {}
-    folders = [folder for include in includes for folder in (include, f"{include}/cccl")]
     for part in missing:
-        if part.startswith("include/"):
-            header = part.removeprefix("include/")
-            for folder in folders:
-                if header not in elsewhere and system.exists(f"{folder}/{header}"):
-                    elsewhere[header] = folder
+        header = part.removeprefix("include/")
+        for folder in folders:
+            if part != header and header not in elsewhere and system.exists(f"{folder}/{header}"):
+                elsewhere[header] = folder
     return elsewhere
