@@ -205,10 +205,11 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _mismatch_evidence(context: Context, toolkit: Toolkit) -> tuple[Evidence, ...]:
-    wrapper = context.wrapper_choice
+    choice = context.environment.toolkit_choice.value
     nvcc = f"{toolkit.version} in {toolkit.root}"
-    if wrapper and wrapper.real_root == toolkit.root:
-        nvcc += f" (behind {wrapper.nvcc})"
+    # torch would take the folder of a wrapper script, which has no headers
+    if choice and choice.root and choice.real_root == toolkit.root and not choice.has_headers:
+        nvcc += f" (behind {choice.nvcc})"
     return (Evidence("nvcc", nvcc, "nvcc --version"), torch_cuda(context))
 
 

@@ -91,7 +91,8 @@ def _choose(
             return ArchChoice(Decider.TORCH, for_cmake | for_torch, reason)
         reason = "its setup.py names no architecture, so torch decides, and torch reads this variable"
         return ArchChoice(Decider.TORCH, for_torch, reason)
-    fixed = tuple(dict.fromkeys(arch for text in source.nvcc_flags for arch in _archs_of_flag(text)))
+    naming = [text for text in source.nvcc_flags if "arch" in text or "code" in text]
+    fixed = tuple(dict.fromkeys(map(Arch.parse, re.findall(r"sm_\d{2,3}[af]?", " ".join(naming)))))
     # what is left of f"-arch={name}": beside the numbers that are written there, others are made up while it runs
     unfinished = re.compile(r"-(arch|gencode)[= ](arch=)?(sm_|compute_)?")
     if fixed and not any(unfinished.fullmatch(text) for text in source.nvcc_flags):
@@ -155,9 +156,3 @@ def _fixed(
             say(f"Remove {text!r} from {source.folder}/setup.py, so that torch decides, and run this again."),
         ),
     )
-
-
-def _archs_of_flag(text: str) -> list[Arch]:
-    if "arch" not in text and "code" not in text:
-        return []
-    return [Arch.parse(match) for match in re.findall(r"sm_\d{2,3}[af]?", text)]

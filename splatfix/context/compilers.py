@@ -41,7 +41,11 @@ def choose_compilers(
     compilers = facts.machine.compilers.value or ()
     candidates = [item for item in compilers if item.kind in ("g++", "clang++", "cl")]
     for cxx in sorted(candidates, key=_preference):
-        objection = _compiler_objection(cxx, torch, toolkit, version) or _glibc_objection(facts, cxx, toolkit)
+        objection = _compiler_objection(cxx, torch, toolkit, version)
+        # only a compiler with an older glibc of its own helps a toolkit whose headers clash with the machine's
+        if objection is None and not brings_own_glibc(cxx) and glibc_clash(facts, toolkit):
+            headers = f"the headers of glibc {facts.machine.glibc}, which clash with its own"
+            objection = f"with it nvcc {toolkit.version} meets {headers}"
         cc = _partner(cxx, compilers)
         if objection is None and cc is None:
             objection = "the C compiler of the same version is not there"
@@ -94,13 +98,6 @@ def _compiler_objection(
         rule = f"torch {torch.version} with CUDA {toolkit.version}"
         return f"{family} {compiler.version} is {verdict.replace('-', ' ')} for {rule}"
     return None
-
-
-def _glibc_objection(facts: Facts, compiler: Compiler, toolkit: Toolkit) -> str | None:
-    """Only a compiler with an older glibc of its own helps a toolkit whose headers clash with the machine's."""
-    if brings_own_glibc(compiler) or not glibc_clash(facts, toolkit):
-        return None
-    return f"with it nvcc {toolkit.version} meets the headers of glibc {facts.machine.glibc}, which clash with its own"
 
 
 def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:

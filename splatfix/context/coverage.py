@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
-from splatfix.facts import EntryKind, FatbinGroup
+from splatfix.facts import EntryKind, Fatbin, FatbinGroup
 from splatfix.knowledge import archs, drivers
-
-
-class _Entry(Protocol):
-    @property
-    def kind(self) -> EntryKind: ...
-    @property
-    def arch(self) -> str: ...
-    @property
-    def ptx_version(self) -> tuple[int, int] | None: ...
-
-
-class _Fatbin(Protocol):
-    @property
-    def entries(self) -> Sequence[_Entry]: ...
 
 
 @dataclass(frozen=True)
@@ -63,7 +48,7 @@ class Coverage:
 
 
 def judge(
-    fatbins: Iterable[_Fatbin],
+    fatbins: Iterable[Fatbin | FatbinGroup],
     target: archs.Arch,
     *,
     driver_cuda: str | None = None,
@@ -100,7 +85,10 @@ def judge(
 
 
 def _runs_by(
-    fatbin: _Fatbin, target: archs.Arch, level: tuple[int, int] | None, build_cuda: tuple[int, int] | None
+    fatbin: Fatbin | FatbinGroup,
+    target: archs.Arch,
+    level: tuple[int, int] | None,
+    build_cuda: tuple[int, int] | None,
 ) -> tuple[str, bool]:
     """How this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
     best = ("none", True)

@@ -50,7 +50,12 @@ def missing_modules(
     if installed is None:
         return MissingModules()
     declared_names = {canonicalize_name(name): name for name in declared}
-    skipped = {"torch", *brought, *_told_elsewhere(facts), *sys.stdlib_module_names}
+    versions = python_versions(facts)
+    skipped = {"torch", *brought, *sys.stdlib_module_names}
+    for record in breakages():
+        # its own check tells of what a known breakage took away
+        if record.uses and record.when.holds(versions):
+            skipped |= record.uses.names
     missing: dict[str, ImportedModule] = {}
     requirements: dict[str, None] = {}
     modules: list[str] = []
@@ -104,13 +109,3 @@ def pip_arguments(
     if tag:
         arguments += ["--extra-index-url", index_url(tag)]
     return tuple(arguments)
-
-
-def _told_elsewhere(facts: Facts) -> frozenset[str]:
-    """Modules whose absence the check of a known breakage tells."""
-    versions = python_versions(facts)
-    names: set[str] = set()
-    for record in breakages():
-        if record.uses and record.when.holds(versions):
-            names |= {name for name in record.uses.names if name}
-    return frozenset(names)

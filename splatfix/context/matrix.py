@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from splatfix.context.context import Context
 from splatfix.context.coverage import code_words
-from splatfix.context.model import BinaryFit, BinaryMatrix, Fit, Target
+from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
 from splatfix.facts import FatbinGroup
 
 
@@ -14,8 +14,13 @@ def binary_matrix(context: Context) -> BinaryMatrix:
     """torch, the extensions, and what was compiled at first use, each judged as the checks judge it."""
     binaries = []
     for path, code in _with_code(context):
-        fits = tuple(_fit(context, code, target) for target in context.targets)
-        binaries.append(BinaryFit(path, code_words(code), fits))
+        fits = []
+        for target in context.targets:
+            # each group as often as it occurs, so that the reason counts right
+            verdict = context.judge((group for group in code for _ in range(group.count)), target.arch)
+            usable = None if verdict.usable and verdict.ptx_unsure else verdict.usable
+            fits.append(Fit(usable, verdict.reason))
+        binaries.append(BinaryFit(path, code_words(code), tuple(fits)))
     unread = [f"{item.path}: {item.error}" for item in context.extensions if item.error]
     unread += [item.code_error for item in context.distributions if item.code_error]
     if context.torch and context.torch.code_error:
@@ -35,9 +40,3 @@ def _with_code(context: Context) -> Iterator[tuple[str, tuple[FatbinGroup, ...]]
     for cache in context.environment.jit_caches.value or ():
         if cache.current and cache.code:
             yield f"{cache.name} (compiled at first use)", cache.code
-
-
-def _fit(context: Context, code: tuple[FatbinGroup, ...], target: Target) -> Fit:
-    # each group as often as it occurs, so that the reason counts right
-    verdict = context.judge((group for group in code for _ in range(group.count)), target.arch)
-    return Fit(None if verdict.usable and verdict.ptx_unsure else verdict.usable, verdict.reason)

@@ -8,6 +8,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
+from splatfix.context.installed import Installed
 from splatfix.facts import Facts, Source
 
 
@@ -23,11 +24,8 @@ def name_of(requirement: str) -> str:
 
 def version_of(facts: Facts, name: str) -> str | None:
     """The installed version of a distribution in the target environment, or None."""
-    normalised = canonicalize_name(name)
-    for item in facts.environment.distributions.value or ():
-        if canonicalize_name(item.name) == normalised:
-            return item.version
-    return None
+    distribution = Installed(facts).distribution(name)
+    return distribution.version if distribution else None
 
 
 def version_there(facts: Facts, name: str) -> str | None:

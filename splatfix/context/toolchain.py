@@ -6,7 +6,7 @@ from functools import cached_property
 
 from splatfix.context.gpus import Gpus
 from splatfix.core.versions import release
-from splatfix.facts import Compiler, Toolkit, ToolkitChoice
+from splatfix.facts import Compiler, Toolkit
 from splatfix.knowledge import Arch, toolkit_supports
 
 
@@ -38,14 +38,6 @@ class Toolchain(Gpus):
         for toolkit in self.toolkits:
             if toolkit.root in roots or choice.nvcc in toolkit.on_path:
                 return toolkit
-        return None
-
-    @property
-    def wrapper_choice(self) -> ToolkitChoice | None:
-        """What torch itself takes as CUDA_HOME, where that is a folder that is not the toolkit's own root."""
-        choice = self.environment.toolkit_choice.value
-        if choice and choice.root and choice.real_root and not choice.has_headers:
-            return choice
         return None
 
     def best_toolkit(self, cuda: tuple[int, int] | None) -> Toolkit | None:

@@ -14,8 +14,8 @@ from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Problem
-from splatfix.core.step import Step, run, say
-from splatfix.core.versions import major_minor, release
+from splatfix.core.step import run, say
+from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import Facts, Toolkit, Torch, resolved_folder
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info, known_archs, newest_serving
@@ -118,22 +118,17 @@ def _unserved(targets: Iterable[Arch], torch: Torch) -> Problem | None:
     target = next((one for one in targets if build_arch(one, torch) is None), None)
     if target is None:
         return None
+    first = first_release_for_arch(target)
+    newer = "a newer torch"
+    if first:
+        # the patch that was read stands for its minor
+        newer = f"torch {dotted(release(first)[:2])} or newer in that environment"
     return Problem(
         "arch-unknown-to-torch",
         f"torch {torch.version} does not support {target.sm}: its TORCH_CUDA_ARCH_LIST takes "
         f"{', '.join(torch.knows_archs)}.",
         meaning="It would stop with 'Unknown CUDA arch' before compiling, and it has no kernels for this GPU either.",
-        todo=(_newer_torch(target),),
-    )
-
-
-def _newer_torch(target: Arch) -> Step:
-    release = first_release_for_arch(target)
-    if release is None:
-        return say("Use a newer torch; see https://pytorch.org/get-started/locally/")
-    minor = ".".join(release.split(".")[:2])  # the patch read stands for its minor
-    return say(
-        f"Use torch {minor} or newer in that environment; see https://pytorch.org/get-started/locally/"
+        todo=(say(f"Use {newer}; see https://pytorch.org/get-started/locally/"),),
     )
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import re
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from splatfix.explain.judges import Surroundings, judge, toolkit_in
 from splatfix.explain.model import Line
 from splatfix.explain.reading import plain
 from splatfix.explain.words import WordCounts, words_in
 from splatfix.knowledge.failures import Wording, failures, observations
-from splatfix.knowledge.tables import cached
+from splatfix.knowledge.log_patterns import LogPattern
 
 _GUESS_WEIGHTS = (0.3, 0.2, 0.12)
 """Weights of the classes that hints and words point to most.
@@ -31,11 +27,6 @@ _TAIL_LINES = 80
 _CUT_WITHIN = 8
 """Lines at the end among which the last one with a text is looked for: carets and blank lines follow it."""
 
-# the parser of the re module; Python 3.11 renamed it
-PARSER: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
-"""Its names of what repeats."""
-
 
 @dataclass(frozen=True)
 class Sign:
@@ -46,28 +37,6 @@ class Sign:
     weight: float
     """After its numbers were tested."""
     line: Line
-
-
-@dataclass(frozen=True)
-class _Needle:
-    """A pattern with the literals without which it cannot match: nearly every line is passed over by them alone."""
-
-    pattern: re.Pattern[str]
-    literals: tuple[str, ...]
-
-    @classmethod
-    def of(cls, pattern: re.Pattern[str]) -> _Needle:
-        return cls(pattern, required(pattern))
-
-    def possible_in(self, text: str) -> bool:
-        """Whether a text (in lower case) has what the pattern needs."""
-        return not self.literals or any(literal in text for literal in self.literals)
-
-    def search(self, text: str, lower: str) -> re.Match[str] | None:
-        """The first match in a line; ``lower`` is the line in lower case."""
-        if not self.possible_in(lower):
-            return None
-        return self.pattern.search(text)
 
 
 @dataclass(frozen=True)
@@ -94,7 +63,7 @@ class Log:
     @cached_property
     def observations(self) -> frozenset[str]:
         """Names of the observations that it makes."""
-        return frozenset(name for name, needle in _observation_needles().items() if self.has(needle))
+        return frozenset(name for name, pattern in observations().items() if self.has(pattern))
 
     @cached_property
     def last_texts(self) -> tuple[str, ...]:
@@ -104,11 +73,11 @@ class Log:
             return tuple(texts[-2:])
         return tuple(texts[-1:])
 
-    def has(self, needle: _Needle) -> bool:
+    def has(self, pattern: LogPattern) -> bool:
         """Whether some line matches."""
-        if not needle.possible_in(self.everything):
+        if not pattern.possible_in(self.everything):
             return False
-        return any(needle.search(text, low) for text, low in zip(self.texts, self.lower, strict=True))
+        return any(pattern.search(text, low) for text, low in zip(self.texts, self.lower, strict=True))
 
 
 def find_signs(
@@ -124,25 +93,25 @@ def find_signs(
         toolkit or toolkit_in(log.texts), "rasterizer-call" in log.observations, log.last_texts
     )
     signs: dict[str, list[Sign]] = {}
-    for name, wordings in _wording_needles().items():
-        for wording, needle in wordings:
+    for name, failure in failures().items():
+        for wording in failure.wordings:
             if wording in without:
                 continue
-            sign = _sign(wording, needle, log, around)
+            sign = _sign(wording, log, around)
             if sign is not None:
                 signs.setdefault(name, []).append(sign)
     return signs
 
 
-def _sign(wording: Wording, needle: _Needle, log: Log, around: Surroundings) -> Sign | None:
+def _sign(wording: Wording, log: Log, around: Surroundings) -> Sign | None:
     """The line that bears a wording out best; None where there is none, or something rules it out."""
     if not log.observations.issuperset(wording.all) or not log.observations.isdisjoint(wording.none):
         return None
-    if not needle.possible_in(log.everything):
+    if not wording.possible_in(log.everything):
         return None
     best: Sign | None = None
     for line, text, low in zip(log.lines, log.texts, log.lower, strict=True):
-        match = needle.search(text, low)
+        match = wording.search(text, low)
         if match is None:
             continue
         if not wording.test:
@@ -162,87 +131,21 @@ def find_guesses(log: Log, counts: WordCounts, without: Collection[Wording] = fr
     candidates.sort(key=lambda name: (name not in hinted, -after[name], name))
     guesses = {}
     for name, weight in zip(candidates, _GUESS_WEIGHTS, strict=False):
-        line = hinted.get(name) or _telling_line(tail, name, counts)
-        guesses[name] = Sign(None, weight, line)
+
+        def telling_words(line: Line, name: str = name) -> int:
+            return sum(name in counts.words.get(word, ()) for word in words_in(line.text))
+
+        guesses[name] = Sign(None, weight, hinted.get(name) or max(tail, key=telling_words))
     return guesses
-
-
-def _telling_line(lines: Sequence[Line], name: str, counts: WordCounts) -> Line:
-    """The line with most words that speak for a class."""
-    return max(
-        lines, key=lambda line: sum(name in counts.words.get(word, ()) for word in words_in(line.text))
-    )
 
 
 def _hints_in(log: Log, without: Collection[Wording]) -> dict[str, Line]:
     """The last line that hints at each class: what is cut off of a log is its end."""
     lines = {}
-    for name, (hint, needle) in _hint_needles().items():
-        if hint in without:
+    for name, failure in failures().items():
+        if failure.hint is None or failure.hint in without:
             continue
         for line, text, low in zip(log.lines, log.texts, log.lower, strict=True):
-            if needle.search(text, low):
+            if failure.hint.search(text, low):
                 lines[name] = line
     return lines
-
-
-@cached
-def _wording_needles() -> Mapping[str, list[tuple[Wording, _Needle]]]:
-    return {
-        name: [(wording, _Needle.of(wording.pattern)) for wording in failure.wordings]
-        for name, failure in failures().items()
-    }
-
-
-@cached
-def _hint_needles() -> Mapping[str, tuple[Wording, _Needle]]:
-    hints = {name: failure.hint for name, failure in failures().items()}
-    return {name: (hint, _Needle.of(hint.pattern)) for name, hint in hints.items() if hint}
-
-
-@cached
-def _observation_needles() -> Mapping[str, _Needle]:
-    return {name: _Needle.of(pattern) for name, pattern in observations().items()}
-
-
-def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
-    """Literals in lower case, one of which is in every line that the pattern matches (in lower case too).
-
-    Empty where there is none: such a pattern is tried on every line.
-    """
-    return _best(list(PARSER.parse(pattern.pattern, pattern.flags & ~re.UNICODE)))
-
-
-def _best(tokens: Sequence[Any]) -> tuple[str, ...]:
-    """The set of literals of a sequence whose shortest is the longest."""
-    candidates: list[tuple[str, ...]] = []
-    run = ""
-    for operator, argument in tokens:
-        name = str(operator)
-        if name == "LITERAL":
-            run += chr(argument)
-            continue
-        if run:
-            candidates.append((run,))
-            run = ""
-        if name == "SUBPATTERN":
-            candidates.append(_best(list(argument[-1])))
-        elif name == "BRANCH":
-            candidates.append(_of_branches([_best(list(branch)) for branch in argument[1]]))
-        elif name in REPEATS and argument[0] > 0:
-            candidates.append(_best(list(argument[2])))
-    if run:
-        candidates.append((run,))
-    candidates = [texts for texts in candidates if texts]
-    if not candidates:
-        return ()
-    # long literals are rare in logs, so they spare most searches; of equally long ones fewer are cheaper to look for
-    best = max(candidates, key=lambda texts: (min(map(len, texts)), -len(texts)))
-    return tuple(dict.fromkeys(text.lower() for text in best))
-
-
-def _of_branches(branches: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """One literal of each alternative; none where an alternative has none, as it can match without any."""
-    if not all(branches):
-        return ()
-    return tuple(text for branch in branches for text in branch)

@@ -90,6 +90,6 @@ def _texts() -> list[_Text]:
     for failure in failure_classes():
         texts.append(_Text(failure, None, words_in(f"{failure.definition} {failure.fix}")))
         for wording in failure.wordings:
-            for alternative in wording.pattern.pattern.split("|"):
+            for alternative in wording.text.split("|"):
                 texts.append(_Text(failure, wording, words_in(_SYNTAX.sub(" ", alternative))))
     return texts

@@ -7,14 +7,13 @@ to their class, or are a failure of their own. ``data/failures/README.md`` descr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from splatfix.core.step import Step
 from splatfix.knowledge.breakages import Breakage, breakages
+from splatfix.knowledge.log_patterns import LogPattern
 from splatfix.knowledge.messages import Meaning, Message, message_of
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, table
@@ -26,14 +25,12 @@ _BREAKAGE_WEIGHT = 0.93
 
 
 @dataclass(frozen=True, eq=False)
-class Wording:
-    """One wording of one tool, and how far it goes towards a failure. Two of one text in two files are two.
+class Wording(LogPattern):
+    """One wording of one tool, and how far it goes towards a failure.
 
-    The pattern is matched against one line with plain quotes. It holds no repeat inside a repeat, so that its time is
-    bounded by the length of the line (a test reads its parse tree).
+    It holds no repeat inside a repeat, so that its time is bounded by the length of the line (a test reads its parse tree).
     """
 
-    text: str
     weight: float
     """Share of logs with this line that the failure is the cause of, 0 to 1."""
     all: tuple[str, ...] = ()
@@ -42,12 +39,6 @@ class Wording:
     """Observations that rule it out."""
     test: str = ""
     """Name of a test of the numbers in the line (``splatfix/explain/judges.py``)."""
-    any_case: bool = True
-
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """What is looked for, compiled when it is first asked for: a diagnosis has no log."""
-        return re.compile(self.text, re.IGNORECASE if self.any_case else 0)
 
 
 @dataclass(frozen=True)
@@ -145,9 +136,10 @@ def explain_message(text: str, kind: str = "") -> Meaning | None:
 
 
 @cached
-def observations() -> Mapping[str, re.Pattern[str]]:
+def observations() -> Mapping[str, LogPattern]:
     """What else a log can say, by name: wordings ask for it."""
-    return {name: re.compile(text) for name, text in table("log_observations")["observations"].items()}
+    rows = table("log_observations")["observations"].items()
+    return {name: LogPattern(text, any_case=False) for name, text in rows}
 
 
 def _failure(name: str, row: Mapping[str, Any]) -> Failure:

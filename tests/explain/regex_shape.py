@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from splatfix.explain.signs import PARSER, REPEATS
+from splatfix.knowledge.log_patterns import PARSER, REPEATS
 
 
 def nested_repeats(pattern: re.Pattern[str]) -> bool:

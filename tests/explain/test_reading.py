@@ -13,15 +13,15 @@ import pytest
 
 from splatfix.explain import explain, explain_text
 from splatfix.explain.reading import TRIGGERS, clean
-from splatfix.explain.signs import required
 from splatfix.knowledge.failures import failures, observations
+from splatfix.knowledge.log_patterns import required
 from tests.explain.conftest import cases
 from tests.explain.regex_shape import nested_repeats, unbounded_repeats
 
 GIVEN = cases("given")
 PATTERNS = (
     [(name, wording.pattern) for name, row in failures().items() for wording in row.wordings]
-    + list(observations().items())
+    + [(name, item.pattern) for name, item in observations().items()]
     + [(name, row.hint.pattern) for name, row in failures().items() if row.hint]
 )
 LINE = 'a.cu(12): error: identifier "FLT_MAX" is undefined'

@@ -1,0 +1,85 @@
+"""Patterns that lines of a log are searched for, with what spares nearly every search: literals that a match must hold."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+# the parser of the re module; Python 3.11 renamed it
+PARSER: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+"""Its names of what repeats."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogPattern:
+    """A pattern for one line with plain quotes, compiled when it is first asked for. Two of one text in two files are two."""
+
+    text: str
+    any_case: bool = field(default=True, kw_only=True)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What is looked for."""
+        return re.compile(self.text, re.IGNORECASE if self.any_case else 0)
+
+    @cached_property
+    def literals(self) -> tuple[str, ...]:
+        """As :func:`required`."""
+        return required(self.pattern)
+
+    def possible_in(self, text: str) -> bool:
+        """Whether a text (in lower case) has what the pattern needs."""
+        return not self.literals or any(literal in text for literal in self.literals)
+
+    def search(self, text: str, lower: str) -> re.Match[str] | None:
+        """The first match in a line; ``lower`` is the line in lower case."""
+        return self.pattern.search(text) if self.possible_in(lower) else None
+
+
+def required(pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """Literals in lower case, one of which is in every line that the pattern matches (in lower case too).
+
+    Empty where there is none: such a pattern is tried on every line.
+    """
+    return _best(list(PARSER.parse(pattern.pattern, pattern.flags & ~re.UNICODE)))
+
+
+def _best(tokens: Sequence[Any]) -> tuple[str, ...]:
+    """The set of literals of a sequence whose shortest is the longest."""
+    candidates: list[tuple[str, ...]] = []
+    run = ""
+    for operator, argument in tokens:
+        name = str(operator)
+        if name == "LITERAL":
+            run += chr(argument)
+            continue
+        if run:
+            candidates.append((run,))
+            run = ""
+        if name == "SUBPATTERN":
+            candidates.append(_best(list(argument[-1])))
+        elif name == "BRANCH":
+            candidates.append(_of_branches([_best(list(branch)) for branch in argument[1]]))
+        elif name in REPEATS and argument[0] > 0:
+            candidates.append(_best(list(argument[2])))
+    if run:
+        candidates.append((run,))
+    candidates = [texts for texts in candidates if texts]
+    if not candidates:
+        return ()
+    # long literals are rare in logs, so they spare most searches; of equally long ones fewer are cheaper to look for
+    best = max(candidates, key=lambda texts: (min(map(len, texts)), -len(texts)))
+    return tuple(dict.fromkeys(text.lower() for text in best))
+
+
+def _of_branches(branches: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """One literal of each alternative; none where an alternative has none, as it can match without any."""
+    if not all(branches):
+        return ()
+    return tuple(text for branch in branches for text in branch)
