@@ -44,19 +44,13 @@ _FORCE = ("sudo ", "rm -rf", "--force", " -y", "--yes", "| sh", "curl ", "reboot
 
 def sick(facts: Facts) -> Facts:
     """As many problems at once as one machine can have."""
-    old = Toolkit(
-        "/opt/cuda 11",
-        "11.8.89",
-        ("PATH",),
-        "/opt/cuda 11/bin/nvcc",
-        ("sm_80",),
-        11,
-        13,
-        ("include/cusparse.h",),
-        {"cusparse.h": "/env/nvidia/include"},
-        cudart_in=("lib",),
-        has_lib64=False,
-        cub="1.15.0",
+    root = "/opt/cuda 11"
+    lacking = (("include/cusparse.h",), {"cusparse.h": "/env/nvidia/include"})
+    made = (root, "11.8.89", ("PATH",), f"{root}/bin/nvcc", ("sm_80",), 11, 13, *lacking)
+    old = Toolkit(*made, cudart_in=("lib",), has_lib64=False, cub="1.15.0")
+    newer, older = (
+        Compiler("g++", f"/usr/bin/g++{name}", version, ("PATH",))
+        for name, version in (("", "15.1.0"), ("-11", "11.4.0"))
     )
     machine = dataclasses.replace(
         facts.machine,
@@ -64,13 +58,7 @@ def sick(facts: Facts) -> Facts:
         wsl=True,
         glibc="2.42",
         tools={},
-        compilers=Fact(
-            (
-                Compiler("g++", "/usr/bin/g++", "15.1.0", ("PATH",)),
-                Compiler("g++", "/usr/bin/g++-11", "11.4.0", ("PATH",)),
-            ),
-            "",
-        ),
+        compilers=Fact((newer, older), ""),
         libcuda=Fact(("/usr/lib/libcuda.so.575",), ""),
         linkable_libcuda=Fact((), ""),
         missing_graphics=Fact(("EGL/egl.h",), ""),
@@ -86,17 +74,11 @@ def sick(facts: Facts) -> Facts:
             "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:64",
         },
     )
-    names = {
-        "setuptools": "84.0",
-        "pip": "26.0",
-        "gsplat": "1.5.3",
-        "nvdiffrast": "0.3.1",
-        "simple-knn": "2.0.1",
-        "ninja": "1",
-    }
+    text = "setuptools==84.0 pip==26.0 gsplat==1.5.3 nvdiffrast==0.3.1 simple-knn==2.0.1 ninja==1"
+    pairs = [pin.split("==") for pin in text.split(" ")]
     environment = dataclasses.replace(
         facts.environment,
-        distributions=Fact(tuple(Distribution(name, version, "/env") for name, version in names.items()), ""),
+        distributions=Fact(tuple(Distribution(name, version, "/env") for name, version in pairs), ""),
         extensions=Fact((extension("a", sass("sm_80")), extension("b", ptx("sm_80", (9, 0)))), ""),
         toolkit_choice=Fact(None, "", "none"),
     )
@@ -105,11 +87,9 @@ def sick(facts: Facts) -> Facts:
 
 
 def commands(facts: Facts, *targets: str) -> list[tuple[str, str]]:
-    return [
-        (item.code, command.shell(windows=facts.machine.system == "windows"))
-        for item in run_checks(make_context(facts, goal(*targets)))
-        for command in runnable(item.remedy)
-    ]
+    windows = facts.machine.system == "windows"
+    findings = run_checks(make_context(facts, goal(*targets)))
+    return [(item.code, one.shell(windows=windows)) for item in findings for one in runnable(item.remedy)]
 
 
 def broken(texts: list[str]) -> str:
@@ -134,16 +114,8 @@ def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
     """cmd knows neither export nor unset nor rm."""
     base = sick(rtx_5080)
     machine = dataclasses.replace(base.machine, system="windows", wsl=False, compilers=Fact((), ""))
-    cache = JitCache(
-        "gsplat_cuda",
-        r"C:\cache\gsplat_cuda",
-        "py311_cu128",
-        True,
-        None,
-        "2026-01-01T00:00:00",
-        "x.pyd",
-        (sass("sm_61"),),
-    )
+    state = (True, None, "2026-01-01T00:00:00", "x.pyd", (sass("sm_61"),))
+    cache = JitCache("gsplat_cuda", r"C:\cache\gsplat_cuda", "py311_cu128", *state)
     choice = ToolkitChoice("C:/x", "CUDA_HOME", None, "C:/y", False)
     environment = dataclasses.replace(
         base.environment, jit_caches=Fact((cache,), ""), toolkit_choice=Fact(choice)
@@ -181,16 +153,13 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
     base = sick(rtx_5080)
     python = base.environment.interpreter.value
     assert python is not None and base.environment.torch.value is not None
-    without = tuple(
-        item for item in base.environment.distributions.value or () if item.name not in ("pip", "ninja")
-    )
-    old = dataclasses.replace(
-        base.environment.torch.value, version="2.1.0+cu121", builder_imports=("pkg_resources",)
-    )
+    have = base.environment.distributions.value or ()
+    without = tuple(item for item in have if item.name not in ("pip", "ninja"))
+    old = {"version": "2.1.0+cu121", "builder_imports": ("pkg_resources",)}
     environment = dataclasses.replace(
         base.environment,
         interpreter=Fact(dataclasses.replace(python, **change), ""),
-        torch=Fact(old, ""),
+        torch=Fact(dataclasses.replace(base.environment.torch.value, **old), ""),
         distributions=Fact((*without, Distribution("numpy", "2.1.0", "/env")), ""),
     )
     steps = [
@@ -208,53 +177,42 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
         )
 
 
-def test_no_command_is_written_down_with_a_blank_to_fill_in() -> None:
-    """``run(...)`` is runnable as it is; what a person must complete is ``say``."""
-    seen = 0
+def texts_of_calls(name: str) -> list[str]:
+    """Every text in calls of a function in the checks' own code."""
+    texts: list[str] = []
     for file in sorted(Path(splatfix.checks.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id == run.__name__
-            ):
-                seen += 1
-                texts = [
-                    part.value
-                    for part in ast.walk(node)
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
-                ]
-                assert not [text for text in texts if any(mark in text for mark in ("path/to", "SOURCE"))], (
-                    file.name,
-                    texts,
-                )
-    assert seen > 8
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name:
+                constants = (part.value for part in ast.walk(call) if isinstance(part, ast.Constant))
+                texts += [value for value in constants if isinstance(value, str)]
+    return texts
+
+
+def test_how_the_checks_word_what_to_do() -> None:
+    """``run`` is runnable as it is; only the module for it words the advice to build, as others could forget the GPU."""
+    commands, sentences = texts_of_calls(run.__name__), texts_of_calls("say")
+    assert len(commands) > 20 and len(sentences) > 8
+    assert not [text for text in commands if "path/to" in text or "SOURCE" in text]
+    assert not [text for text in sentences if re.search(r"splatfix (install|verify|certify)\b", text)]
 
 
 def advised(facts: Facts, *targets: str) -> list[tuple[str, str]]:
     """Every step, command or prose, that says to call splatfix on an environment."""
-    steps = [
-        (item.code, step.line(windows=facts.machine.system == "windows"))
-        for item in run_checks(make_context(facts, goal(*targets)))
-        for step in item.remedy
-    ]
-    return [
-        (code, text)
-        for code, text in steps
-        if re.search(r"splatfix (install|verify|certify|diagnose)\b", text)
-    ]
+    windows = facts.machine.system == "windows"
+    findings = run_checks(make_context(facts, goal(*targets)))
+    steps = [(item.code, step.line(windows=windows)) for item in findings for step in item.remedy]
+    calls = re.compile(r"splatfix (install|verify|certify|diagnose)\b")
+    return [(code, text) for code, text in steps if calls.search(text)]
 
 
 def assert_whole(facts: Facts, *targets: str) -> set[str]:
     """Each names the environment that was looked at, and for which GPU; the codes that gave some."""
     interpreter = facts.environment.interpreter.value
     found = advised(facts, *targets)
+    windows = facts.machine.system == "windows"
     for code, text in found:
         if interpreter is not None and "path/to/venv" not in text:
-            assert (
-                f"--python {quoted(interpreter.executable, windows=facts.machine.system == 'windows')}"
-                in text
-            ), (code, text)
+            assert f"--python {quoted(interpreter.executable, windows=windows)}" in text, (code, text)
         if "splatfix install" in text:
             assert "--target " in text, (code, text)
         for name in targets if code not in OF_ONE_GPU else ():
@@ -268,19 +226,16 @@ OF_ONE_GPU = ("torch-arch-unsupported", "arch-unknown-to-torch")
 
 def ailing(facts: Facts, *gpus: Gpu) -> Facts:
     """A machine on which nearly every check that advises `splatfix install` has something to say."""
-    toolkit = Toolkit(
-        "/usr/local/cuda", "13.0.88", ("PATH",), "/usr/local/cuda/bin/nvcc", ("sm_75", "sm_120"), 15, 21
-    )
+    nvcc = "/usr/local/cuda/bin/nvcc"
+    toolkit = Toolkit("/usr/local/cuda", "13.0.88", ("PATH",), nvcc, ("sm_75", "sm_120"), 15, 21)
     machine = dataclasses.replace(
         facts.machine,
         gpus=Fact(gpus, "NVML"),
         toolkits=Fact((toolkit,), "PATH"),
         compilers=Fact((Compiler("g++", "/usr/bin/g++", "13.3.0", ("PATH",)),), "PATH"),
     )
-    knn = source(
-        "cached",
-        matches=(CodeMatch("cub-functors", "x.cu", 3, "cub::Max()"), CodeMatch("cstdint", "x.h", 1, "")),
-    )
+    matches = (CodeMatch("cub-functors", "x.cu", 3, "cub::Max()"), CodeMatch("cstdint", "x.h", 1, ""))
+    knn = source("cached", matches=matches)
     rigid = source("rigid", flags=("-gencode=arch=compute_60,code=sm_60",), cxx_flags=("-std=c++14",))
     old = extension("b", ptx("sm_80", (9, 0)), needed=("libtorch.so", "libcudart.so.11.0"))
     other_python = dataclasses.replace(extension("c"), path="c/_C.cpython-39-x86_64-linux-gnu.so")
@@ -305,14 +260,8 @@ def test_advice_for_the_simulated_machines_is_whole(name: str, targets: tuple[st
 def test_advice_to_build_names_environment_and_gpu(rtx_5080: Facts, targets: tuple[str, ...]) -> None:
     with_gpu = assert_whole(ailing(rtx_5080, Gpu(0, "RTX 5080", cc="12.0")), *targets)
     without = assert_whole(ailing(rtx_5080), *targets)
-    always = {
-        "cub-max-removed",
-        "cuda-runtime-mismatch",
-        "extension-python-mismatch",
-        "extension-import-fails",
-        "cxx-standard-forced",
-        "toolkit-dropped-arch",
-    }
+    always = {"cub-max-removed", "cuda-runtime-mismatch", "extension-python-mismatch"}
+    always |= {"extension-import-fails", "cxx-standard-forced", "toolkit-dropped-arch"}
     assert always < with_gpu, always - with_gpu
     assert {"no-kernel-image", "arch-list-ignored"} < with_gpu
     assert always <= without
@@ -333,18 +282,3 @@ def test_an_environment_that_did_not_answer_is_not_named(rtx_5080: Facts) -> Non
     facts = ailing(dataclasses.replace(rtx_5080, environment=environment), Gpu(0, "RTX 5080", cc="12.0"))
     (build,) = [text for code, text in commands(facts) if code == "cub-max-removed"]
     assert build == "splatfix install /home/u/gs/submodules/cached --target sm_120"
-
-
-def test_only_the_module_for_it_words_the_advice_to_build() -> None:
-    """What a check says for itself could forget the environment or the GPU."""
-    for file in sorted(Path(splatfix.checks.__file__).parent.rglob("*.py")):
-        texts = [
-            part.value
-            for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "say"
-            for part in ast.walk(call)
-            if isinstance(part, ast.Constant) and isinstance(part.value, str)
-        ]
-        assert not [text for text in texts if re.search(r"splatfix (install|verify|certify)\b", text)], (
-            file.name
-        )
