@@ -67,17 +67,14 @@ def run_checks(context: Context, checks: Iterable[Check] | None = None) -> tuple
         try:
             findings.extend(check.run(context))
         except Exception as error:  # noqa: BLE001 - the doctor's own defect is told as a finding, never hidden
-            findings.append(_crash(check, error))
+            frame = inspect.trace()[-1]
+            file = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
+            message = error.what if isinstance(error, SplatfixError) else f"{type(error).__name__}: {error}"
+            crash = check.finding(
+                Status.CRASH,
+                f"The check itself broke: {message}",
+                evidence=Evidence("place", f"{file}:{frame.lineno}", "splatfix"),
+                remedy="This is a defect of splatfix. Save the facts (diagnose --save) and report it with them.",
+            )
+            findings.append(crash)
     return tuple(findings)
-
-
-def _crash(check: Check, error: Exception) -> Finding:
-    frame = inspect.trace()[-1]
-    file = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
-    message = error.what if isinstance(error, SplatfixError) else f"{type(error).__name__}: {error}"
-    return check.finding(
-        Status.CRASH,
-        f"The check itself broke: {message}",
-        evidence=Evidence("place", f"{file}:{frame.lineno}", "splatfix"),
-        remedy="This is a defect of splatfix. Save the facts (diagnose --save) and report it with them.",
-    )

@@ -56,7 +56,13 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
         host_compiler(compiler),
         Evidence("nvcc's limit", f"{family} {shown}", f"crt/host_config.h of {toolkit.root}"),
     )
-    allowing = _variable_that_takes_any(context)
+    # nvcc takes one dash or two
+    switches = {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"}
+    flags = {name: context.variables.get(name, "") for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")}
+    allowed = (
+        name for name, text in flags.items() if switches & set(text.replace("--allow", "-allow").split())
+    )
+    allowing = next(allowed, "")
     if limit is None:
         yield this.unknown(f"nvcc's limit for {family} is not known.", evidence=evidence)
     elif family == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
@@ -187,16 +193,6 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
         evidence=evidence,
         remedy=remedy,
     )
-
-
-def _variable_that_takes_any(context: Context) -> str:
-    """The variable that switches nvcc's own limit off; "" for none."""
-    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
-        # nvcc takes one dash or two
-        flags = context.variables.get(name, "").replace("--allow", "-allow").split()
-        if {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"} & set(flags):
-            return name
-    return ""
 
 
 def _pair(context: Context, compiler: Compiler | None) -> tuple[Toolkit | None, Compiler | None]:

@@ -238,7 +238,12 @@ def _refused(context: Context, this: Check, code: int) -> Finding:
     # in a container and in WSL2 having no device files at all is another failure, with checks of its own
     own_module = files is not None and not (container or context.machine.wsl)
     if "nvidia-uvm" not in (files or ()) and (files or own_module):
-        return _no_uvm(context, this, code, evidence)
+        steps = [run("sudo", "nvidia-modprobe", "-u", "-c=0", text="On the host" if container else "")]
+        if container:
+            passing = "with the GPU passed by the engine and not by single --device options"
+            steps.append(say(f"Then start the container anew, {passing}."))
+        summary = f"CUDA does not start (error {code}): /dev/nvidia-uvm is not here."
+        return this.fail(summary, evidence=evidence, remedy=steps)
     if code == NO_DEVICE and all(gpu.mig and not gpu.mig_devices for gpu in context.nvidia_gpus):
         return _no_mig_instance(context, this, evidence)
     if code == NO_DEVICE and driver and driver.nvml_error == _NO_PERMISSION:
@@ -254,18 +259,6 @@ def _refused(context: Context, this: Check, code: int) -> Finding:
         lines = known.container_remedy
     steps = [run(*shlex.split(line[2:])) if line.startswith("$ ") else say(line) for line in lines]
     return this.fail(f"CUDA does not start (error {code}): {known.means}.", evidence=evidence, remedy=steps)
-
-
-def _no_uvm(context: Context, this: Check, code: int, evidence: tuple[Evidence, ...]) -> Finding:
-    container = context.machine.container
-    text = "On the host" if container else ""
-    steps = [run("sudo", "nvidia-modprobe", "-u", "-c=0", text=text)]
-    if container:
-        passing = "with the GPU passed by the engine and not by single --device options"
-        steps.append(say(f"Then start the container anew, {passing}."))
-    return this.fail(
-        f"CUDA does not start (error {code}): /dev/nvidia-uvm is not here.", evidence=evidence, remedy=steps
-    )
 
 
 def _no_mig_instance(context: Context, this: Check, evidence: tuple[Evidence, ...]) -> Finding:

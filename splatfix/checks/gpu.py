@@ -43,8 +43,15 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
         yield _gpus_not_known(context, this)
         return
     cards = context.nvidia_gpus
-    if context.unused_cards:
-        yield _left_aside(context, this)
+    unused = context.unused_cards
+    if unused:
+        reasons = " and ".join(dict.fromkeys(context.left_aside[gpu.index] for gpu in unused))
+        listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in unused)
+        yield this.skip(
+            f"{counted(len(unused), 'NVIDIA card')} on the PCI bus left aside: {reasons}.",
+            subject="PCI bus",
+            evidence=Evidence("PCI bus", listed, "/sys/bus/pci/devices"),
+        )
     elif not cards:
         yield _no_card(context, this)
     for gpu in cards:
@@ -89,18 +96,6 @@ def _no_card(context: Context, this: Check) -> Finding:
     return this.skip(
         f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
         evidence=Evidence("GPUs", others or "none", context.machine.gpus.found_via),
-    )
-
-
-def _left_aside(context: Context, this: Check) -> Finding:
-    """Cards in sight that no program here can use, apart from those that one can."""
-    cards = context.unused_cards
-    reasons = " and ".join(dict.fromkeys(context.left_aside[gpu.index] for gpu in cards))
-    listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards)
-    return this.skip(
-        f"{counted(len(cards), 'NVIDIA card')} on the PCI bus left aside: {reasons}.",
-        subject="PCI bus",
-        evidence=Evidence("PCI bus", listed, "/sys/bus/pci/devices"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from splatfix.context.installed import Installed
+from splatfix.context.installed import Inventory
 from splatfix.context.model import Target
 from splatfix.context.visible import NAME, Reading, read_value
 from splatfix.core.errors import Exit, Problem
@@ -18,7 +18,7 @@ NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuInit
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 
 
-class Gpus(Installed):
+class Gpus(Inventory):
     """The layer of the context that knows the GPUs of the machine."""
 
     @cached_property

@@ -30,7 +30,7 @@ _PLATFORMS: dict[str, Platform] = {"linux": "linux", "windows": "windows"}
 
 
 @dataclass(frozen=True)
-class Installed:
+class Inventory:
     """Facts, and short answers to what is asked of them most. Pure; never raises."""
 
     facts: Facts
@@ -77,7 +77,7 @@ class Installed:
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """Installed distributions, as far as they are known."""
+        """Inventory distributions, as far as they are known."""
         return self.environment.distributions.value or ()
 
     @cached_property
@@ -91,7 +91,7 @@ class Installed:
 
     @property
     def packages(self) -> tuple[SplatPackage, ...]:
-        """Installed splatting packages, as far as they are known."""
+        """Inventory splatting packages, as far as they are known."""
         return self.environment.packages.value or ()
 
     @property
@@ -118,7 +118,7 @@ def installed_driver(facts: Facts) -> str:
 
 def python_versions(facts: Facts) -> dict[str, tuple[int, ...]]:
     """Versions on which Python code depends: of ``python`` itself, and of every installed distribution by its name."""
-    here = Installed(facts)
+    here = Inventory(facts)
     versions: dict[str, tuple[int, ...]] = {}
     for item in here.distributions:
         versions[canonicalize_name(item.name)] = release(item.version)
@@ -131,7 +131,7 @@ def python_versions(facts: Facts) -> dict[str, tuple[int, ...]]:
 
 def torch_family(facts: Facts) -> dict[str, str]:
     """Versions of torch and its companions that are installed, by name."""
-    here = Installed(facts)
+    here = Inventory(facts)
     versions = {item.name.lower(): item.version for item in here.distributions}
     family = {name: versions[name] for name in ("torch", *COMPANIONS) if name in versions}
     # torch need not have been installed by pip; what its own files say is what is imported

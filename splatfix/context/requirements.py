@@ -8,7 +8,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from splatfix.context.installed import Installed
+from splatfix.context.installed import Inventory
 from splatfix.facts import Facts, Source
 
 
@@ -24,7 +24,7 @@ def name_of(requirement: str) -> str:
 
 def version_of(facts: Facts, name: str) -> str | None:
     """The installed version of a distribution in the target environment, or None."""
-    distribution = Installed(facts).distribution(name)
+    distribution = Inventory(facts).distribution(name)
     return distribution.version if distribution else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from splatfix.context.commands import pip
 from splatfix.context.compilers import family_of
-from splatfix.context.installed import Installed, installed_driver, torch_family
+from splatfix.context.installed import Inventory, installed_driver, torch_family
 from splatfix.context.toolchain import Toolchain, compiles_for
 from splatfix.core.step import Step
 from splatfix.core.versions import major_minor, release
@@ -118,7 +118,7 @@ def builds_for_all(
         leaving_out: ``python`` or ``glibc``, which is then not asked.
         include_unknown: also those of which the tables do not know whether they run there.
     """
-    here = Installed(facts)
+    here = Inventory(facts)
     if here.platform is None or no_wheels(facts) or not archs:
         return []
     python = None if leaving_out == "python" else here.python

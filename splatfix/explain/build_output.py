@@ -6,6 +6,7 @@ there is one (``patches/`` and ``knowledge/data/failures/``), else from the clas
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 from collections.abc import Callable, Iterable, Sequence
@@ -141,7 +142,7 @@ def _kinds() -> tuple[tuple[str, Callable[[str], object]], ...]:
         ("cmake", _CMAKE.match),
         ("linker", _LINKER.search),
         ("no-program", _known_message("no-program")),
-        ("python", _is_exception),
+        ("python", lambda line: _EXCEPTION.match(line) and not _CONSEQUENCE.search(line)),
         ("pip", _PIP.match),
     )
 
@@ -150,10 +151,6 @@ def _known_message(kind: str) -> Callable[[str], object]:
     """Whether a line holds a message of this kind, of which the data files know every wording."""
     patterns = [message.pattern for message in messages() if message.kind == kind]
     return lambda line: any(pattern.search(line) for pattern in patterns)
-
-
-def _is_exception(line: str) -> bool:
-    return _EXCEPTION.match(line) is not None and _CONSEQUENCE.search(line) is None
 
 
 def _first_index(lines: Sequence[str], matches: Callable[[str], object]) -> int | None:
@@ -237,16 +234,11 @@ def _end_of(lines: Sequence[str]) -> BuildFailure:
         return BuildFailure("unknown", last)
     if code > 0:
         return BuildFailure("unknown", (f"its setup.py ended with exit code {code} and said nothing",))
-    name = _signal_name(-code)
+    name = f"signal {-code}"
+    with contextlib.suppress(ValueError):
+        name = signal.Signals(-code).name
     line = f"the process that ran its setup.py was ended by {name}"
     if name == "SIGKILL":
         return _meaning_of("killed", (line, *last))
     meaning = "That process crashed: its setup.py, or a library that it imports, such as torch."
     return BuildFailure("crash", (line, *last), meaning, (say("Read the end of the full log."),))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

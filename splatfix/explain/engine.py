@@ -106,13 +106,10 @@ def _explanation(
     size: int,
     without: Collection[Wording] = frozenset(),
 ) -> Explanation:
-    return Explanation(
-        _causes(lines, machine, without),
-        _first_error(lines),
-        lines_read=count,
-        bytes_read=size,
-        dropins=_dropins_in(lines),
-    )
+    everything = "\n".join(line.text for line in lines).replace("-", "_")
+    modules = dict.fromkeys(item.module for item in DROPINS if item.cuda)
+    dropins = tuple(module for module in modules if module in everything)
+    return Explanation(_causes(lines, machine, without), _first_error(lines), count, size, dropins)
 
 
 def _causes(
@@ -149,7 +146,12 @@ def _ranked(
     """
     scores = {}
     for name, of_failure in signs.items():
-        scores[name] = _on_machine(name, min(_together(of_failure), most), machine)
+        score = min(_together(of_failure), most)
+        if name in machine.predicted:
+            score = 1 - (1 - score) * _DOUBT_PREDICTED
+        if name in machine.ruled_out:
+            score *= _RULED_OUT
+        scores[name] = score
     explained_by = {name: _cause_among(scores, name) for name in scores}
     confidences = dict(scores)
     for name, cause in explained_by.items():
@@ -178,14 +180,6 @@ def _together(signs: Sequence[Sign]) -> float:
     at_cut = [sign for sign in signs if sign.wording and sign.wording.test == LAST_LINE]
     doubt = prod(1 - sign.weight for sign in signs if sign not in at_cut)
     return max([1 - doubt, *(sign.weight for sign in at_cut)])
-
-
-def _on_machine(name: str, score: float, machine: MachineEvidence) -> float:
-    if name in machine.predicted:
-        score = 1 - (1 - score) * _DOUBT_PREDICTED
-    if name in machine.ruled_out:
-        score *= _RULED_OUT
-    return score
 
 
 def _cause_among(scores: Mapping[str, float], name: str) -> str:
@@ -246,13 +240,6 @@ def known_classes() -> tuple[KnownClass, ...]:
         )
         for failure in failure_classes()
     )
-
-
-def _dropins_in(lines: Sequence[Line]) -> tuple[str, ...]:
-    """Modules with a drop-in with CUDA code that the log names."""
-    everything = "\n".join(line.text for line in lines).replace("-", "_")
-    modules = dict.fromkeys(item.module for item in DROPINS if item.cuda)
-    return tuple(module for module in modules if module in everything)
 
 
 def _first_error(lines: Sequence[Line]) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def judge(test: str, line: str, match: re.Match[str], around: Surroundings) -> f
     Raises:
         KeyError: there is no such test.
     """
-    return _TESTS[test](line, match, around)
+    return TESTS[test](line, match, around)
 
 
 def _dropped(number: int, toolkit: tuple[int, int] | None) -> bool:
@@ -102,12 +102,10 @@ def _bytes(pattern: re.Pattern[str], line: str) -> float | None:
 LAST_LINE = "last-line"
 """The test that a log ends in the line."""
 
-_TESTS: Mapping[str, Callable[[str, re.Match[str], Surroundings], float]] = {
+TESTS: Mapping[str, Callable[[str, re.Match[str], Surroundings], float]] = {
     "arch-newer-than-toolkit": lambda _, match, around: not _dropped(int(match["arch"]), around.toolkit),
     "arch-older-than-toolkit": lambda _, match, around: _dropped(int(match["arch"]), around.toolkit),
     "plausible-allocation": lambda line, _, around: 1 - _absurdity(line, around.rasterizes),
     "absurd-allocation": lambda line, _, around: _absurdity(line, around.rasterizes),
     LAST_LINE: lambda line, _, around: line in around.last,
 }
-TESTS = tuple(_TESTS)
-"""Their names."""

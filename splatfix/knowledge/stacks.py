@@ -127,7 +127,7 @@ class ProgramNeeds:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class StackRecipe:
     """How one stack is made to work."""
 
     stack: str
@@ -139,21 +139,21 @@ class Recipe:
 
 
 @cached
-def _recipes() -> Mapping[str, Recipe]:
+def _recipes() -> Mapping[str, StackRecipe]:
     known = {}
     for key, row in table("recipes")["recipes"].items():
         name = _stacks()[key].name if key in _stacks() else key
         parts = tuple(decode(Part, part) for part in row.get("part", ()))
-        known[key] = decode(Recipe, row, stack=key, name=name, parts=parts)
+        known[key] = decode(StackRecipe, row, stack=key, name=name, parts=parts)
     return known
 
 
-def recipes() -> tuple[Recipe, ...]:
+def recipes() -> tuple[StackRecipe, ...]:
     """Every recipe."""
     return tuple(_recipes().values())
 
 
-def recipe(stack_key: str) -> Recipe | None:
+def recipe(stack_key: str) -> StackRecipe | None:
     """The recipe of the stack of this key, or None."""
     return _recipes().get(stack_key)
 

@@ -195,13 +195,6 @@ def pair(value: Any) -> tuple[int, int]:
     return parts[0], parts[1] if len(parts) > 1 else 0
 
 
-def optional_pair(value: Any) -> tuple[int, int] | None:
-    """As ``pair``; ``null`` (or TOML's ``false``) -> None."""
-    if not value:
-        return None
-    return pair(value)
-
-
 def parse_version(text: str) -> Version:
     """Leading numbers of a version: ``"2.13.0+cpu"`` -> (2, 13, 0); ``"2.16.0.dev1"`` -> (2, 16, 0).
 

@@ -46,8 +46,8 @@ from splatfix.facts import (
 from splatfix.knowledge.dropins import known_names
 from splatfix.knowledge.stacks import (
     ProgramNeeds,
-    Recipe,
     Stack,
+    StackRecipe,
     recipe,
     recognise_checkout,
     variant,
@@ -280,7 +280,7 @@ def _candidates(folder: Path) -> Iterator[Path]:
             continue
 
 
-def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tuple[Path, ...]]:
+def _extensions_of(folder: Path, known: StackRecipe | None) -> tuple[list[Path], tuple[Path, ...]]:
     """The extensions of a checkout, in the recipe's order, then all others by name; and folders that cannot be read."""
     empty = [item.path for item in read_submodules(folder) if item.empty]
     # viewers and the like, outside of submodules, are not needed here
@@ -305,7 +305,7 @@ def _extensions_of(folder: Path, known: Recipe | None) -> tuple[list[Path], tupl
     return [*ours, *(path for path in extensions if path not in ours)], walk.unreadable
 
 
-def _parts_of_recipe(folder: Path, known: Recipe | None) -> tuple[list[Path], set[Path]]:
+def _parts_of_recipe(folder: Path, known: StackRecipe | None) -> tuple[list[Path], set[Path]]:
     """The folders of a recipe that setup.py builds, and those that something else does; a fork may have left a part out."""
     ours: list[Path] = []
     others: set[Path] = set()
@@ -321,7 +321,7 @@ def _parts_of_recipe(folder: Path, known: Recipe | None) -> tuple[list[Path], se
 
 
 def _nothing_to_build(
-    folder: Path, known: Recipe | None, empty: Sequence[str], unreadable: Sequence[Path]
+    folder: Path, known: StackRecipe | None, empty: Sequence[str], unreadable: Sequence[Path]
 ) -> SplatfixError:
     """Why a checkout has no extension; what is most certain comes first."""
     if known:
@@ -437,7 +437,7 @@ def _variants_of_recipe(checkout: Checkout) -> dict[str, str]:
     return {part.path: part.variant for part in known.parts if part.builder == "setup.py"} if known else {}
 
 
-def _no_extension(folder: Path, known: Recipe) -> SplatfixError:
+def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
     notes = [part.note for part in known.parts if part.note] or [known.note]
     steps: list[Step] = []
     for part in known.parts:
@@ -455,7 +455,7 @@ def _no_extension(folder: Path, known: Recipe) -> SplatfixError:
 
 
 def _notes_on(
-    folder: Path, extensions: list[Path], known: Recipe | None, recognition: Recognition | None
+    folder: Path, extensions: list[Path], known: StackRecipe | None, recognition: Recognition | None
 ) -> list[str]:
     """What a checkout is, and what of its stack's recipe it lacks."""
     origin = "of an unknown stack"
@@ -495,7 +495,7 @@ def _require_one_of_each_name(sources: Iterable[Source]) -> None:
             )
 
 
-def _program(folder: Path, known: Recipe, needs: ProgramNeeds, facts: Facts) -> SplatfixError:
+def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts) -> SplatfixError:
     """For a program that splatfix does not build (LichtFeld, OpenSplat, brush): what this machine has of what it needs.
 
     The details hold each need with ``met`` true, false or null (not known).

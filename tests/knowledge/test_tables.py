@@ -276,7 +276,7 @@ def damaged(name: str) -> Iterator[dict[str, Any]]:
         yield from ({section: {key: bad}} for bad in WRONG)
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 11])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 5])
 @NAMES
 def test_a_damaged_override_is_told_when_it_is_read(name: str, every: int, tmp_path: Path) -> None:
     """Whatever is wrong in a user's file, for every table, section and field: either words at once, or no harm at all."""

@@ -127,7 +127,7 @@ def _other_addresses(
 
 
 @dataclass(frozen=True)
-class _Calls:
+class _ComparedCalls:
     """A checkout's calls beside what a stack's rasterizer answers."""
 
     fitting: str = ""
@@ -137,10 +137,10 @@ class _Calls:
     """Some call is of the stack's module."""
 
 
-def _compare_calls(checkout: Checkout, row: Stack) -> _Calls:
+def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
     variants = [found for key in row.needs if (found := variant(key)) and found.kind == "rasterizer"]
     if not variants or not checkout.calls:
-        return _Calls()
+        return _ComparedCalls()
     fitting: dict[str, None] = {}
     differing: list[str] = []
     for (file, function, module), calls in islice(alternatives(checkout.calls).items(), _MOST_COMPARED):
@@ -162,11 +162,11 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _Calls:
     if hidden > 0:
         differing[_MOST_TOLD:] = [f"and {counted(hidden, 'call')} more"]
     if differing:
-        return _Calls("", tuple(differing), compared=True)
+        return _ComparedCalls("", tuple(differing), compared=True)
     if fitting:
-        return _Calls(", ".join(fitting), compared=True)
+        return _ComparedCalls(", ".join(fitting), compared=True)
     modules = ", ".join(sorted({call.module for call in checkout.calls}))
-    return _Calls("", (f"it calls {modules}, not {variants[0].module}",))
+    return _ComparedCalls("", (f"it calls {modules}, not {variants[0].module}",))
 
 
 def _other_calls(checkout: Checkout, variants: list[Variant]) -> Iterator[str]:

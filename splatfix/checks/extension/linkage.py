@@ -44,7 +44,11 @@ def torch_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
 
 def _symbols_of_torch(context: Context, this: Check, item: Extension, linkage: Linkage) -> Iterator[Finding]:
     torch, subject = context.torch, _name(item)
-    other = _other_torch(context, item)
+    # what splatfix compiled it against, where it was splatfix: within a minor release torch keeps its classes
+    owners = (one for one in context.distributions if one.name == item.distribution)
+    built = next((owner.built.torch for owner in owners if owner.built), "")
+    interface = _binary_interface(f"{torch.version} {torch.cuda}") if torch else None
+    other = built and _binary_interface(built) != interface
     if linkage.torch_missing:
         version, folder = (torch.version, torch.folder) if torch else ("", "")
         are = "is" if len(linkage.torch_missing) == 1 else "are"
@@ -68,11 +72,11 @@ def _symbols_of_torch(context: Context, this: Check, item: Extension, linkage: L
     elif torch is not None and other:
         installed = f"{torch.version} {torch.cuda}"
         yield this.warn(
-            f"{subject} was built against torch {_words(other)}, and torch {_words(installed)} is installed; "
+            f"{subject} was built against torch {_words(built)}, and torch {_words(installed)} is installed; "
             "it finds its symbols there, and may still read torch's classes wrongly.",
             subject=subject,
             evidence=(
-                Evidence("built with torch", other, "splatfix.json in its metadata folder"),
+                Evidence("built with torch", built, "splatfix.json in its metadata folder"),
                 Evidence("torch", installed, context.environment.torch.found_via),
             ),
             remedy=_rebuild(context, item),
@@ -219,17 +223,6 @@ def _unused(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=Evidence(item.path, lacking, "its dynamic section and symbol table"),
                 remedy=f"Nothing, unless you use {owner}'s functions for torch: they need the torch they were built for.",
             )
-
-
-def _other_torch(context: Context, item: Extension) -> str:
-    """Version and CUDA of the torch that splatfix compiled an extension against, where it is not the installed one's minor
-    release, within which torch keeps its classes; "" for what it did not build."""
-    torch = context.torch
-    owners = (one for one in context.distributions if one.name == item.distribution)
-    built = next((owner.built.torch for owner in owners if owner.built), "")
-    if torch is None or not built:
-        return ""
-    return built if _binary_interface(built) != _binary_interface(f"{torch.version} {torch.cuda}") else ""
 
 
 def _words(torch: str) -> str:
