@@ -7,17 +7,18 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from splatfix.app.result import Result, show_message, target_python
+from splatfix.app.stored import read_document
+from splatfix.attest.dsse import ENVELOPE
+from splatfix.attest.keys import PrivateKey, load_private, load_public
+from splatfix.attest.report import compare_installed, require_key_elsewhere, sign_folder, verify_folder
+from splatfix.attest.statement import CERTIFICATE
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import say
 from splatfix.core.visible import visible
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from splatfix.attest.keys import PrivateKey
+from splatfix.facts import gather
+from splatfix.report import verification
 
 VARIABLE = "SPLATFIX_KEY_PASSPHRASE"
 """The variable with the passphrase of an encrypted key. It is taken out of the environment, which children inherit."""
@@ -30,8 +31,6 @@ def open_key(path: Path) -> PrivateKey:
         SplatfixError: ``signing-not-installed`` (exit code 3); ``unusable-key``, ``wrong-passphrase``,
             ``passphrase-needed`` (2).
     """
-    from splatfix.attest.keys import load_private
-
     given = os.environ.pop(VARIABLE, None)
     key = load_private(path, lambda: _asked(path) if given is None else given)
     if key.shared:
@@ -60,9 +59,6 @@ def sign_report(folder: Path, key: PrivateKey) -> Path:
         SplatfixError: what lies there is no report, or one of a run that did not come to its end (exit code 2), or cannot
             be written.
     """
-    from splatfix.app.stored import read_document
-    from splatfix.attest.report import sign_folder
-
     _, document = read_document(folder)
     if document.get("interrupted") or document.get("unfinished"):
         raise usage_error(
@@ -79,9 +75,6 @@ def sign(path: Path, key: Path) -> Result:
     Raises:
         SplatfixError: see :func:`open_key` and :func:`sign_report`; ``key-in-report`` (exit code 2).
     """
-    from splatfix.attest.report import require_key_elsewhere
-    from splatfix.report import verification
-
     folder = _folder(path)
     opened = open_key(key)
     require_key_elsewhere(folder, key)
@@ -102,23 +95,16 @@ def verify(path: Path, key: Path, python: str | None = None) -> Result:
     Raises:
         SplatfixError: ``signing-not-installed``, ``unknown-statement`` (exit code 3); ``unusable-key``, ``cannot-read`` (2).
     """
-    from splatfix.attest.keys import load_public
-    from splatfix.attest.report import compare_installed, verify_folder
-    from splatfix.report import verification
-
     folder = _folder(path)
-    found = verify_folder(folder, load_public(key))
-    if python is not None and found.holds and found.statement is not None:
-        found = replace(found, installed=compare_installed(found.statement, _site_packages(python)))
-
-    def show(console: Console) -> None:
-        verification.show(console, found, folder)
-
+    verified = verify_folder(folder, load_public(key))
+    if python is not None and verified.holds and verified.statement is not None:
+        installed = compare_installed(verified.statement, _site_packages(python))
+        verified = replace(verified, installed=installed)
     return Result(
         "report verify",
-        lambda: verification.document(found, folder),
-        show,
-        Exit.OK if found.holds and not any(item.problem for item in found.installed) else Exit.FAILURE,
+        lambda: verification.document(verified, folder),
+        lambda console: verification.show(console, verified, folder),
+        Exit.FAILURE if not verified.holds or any(item.problem for item in verified.installed) else Exit.OK,
     )
 
 
@@ -128,8 +114,6 @@ def _site_packages(python: str) -> tuple[Path, ...]:
     Raises:
         SplatfixError: ``environment-not-ready`` (exit code 3).
     """
-    from splatfix.facts import gather
-
     interpreter = gather(target_python(python)).environment.interpreter
     if interpreter.value is None:
         raise SplatfixError(
@@ -151,9 +135,6 @@ def _folder(path: Path) -> Path:
         raise usage_error("cannot-read", f"Cannot read {path}: there is no such file or folder.")
     if path.is_dir():
         return path
-    from splatfix.attest.dsse import ENVELOPE
-    from splatfix.attest.statement import CERTIFICATE
-
     if path.name not in (ENVELOPE, CERTIFICATE):
         raise usage_error(
             "not-a-report",

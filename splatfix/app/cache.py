@@ -8,13 +8,13 @@ from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
+from splatfix.install import WheelCache
+from splatfix.report import installation
+from splatfix.report.console import escape, prose
 
 
 def list_wheels() -> Result:
     """Every wheel in the cache."""
-    from splatfix.install import WheelCache
-    from splatfix.report import installation
-
     cache = WheelCache()
     entries = cache.entries()
     return Result(
@@ -33,9 +33,6 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     Raises:
         SplatfixError: ``not-in-cache`` (exit code 2), or what could not be removed.
     """
-    from splatfix.install import WheelCache
-    from splatfix.report.console import escape, prose
-
     cache = WheelCache()
     chosen = cache.named(name) if name else cache.entries()
     number = counted(len(chosen), "wheel")

@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
+from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, usage_error
+from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, say, target_options
+from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from splatfix.checks import Check, Finding
-    from splatfix.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,6 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     """
     gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
     from splatfix.checks import Status, run_checks, select
-    from splatfix.core.codec import to_json
-    from splatfix.core.files import write_json
 
     goal = Goal(request.targets)
     selected = request.only or request.skip
@@ -72,14 +73,12 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         summary = sources_of_checkout(request.repo, facts)
         options, sources = options_after(findings, context, summary), summary.named
 
-    def data() -> dict[str, Any]:
-        from splatfix.report import diagnosis
+    from splatfix.report import diagnosis
 
+    def data() -> dict[str, Any]:
         return diagnosis.document(facts, goal, findings, options)
 
     def text(console: Console) -> None:
-        from splatfix.report import diagnosis
-
         here = request.facts_file is None and not selected
         diagnosis.show(
             console,
@@ -111,25 +110,26 @@ def exit_code_of(findings: Sequence[Finding]) -> Exit:
 
 
 def _facts(request: DiagnoseRequest) -> Facts:
-    from splatfix import facts
-    from splatfix.knowledge.breakages import source_patterns
-
     if request.facts_file is not None:
-        return facts.load(request.facts_file)
+        return machine_facts.load(request.facts_file)
     if request.repo is not None and not request.repo.is_dir():
         raise usage_error(
             "not-a-folder", f"There is no folder {request.repo}.", say("Give the folder of the checkout.")
         )
-    choice = facts.choose_python(request.python)
+    choice = machine_facts.choose_python(request.python)
     with on_interrupt(lambda: _partial_recording(request.record)):
-        found = facts.gather(
+        facts = machine_facts.gather(
             choice.python,
             chosen=choice.why,
             try_imports=request.try_imports,
             record=request.record,
             redact=request.redact,
         )
-    return facts.with_checkout(found, request.repo, source_patterns()) if request.repo else found
+    if request.repo is None:
+        return facts
+    from splatfix.knowledge.breakages import source_patterns
+
+    return machine_facts.with_checkout(facts, request.repo, source_patterns())
 
 
 def _partial_recording(record: Path | None) -> str:

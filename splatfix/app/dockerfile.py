@@ -9,12 +9,20 @@ from pathlib import Path
 
 from splatfix import __version__
 from splatfix.app.result import Result
+from splatfix.containers.image import own_source
 from splatfix.core.errors import usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run, say, target_options
+from splatfix.facts import read_checkout, resolved_folder
+from splatfix.install.wheels import write_wheel
 from splatfix.knowledge import Arch, Auto
+from splatfix.knowledge.breakages import source_patterns
+from splatfix.plan.checkout import require_one_thing
+from splatfix.plan.image import ImageRequest
+from splatfix.plan.image_choice import plan_image
+from splatfix.report import image
 
 
 @dataclass(frozen=True)
@@ -40,13 +48,6 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
         SplatfixError: ``not-a-folder``, ``needs-out``, ``file-exists``, ``cannot-write`` (exit code 2); what
             :func:`splatfix.plan.image_choice.plan_image` refuses. Nothing is written then.
     """
-    from splatfix.facts import read_checkout, resolved_folder
-    from splatfix.knowledge.breakages import source_patterns
-    from splatfix.plan.checkout import require_one_thing
-    from splatfix.plan.image import ImageRequest
-    from splatfix.plan.image_choice import plan_image
-    from splatfix.report import image
-
     folder = resolved_folder(str(asked.repo))
     if folder is None:
         raise usage_error(
@@ -171,9 +172,6 @@ def _is_already(path: Path, content: bytes) -> bool:
 def _own_wheel() -> dict[str, bytes]:
     """The running splatfix as a wheel, by its name: what builds the image is what wrote its Dockerfile, also where no index
     has it."""
-    from splatfix.containers.image import own_source
-    from splatfix.install.wheels import write_wheel
-
     files = {name: path.read_bytes() for name, path in own_source().items()}
     requires = [text for text in requires_of("splatfix") or () if "extra ==" not in text]
     with temporary_folder() as folder:

@@ -7,18 +7,25 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
+
+from splatfix.app.attest import open_key, sign_report
 from splatfix.app.interrupts import on_interrupt
+from splatfix.app.report import merge
 from splatfix.app.result import Result
+from splatfix.attest.keys import PrivateKey
+from splatfix.attest.report import require_key_elsewhere
+from splatfix.containers import LaneRequest, Running, find_lane, load_lanes
+from splatfix.containers import certify_in_container as certify_in_lane
+from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.words import few
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from splatfix.attest.keys import PrivateKey
-    from splatfix.containers import Running
+from splatfix.report import certificate, console
+from splatfix.report.console import escape, prose, show_error, table
+from splatfix.report.documents import ENVELOPE
+from splatfix.report.progress import lanes as lanes_progress
 
 
 @dataclass(frozen=True)
@@ -43,10 +50,6 @@ class ContainerRequest:
 
 def list_lanes() -> Result:
     """Every lane: what it builds with, whether it needs a GPU, and what it can prove without one."""
-    from splatfix.containers import load_lanes
-    from splatfix.core.codec import to_json
-    from splatfix.report.console import table
-
     lanes = load_lanes().values()
     rows = [
         (
@@ -71,14 +74,9 @@ def show_lane(name: str) -> Result:
     Raises:
         SplatfixError: ``unknown-lane`` (exit code 2).
     """
-    from splatfix.containers import find_lane
-    from splatfix.core.codec import to_json
-
     values: dict[str, Any] = to_json(find_lane(name))
 
     def text(console: Console) -> None:
-        from splatfix.report.console import escape, prose
-
         for key, value in values.items():
             said = few(list(map(str, value))) if isinstance(value, list) else str(value)
             if said and value:
@@ -94,13 +92,6 @@ def certify_in_container(asked: ContainerRequest) -> Result:
         SplatfixError: of a single lane: no such lane or engine, an image that cannot be built, no report. Of several:
             no such lane, or a key that cannot be used; what became of each lane is told in the result.
     """
-    from splatfix.app.attest import open_key, sign_report
-    from splatfix.attest.report import require_key_elsewhere
-    from splatfix.containers import LaneRequest, Running, find_lane
-    from splatfix.containers import certify_in_container as certify_in_lane
-    from splatfix.report import console
-    from splatfix.report.progress import lanes as lanes_progress
-
     key: PrivateKey | None = None
     running = Running()
     several = len(asked.lanes) > 1
@@ -142,10 +133,7 @@ def certify_in_container(asked: ContainerRequest) -> Result:
 
 
 def _single(lane: str, document: dict[str, Any], exit_code: int, out: Path) -> Result:
-    from splatfix.report import certificate
-
-    envelope = ("schema_version", "command", "splatfix_version", "exit_code", "error")
-    content = {name: value for name, value in document.items() if name not in envelope}
+    content = {name: value for name, value in document.items() if name not in ENVELOPE}
     return Result(
         str(document.get("command", "certify")),
         lambda: content,
@@ -162,8 +150,6 @@ def _all(
 
     The threads do not outlive the process: an engine ends what they build.
     """
-    from splatfix.report.console import show_error
-
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     ended: dict[str, Result | SplatfixError] = {}
 
@@ -209,8 +195,6 @@ def _all(
 
 def _merged(asked: ContainerRequest, ended: dict[str, Result | SplatfixError]) -> Result:
     """The matrix of the certificates, with the lanes that gave none; the exit code of the worst."""
-    from splatfix.app.report import merge
-
     out = asked.out
     good = [out / name for name, found in ended.items() if isinstance(found, Result)]
     bad = {name: found for name, found in ended.items() if isinstance(found, SplatfixError)}

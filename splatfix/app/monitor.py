@@ -6,16 +6,15 @@ import math
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from splatfix.app.result import Result
 from splatfix.certify.monitor import Summary, require_tensorboard, target_of, watch
 from splatfix.core.errors import usage_error
 from splatfix.core.words import counted
 from splatfix.report.console import err, escape, paragraph
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def monitor(

@@ -23,7 +23,7 @@ from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report import certificate, difference, merged
-from splatfix.report.documents import envelope
+from splatfix.report.documents import ENVELOPE, envelope
 from splatfix.report.field_report import markdown
 from splatfix.report.forms import FORMS
 from splatfix.report.html import certificate_page, matrix_page
@@ -31,7 +31,6 @@ from splatfix.report.merging import Merger
 
 PAGE, TEXT, DATA = "certificates.html", "certificates.md", "certificates.json"
 _SET_ASIDE = re.compile(r"previous(-\d+)?")
-_ENVELOPE = ("schema_version", "command", "splatfix_version", "exit_code", "error")
 _WHAT_TO_NAME = say("Name files that splatfix certify wrote (certificate.json), or folders with such files.")
 
 
@@ -43,7 +42,7 @@ def show(path: Path, *, verbose: bool = False) -> Result:
     """
     stored = read_stored(path)
     subject = stored.certificate
-    content = {name: value for name, value in stored.document.items() if name not in _ENVELOPE}
+    content = {name: value for name, value in stored.document.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
     return Result(
         "report show",

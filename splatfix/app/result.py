@@ -8,9 +8,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.redact import without_credentials
+from splatfix.core.streams import discard_output
+from splatfix.report.documents import envelope
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,33 +48,25 @@ def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
             _write_text(part)
             sys.stdout.flush()
     elif as_json:
-        from splatfix.report.documents import envelope
-
         _write(envelope(result.command, result.exit_code, result.data(), result.error))
     else:
-        from splatfix.report import console
-
-        result.text(console.out())
+        consoles = _consoles()
+        result.text(consoles.out())
         if result.error is not None:
-            console.show_error(result.error)
+            consoles.show_error(result.error)
     return int(result.exit_code)
 
 
 def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int:
     """Show an error that ended a command; returns the exit code of the process."""
     if not (as_json and _error_document(problem, command)):
-        from splatfix.report.console import show_error
-
         with contextlib.suppress(OSError):  # standard error is gone too
-            show_error(problem)
+            _consoles().show_error(problem)
     return int(problem.exit_code)
 
 
 def _error_document(problem: SplatfixError, command: str) -> bool:
     """Write the error to standard output; False where writing there is what failed (a full disk)."""
-    from splatfix.core.streams import discard_output
-    from splatfix.report.documents import envelope
-
     try:
         _write(envelope(command, problem.exit_code, {}, problem))
         sys.stdout.flush()
@@ -81,43 +77,47 @@ def _error_document(problem: SplatfixError, command: str) -> bool:
 
 
 def _write(document: Mapping[str, Any]) -> None:
-    """A JSON document on standard output, as UTF-8 whatever the terminal's encoding is."""
+    # with what files need it takes a twentieth of the time of --help, which imports this module
     from splatfix.core.files import dumps
 
     _write_text(dumps(document))
 
 
 def _write_text(text: str) -> None:
+    """On standard output, as UTF-8 whatever the terminal's encoding is."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text)
 
 
-def show_traceback() -> None:
-    """Print the traceback of the exception at hand on standard error."""
-    from splatfix.core.redact import without_credentials
+def _consoles() -> ModuleType:
+    # --help and --version import this module, and need none of rich's console
     from splatfix.report import console
 
-    console.err().print(without_credentials(traceback.format_exc()), markup=False, soft_wrap=True)
+    return console
+
+
+def show_traceback() -> None:
+    """Print the traceback of the exception at hand on standard error."""
+    text = without_credentials(traceback.format_exc())
+    _consoles().err().print(text, markup=False, soft_wrap=True)
 
 
 def show_message(text: str) -> None:
     """Print lines on standard error; those that begin with a ``$`` are commands and stay whole."""
-    from splatfix.report import console
-
+    consoles = _consoles()
     for line in text.split("\n"):
         if line.lstrip().startswith("$ "):
-            console.err().print(line, markup=False, soft_wrap=True)
+            consoles.err().print(line, markup=False, soft_wrap=True)
         else:
-            console.prose(console.err(), "", console.escape(line))
+            consoles.prose(consoles.err(), "", consoles.escape(line))
 
 
 def show_question(question: str) -> None:
     """Print a question on standard output; the answer is typed behind it."""
-    from splatfix.report import console
-
-    console.out().print(console.escape(question), end="", soft_wrap=True)
-    console.out().file.flush()
+    consoles = _consoles()
+    consoles.out().print(consoles.escape(question), end="", soft_wrap=True)
+    consoles.out().file.flush()
 
 
 def target_python(given: str | None) -> str:
@@ -136,6 +136,4 @@ def target_python(given: str | None) -> str:
 
 def is_terminal() -> bool:
     """Standard output is a terminal, so that somebody can be asked."""
-    from splatfix.report import console
-
-    return console.out().is_terminal
+    return bool(_consoles().out().is_terminal)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from rich.console import Console
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result, target_python
+from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import run
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from splatfix.install import RevertOutcome
+from splatfix.install import RevertOutcome, WheelCache, read_journal, revert_all
+from splatfix.install import revert as revert_one
+from splatfix.install.environment import open_environment
+from splatfix.report import console as consoles
+from splatfix.report import installation
+from splatfix.report.console import show_step
 
 
 def show_journal(python: str | None) -> Result:
     """What splatfix has changed in an environment."""
-    from splatfix.install import read_journal
-    from splatfix.report import installation
-
     interpreter = target_python(python)
     entries = read_journal(interpreter)
     return Result(
@@ -41,13 +40,6 @@ def revert(
     Raises:
         SplatfixError: no such entry, or an environment that does not allow it.
     """
-    from splatfix.core.runner import ProcessRunner
-    from splatfix.install import WheelCache, read_journal, revert_all
-    from splatfix.install import revert as revert_one
-    from splatfix.install.environment import open_environment
-    from splatfix.report import console as consoles
-    from splatfix.report import installation
-    from splatfix.report.console import show_step
 
     def show(outcome: RevertOutcome) -> None:
         if not as_json and not dry_run:

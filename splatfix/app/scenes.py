@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from splatfix.app.result import Result, target_python
 from splatfix.certify.scenes import check_sample, export_sample, find_samples
@@ -11,9 +13,6 @@ from splatfix.certify.smoke import list_scenes as scenes_of
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.words import counted
 from splatfix.report.console import escape, prose, table
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def list_scenes() -> Result:

@@ -8,7 +8,12 @@ from typing import Annotated, Optional
 
 import typer
 
-from splatfix.cli import certify, diagnose, dockerfile, explain, install, lanes, process, rehearse, report
+from splatfix import __version__
+from splatfix.app.result import show_traceback
+from splatfix.cli import certify, diagnose, dockerfile, explain, install, process, report
+from splatfix.cli.options import option
+from splatfix.core.errors import usage_error
+from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
 
 FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
 
@@ -25,8 +30,6 @@ app = typer.Typer(
 
 def _version(asked_for: bool) -> None:
     if asked_for:
-        from splatfix import __version__
-
         typer.echo(f"splatfix {__version__}")
         raise typer.Exit()
 
@@ -36,22 +39,19 @@ def _options(
     context: typer.Context,
     version: Annotated[
         Optional[bool],
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit."),
+        option("--version", "Print the version and exit.", callback=_version, is_eager=True),
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, option("--debug", "Show tracebacks.")] = False,
     knowledge: Annotated[
         Optional[Path],
-        typer.Option(
-            "--knowledge",
-            help="TOML or JSON file that extends or overrides splatfix's tables.",
-            metavar="FILE",
+        option(
+            "--knowledge", "TOML or JSON file that extends or overrides splatfix's tables.", metavar="FILE"
         ),
     ] = None,
 ) -> None:
     """Options that come before the command's name."""
     context.ensure_object(process.Invocation).debug = debug
     if knowledge is not None:
-        from splatfix.core.errors import usage_error
         from splatfix.knowledge import KnowledgeError, using
 
         try:
@@ -112,7 +112,7 @@ app.command(
         "splatfix rehearse ./gaussian-splatting",
         "splatfix rehearse ./mip-splatting --scene ./garden -- --kernel_size 0.2",
     ),
-)(rehearse.rehearse)
+)(certify.rehearse)
 # Options after the command to watch are the command's own.
 app.command(
     "monitor",
@@ -121,14 +121,12 @@ app.command(
     epilog=_example("splatfix monitor --interval 0.5 python train.py -s scene"),
 )(certify.monitor)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
-app.add_typer(lanes.lanes_app, name="lanes", rich_help_panel=PROVE)
+app.add_typer(certify.lanes_app, name="lanes", rich_help_panel=PROVE)
 app.add_typer(report.report_app, name="report", rich_help_panel=PROVE)
 
 
 def main() -> None:
     """Run the command line. Only this function ends the process, and no traceback reaches a user without ``--debug``."""
-    from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
-
     process.handle_signals()
     exit_on_broken_pipe()
     use_plain_signs_where_needed()
@@ -143,7 +141,5 @@ def main() -> None:
         sys.exit(process.end_interrupted("Interrupted.", invocation))
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
         if invocation.debug:
-            from splatfix.app.result import show_traceback
-
             show_traceback()
         process.end_with(process.error_of(error), invocation)

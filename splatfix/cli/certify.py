@@ -1,4 +1,4 @@
-"""Does it compute, and does it train: ``splatfix verify``, ``certify``, ``monitor`` and ``scenes``."""
+"""Does it compute, and does it train: ``splatfix verify``, ``certify``, ``rehearse``, ``monitor``, ``scenes`` and ``lanes``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Annotated, Optional
 import typer
 
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import finish
+from splatfix.cli.options import OUTPUT, SCENES, TRAINING, finish, folder_to_write, option
 
 scenes_app = typer.Typer(help="List, check or export the sample scenes.", no_args_is_help=True)
+lanes_app = typer.Typer(help="List the container lanes of certify --container.", no_args_is_help=True)
 
-SCENES = "Scenes"
-TRAINING = "Training"
 CONTAINER = "Container"
 
 
@@ -26,209 +25,9 @@ class Renderer(str, Enum):
     inria = "inria"
 
 
-class Form(str, Enum):
-    """What ``certify`` prints."""
-
-    text = "text"
-    markdown = "markdown"
-    junit = "junit"
-    prometheus = "prometheus"
-    issue = "issue"
-    appendix = "appendix"
-
-
-class ExitCodes(str, Enum):
-    """Whose exit codes: ``monitoring`` are those of Nagios' plugins, 0 ok, 1 warning, 2 critical, 3 unknown."""
-
-    splatfix = "splatfix"
-    monitoring = "monitoring"
-
-
-FormOption = Annotated[
-    Form,
-    typer.Option(
-        "--format",
-        help="Print text, Markdown, JUnit's XML, Prometheus' text format, what a bug report needs, or an "
-        "artifact-evaluation appendix.",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-ExitCodesOption = Annotated[
-    ExitCodes,
-    typer.Option(
-        "--exit-codes",
-        help="monitoring: 0 certified, 1 with reservations, 2 not certified, 3 undetermined or not run.",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-DeviceOption = Annotated[options.Device, typer.Option("--device", help="Where the kernels run.")]
-Suite = Annotated[
-    Optional[str],
-    typer.Option(
-        "--suite",
-        help="quick (three scenes) or standard (all sample scenes).",
-        show_default="quick, or the lane's own",
-        rich_help_panel=SCENES,
-    ),
-]
-Data = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--data",
-        help="Train the scenes in this folder instead: the public ones (garden, truck, ...) by name, any other "
-        "COLMAP, Blender or nerfstudio scene too.",
-        metavar="ROOT",
-        rich_help_panel=SCENES,
-    ),
-]
-Level = Annotated[
-    Optional[int],
-    typer.Option(
-        "--level",
-        help="How much to run, each with all below it: 1 diagnosis, 2 kernels, 3 quick suite, 4 standard suite, or with "
-        "--data the thirteen public scenes. A level skips nothing that belongs to it.",
-        min=1,
-        max=4,
-        metavar="1-4",
-        show_default="the suite, without a diagnosis",
-        rich_help_panel=SCENES,
-    ),
-]
-Repo = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--repo",
-        help="Run this checkout's own trainer instead of splatfix's; see splatfix rehearse.",
-        metavar="CHECKOUT",
-        rich_help_panel=SCENES,
-    ),
-]
-Scene = Annotated[
-    Optional[str],
-    typer.Option(
-        "--scene",
-        help="Train this sample scene only. With --repo: the folder of the scene that the stack's own trainer trains; it is "
-        "copied, and never written into.",
-        show_default="the suite's, or a bundled one with --repo",
-        metavar="NAME|FOLDER",
-        rich_help_panel=SCENES,
-    ),
-]
-Iterations = Annotated[
-    Optional[int],
-    typer.Option(
-        "--iterations",
-        help="Length of each training.",
-        show_default="the suite's; with --data 300 on a CPU, 7000 on a GPU",
-        min=1,
-        rich_help_panel=TRAINING,
-    ),
-]
-Resolution = Annotated[
-    Optional[int],
-    typer.Option(
-        "--resolution",
-        help="1, 2, 4, 8: divisor of the image size; larger: width in pixels.",
-        show_default="the suite's; with --data 320 on a CPU, each scene's usual one on a GPU",
-        min=1,
-        rich_help_panel=TRAINING,
-    ),
-]
-RendererOption = Annotated[
-    Renderer, typer.Option("--renderer", help="Rasterizer to train with.", rich_help_panel=TRAINING)
-]
-TrainingDevice = Annotated[
-    options.Device, typer.Option("--device", help="Where to train.", rich_help_panel=TRAINING)
-]
-Seed = Annotated[
-    int, typer.Option("--seed", help="Random seed.", min=0, max=2**32 - 1, rich_help_panel=TRAINING)
-]
-Out = Annotated[
-    Path, typer.Option("--out", help="Folder for the report.", metavar="DIR", rich_help_panel=options.OUTPUT)
-]
-Baseline = Annotated[
-    Optional[str],
-    typer.Option(
-        "--baseline",
-        help="An earlier certificate.json to compare with; or, with --data, published figures: inria-2023, "
-        "inria-2023-7k, gsplat-30k, gsplat-7k, mip-splatting, 3dgs-mcmc, taming-3dgs. Trains as they were measured.",
-        metavar="FILE|NAME",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-Sign = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--sign",
-        help="Sign the report with this ed25519 private key (PEM or OpenSSH), as an in-toto statement.",
-        metavar="KEY",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-Appendix = Annotated[
-    bool,
-    typer.Option(
-        "--appendix",
-        help="Also write an artifact-evaluation appendix: appendix.md and appendix.tex.",
-        rich_help_panel=options.OUTPUT,
-    ),
-]
-ContainerLane = Annotated[
-    Optional[str],
-    typer.Option(
-        "--container",
-        help="Certify inside these container lanes, such as cpu or cpu,cu130; see splatfix lanes list.",
-        metavar="LANE[,LANE]",
-        rich_help_panel=CONTAINER,
-    ),
-]
-LaneJobs = Annotated[int, typer.Option("--jobs", help="Lanes at a time.", min=1, rich_help_panel=CONTAINER)]
-Extension = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--extension",
-        help="Source folder of a CUDA extension to build inside, in a lane with a toolkit; repeatable.",
-        metavar="SOURCE",
-        rich_help_panel=CONTAINER,
-    ),
-]
-KeepContainer = Annotated[
-    bool, typer.Option("--keep", help="Leave the container, to look into it.", rich_help_panel=CONTAINER)
-]
-Target = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--target",
-        "-t",
-        help="Without a GPU: judge the CUDA extensions for this architecture, such as sm_120; in a container, build them "
-        "for it. Repeatable.",
-        metavar="ARCH",
-        rich_help_panel=TRAINING,
-    ),
-]
-DockerHost = Annotated[
-    Optional[str],
-    typer.Option("--docker-host", help="Address of the Docker engine.", rich_help_panel=CONTAINER),
-]
-BaseImage = Annotated[
-    Optional[str],
-    typer.Option("--base-image", help="Base image to use instead of the lane's.", rich_help_panel=CONTAINER),
-]
-CaCertificates = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--ca-certificates",
-        help="PEM file of certificate authorities for the image build.",
-        show_default="what pip uses here",
-        metavar="FILE",
-        rich_help_panel=CONTAINER,
-    ),
-]
-
-
 def verify(
     python: options.Python = None,
-    device: DeviceOption = options.Device.auto,
+    device: Annotated[options.Device, option("--device", "Where the kernels run.")] = options.Device.auto,
     as_json: options.Json = False,
 ) -> None:
     """Check kernels against float64 references: SSIM, kNN and rasterizer, native and drop-in."""
@@ -239,32 +38,152 @@ def verify(
 
 def certify(
     context: typer.Context,
-    level: Level = None,
-    suite: Suite = None,
-    data: Data = None,
-    repo: Repo = None,
-    scene: Scene = None,
-    iterations: Iterations = None,
-    resolution: Resolution = None,
+    level: Annotated[
+        Optional[int],
+        option(
+            "--level",
+            "How much to run, each with all below it: 1 diagnosis, 2 kernels, 3 quick suite, 4 standard suite, or with --data "
+            "the thirteen public scenes. A level skips nothing that belongs to it.",
+            SCENES,
+            "1-4",
+            min=1,
+            max=4,
+            show_default="the suite, without a diagnosis",
+        ),
+    ] = None,
+    suite: Annotated[
+        Optional[str],
+        option(
+            "--suite",
+            "quick (three scenes) or standard (all sample scenes).",
+            SCENES,
+            show_default="quick, or the lane's own",
+        ),
+    ] = None,
+    data: Annotated[
+        Optional[Path],
+        option(
+            "--data",
+            "Train the scenes in this folder instead: the public ones (garden, truck, ...) by name, any other COLMAP, Blender "
+            "or nerfstudio scene too.",
+            SCENES,
+            "ROOT",
+        ),
+    ] = None,
+    repo: Annotated[
+        Optional[Path],
+        option(
+            "--repo",
+            "Run this checkout's own trainer instead of splatfix's; see splatfix rehearse.",
+            SCENES,
+            "CHECKOUT",
+        ),
+    ] = None,
+    scene: Annotated[
+        Optional[str],
+        option(
+            "--scene",
+            "Train this sample scene only. With --repo: the folder of the scene that the stack's own trainer trains; it is "
+            "copied, and never written into.",
+            SCENES,
+            "NAME|FOLDER",
+            show_default="the suite's, or a bundled one with --repo",
+        ),
+    ] = None,
+    iterations: Annotated[
+        Optional[int],
+        option(
+            "--iterations",
+            "Length of each training.",
+            TRAINING,
+            min=1,
+            show_default="the suite's; with --data 300 on a CPU, 7000 on a GPU",
+        ),
+    ] = None,
+    resolution: Annotated[
+        Optional[int],
+        option(
+            "--resolution",
+            "1, 2, 4, 8: divisor of the image size; larger: width in pixels.",
+            TRAINING,
+            min=1,
+            show_default="the suite's; with --data 320 on a CPU, each scene's usual one on a GPU",
+        ),
+    ] = None,
     python: options.Python = None,
-    out: Out = Path("splatfix-report"),
-    renderer: RendererOption = Renderer.torch,
-    device: TrainingDevice = options.Device.auto,
-    seed: Seed = 0,
-    baseline: Baseline = None,
-    sign: Sign = None,
-    appendix: Appendix = False,
-    target: Target = None,
-    container: ContainerLane = None,
-    jobs: LaneJobs = 1,
-    extension: Extension = None,
-    keep: KeepContainer = False,
-    docker_host: DockerHost = None,
-    base_image: BaseImage = None,
-    ca_certificates: CaCertificates = None,
+    out: options.Out = Path("splatfix-report"),
+    renderer: Annotated[
+        Renderer, option("--renderer", "Rasterizer to train with.", TRAINING)
+    ] = Renderer.torch,
+    device: options.TrainingDevice = options.Device.auto,
+    seed: Annotated[int, option("--seed", "Random seed.", TRAINING, min=0, max=2**32 - 1)] = 0,
+    baseline: Annotated[
+        Optional[str],
+        option(
+            "--baseline",
+            "An earlier certificate.json to compare with; or, with --data, published figures: inria-2023, inria-2023-7k, "
+            "gsplat-30k, gsplat-7k, mip-splatting, 3dgs-mcmc, taming-3dgs. Trains as they were measured.",
+            OUTPUT,
+            "FILE|NAME",
+        ),
+    ] = None,
+    sign: Annotated[
+        Optional[Path],
+        option(
+            "--sign",
+            "Sign the report with this ed25519 private key (PEM or OpenSSH), as an in-toto statement.",
+            OUTPUT,
+            "KEY",
+        ),
+    ] = None,
+    appendix: Annotated[
+        bool,
+        option(
+            "--appendix",
+            "Also write an artifact-evaluation appendix: appendix.md and appendix.tex.",
+            OUTPUT,
+        ),
+    ] = False,
+    target: options.CertifyTargets = None,
+    container: Annotated[
+        Optional[str],
+        option(
+            "--container",
+            "Certify inside these container lanes, such as cpu or cpu,cu130; see splatfix lanes list.",
+            CONTAINER,
+            "LANE[,LANE]",
+        ),
+    ] = None,
+    jobs: Annotated[int, option("--jobs", "Lanes at a time.", CONTAINER, min=1)] = 1,
+    extension: Annotated[
+        Optional[list[str]],
+        option(
+            "--extension",
+            "Source folder of a CUDA extension to build inside, in a lane with a toolkit; repeatable.",
+            CONTAINER,
+            "SOURCE",
+        ),
+    ] = None,
+    keep: Annotated[bool, option("--keep", "Leave the container, to look into it.", CONTAINER)] = False,
+    docker_host: Annotated[
+        Optional[str], option("--docker-host", "Address of the Docker engine.", CONTAINER)
+    ] = None,
+    base_image: Annotated[
+        Optional[str], option("--base-image", "Base image to use instead of the lane's.", CONTAINER)
+    ] = None,
+    ca_certificates: Annotated[
+        Optional[Path],
+        option(
+            "--ca-certificates",
+            "PEM file of certificate authorities for the image build.",
+            CONTAINER,
+            "FILE",
+            show_default="what pip uses here",
+        ),
+    ] = None,
     verbose: options.Verbose = False,
-    form: FormOption = Form.text,
-    exit_codes: ExitCodesOption = ExitCodes.splatfix,
+    form: options.Format = options.Form.text,
+    exit_codes: options.ExitCodesOption = options.ExitCodes.splatfix,
     as_json: options.Json = False,
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
@@ -273,7 +192,7 @@ def certify(
     from splatfix.certify.request import RehearseRequest, Request
 
     options.one_form(as_json, form.value)
-    monitoring = exit_codes is ExitCodes.monitoring
+    monitoring = exit_codes is options.ExitCodes.monitoring
     conflicts.refuse(conflicts.CERTIFY, context, {f"--level {level}"})
     if container is not None:
         in_lanes = lanes.ContainerRequest(
@@ -327,6 +246,71 @@ def certify(
     finish(app.certify(request), as_json, form.value)
 
 
+def rehearse(
+    checkout: Annotated[Path, typer.Argument(help="Folder of a stack's checkout.", metavar="CHECKOUT")],
+    words: Annotated[
+        Optional[list[str]],
+        typer.Argument(help="After --: words for its train.py.", metavar="[-- WORD...]", show_default=False),
+    ] = None,
+    scene: Annotated[
+        Optional[Path],
+        option(
+            "--scene",
+            "Folder of the scene to train; it is copied, and never written into.",
+            SCENES,
+            "FOLDER",
+            show_default="a bundled one",
+        ),
+    ] = None,
+    python: options.Python = None,
+    iterations: Annotated[
+        Optional[int],
+        option(
+            "--iterations",
+            "Length of the training; densification and saving are shortened with it.",
+            TRAINING,
+            min=1,
+            show_default="120 on a CPU, 1000 on a GPU",
+        ),
+    ] = None,
+    resolution: Annotated[
+        Optional[int],
+        option(
+            "--resolution",
+            "What the trainer's own --resolution is given.",
+            TRAINING,
+            min=1,
+            show_default="128 with --scene on a CPU",
+        ),
+    ] = None,
+    out: options.Out = Path("splatfix-report"),
+    device: options.TrainingDevice = options.Device.auto,
+    target: options.CertifyTargets = None,
+    verbose: options.Verbose = False,
+    form: options.Format = options.Form.text,
+    exit_codes: options.ExitCodesOption = options.ExitCodes.splatfix,
+    as_json: options.Json = False,
+) -> None:
+    """Run a stack's own trainer on a small scene: on a GPU as it is, without one on the CPU, and report what was verified."""
+    from splatfix.app.certify import rehearse as run
+    from splatfix.certify.request import RehearseRequest
+
+    request = RehearseRequest(
+        checkout=checkout,
+        scene=scene,
+        train_arguments=tuple(words or ()),
+        python=python,
+        out=out,
+        device=device.value,
+        iterations=iterations,
+        resolution=resolution,
+        targets=options.archs(target),
+        verbose=verbose,
+        monitoring=exit_codes is options.ExitCodes.monitoring,
+    )
+    finish(run(request), as_json, form.value)
+
+
 def monitor(
     words: Annotated[
         list[str],
@@ -334,19 +318,12 @@ def monitor(
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            "--out",
-            help="Folder for the series and the summary.",
-            metavar="DIR",
-            callback=options.folder_to_write,
-        ),
+        option("--out", "Folder for the series and the summary.", metavar="DIR", callback=folder_to_write),
     ] = Path("splatfix-monitor"),
     interval: Annotated[
-        float, typer.Option("--interval", help="Seconds between two samples.", min=0.05, max=86400.0)
+        float, option("--interval", "Seconds between two samples.", min=0.05, max=86400.0)
     ] = 1.0,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write TensorBoard event files.")
-    ] = False,
+    tensorboard: Annotated[bool, option("--tensorboard", "Also write TensorBoard event files.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Record a trainer's VRAM (through NVML), memory and load to metrics.jsonl; exit with the command's own code.
@@ -356,11 +333,6 @@ def monitor(
     from splatfix.app.monitor import monitor as run
 
     finish(run(tuple(words), out, interval=interval, tensorboard=tensorboard, as_json=as_json), as_json)
-
-
-Names = Annotated[
-    Optional[list[str]], typer.Argument(help="Sample scenes.", show_default="all", metavar="[NAME...]")
-]
 
 
 @scenes_app.command("list", epilog="Example: splatfix scenes list")
@@ -373,14 +345,14 @@ def list_scenes(as_json: options.Json = False) -> None:
 
 @scenes_app.command("export", epilog="Example: splatfix scenes export fruit --out scenes")
 def export_scenes(
-    names: Names = None,
+    names: Annotated[
+        Optional[list[str]],
+        typer.Argument(help="Sample scenes.", show_default="all", metavar="[NAME...]"),
+    ] = None,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out",
-            help="Folder to write one folder per scene into.",
-            metavar="DIR",
-            callback=options.folder_to_write,
+        option(
+            "--out", "Folder to write one folder per scene into.", metavar="DIR", callback=folder_to_write
         ),
     ] = Path("splatfix-scenes"),
     as_json: options.Json = False,
@@ -403,9 +375,7 @@ def check_scenes(
     ] = None,
     root: Annotated[
         Optional[Path],
-        typer.Option(
-            "--root", help="Folder with one folder per scene.", show_default="the bundled ones", metavar="DIR"
-        ),
+        option("--root", "Folder with one folder per scene.", metavar="DIR", show_default="the bundled ones"),
     ] = None,
     python: options.Python = None,
     as_json: options.Json = False,
@@ -414,3 +384,22 @@ def check_scenes(
     from splatfix.app import scenes
 
     finish(scenes.check_scenes(tuple(names or ()), root, python), as_json)
+
+
+@lanes_app.command("list", epilog="Example: splatfix lanes list")
+def list_lanes(as_json: options.Json = False) -> None:
+    """List the lanes: torch, GPU, what extensions are built for."""
+    from splatfix.app import lanes
+
+    finish(lanes.list_lanes(), as_json)
+
+
+@lanes_app.command("show", epilog="Example: splatfix lanes show cuda-from-pypi")
+def show_lane(
+    name: Annotated[str, typer.Argument(help="Name of the lane.", metavar="LANE")],
+    as_json: options.Json = False,
+) -> None:
+    """Show everything about one lane: images, packages, what it can prove without a GPU, what was run of it."""
+    from splatfix.app import lanes
+
+    finish(lanes.show_lane(name), as_json)

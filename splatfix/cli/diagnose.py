@@ -8,78 +8,64 @@ from typing import Annotated, Optional
 import typer
 
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import finish
+from splatfix.cli.options import file_to_write, finish, option
 
 checks_app = typer.Typer(help="List the checks, or show the page of one.", no_args_is_help=True)
 
 FILES = "Saving and replaying facts"
-
-Repo = Annotated[
-    Optional[Path],
-    typer.Option("--repo", help="Also check this checkout of a splatting stack.", metavar="DIR"),
-]
-FactsFile = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--facts",
-        help="Diagnose facts saved (or a machine recorded) elsewhere instead of this machine.",
-        metavar="FILE",
-        rich_help_panel=FILES,
-    ),
-]
-Save = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--save",
-        help="Also write the facts to FILE, for --facts on another machine.",
-        metavar="FILE",
-        callback=options.file_to_write,
-        rich_help_panel=FILES,
-    ),
-]
-Record = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--record",
-        help="Also write the raw answers of this machine into the new folder DIR, to attach to a bug report.",
-        metavar="DIR",
-        rich_help_panel=FILES,
-    ),
-]
-Redact = Annotated[
-    bool,
-    typer.Option(
-        " /--no-redact",
-        help="Keep user and host names, home folders and GPU UUIDs in --record.",
-        show_default=False,
-        rich_help_panel=FILES,
-    ),
-]
-Imports = Annotated[
-    bool,
-    typer.Option("--imports", help="Also import torch and every extension in a child process (seconds)."),
-]
-Only = Annotated[
-    Optional[list[str]], typer.Option("--only", help="Run only this check or family; repeatable.")
-]
-Skip = Annotated[Optional[list[str]], typer.Option("--skip", help="Skip this check or family; repeatable.")]
-Paths = Annotated[
-    list[Path], typer.Argument(help="Libraries, wheels or folders.", metavar="FILE|WHEEL|DIR...")
-]
 
 
 def diagnose(
     context: typer.Context,
     python: options.Python = None,
     target: options.Targets = None,
-    repo: Repo = None,
-    imports: Imports = False,
-    only: Only = None,
-    skip: Skip = None,
-    facts_file: FactsFile = None,
-    save: Save = None,
-    record: Record = None,
-    redact: Redact = True,
+    repo: Annotated[
+        Optional[Path], option("--repo", "Also check this checkout of a splatting stack.", metavar="DIR")
+    ] = None,
+    imports: Annotated[
+        bool, option("--imports", "Also import torch and every extension in a child process (seconds).")
+    ] = False,
+    only: Annotated[
+        Optional[list[str]], option("--only", "Run only this check or family; repeatable.")
+    ] = None,
+    skip: Annotated[Optional[list[str]], option("--skip", "Skip this check or family; repeatable.")] = None,
+    facts_file: Annotated[
+        Optional[Path],
+        option(
+            "--facts",
+            "Diagnose facts saved (or a machine recorded) elsewhere instead of this machine.",
+            FILES,
+            "FILE",
+        ),
+    ] = None,
+    save: Annotated[
+        Optional[Path],
+        option(
+            "--save",
+            "Also write the facts to FILE, for --facts on another machine.",
+            FILES,
+            "FILE",
+            callback=file_to_write,
+        ),
+    ] = None,
+    record: Annotated[
+        Optional[Path],
+        option(
+            "--record",
+            "Also write the raw answers of this machine into the new folder DIR, to attach to a bug report.",
+            FILES,
+            "DIR",
+        ),
+    ] = None,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            " /--no-redact",
+            help="Keep user and host names, home folders and GPU UUIDs in --record.",
+            show_default=False,
+            rich_help_panel=FILES,
+        ),
+    ] = True,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
@@ -105,7 +91,9 @@ def diagnose(
 
 
 def inspect(
-    paths: Paths,
+    paths: Annotated[
+        list[Path], typer.Argument(help="Libraries, wheels or folders.", metavar="FILE|WHEEL|DIR...")
+    ],
     target: options.Targets = None,
     verbose: options.Verbose = False,
     as_json: options.Json = False,

@@ -6,10 +6,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
-import typer
-
 from splatfix.cli import options
-from splatfix.cli.options import finish
+from splatfix.cli.options import finish, option
 
 
 class Toolkit(str, Enum):
@@ -20,46 +18,43 @@ class Toolkit(str, Enum):
 
 
 def dockerfile(
-    repo: Annotated[Path, typer.Option("--repo", help="Folder of the checkout.", metavar="CHECKOUT")],
+    repo: Annotated[Path, option("--repo", "Folder of the checkout.", metavar="CHECKOUT")],
     target: options.Targets = None,
     out: Annotated[
         Optional[Path],
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder for the Dockerfile and a wheel of this splatfix, made where it is missing; or the Dockerfile itself.",
-            show_default="print it",
+        option(
+            "--out -o",
+            "Folder for the Dockerfile and a wheel of this splatfix, made where it is missing; or the Dockerfile itself.",
             metavar="DIR|FILE",
+            show_default="print it",
         ),
     ] = None,
     toolkit: Annotated[
         Toolkit,
-        typer.Option(
-            help="CUDA compiler from NVIDIA's devel image, or from PyPI wheels (CUDA 13) on a plain Debian."
+        option(
+            "", "CUDA compiler from NVIDIA's devel image, or from PyPI wheels (CUDA 13) on a plain Debian."
         ),
     ] = Toolkit.image,
     torch: Annotated[
         str,
-        typer.Option(
-            help="torch to take, such as 2.11.0 or 2.8.0+cu128.",
-            show_default="the newest that fits",
+        option(
+            "",
+            "torch to take, such as 2.11.0 or 2.8.0+cu128.",
             metavar="VERSION",
+            show_default="the newest that fits",
         ),
     ] = "",
     jobs: Annotated[
         int,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=1,
-            help="Parallel compiler processes, as far as MAX_JOBS is not given to the build.",
+        option(
+            "--jobs -j", "Parallel compiler processes, as far as MAX_JOBS is not given to the build.", min=1
         ),
     ] = 4,
-    compose: Annotated[bool, typer.Option("--compose", help="Also write compose.yaml.")] = False,
+    compose: Annotated[bool, option("--compose", "Also write compose.yaml.")] = False,
     devcontainer: Annotated[
-        bool, typer.Option("--devcontainer", help="Also write .devcontainer/devcontainer.json.")
+        bool, option("--devcontainer", "Also write .devcontainer/devcontainer.json.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    force: Annotated[bool, option("--force", "Overwrite files that are there.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""

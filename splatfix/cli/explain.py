@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import finish
+from splatfix.cli.options import finish, option
 
 _COMMAND = "splatfix.explain.command"
 
@@ -36,24 +36,22 @@ def explain(
     ] = None,
     facts: Annotated[
         Optional[Path],
-        typer.Option(
-            "--facts", help="Facts of the machine where it failed (diagnose --save).", metavar="FILE"
-        ),
+        option("--facts", "Facts of the machine where it failed (diagnose --save).", metavar="FILE"),
     ] = None,
     python: Annotated[
         Optional[str],
-        typer.Option("--python", help="It failed here, in this environment: read its facts.", metavar="ENV"),
+        option("--python", "It failed here, in this environment: read its facts.", metavar="ENV"),
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the failure classes.")] = False,
+    listed: Annotated[bool, option("--list", "List the failure classes.")] = False,
     class_name: Annotated[
-        str, typer.Option("--class", help="Show one failure class and its sources.", metavar="NAME")
+        str, option("--class", "Show one failure class and its sources.", metavar="NAME")
     ] = "",
     jsonl: Annotated[
         bool,
-        typer.Option(
+        option(
             "--jsonl",
-            help="Many logs: reads lines of JSON with id and log, prints lines with id and causes.",
-            rich_help_panel=options.OUTPUT,
+            "Many logs: reads lines of JSON with id and log, prints lines with id and causes.",
+            options.OUTPUT,
         ),
     ] = False,
     as_json: options.Json = False,

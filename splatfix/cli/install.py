@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 import typer
 
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import OUTPUT, confirm_unless, finish
+from splatfix.cli.options import OUTPUT, confirm_unless, finish, option
 
 cache_app = typer.Typer(help="List or remove the wheels that splatfix has built.", no_args_is_help=True)
 
@@ -29,143 +29,85 @@ class Backend(str, Enum):
     auto = "auto"
 
 
-Sources = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        help="Source folders, checkouts, gsplat==VERSION; with --backend nvrtc, warp or pure also package names.",
-        show_default="the current folder",
-        metavar="SOURCE",
-    ),
-]
-Target = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--target", "-t", help="GPU architecture such as sm_120, or auto; repeatable.", metavar="ARCH"
-    ),
-]
-BackendOption = Annotated[
-    Backend,
-    typer.Option(
-        help="native: compile; drop-ins: CUDA code by torch's NVRTC (nvrtc), gswarp (warp), PyTorch (pure); or auto."
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show the plan and change nothing.", rich_help_panel=PLAN)
-]
-Why = Annotated[
-    bool, typer.Option("--why", help="Explain choices and rejected alternatives.", rich_help_panel=PLAN)
-]
-Keep = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--keep",
-        help="With --dry-run --why: exclude options that modify NAME, such as torch; repeatable.",
-        metavar="NAME",
-        rich_help_panel=PLAN,
-    ),
-]
-FactsFile = Annotated[
-    Optional[Path],
-    typer.Option(
-        "--facts",
-        help="With --dry-run --why: the options of a machine whose facts were saved.",
-        metavar="FILE",
-        rich_help_panel=PLAN,
-    ),
-]
-Jobs = Annotated[
-    Optional[int],
-    typer.Option("--jobs", "-j", min=1, help="Number of parallel compiler processes.", rich_help_panel=BUILD),
-]
-CudaHome = Annotated[
-    Optional[str],
-    typer.Option("--cuda-home", help="CUDA toolkit to build with.", metavar="DIR", rich_help_panel=BUILD),
-]
-ProvideToolkit = Annotated[
-    bool,
-    typer.Option(
-        "--provide-toolkit",
-        help="If no CUDA toolkit fits, download one into splatfix's cache.",
-        rich_help_panel=BUILD,
-    ),
-]
-ForceMismatch = Annotated[
-    bool,
-    typer.Option(
-        "--force-cuda-mismatch",
-        help="Allow a CUDA major mismatch (recorded in the wheel).",
-        rich_help_panel=BUILD,
-    ),
-]
-Ptx = Annotated[
-    bool,
-    typer.Option(
-        "--ptx",
-        help="If no toolkit supports the GPU, embed PTX for the driver to compile.",
-        rich_help_panel=BUILD,
-    ),
-]
-WithDependencies = Annotated[
-    bool,
-    typer.Option(
-        "--with-dependencies",
-        help="Also install what the code imports and is missing; reverted together.",
-        rich_help_panel=RUN,
-    ),
-]
-InPlace = Annotated[
-    bool,
-    typer.Option(
-        "--in-place", help="Write the edits into the checkout too, with a backup.", rich_help_panel=BUILD
-    ),
-]
-FetchSubmodules = Annotated[
-    bool,
-    typer.Option(
-        "--fetch-submodules",
-        help="Fetch the checkout's empty submodules first, with git over https.",
-        rich_help_panel=BUILD,
-    ),
-]
-NoCache = Annotated[
-    bool,
-    typer.Option("--no-cache", help="Compile even if a cached wheel exists.", rich_help_panel=BUILD),
-]
-Reinstall = Annotated[
-    bool, typer.Option("--reinstall", help="Install even if it is already up to date.", rich_help_panel=RUN)
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Retry the last failed installation.", rich_help_panel=RUN)
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.", rich_help_panel=RUN)]
-Stream = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Stream the build output.", rich_help_panel=OUTPUT)
-]
-
-
 def install(
     context: typer.Context,
-    sources: Sources = None,
-    target: Target = None,
+    sources: Annotated[
+        Optional[list[str]],
+        typer.Argument(
+            help="Source folders, checkouts, gsplat==VERSION; with --backend nvrtc, warp or pure also package names.",
+            show_default="the current folder",
+            metavar="SOURCE",
+        ),
+    ] = None,
+    target: Annotated[
+        Optional[list[str]],
+        option("--target -t", "GPU architecture such as sm_120, or auto; repeatable.", metavar="ARCH"),
+    ] = None,
     python: options.Python = None,
-    backend: BackendOption = Backend.native,
-    dry_run: DryRun = False,
-    why: Why = False,
-    keep: Keep = None,
-    facts_file: FactsFile = None,
-    jobs: Jobs = None,
-    cuda_home: CudaHome = None,
-    provide_toolkit: ProvideToolkit = False,
-    force_cuda_mismatch: ForceMismatch = False,
-    ptx: Ptx = False,
-    in_place: InPlace = False,
-    fetch_submodules: FetchSubmodules = False,
-    no_cache: NoCache = False,
-    reinstall: Reinstall = False,
-    with_dependencies: WithDependencies = False,
-    resume: Resume = False,
-    yes: Yes = False,
-    verbose: Stream = False,
+    backend: Annotated[
+        Backend,
+        option(
+            "",
+            "native: compile; drop-ins: CUDA code by torch's NVRTC (nvrtc), gswarp (warp), PyTorch (pure); or auto.",
+        ),
+    ] = Backend.native,
+    dry_run: Annotated[bool, option("--dry-run", "Show the plan and change nothing.", PLAN)] = False,
+    why: Annotated[bool, option("--why", "Explain choices and rejected alternatives.", PLAN)] = False,
+    keep: Annotated[
+        Optional[list[str]],
+        option(
+            "--keep",
+            "With --dry-run --why: exclude options that modify NAME, such as torch; repeatable.",
+            PLAN,
+            "NAME",
+        ),
+    ] = None,
+    facts_file: Annotated[
+        Optional[Path],
+        option(
+            "--facts", "With --dry-run --why: the options of a machine whose facts were saved.", PLAN, "FILE"
+        ),
+    ] = None,
+    jobs: Annotated[
+        Optional[int], option("--jobs -j", "Number of parallel compiler processes.", BUILD, min=1)
+    ] = None,
+    cuda_home: Annotated[
+        Optional[str], option("--cuda-home", "CUDA toolkit to build with.", BUILD, "DIR")
+    ] = None,
+    provide_toolkit: Annotated[
+        bool,
+        option("--provide-toolkit", "If no CUDA toolkit fits, download one into splatfix's cache.", BUILD),
+    ] = False,
+    force_cuda_mismatch: Annotated[
+        bool, option("--force-cuda-mismatch", "Allow a CUDA major mismatch (recorded in the wheel).", BUILD)
+    ] = False,
+    ptx: Annotated[
+        bool, option("--ptx", "If no toolkit supports the GPU, embed PTX for the driver to compile.", BUILD)
+    ] = False,
+    in_place: Annotated[
+        bool, option("--in-place", "Write the edits into the checkout too, with a backup.", BUILD)
+    ] = False,
+    fetch_submodules: Annotated[
+        bool,
+        option(
+            "--fetch-submodules", "Fetch the checkout's empty submodules first, with git over https.", BUILD
+        ),
+    ] = False,
+    no_cache: Annotated[bool, option("--no-cache", "Compile even if a cached wheel exists.", BUILD)] = False,
+    reinstall: Annotated[
+        bool, option("--reinstall", "Install even if it is already up to date.", RUN)
+    ] = False,
+    with_dependencies: Annotated[
+        bool,
+        option(
+            "--with-dependencies",
+            "Also install what the code imports and is missing; reverted together.",
+            RUN,
+        ),
+    ] = False,
+    resume: Annotated[bool, option("--resume", "Retry the last failed installation.", RUN)] = False,
+    yes: Annotated[bool, option("--yes -y", "Do not ask for confirmation.", RUN)] = False,
+    verbose: Annotated[bool, option("--verbose -v", "Stream the build output.", OUTPUT)] = False,
     as_json: options.Json = False,
 ) -> None:
     """Build an extension for a GPU, verify the result, and install it so that it can be undone."""
@@ -214,14 +156,10 @@ def revert(
         typer.Argument(help="Journal entry.", show_default="the latest active entry", metavar="ID"),
     ] = None,
     python: options.Python = None,
-    everything: Annotated[bool, typer.Option("--all", help="Undo every installation, newest first.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be removed and restored.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="For scripts; revert asks nothing, with or without it.")
-    ] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Show the journal and change nothing.")] = False,
+    everything: Annotated[bool, option("--all", "Undo every installation, newest first.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Show what would be removed and restored.")] = False,
+    yes: Annotated[bool, option("--yes -y", "For scripts; revert asks nothing, with or without it.")] = False,
+    listing: Annotated[bool, option("--list", "Show the journal and change nothing.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Put an environment back to what it was before an installation."""
@@ -249,7 +187,7 @@ def clear(
             help="A distribution, or the beginning of a key.", show_default="all wheels", metavar="NAME"
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
     """Remove all wheels from the cache, those of one distribution, or one by its key."""

@@ -8,37 +8,34 @@ import signal
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Optional
 
 import typer
 
+from splatfix.app.result import Result, deliver, is_terminal, show_message, show_question
+from splatfix.core.errors import usage_error
+from splatfix.core.step import say
+
 if TYPE_CHECKING:
-    from splatfix.app.result import Result
     from splatfix.knowledge import Arch, Auto
 
 # Help panels: the sections of --help
 OUTPUT = "Output"
+SCENES = "Scenes"
+TRAINING = "Training"
 
-Python = Annotated[
-    Optional[str],
-    typer.Option(
-        "--python",
-        help="Target environment: a Python interpreter, or a venv or conda folder.",
-        show_default="the activated one, or .venv of this project",
-        metavar="ENV",
-    ),
-]
-Targets = Annotated[
-    Optional[list[str]],
-    typer.Option("--target", "-t", help="GPU architecture such as sm_120; repeatable.", metavar="ARCH"),
-]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document instead of text.", rich_help_panel=OUTPUT)
-]
-Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Show passing checks and all evidence too.", rich_help_panel=OUTPUT),
-]
+
+def option(
+    names: str, text: str, panel: str | None = None, metavar: str | None = None, **settings: Any
+) -> Any:
+    """An option as typer has it.
+
+    Args:
+        names: such as ``--jobs -j``; "" for that of the parameter.
+        panel: the section of ``--help``.
+        settings: typer's own, such as ``min`` and ``callback``; ``show_default`` as words.
+    """
+    return typer.Option(*names.split(), help=text, rich_help_panel=panel, metavar=metavar, **settings)
 
 
 class Device(str, Enum):
@@ -49,10 +46,75 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
+class Form(str, Enum):
+    """What ``certify`` prints."""
+
+    text = "text"
+    markdown = "markdown"
+    junit = "junit"
+    prometheus = "prometheus"
+    issue = "issue"
+    appendix = "appendix"
+
+
+class ExitCodes(str, Enum):
+    """Whose exit codes: ``monitoring`` are those of Nagios' plugins, 0 ok, 1 warning, 2 critical, 3 unknown."""
+
+    splatfix = "splatfix"
+    monitoring = "monitoring"
+
+
+Python = Annotated[
+    Optional[str],
+    option(
+        "--python",
+        "Target environment: a Python interpreter, or a venv or conda folder.",
+        metavar="ENV",
+        show_default="the activated one, or .venv of this project",
+    ),
+]
+Targets = Annotated[
+    Optional[list[str]],
+    option("--target -t", "GPU architecture such as sm_120; repeatable.", metavar="ARCH"),
+]
+Json = Annotated[bool, option("--json", "Print one JSON document instead of text.", OUTPUT)]
+Verbose = Annotated[bool, option("--verbose -v", "Show passing checks and all evidence too.", OUTPUT)]
+Yes = Annotated[bool, option("--yes -y", "Do not ask for confirmation.")]
+
+# Of certify and rehearse.
+Out = Annotated[Path, option("--out", "Folder for the report.", OUTPUT, "DIR")]
+TrainingDevice = Annotated[Device, option("--device", "Where to train.", TRAINING)]
+CertifyTargets = Annotated[
+    Optional[list[str]],
+    option(
+        "--target -t",
+        "Without a GPU: judge the CUDA extensions for this architecture, such as sm_120; in a container, build them for it. "
+        "Repeatable.",
+        TRAINING,
+        "ARCH",
+    ),
+]
+Format = Annotated[
+    Form,
+    option(
+        "--format",
+        "Print text, Markdown, JUnit's XML, Prometheus' text format, what a bug report needs, or an artifact-evaluation "
+        "appendix.",
+        OUTPUT,
+    ),
+]
+ExitCodesOption = Annotated[
+    ExitCodes,
+    option(
+        "--exit-codes",
+        "monitoring: 0 certified, 1 with reservations, 2 not certified, 3 undetermined or not run.",
+        OUTPUT,
+    ),
+]
+
+
 def finish(result: Result, as_json: bool, form: str = "") -> NoReturn:
     """Show the result of a use case, and end the command with its exit code."""
-    from splatfix.app.result import deliver
-
     raise typer.Exit(deliver(result, as_json=as_json, form=form))
 
 
@@ -62,9 +124,6 @@ def one_form(as_json: bool, form: str) -> None:
     Raises:
         SplatfixError: ``json-and-format`` (exit code 2).
     """
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import say
-
     if as_json and form != "text":
         raise usage_error(
             "json-and-format",
@@ -75,16 +134,16 @@ def one_form(as_json: bool, form: str) -> None:
 
 def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:
     """Ask on a terminal before something is changed; elsewhere nobody could answer."""
-    from splatfix.app.result import is_terminal, show_message
-
     if yes or not is_terminal():
         return
+    hint = "[Y/n]" if default else "[y/N]"
     try:
-        while (answer := _answer(f"{question} {'[Y/n]' if default else '[y/N]'}: ")) not in ("y", "yes"):
-            if answer in ("n", "no") or (not answer and not default):
-                raise typer.Abort
-            if not answer:
+        while True:
+            answer = _answer(f"{question} {hint}: ")
+            if answer in ("y", "yes") or (not answer and default):
                 return
+            if answer in ("n", "no", ""):
+                raise typer.Abort
             show_message("Please answer y or n.")
     except KeyboardInterrupt:
         show_message("")
@@ -97,23 +156,24 @@ def _answer(question: str) -> str:
     Python runs a signal handler only after the read that it interrupts, and a signal that comes just before a read does
     not interrupt it; so this waits for either of the two first.
     """
-    from splatfix.app.result import show_question
-
     show_question(question)
     if os.name == "posix" and sys.stdin.isatty():  # a Windows console cannot be waited for
-        heard, rings = os.pipe()
-        os.set_blocking(rings, False)
-        before = signal.set_wakeup_fd(rings)
+        wakes, wakeup = os.pipe()
+        os.set_blocking(wakeup, False)
+        before = signal.set_wakeup_fd(wakeup)
         try:
-            select.select([sys.stdin, heard], [], [])
+            select.select([sys.stdin, wakes], [], [])
         finally:
             signal.set_wakeup_fd(before)
-            os.close(heard)
-            os.close(rings)
+            os.close(wakes)
+            os.close(wakeup)
     line = sys.stdin.readline()
     if not line:
         raise typer.Abort
     return line.strip().lower()
+
+
+# splatfix.knowledge, which both ask, is not needed for --help, and takes as long as all the rest of it.
 
 
 def archs(targets: list[str] | None) -> tuple[Arch, ...]:
@@ -122,7 +182,6 @@ def archs(targets: list[str] | None) -> tuple[Arch, ...]:
     Raises:
         SplatfixError: ``unknown-arch`` (exit code 2), also for ``auto``.
     """
-    from splatfix.core.errors import usage_error
     from splatfix.knowledge import parse_targets
 
     try:
@@ -137,7 +196,6 @@ def archs_or_auto(targets: list[str] | None) -> tuple[Arch | Auto, ...]:
     Raises:
         SplatfixError: ``unknown-arch`` (exit code 2).
     """
-    from splatfix.core.errors import usage_error
     from splatfix.knowledge import parse_requested
 
     try:
@@ -157,21 +215,14 @@ def file_to_write(path: Path | None) -> Path | None:
     Raises:
         SplatfixError: ``cannot-save`` (exit code 2), before anything else is done.
     """
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import say
-
     if path is None:
         return None
     if path.is_dir():
-        raise usage_error(
-            "cannot-save", f"{path} is a folder.", say(f"Name a file in it: {path / 'facts.json'}")
-        )
+        todo = say(f"Name a file in it: {path / 'facts.json'}")
+        raise usage_error("cannot-save", f"{path} is a folder.", todo)
     if not path.parent.is_dir():
-        raise usage_error(
-            "cannot-save",
-            f"There is no folder {path.parent}.",
-            say("Create it first, or name a file elsewhere."),
-        )
+        todo = say("Create it first, or name a file elsewhere.")
+        raise usage_error("cannot-save", f"There is no folder {path.parent}.", todo)
     return path
 
 
@@ -181,14 +232,12 @@ def folder_to_write(folder: Path) -> Path:
     Raises:
         SplatfixError: ``cannot-write`` (exit code 2) where that is plainly impossible, before anything is started.
     """
-    from splatfix.core.errors import usage_error
-    from splatfix.core.step import say
-
-    there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
-    if not there.is_dir():
-        raise usage_error("cannot-write", f"{there} is not a folder.", say("Name another one with --out."))
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise usage_error(
-            "cannot-write", f"{there} cannot be written to.", say("Name another one with --out.")
-        )
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    problem = ""
+    if not nearest.is_dir():
+        problem = "is not a folder"
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        problem = "cannot be written to"
+    if problem:
+        raise usage_error("cannot-write", f"{nearest} {problem}.", say("Name another one with --out."))
     return folder

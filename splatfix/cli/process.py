@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.app.result import deliver_error, show_message
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import Command, Step, say
 from splatfix.core.visible import visible
 
@@ -85,8 +86,6 @@ class Commands(TyperGroup):
             text = str(stop) or NO_RESULT
             raise typer.Exit(end_interrupted(text, ctx.ensure_object(Invocation))) from None
         except typer.Abort:  # no, to a question
-            from splatfix.app.result import show_message
-
             show_message("Nothing was changed.")
             raise typer.Exit(1) from None
 
@@ -115,6 +114,7 @@ def handle_signals() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> None:
+    # the runner starts processes, and is not needed for --help
     from splatfix.core.runner import interrupt
 
     threading.excepthook = _ignore_interrupts
@@ -129,8 +129,6 @@ def _ignore_interrupts(problem: threading.ExceptHookArgs) -> None:
 
 def end_with(problem: SplatfixError, invocation: Invocation) -> NoReturn:
     """Show an error in the form that was asked for, and end the process."""
-    from splatfix.app.result import deliver_error
-
     problem.todo = tuple(naming_python(step, invocation.python) for step in problem.todo)
     if invocation.monitoring:
         problem.exit_code = Exit.UNDETERMINED
@@ -140,7 +138,8 @@ def end_with(problem: SplatfixError, invocation: Invocation) -> NoReturn:
 def end_with_usage(error: Any, invocation: Invocation) -> NoReturn:
     """Show words that the command line could not parse: as typer does, unless a program reads it."""
     if invocation.as_json or invocation.monitoring:
-        end_with(_usage_error_of(error.format_message()), invocation)
+        todo = say("splatfix --help, or --help after the command's name, lists the options.")
+        end_with(usage_error("wrong-usage", error.format_message(), todo), invocation)
     from typer.rich_utils import rich_format_error
 
     rich_format_error(error)
@@ -151,12 +150,8 @@ def end_interrupted(text: str, invocation: Invocation) -> int:
     """Say in which state an interrupted command leaves things, with ``--json`` as an error document; returns the exit code."""
     code = Exit.UNDETERMINED if invocation.monitoring else Exit.INTERRUPTED
     if invocation.as_json:
-        from splatfix.app.result import deliver_error
-
         problem = SplatfixError("interrupted", text, exit_code=code)
         return deliver_error(problem, invocation.command, as_json=True)
-    from splatfix.app.result import show_message
-
     show_message(text)
     return int(code)
 
@@ -175,34 +170,34 @@ def naming_python(step: Step, python: str) -> Step:
     return Step(step.text, Command((*argv, "--python", python)))
 
 
-def _usage_error_of(message: str) -> SplatfixError:
-    """Words that the command line could not parse: an unknown option, a missing argument."""
-    return SplatfixError(
-        "wrong-usage",
-        message,
-        todo=(say("splatfix --help, or --help after the command's name, lists the options."),),
-        exit_code=Exit.USAGE,
-    )
-
-
 def error_of(error: Exception) -> SplatfixError:
     """What ended a command, as an error for people."""
     if isinstance(error, SplatfixError):
         return error
     if isinstance(error, OSError):
         return _os_error_of(error)
-    return _internal_error_of(error)
+    return SplatfixError(
+        "internal-error",
+        f"splatfix itself failed: {type(error).__name__}: {error}",
+        meaning="This is a bug in splatfix, not a problem of your machine.",
+        todo=(say("Run the same command with --debug before its name, and report the traceback."),),
+        exit_code=Exit.UNDETERMINED,
+    )
 
 
 def _os_error_of(error: OSError) -> SplatfixError:
     """The operating system refused something that no command foresaw; not a defect of splatfix."""
-    if _current_folder_is_gone():
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() says the same and imports more
+    except FileNotFoundError:
         return SplatfixError(
             "no-current-folder",
             "The current folder does not exist any more: it was deleted or moved.",
             todo=(say("Change to a folder that exists, then run splatfix again."),),
             exit_code=Exit.USAGE,
         )
+    except OSError:
+        pass  # it is there, and cannot be read: that is not what the command was refused
     file = f": {error.filename}" if error.filename else ""
     return SplatfixError(
         "os-error",
@@ -214,24 +209,3 @@ def _os_error_of(error: OSError) -> SplatfixError:
             ),
         ),
     )
-
-
-def _internal_error_of(error: Exception) -> SplatfixError:
-    """A defect of splatfix."""
-    return SplatfixError(
-        "internal-error",
-        f"splatfix itself failed: {type(error).__name__}: {error}",
-        meaning="This is a bug in splatfix, not a problem of your machine.",
-        todo=(say("Run the same command with --debug before its name, and report the traceback."),),
-        exit_code=Exit.UNDETERMINED,
-    )
-
-
-def _current_folder_is_gone() -> bool:
-    try:
-        os.getcwd()  # noqa: PTH109 - Path.cwd() says the same and imports more
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return False

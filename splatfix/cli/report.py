@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from splatfix.cli import options
-from splatfix.cli.options import finish, one_form
+from splatfix.cli.options import OUTPUT, finish, folder_to_write, one_form, option
 
 report_app = typer.Typer(help="Show, compare, merge, sign and verify certificates.", no_args_is_help=True)
 
@@ -43,15 +43,8 @@ CertificateFile = Annotated[
 )
 def show(
     file: CertificateFile,
-    form: Annotated[
-        Form, typer.Option("--format", help="The form to print.", rich_help_panel=options.OUTPUT)
-    ] = Form.text,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", "-v", help="Text: every criterion of every scene.", rich_help_panel=options.OUTPUT
-        ),
-    ] = False,
+    form: Annotated[Form, option("--format", "The form to print.", OUTPUT)] = Form.text,
+    verbose: Annotated[bool, option("--verbose -v", "Text: every criterion of every scene.", OUTPUT)] = False,
     as_json: options.Json = False,
 ) -> None:
     """Print a certificate in any form, as certify did; exits with 0 whatever its verdict is."""
@@ -67,9 +60,7 @@ def show(
 def diff(
     a: Annotated[Path, typer.Argument(help="The certificate to compare with, or its folder.", metavar="A")],
     b: Annotated[Path, typer.Argument(help="The certificate to judge, or its folder.", metavar="B")],
-    form: Annotated[
-        DiffForm, typer.Option("--format", help="The form to print.", rich_help_panel=options.OUTPUT)
-    ] = DiffForm.text,
+    form: Annotated[DiffForm, option("--format", "The form to print.", OUTPUT)] = DiffForm.text,
     as_json: options.Json = False,
 ) -> None:
     """Compare two certificates and name the first cause that differs; exits with 1 when B is worse than A."""
@@ -89,12 +80,8 @@ def merge(
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            "--out",
-            help="Folder for certificates.html, .md and .json.",
-            metavar="DIR",
-            callback=options.folder_to_write,
-            rich_help_panel=options.OUTPUT,
+        option(
+            "--out", "Folder for certificates.html, .md and .json.", OUTPUT, "DIR", callback=folder_to_write
         ),
     ] = Path("splatfix-matrix"),
     as_json: options.Json = False,
@@ -114,8 +101,7 @@ ReportFolder = Annotated[
 def sign(
     folder: ReportFolder,
     key: Annotated[
-        Path,
-        typer.Option("--key", help="An ed25519 private key, in PEM or OpenSSH's form.", metavar="PRIVATE"),
+        Path, option("--key", "An ed25519 private key, in PEM or OpenSSH's form.", metavar="PRIVATE")
     ],
     as_json: options.Json = False,
 ) -> None:
@@ -129,16 +115,11 @@ def sign(
 def verify(
     folder: ReportFolder,
     key: Annotated[
-        Path,
-        typer.Option(
-            "--key", help="The signer's ed25519 public key, in PEM or OpenSSH's form.", metavar="PUBLIC"
-        ),
+        Path, option("--key", "The signer's ed25519 public key, in PEM or OpenSSH's form.", metavar="PUBLIC")
     ],
     python: Annotated[
         Optional[str],
-        typer.Option(
-            "--python", help="Also compare what ran with the files of this environment.", metavar="ENV"
-        ),
+        option("--python", "Also compare what ran with the files of this environment.", metavar="ENV"),
     ] = None,
     as_json: options.Json = False,
 ) -> None:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -18,7 +18,6 @@ from splatfix.core.step import Step, step_json
 from splatfix.core.words import beginning, counted
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
-from splatfix.plan.option import Options
 from splatfix.report.console import (
     escape,
     escape_lines,
@@ -30,7 +29,9 @@ from splatfix.report.console import (
     show_todo,
 )
 from splatfix.report.marks import Mark
-from splatfix.report.options import show_suggestion
+
+if TYPE_CHECKING:
+    from splatfix.plan.option import Options
 
 _MARKS = {
     Status.PASS: Mark.GOOD,
@@ -116,6 +117,9 @@ def show(
         short = environment_paths(facts)
     _show_verdict(console, findings)
     if options is not None:
+        # of no use where nothing failed, and a tenth of the time of a diagnosis: it knows all of plan
+        from splatfix.report.options import show_suggestion
+
         show_suggestion(console, options, why, windows=windows)
     elif next_step is not None:
         show_step(console, next_step, indent=2, windows=windows)

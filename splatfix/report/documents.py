@@ -9,6 +9,8 @@ from splatfix import __version__
 from splatfix.core.errors import SplatfixError
 
 SCHEMA_VERSION = 2
+ENVELOPE = ("schema_version", "command", "splatfix_version", "exit_code", "error")
+"""What every document begins with."""
 
 
 def envelope(
