@@ -70,7 +70,7 @@ def test_one_matrix(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("splatfix.containers.certify_in_container", stand_in(codes))
+    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
     result = certify_in_container(ContainerRequest(tuple(codes), tmp_path, jobs))
     assert int(result.exit_code) == worst
     content = result.data()
@@ -94,7 +94,7 @@ def test_one_matrix(
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_ctrl_c_keeps_what_had_ended(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = {"cpu": 0, "cu126": CTRL_C, "cu128": CTRL_C}
-    monkeypatch.setattr("splatfix.containers.certify_in_container", stand_in(codes))
+    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
     result = certify_in_container(ContainerRequest(tuple(codes), tmp_path, jobs))
     assert result.exit_code == Exit.INTERRUPTED and result.error is not None
     assert "of 3 lanes 1 had ended" in result.error.what
@@ -121,7 +121,7 @@ def test_an_error_is_shown_at_once_and_in_the_matrix_of_ctrl_c(
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("splatfix.containers.certify_in_container", certify)
+    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", certify)
     result = certify_in_container(ContainerRequest(tuple(asked.split(",")), tmp_path, 2))
     assert "cu130: The engine cannot pass GPUs in." in told[0], "while the other lane still ran"
     assert result.exit_code == Exit.INTERRUPTED and result.error is not None
@@ -134,9 +134,7 @@ def test_an_error_is_shown_at_once_and_in_the_matrix_of_ctrl_c(
 
 
 def test_ctrl_c_before_anything_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "splatfix.containers.certify_in_container", stand_in({"cpu": CTRL_C, "cu126": CTRL_C})
-    )
+    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in({"cpu": CTRL_C, "cu126": CTRL_C}))
     with pytest.raises(KeyboardInterrupt, match="nothing was certified"):
         certify_in_container(ContainerRequest(("cpu", "cu126"), tmp_path))
     assert not list(tmp_path.iterdir())
@@ -145,7 +143,7 @@ def test_ctrl_c_before_anything_has_ended(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_lane_that_there_is_not_ends_it_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("splatfix.containers.certify_in_container", stand_in({}))
+    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in({}))
     with pytest.raises(SplatfixError) as caught:
         certify_in_container(ContainerRequest(("cpu", "none"), tmp_path))
     assert (caught.value.code, caught.value.exit_code) == ("unknown-lane", Exit.USAGE)
