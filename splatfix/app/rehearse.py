@@ -24,7 +24,8 @@ from splatfix.install.scratch import copy_source
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.plan.edits import apply
-from splatfix.plan.replacement import Replacement, replacement_for
+from splatfix.plan.option import Replacement
+from splatfix.plan.replacement import replacement_for
 
 
 def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject, Facts]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from splatfix.plan.checkout import stacks_of
-from splatfix.plan.install_plan import plan_install
 from splatfix.plan.option import (
     NO_SOURCES,
     Advice,
@@ -20,7 +19,7 @@ from splatfix.plan.option import (
     Request,
     SourceSummary,
 )
-from splatfix.plan.options import advised_options, find_options, summarise
+from splatfix.plan.options import advised_options, find_options, plan_install, summarise
 from splatfix.plan.steps import (
     BuildWheel,
     CheckImport,

@@ -1,21 +1,39 @@
-"""Puts options together: the rungs this machine can verify, splatfix's own commands, the step that confirms the result."""
+"""Puts options together: what this machine can verify, splatfix's own commands, and the order of what install executes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from splatfix.context import Context, Rejected
 from splatfix.context.commands import python_option
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step, target_options
+from splatfix.knowledge import Arch
 from splatfix.plan.assessment import Assessment, names_of_archs
-from splatfix.plan.option import Limit, Option, OptionKind
-from splatfix.plan.steps import Confirm, Reason, Rebuild, UseDropins
+from splatfix.plan.dependencies import Dependencies
+from splatfix.plan.option import InstallPlan, Limit, Option, OptionKind, Request
+from splatfix.plan.parts import conflict_with
+from splatfix.plan.requirements import replaced_version, usable_python
+from splatfix.plan.steps import (
+    BuildWheel,
+    CheckImport,
+    Confirm,
+    EditSource,
+    InstallStep,
+    InstallWheel,
+    MakeDropin,
+    Reason,
+    Rebuild,
+    UseDropins,
+    VerifyWheel,
+)
 
 UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 """What only a run verifies, and for native code only a run on the GPU."""
+_NOTHING_NATIVE = Limit(RungName.BUILT, "nothing native is built")
 
 
 def make_option(
@@ -29,10 +47,21 @@ def make_option(
 ) -> Option:
     """An available option, with what this machine can and cannot verify about it."""
     proves, limits = _provable(assessment, native=native)
-    conflicts = [Reason(text) for text in _conflicts(assessment, steps)]
+    title = kind.title(first_build=assessment.nothing_installed, torch_is_there=assessment.torch is not None)
+    # what is kept works only after the repair, so its title must not promise that nothing is to be done
+    if kind is OptionKind.KEEP and assessment.repairs:
+        manual = "one manual step" if len(assessment.repairs) == 1 else "manual steps"
+        title = f"{manual}, then {title}"
+    rebuilt: set[str] = set()
+    for step in steps:
+        if isinstance(step, UseDropins):
+            rebuilt.update(assessment.subjects)
+        elif isinstance(step, Rebuild):
+            rebuilt.update(step.subjects)
+    conflicts = [Reason(p.conflict) for p in assessment.parts if p.conflict and p.name in rebuilt]
     return Option(
         kind,
-        _title(assessment, kind),
+        title,
         (*assessment.repairs, *steps),
         tuple(proves),
         tuple(limits),
@@ -48,7 +77,7 @@ def _provable(assessment: Assessment, *, native: bool) -> tuple[list[RungName], 
     if native:
         proves.append(RungName.BUILT)
     else:
-        limits.append(Limit(RungName.BUILT, "nothing native is built"))
+        limits.append(_NOTHING_NATIVE)
     proves.append(RungName.LOADS)
     away = names_of_archs(assessment.away)
     if assessment.targets and not assessment.here:
@@ -71,27 +100,6 @@ def without_rungs(option: Option, rungs: Sequence[RungName], reason: str) -> Opt
     return replace(option, proves=proves, cannot_prove=tuple(limits))
 
 
-def _title(assessment: Assessment, kind: OptionKind) -> str:
-    torch_is_there = assessment.torch is not None
-    title = kind.title(first_build=assessment.nothing_installed, torch_is_there=torch_is_there)
-    # what is kept works only after the repair, so its title must not promise that nothing is to be done
-    if kind is OptionKind.KEEP and assessment.repairs:
-        manual = "one manual step" if len(assessment.repairs) == 1 else "manual steps"
-        title = f"{manual}, then {title}"
-    return title
-
-
-def _conflicts(assessment: Assessment, steps: Sequence[Step]) -> list[str]:
-    """Whose rasterizer these steps replace by another one."""
-    rebuilt: set[str] = set()
-    for step in steps:
-        if isinstance(step, UseDropins):
-            rebuilt.update(assessment.subjects)
-        elif isinstance(step, Rebuild):
-            rebuilt.update(step.subjects)
-    return [part.conflict for part in assessment.parts if part.conflict and part.name in rebuilt]
-
-
 def splatfix(assessment: Assessment, *arguments: str) -> Command:
     """A command of splatfix for the target environment."""
     argv = ("splatfix", *arguments, *python_option(assessment.facts))
@@ -105,17 +113,86 @@ def confirm(assessment: Assessment) -> Confirm:
         repo = ("--repo", checkout.folder) if checkout else ()
         command = splatfix(assessment, "diagnose", *repo, *target_options(assessment.archs))
         return Confirm(command=command, what=f"confirm the code for {assessment.names}")
-    renderer = _renderer(assessment.subjects)
-    return Confirm(
-        command=splatfix(assessment, "certify", "--device", "cuda", *renderer), what="test training"
+    # the smoke trainer is to call the rasterizer that was built
+    names = {canonicalize_name(name) for name in assessment.subjects}
+    renderer: tuple[str, ...] = ()
+    if "gsplat" in names:
+        renderer = ("--renderer", "gsplat")
+    elif "diff-gaussian-rasterization" in names:
+        renderer = ("--renderer", "inria")
+    command = splatfix(assessment, "certify", "--device", "cuda", *renderer)
+    return Confirm(command=command, what="test training")
+
+
+# What install executes
+
+
+def installation(
+    request: Request,
+    context: Context,
+    kind: OptionKind,
+    makers: Sequence[BuildWheel | MakeDropin],
+    coming: Mapping[str, Sequence[str]],
+    dependencies: Dependencies,
+    *,
+    first: Sequence[InstallStep] = (),
+    considered: Sequence[Rejected] = (),
+    notes: Sequence[str] = (),
+    targets: tuple[Arch, ...] = (),
+    jobs: int = 0,
+) -> InstallPlan:
+    """The executable option of a request: everything is made and verified before the first thing is installed.
+
+    Args:
+        makers: what makes the wheels.
+        coming: by the name of a distribution, keys of the variants that it can be.
+        first: steps before them, after the dependencies.
+
+    Raises:
+        SplatfixError: as :func:`usable_python`.
+    """
+    facts = context.facts
+    interpreter = usable_python(facts)
+    verifications: list[InstallStep] = []
+    installs: list[InstallStep] = []
+    for step in makers:
+        built = isinstance(step, BuildWheel)
+        # a drop-in's own kernels are compiled, and so shown, while it is made
+        verifications.append(VerifyWheel(subject=step.subject, targets=step.targets if built else ()))
+        if request.in_place and isinstance(step, BuildWheel) and step.edits:
+            installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
+        installs.append(InstallWheel(subject=step.subject, replaces=replaced_version(facts, step.subject)))
+        installs.append(CheckImport(subject=step.subject))
+    proves = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS]
+    limits = [
+        Limit(RungName.COMPUTES, "nothing is run; splatfix verify does that"),
+        Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
+    ]
+    if kind is OptionKind.DROPIN:
+        proves.remove(RungName.BUILT)
+        limits.insert(0, _NOTHING_NATIVE)
+    return InstallPlan(
+        kind,
+        kind.title(),
+        steps=(*dependencies.steps, *first, *makers, *verifications, *installs),
+        proves=tuple(proves),
+        cannot_prove=tuple(limits),
+        considered=tuple(dict.fromkeys(considered)),
+        notes=(*notes, *_conflicts(context, coming), *dependencies.notes),
+        targets=targets,
+        python=interpreter.executable,
+        prefix=interpreter.prefix,
+        jobs=jobs,
     )
 
 
-def _renderer(subjects: Sequence[str]) -> tuple[str, ...]:
-    """The option of ``certify`` that makes the smoke trainer call the rasterizer that was built."""
-    names = {canonicalize_name(name) for name in subjects}
-    if "gsplat" in names:
-        return ("--renderer", "gsplat")
-    if "diff-gaussian-rasterization" in names:
-        return ("--renderer", "inria")
-    return ()
+def _conflicts(context: Context, coming: Mapping[str, Sequence[str]]) -> list[str]:
+    """Whose rasterizer is replaced by another stack's, each as a sentence."""
+    variants = {canonicalize_name(name): keys for name, keys in coming.items()}
+    sentences = []
+    for package in context.facts.environment.packages.value or ():
+        names = (canonicalize_name(text) for text in (package.module, *package.distributions))
+        for name in dict.fromkeys(names):
+            if sentence := conflict_with(package, variants.get(name, ())):
+                sentences.append(sentence)
+    return sentences

@@ -26,8 +26,8 @@ from splatfix.plan.steps import InstallDependencies, Reason
 class Dependencies:
     """What is done about them."""
 
-    step: InstallDependencies | None = None
-    """To be done before anything is built; None where nothing is missing or nobody asked for it."""
+    steps: tuple[InstallDependencies, ...] = ()
+    """To be done before anything is built; () where nothing is missing or nobody asked for it."""
     notes: tuple[str, ...] = ()
     """What packages and training scripts will lack after all, each as a sentence."""
 
@@ -74,7 +74,7 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
         index=index,
         reasons=tuple(reasons),
     )
-    return Dependencies(step, notes)
+    return Dependencies((step,), notes)
 
 
 def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, sources: Sequence[Source]) -> None:

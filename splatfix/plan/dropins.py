@@ -21,7 +21,8 @@ from splatfix.knowledge.dropins import (
 )
 from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.plan.checkout import install_name, is_checkout, no_checkout, require_one_thing, sources_in
-from splatfix.plan.replacement import Native, Replacement, replacement_for
+from splatfix.plan.option import Native, Replacement
+from splatfix.plan.replacement import replacement_for
 
 _SHARED_NAME = "diff-gaussian-rasterization"
 

@@ -39,8 +39,8 @@ from splatfix.plan.assessment import names_of_archs
 from splatfix.plan.backends.torch import as_torch, cuda_of
 from splatfix.plan.checkout import sources_in, stack_in
 from splatfix.plan.image import ImagePlan, ImageRequest, ImageSource
-from splatfix.plan.install_plan import plan_install
 from splatfix.plan.option import InstallPlan, Request
+from splatfix.plan.options import plan_install
 from splatfix.plan.steps import BuildWheel, InstallDependencies, Reason
 from splatfix.plan.tools import KEPT_IN_STEP, toolkit_recipe, toolkit_to_be, wheels_links
 

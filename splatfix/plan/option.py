@@ -12,6 +12,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.facts import Source
 from splatfix.knowledge import Arch, Auto
+from splatfix.knowledge.dropins import Dropin
 from splatfix.plan.steps import InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
@@ -42,11 +43,6 @@ class OptionKind(str, Enum):
     """Pure-PyTorch drop-ins in place of the extensions."""
     DRIVER = "driver"
     """Another driver: suggested, never installed by splatfix."""
-
-    @property
-    def label(self) -> str:
-        """The option in a few words."""
-        return self.title()
 
     def title(self, *, first_build: bool = False, torch_is_there: bool = True) -> str:
         """The option in a few words, for a machine.
@@ -127,7 +123,7 @@ class NotApplicable(Exception):
 
 def rejected(kind: OptionKind, reason: str) -> Option:
     """An option that is not available."""
-    return Option(kind, kind.label, rejected_because=reason)
+    return Option(kind, kind.title(), rejected_because=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +150,51 @@ class Request:
     """Also install what the sources and their training scripts import and the environment lacks."""
 
 
+@dataclass(frozen=True)
+class Native:
+    """An extension that no drop-in takes the place of."""
+
+    module: str
+    """"" where the reason is about all of them."""
+    reason: str
+    """"" where nobody made one."""
+
+    @property
+    def text(self) -> str:
+        """``pytorch3d``, or ``diff_surfel_rasterization: its depth map has no drop-in``."""
+        return ": ".join(filter(None, (self.module, self.reason)))
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The drop-ins for the extensions that are meant, and what has none."""
+
+    dropins: tuple[Dropin, ...] = ()
+    native: tuple[Native, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the drop-ins."""
+        return tuple(dropin.name for dropin in self.dropins)
+
+    @property
+    def refused(self) -> str:
+        """What must be built natively, in words; "" where everything is replaced."""
+        return "; ".join(item.text for item in self.native)
+
+    @property
+    def useless(self) -> bool:
+        """It serves nobody: a rasterizer must be built natively beside the drop-ins, or there are none."""
+        return bool(self.native) and (
+            not self.dropins or any("raster" in item.module for item in self.native)
+        )
+
+    @property
+    def trains(self) -> bool:
+        """A rasterizer is among them (or may be, where they are not known), so that a training can run on them."""
+        return not self.dropins or any("rasterization" in name for name in self.names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceSummary:
     """What the sources that were named are, as far as the options of a machine depend on it."""
@@ -164,10 +205,8 @@ class SourceSummary:
     """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
     built_from: Mapping[str, Source] = field(default_factory=dict)
     """By the name of an extension, its source, as far as it is there."""
-    dropins: tuple[str, ...] = ()
-    """Drop-ins for the extensions, where the source itself has told; with ``no_dropins`` empty: the tables are asked."""
-    no_dropins: Mapping[str, str] = field(default_factory=dict)
-    """By the name of an extension that nothing replaces, why; a reason that is about all of them under ""."""
+    replacement: Replacement = field(default_factory=Replacement)
+    """What drop-ins can do, where the source itself has told; empty: the tables are asked."""
     prepare: tuple[Step, ...] = ()
     """What must be done before anything of the source can be built: submodules to fetch."""
     fetch: bool = False

@@ -1,4 +1,4 @@
-"""Every option for a machine: each backend is tried on the facts; what is available is ranked, the rest keeps its reason."""
+"""Every option for a machine, ranked, and the one that ``install`` executes: each backend is tried on the facts."""
 
 from __future__ import annotations
 
@@ -9,40 +9,72 @@ from functools import partial
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding
-from splatfix.context import Context, make_context
-from splatfix.context.commands import make_environment, python_to_be
-from splatfix.core.errors import SplatfixError
-from splatfix.core.step import Step, say
-from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts
+from splatfix.context import Context, Rejected, make_context
+from splatfix.context.commands import make_environment, python_option, python_to_be, removed_by
+from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.step import Step, run, say, target_options
+from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, resolved_folder
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.advice import advise
 from splatfix.plan.assessment import Assessment, assess, names_of_archs
 from splatfix.plan.backends.container import container
 from splatfix.plan.backends.driver import driver
 from splatfix.plan.backends.keep import keep
-from splatfix.plan.backends.native import install_toolkit, rebuild, rebuild_with_ptx
-from splatfix.plan.backends.nvrtc import use_nvrtc
-from splatfix.plan.backends.pure import use_dropins
+from splatfix.plan.backends.native import native, native_plan
+from splatfix.plan.backends.nvrtc import nvrtc_kernels
+from splatfix.plan.backends.pure import dropin_plan, dropins, dropins_on_gpu
 from splatfix.plan.backends.torch import other_torch
-from splatfix.plan.backends.warp import use_warp
-from splatfix.plan.backends.wheels import provide_toolkit
+from splatfix.plan.backends.warp import warp_kernels
 from splatfix.plan.checkout import expected_extensions, sources_in
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.option import (
     BUILDING,
     NO_SOURCES,
     REPLACING,
+    InstallPlan,
     Lane,
+    Native,
     NotApplicable,
     Option,
     OptionKind,
     Options,
+    Replacement,
+    Request,
     SourceSummary,
     rejected,
 )
 from splatfix.plan.parts import NativePart, variants_of_source
+from splatfix.plan.requirements import usable_python
 
 _AS_IT_WOULD_BE = "as it would be"
+
+# The maker of each option of a machine, the least invasive first; what is kept comes before them, a driver after them.
+_OPTIONS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
+    OptionKind.REBUILD: partial(native, kind=OptionKind.REBUILD),
+    OptionKind.REBUILD_PTX: partial(native, kind=OptionKind.REBUILD_PTX),
+    OptionKind.NVRTC: partial(dropins_on_gpu, kernels_by=nvrtc_kernels),
+    OptionKind.WARP: partial(dropins_on_gpu, kernels_by=warp_kernels),
+    OptionKind.PROVIDE_TOOLKIT: partial(native, kind=OptionKind.PROVIDE_TOOLKIT),
+    OptionKind.INSTALL_TOOLKIT: partial(native, kind=OptionKind.INSTALL_TOOLKIT),
+    OptionKind.OTHER_TORCH: other_torch,
+}
+# By --backend, what makes of sources at hand the option that install executes.
+_INSTALLATIONS: Mapping[str, Callable[[Request, Context], InstallPlan]] = {
+    "native": native_plan,
+    "nvrtc": partial(dropin_plan, kernels_by=nvrtc_kernels),
+    "warp": partial(dropin_plan, kernels_by=warp_kernels),
+    "pure": dropin_plan,
+}
+# The backends that need no compiler, the best first.
+_WITHOUT_COMPILER = {
+    "nvrtc": "CUDA kernels by NVRTC",
+    "warp": "gswarp by NVIDIA Warp",
+    "pure": "pure PyTorch",
+}
+# What rules out a native build on this machine, whatever was asked for.
+_NOT_HERE = frozenset(
+    {"cpu-only-torch", "no-gpu-to-target", "no-matching-toolkit", "no-host-compiler", "arch-unknown-to-torch"}
+)
 
 
 def summarise(
@@ -60,34 +92,28 @@ def summarise(
         fetch: what ``--fetch-submodules`` fetches first, one step each.
     """
     checkout = facts.checkout.value if facts else None
-    summary = SourceSummary(named=named)
     try:
         replacement = choose_dropins(sources, checkout)
     except SplatfixError as error:
-        summary = replace(summary, no_dropins={"": error.what.rstrip(".")})
-    else:
-        summary = replace(
-            summary,
-            dropins=tuple(dropin.name for dropin in replacement.dropins),
-            no_dropins={item.module: item.reason for item in replacement.native},
-        )
+        replacement = Replacement(native=(Native("", error.what.rstrip(".")),))
+    summary = SourceSummary(named=named, replacement=replacement)
     try:
         read, _ = sources_in(sources, facts)
     except SplatfixError as error:
         if error.code != "source-incomplete":
             return replace(summary, named=(), refused=error)
+        # what completes the sources: the commands of git, the first with what is lacking; else what is lacking alone
+        by_git = [step for step in error.todo if step.command and step.command.argv[0] == "git"]
+        to_complete = [say(error.what)]
+        if by_git:
+            to_complete = [replace(by_git[0], text=error.what), *by_git[1:]]
         variants = expected_extensions(sources, checkout)
-        return replace(summary, variants=variants, prepare=fetch or _to_complete(error), fetch=bool(fetch))
+        return replace(summary, variants=variants, prepare=fetch or tuple(to_complete), fetch=bool(fetch))
     variants = {source.label: variants_of_source(source.folder) for source in read}
     return replace(summary, variants=variants, built_from={source.label: source for source in read})
 
 
-def _to_complete(gap: SplatfixError) -> tuple[Step, ...]:
-    """What completes the sources: the commands of git, the first with what is lacking; else what is lacking alone."""
-    by_git = [step for step in gap.todo if step.command and step.command.argv[0] == "git"]
-    if not by_git:
-        return (say(gap.what),)
-    return (replace(by_git[0], text=gap.what), *by_git[1:])
+# The options of a machine
 
 
 def find_options(
@@ -108,7 +134,8 @@ def find_options(
         problem = context.no_target
         return _without_target(assessment, " ".join([problem.what, *(step.text for step in problem.todo)]))
     options = list(_every_option(assessment, lanes))
-    opened = any(_gives_native_code(option) for option in options)
+    without_native_code = (OptionKind.CONTAINER, *REPLACING)
+    opened = any(not option.rejected_because and option.kind not in without_native_code for option in options)
 
     def first_with(facts: Facts) -> Option | None:
         other = make_context(facts, context.goal)
@@ -130,10 +157,6 @@ def find_options(
     )
 
 
-def _gives_native_code(option: Option) -> bool:
-    return not option.rejected_because and option.kind not in (OptionKind.CONTAINER, *REPLACING)
-
-
 def advised_options(
     findings: Sequence[Finding],
     context: Context,
@@ -151,6 +174,8 @@ def _tried(kind: OptionKind, make: Callable[[Assessment], Option], assessment: A
         return make(assessment)
     except NotApplicable as rejection:
         return rejected(kind, str(rejection))
+    except SplatfixError as error:
+        return rejected(kind, error.what)
 
 
 def _every_option(assessment: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
@@ -159,24 +184,13 @@ def _every_option(assessment: Assessment, lanes: Sequence[Lane]) -> Iterator[Opt
     assessment = _in_environment_to_be(assessment)
     refused = assessment.sources.refused
     nothing_to_build = refused and not any(part.installed for part in assessment.parts)
-    for kind, make in _MAKERS.items():
+    for kind, make in _OPTIONS.items():
         if refused and nothing_to_build and kind in BUILDING:
             yield rejected(kind, refused.what.rstrip("."))
         else:
             yield _tried(kind, make, assessment)
     yield _tried(OptionKind.CONTAINER, partial(container, lanes=lanes), assessment)
-    yield _tried(OptionKind.DROPIN, use_dropins, assessment)
-
-
-_MAKERS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
-    OptionKind.REBUILD: rebuild,
-    OptionKind.REBUILD_PTX: rebuild_with_ptx,
-    OptionKind.NVRTC: use_nvrtc,
-    OptionKind.WARP: use_warp,
-    OptionKind.PROVIDE_TOOLKIT: provide_toolkit,
-    OptionKind.INSTALL_TOOLKIT: install_toolkit,
-    OptionKind.OTHER_TORCH: other_torch,
-}
+    yield _tried(OptionKind.DROPIN, dropins, assessment)
 
 
 def _in_environment_to_be(assessment: Assessment) -> Assessment:
@@ -203,11 +217,11 @@ def _in_environment_to_be(assessment: Assessment) -> Assessment:
 
 def _without_target(assessment: Assessment, reason: str) -> Options:
     """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
-    dropins = _tried(OptionKind.DROPIN, use_dropins, _in_environment_to_be(assessment))
+    pure = _tried(OptionKind.DROPIN, dropins, _in_environment_to_be(assessment))
     others = [rejected(kind, reason) for kind in OptionKind if kind is not OptionKind.DROPIN]
-    if dropins.rejected_because:
-        return Options((), (), (), (*others, dropins))
-    return Options((), (), (dropins,), tuple(others))
+    if pure.rejected_because:
+        return Options((), (), (), (*others, pure))
+    return Options((), (), (pure,), tuple(others))
 
 
 def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
@@ -218,21 +232,17 @@ def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
         names = names_of_archs(assessment.away)
         verb = "is not in this machine: it" if len(assessment.away) == 1 else "are not in this machine: they"
         notes.append(f"{names} {verb} can be built for here but must be verified elsewhere")
-    lost = _own_gpus_lost(assessment)
-    if lost and any(part.code for part in assessment.parts):
-        notes.append(
-            f"a rebuild has code for the named targets only: to keep this machine's own {lost}, add --target auto"
-        )
-    return (*notes, *_notes_on_keep(assessment))
-
-
-def _own_gpus_lost(assessment: Assessment) -> str:
-    """GPUs of this machine that run none of the code for the targets."""
+    # GPUs of this machine that run none of the code for the targets
     lost = []
     for own in assessment.not_asked_for:
         if not any(cubin_runs_on(arch, own) for arch in assessment.archs):
             lost.append(own)
-    return names_of_archs(lost)
+    if lost and any(part.code for part in assessment.parts):
+        own_gpus = names_of_archs(lost)
+        notes.append(
+            f"a rebuild has code for the named targets only: to keep this machine's own {own_gpus}, add --target auto"
+        )
+    return (*notes, *_notes_on_keep(assessment))
 
 
 def _notes_on_keep(assessment: Assessment) -> list[str]:
@@ -246,3 +256,110 @@ def _notes_on_keep(assessment: Assessment) -> list[str]:
         if canonicalize_name(name) not in known:
             notes.append(f"--keep {name} does not match anything here")
     return notes
+
+
+# The option that install executes
+
+
+def plan_install(request: Request, context: Context) -> InstallPlan:
+    """What to do to the environment of a context to get what ``request`` asks for. Changes nothing.
+
+    Args:
+        context: its goal has the targets of the request.
+
+    Raises:
+        SplatfixError: what is wrong with the request, the sources, the environment or the machine.
+    """
+    if request.backend == "auto":
+        plan = _first_possible(request, context)
+    elif request.backend not in _INSTALLATIONS:
+        choices = ", ".join([*_INSTALLATIONS, "auto"])
+        problem = f"{request.backend!r} is not a backend."
+        raise usage_error("unknown-backend", problem, say(f"Choose {choices}."))
+    else:
+        try:
+            plan = _INSTALLATIONS[request.backend](request, context)
+        except SplatfixError as error:
+            if request.backend in ("nvrtc", "warp"):
+                raise _with_next_best(error, request, context) from error
+            raise
+    folders = tuple(str(resolved_folder(text) or text) for text in request.sources)
+    notes = plan.notes
+    if command := removed_by(context.facts):
+        notes += (
+            f"`{command}` removes again what is not in the project's lock file: install it again after that",
+        )
+    return replace(plan, request=replace(request, sources=folders), notes=notes)
+
+
+def _first_possible(request: Request, context: Context) -> InstallPlan:
+    """Native where this machine can build it; what serves is there already; else the drop-ins: by NVRTC, by Warp, pure."""
+    try:
+        return native_plan(request, context)
+    except SplatfixError as error:
+        if error.code not in _NOT_HERE:
+            raise
+        obstacle = error
+    kept = _kept(request, context, obstacle)
+    if kept:
+        return kept
+    try:
+        replacement = choose_dropins(request.sources, context.checkout)
+    except SplatfixError:
+        raise obstacle from None
+    considered = [Rejected("native build", obstacle.what)]
+    # where a part must be built natively, nothing else serves
+    for backend, text in {} if replacement.native else _WITHOUT_COMPILER.items():
+        try:
+            plan = _INSTALLATIONS[backend](request, context)
+        except SplatfixError as error:
+            considered.append(Rejected(text, error.what))
+            continue
+        note = f"{text}, because a native build is not possible here: {obstacle.what}"
+        return replace(plan, considered=tuple(considered), notes=(note, *plan.notes))
+    raise obstacle
+
+
+def _kept(request: Request, context: Context, native: SplatfixError) -> InstallPlan | None:
+    """Nothing to do, where what is installed of the sources is known to have native code for every target."""
+    if context.no_target:
+        return None
+    assessment = assess(context, summarise(request.sources, context.facts))
+    if not any(part.code for part in assessment.parts):
+        return None
+    try:
+        python = usable_python(context.facts)
+        option = keep(assessment)
+    except (NotApplicable, SplatfixError):
+        return None
+    if option.unsure:
+        return None
+    return InstallPlan(
+        option.kind,
+        option.title,
+        steps=(),
+        reasons=option.reasons,
+        considered=(Rejected("native build", native.what),),
+        targets=option.targets,
+        python=python.executable,
+        prefix=python.prefix,
+    )
+
+
+def _with_next_best(error: SplatfixError, request: Request, context: Context) -> SplatfixError:
+    """The same, with the command for the best of the other backends that needs no compiler."""
+    names_backend = any(step.command and "--backend" in step.command.argv for step in error.todo)
+    # a CPU-only torch is told of --backend pure already, with no command of its own
+    if names_backend or error.code == "cpu-only-torch":
+        return error
+    for backend in _WITHOUT_COMPILER:
+        if backend == request.backend:
+            continue
+        try:
+            _INSTALLATIONS[backend](request, context)
+        except SplatfixError:
+            continue
+        argv = ("splatfix", "install", *request.sources, "--backend", backend)
+        options = (*target_options(request.targets), *python_option(context.facts))
+        return error.with_todo(*error.todo, run(*argv, *options, text="Next best here"))
+    return error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from packaging.utils import canonicalize_name
 
@@ -12,48 +11,8 @@ from splatfix.checks.checkout.recognition import stack_of
 from splatfix.facts import Checkout, PackageSource, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal
 from splatfix.knowledge.stacks import Stack, Traits, explain_mismatch, variant
+from splatfix.plan.option import Native, Replacement
 from splatfix.plan.parts import variants_of_face
-
-
-@dataclass(frozen=True)
-class Native:
-    """An extension that no drop-in takes the place of."""
-
-    module: str
-    reason: str
-    """"" where nobody made one."""
-
-    @property
-    def text(self) -> str:
-        """``pytorch3d``, or ``diff_surfel_rasterization: its depth map has no drop-in``."""
-        return f"{self.module}: {self.reason}" if self.reason else self.module
-
-
-@dataclass(frozen=True)
-class Replacement:
-    """What drop-ins can do for a checkout."""
-
-    dropins: tuple[Dropin, ...] = ()
-    native: tuple[Native, ...] = ()
-
-    @property
-    def refused(self) -> str:
-        """What must be built natively, in words; "" where everything is replaced."""
-        return "; ".join(item.text for item in self.native)
-
-    @property
-    def useless(self) -> bool:
-        """See :func:`useless`."""
-        return useless(self.dropins, [item.module for item in self.native])
-
-
-def useless(dropins: Sequence[object], native: Collection[str]) -> bool:
-    """Drop-ins serve nobody where a rasterizer must be built natively beside them, or there are none.
-
-    Args:
-        native: names of what must be built.
-    """
-    return bool(native) and (not dropins or any("raster" in name for name in native))
 
 
 def replacement_for(checkout: Checkout) -> Replacement:

@@ -60,14 +60,10 @@ class Tools:
         return Reason(toolkit), Reason(self.no_compiler.what if self.no_compiler else "")
 
     @property
-    def compiler_steps(self) -> tuple[Step, ...]:
-        """What is done first to have the compiler."""
-        return self.no_compiler.todo if self.no_compiler else ()
-
-    @property
     def before(self) -> tuple[Step, ...]:
         """What is done before anything can be compiled."""
-        return (*self.toolkit_steps, *self.compiler_steps)
+        compiler = self.no_compiler.todo if self.no_compiler else ()
+        return (*self.toolkit_steps, *compiler)
 
     @property
     def downloaded(self) -> bool:
@@ -77,7 +73,7 @@ class Tools:
     @property
     def manual(self) -> int:
         """How many things the user must install: toolkit, compiler."""
-        return (bool(self.toolkit_steps) and not self.downloaded) + bool(self.compiler_steps)
+        return (bool(self.toolkit_steps) and not self.downloaded) + (self.no_compiler is not None)
 
     @property
     def cost(self) -> int:
@@ -206,34 +202,6 @@ def _install_by_hand(facts: Facts, cuda: str) -> Step:
 # The toolkit that splatfix itself can unpack from PyPI wheels
 
 
-@dataclass(frozen=True)
-class Provided:
-    """One toolkit of ours: what it will be, and whether it is there."""
-
-    folder: str
-    """What pip installs into."""
-    toolkit: Toolkit
-    requirements: tuple[str, ...]
-    links: tuple[tuple[str, str], ...]
-    """Links to make below the toolkit's root: path, and what it points to."""
-    unpacked_gb: float
-    there: bool
-    """It lies in the cache, whole."""
-
-    @property
-    def step(self) -> ProvideToolkit:
-        """What unpacks it."""
-        return ProvideToolkit(
-            cuda=self.toolkit.version or "",
-            unpacked_gb=self.unpacked_gb,
-            folder=self.folder,
-            root=self.toolkit.root,
-            requirements=self.requirements,
-            links=self.links,
-            reasons=(Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
-        )
-
-
 def toolkit_recipe(torch: Torch) -> WheelToolkit | None:
     """The toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
     minor = ".".join((torch.cuda or "").split(".")[:2])
@@ -258,22 +226,30 @@ def toolkit_to_be(
     )
 
 
-def provided_toolkit(torch: Torch, system: str, cache: Path | None = None) -> Provided | None:
-    """The toolkit for this torch from PyPI wheels; None where there are none (CUDA 12 and older, macOS, Windows)."""
+def provided_toolkit(
+    torch: Torch, system: str, cache: Path | None = None
+) -> tuple[Toolkit, ProvideToolkit, bool] | None:
+    """The toolkit for this torch from PyPI wheels: what it will be, what unpacks it, and whether it lies in the cache, whole.
+
+    None where there are none (CUDA 12 and older, macOS, Windows).
+    """
     wheels = toolkit_recipe(torch) if system == "linux" else None
     if torch.cuda is None or wheels is None:
         return None
     minor = ".".join(torch.cuda.split(".")[:2])
     folder = (cache or user_cache()) / "toolkits" / f"cuda-{minor}"
     root = folder / wheels.cuda_home
-    return Provided(
+    step = ProvideToolkit(
+        cuda=minor,
+        unpacked_gb=wheels.unpacked_gb,
         folder=str(folder),
-        toolkit=toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc")),
+        root=str(root),
         requirements=(wheels.requirement, *(f"{name}=={minor}.*" for name in KEPT_IN_STEP)),
         links=wheels_links(wheels),
-        unpacked_gb=wheels.unpacked_gb,
-        there=is_file(folder / MARKER),
+        reasons=(Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
     )
+    toolkit = toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc"))
+    return toolkit, step, is_file(folder / MARKER)
 
 
 def wheels_links(wheels: WheelToolkit) -> tuple[tuple[str, str], ...]:

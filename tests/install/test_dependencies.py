@@ -16,8 +16,8 @@ from splatfix.facts import Distribution, Facts, gather
 from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.environment import Environment
-from splatfix.plan.install_plan import plan_install
 from splatfix.plan.option import InstallPlan
+from splatfix.plan.options import plan_install
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused

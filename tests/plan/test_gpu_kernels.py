@@ -10,9 +10,10 @@ import pytest
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import RungName
 from splatfix.facts import Facts, Gpu
-from splatfix.knowledge.dropins import DROPINS
+from splatfix.knowledge.dropins import DROPINS, Dropin
 from splatfix.knowledge.warp import kernel_of
 from splatfix.plan import InstallPlan, OptionKind, SourceSummary, plan_install
+from splatfix.plan.option import Native, Replacement
 from splatfix.plan.steps import InstallDependencies, MakeDropin, UseDropins
 from tests.archs import archs, goal, request_for
 from tests.plan.machines import (
@@ -182,13 +183,19 @@ def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
     assert planned("sm_90").kind is OptionKind.NVRTC
 
 
+def _named(name: str) -> Dropin:
+    return next(dropin for dropin in DROPINS if dropin.name == name)
+
+
 def test_options_name_each_with_what_it_proves_and_why_it_is_not_possible() -> None:
     facts = with_driver(
         machine(gpus=(RTX_5080,), toolkits=(), packages={**WHEELS, "nvidia-cuda-nvrtc": "13"}),
         "580.95.05",
         "13.0",
     )
-    ssim = SourceSummary(variants={"fused_ssim": ()}, dropins=("fused_ssim",), named=("fused_ssim",))
+    ssim = SourceSummary(
+        variants={"fused_ssim": ()}, replacement=Replacement((_named("fused_ssim"),)), named=("fused_ssim",)
+    )
     options = find_options(Goal(), facts, sources=ssim)
     places = [
         kind for kind in kinds(options) if kind in (OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN)
@@ -206,8 +213,13 @@ def test_options_name_each_with_what_it_proves_and_why_it_is_not_possible() -> N
     assert RungName.BUILT in option.proves and RungName.COMPUTES not in option.proves
     cpu = find_options(goal("sm_90"), machine(torch=dataclasses.replace(TORCH, cuda=None)), sources=ssim)
     assert "CPU-only build" in why_not(cpu, "torch's NVRTC") and "CPU-only build" in why_not(cpu, "gswarp")
-    mip = dataclasses.replace(ssim, dropins=(MIP,))
+    mip = dataclasses.replace(ssim, replacement=Replacement((_named(MIP),)))
     assert "kernel_size" in why_not(find_options(goal("sm_90"), sources=mip, facts=machine()), "gswarp")
     assert "nothing replaces" in why_not(
-        find_options(goal("sm_90"), machine(), sources=SourceSummary(no_dropins={"gsplat": "x"})), "NVRTC"
+        find_options(
+            goal("sm_90"),
+            machine(),
+            sources=SourceSummary(replacement=Replacement(native=(Native("gsplat", "x"),))),
+        ),
+        "NVRTC",
     )

@@ -371,7 +371,7 @@ def test_a_kept_extension_keeps_its_torch_too() -> None:
 def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     knn = cuda_source(tmp_path / "knn", name="simple_knn")
     summary = summarise((str(knn),), named=("./knn",))
-    assert (tuple(summary.variants), summary.dropins) == (("simple_knn",), ("simple_knn",))
+    assert (tuple(summary.variants), summary.replacement.names) == (("simple_knn",), ("simple_knn",))
     step = step_of(
         plan(find_options(goal("sm_120"), healthy(), sources=summary), OptionKind.DROPIN), UseDropins
     )

@@ -1,4 +1,4 @@
-"""Compile the extensions: with an installed toolkit, with PTX for a newer GPU, or with a toolkit that the user installs."""
+"""Compile the extensions: with an installed toolkit, with PTX for a newer GPU, or with a toolkit that comes first."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from splatfix.context.commands import sources_of
 from splatfix.context.submodules import FETCH
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.core.errors import SplatfixError
-from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say, target_options
 from splatfix.facts import Facts, Source, Torch
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.assessment import Assessment, lacks_code, names_of_archs, torch_obstacles
 from splatfix.plan.build_environment import Jobs, job_count, share_jobs
 from splatfix.plan.checkout import sources_in
-from splatfix.plan.compose import confirm, make_option, splatfix
+from splatfix.plan.compose import confirm, installation, make_option, splatfix
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.option import InstallPlan, NotApplicable, Option, OptionKind, Request
-from splatfix.plan.ordering import NOT_RUN, conflicts_of, in_order
 from splatfix.plan.parts import variants_of_source
 from splatfix.plan.requirements import usable_python, usable_targets, usable_torch
 from splatfix.plan.steps import BuildWheel, ProvideToolkit, Reason, Rebuild
@@ -29,59 +27,63 @@ from splatfix.plan.tools import (
     provided_toolkit,
     ptx_tools,
     tools_by_hand,
+    tools_from_wheels,
     tools_here,
     tools_with,
     why_none_provided,
 )
 from splatfix.plan.wheel_build import cuda_build, plain_build
 
-_ToolMaker = Callable[[Context, Torch], Tools]
+# Where the tools of each kind of build come from, and the option of ``splatfix install`` that asks for it.
+_TOOLS: dict[OptionKind, tuple[Callable[[Context, Torch], Tools], tuple[str, ...]]] = {
+    OptionKind.REBUILD: (tools_here, ()),
+    OptionKind.REBUILD_PTX: (ptx_tools, ("--ptx",)),
+    OptionKind.PROVIDE_TOOLKIT: (tools_from_wheels, ("--provide-toolkit",)),
+    OptionKind.INSTALL_TOOLKIT: (tools_by_hand, ()),
+}
 
 # The options of a machine
 
 
-def rebuild(assessment: Assessment) -> Option:
-    """Compile with an installed toolkit; a missing host compiler is the user's to install first."""
-    torch, unsure = torch_to_build_for(assessment)
-    tools = _or_not_applicable(tools_here, assessment.context, torch)
-    steps = rebuild_steps(assessment, tools)
-    return make_option(assessment, OptionKind.REBUILD, steps, tools.reasons, unsure)
+def native(assessment: Assessment, kind: OptionKind) -> Option:
+    """Compile with the tools of that kind; a missing host compiler is the user's to install first.
+
+    Raises:
+        NotApplicable, SplatfixError: why it cannot be done here, or need not be.
+    """
+    torch, unsure = _torch_to_build_for(assessment)
+    here: Tools | None = None
+    if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
+        here = _tools_without_toolkit(assessment, torch, unsure)
+    find_tools, options = _TOOLS[kind]
+    tools = find_tools(assessment.context, torch)
+    reasons = tools.reasons
+    if kind is OptionKind.REBUILD_PTX:
+        reasons = (_why_ptx(assessment, tools), *reasons)
+        if tools.chosen.unsure:
+            unsure.append(tools.chosen.unsure)
+    if kind is OptionKind.INSTALL_TOOLKIT and here is not None and tools.manual > here.manual:
+        raise NotApplicable(
+            "the installed toolkit fits; only a host compiler is missing, which another toolkit would need too"
+        )
+    return make_option(assessment, kind, rebuild_steps(assessment, tools, *options), reasons, unsure)
 
 
-def rebuild_with_ptx(assessment: Assessment) -> Option:
-    """For a GPU newer than the toolkit: machine code of an older major does not load there, PTX does."""
-    torch, unsure = torch_to_build_for(assessment)
-    tools = _or_not_applicable(ptx_tools, assessment.context, torch)
+def _why_ptx(assessment: Assessment, tools: Tools) -> Reason:
+    """A GPU newer than the toolkit: machine code of an older major does not load there, PTX does."""
     chosen = tools.chosen
     if chosen.ptx is None:
         raise NotApplicable(f"not needed: CUDA {tools.cuda} here makes machine code for {assessment.names}")
     newer = [
         arch for arch in assessment.archs if not any(cubin_runs_on(own, arch) for own in chosen.build_archs)
     ]
-    reason = Reason(
+    return Reason(
         f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
         f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"
     )
-    if chosen.unsure:
-        unsure.append(chosen.unsure)
-    steps = rebuild_steps(assessment, tools, "--ptx")
-    return make_option(assessment, OptionKind.REBUILD_PTX, steps, (reason, *tools.reasons), unsure)
 
 
-def install_toolkit(assessment: Assessment) -> Option:
-    """A toolkit of torch's major that the user installs."""
-    torch, unsure = torch_to_build_for(assessment)
-    here = tools_without_toolkit(assessment, torch, unsure)
-    tools = _or_not_applicable(tools_by_hand, assessment.context, torch)
-    if here is not None and tools.manual > here.manual:
-        raise NotApplicable(
-            "the installed toolkit fits; only a host compiler is missing, which another toolkit would need too"
-        )
-    steps = rebuild_steps(assessment, tools)
-    return make_option(assessment, OptionKind.INSTALL_TOOLKIT, steps, tools.reasons, unsure)
-
-
-def torch_to_build_for(assessment: Assessment) -> tuple[Torch, list[str]]:
+def _torch_to_build_for(assessment: Assessment) -> tuple[Torch, list[str]]:
     """The torch that is here and what is not known about it.
 
     Raises:
@@ -95,7 +97,7 @@ def torch_to_build_for(assessment: Assessment) -> tuple[Torch, list[str]]:
     return assessment.torch, unsure
 
 
-def tools_without_toolkit(assessment: Assessment, torch: Torch, unsure: list[str]) -> Tools | None:
+def _tools_without_toolkit(assessment: Assessment, torch: Torch, unsure: list[str]) -> Tools | None:
     """The tools of this machine where they lack only a compiler; None where no toolkit here fits.
 
     Args:
@@ -126,7 +128,14 @@ def rebuild_steps(
         options: of ``splatfix install``.
         everything: also what serves the targets already, because the torch below it changes.
     """
-    names = _to_build(assessment, everything=everything)
+    ours = []
+    for part in assessment.parts:
+        # a drop-in runs as it is, unless another variant is meant
+        if (not part.dropin or part.unfit) and part.name not in assessment.kept:
+            ours.append(part)
+    # those that lack code for a target, or all where none is known to
+    lacking = [part for part in ours if not everything and lacks_code(assessment, part)]
+    names = tuple(part.name for part in lacking or ours)
     sources = assessment.sources.named or sources_of(assessment.facts, names) or ("SOURCE",)
     if assessment.sources.fetch:
         options = (*options, FETCH)
@@ -147,24 +156,6 @@ def rebuild_steps(
     return (*assessment.sources.prepare, *tools.before, step, confirm(assessment))
 
 
-def _to_build(assessment: Assessment, *, everything: bool) -> tuple[str, ...]:
-    """Names of the extensions to compile: those that lack code for a target, or all where none is known to."""
-    ours = []
-    for part in assessment.parts:
-        # a drop-in runs as it is, unless another variant is meant
-        if (not part.dropin or part.unfit) and part.name not in assessment.kept:
-            ours.append(part)
-    lacking = [part for part in ours if not everything and lacks_code(assessment, part)]
-    return tuple(part.name for part in lacking or ours)
-
-
-def _or_not_applicable(make: _ToolMaker, context: Context, torch: Torch) -> Tools:
-    try:
-        return make(context, torch)
-    except SplatfixError as error:
-        raise NotApplicable(error.what) from error
-
-
 # The plan for sources at hand
 
 
@@ -178,11 +169,12 @@ def native_plan(request: Request, context: Context) -> InstallPlan:
     sources, notes = _read_sources(request, facts)
     interpreter = usable_python(facts)
     tools: Tools | None = None
+    considered: list[Rejected] = []
     if any(source.needs_cuda for source in sources):
         tools = tools_to_install_with(request, context)
+        considered += [*tools.rejected, *_torch_own_choice(facts, tools)]
     jobs = Jobs(request.jobs, "as asked") if request.jobs else job_count(facts)
     dependencies = plan_dependencies(request, facts, sources)
-    considered = [*tools.rejected, *torch_own_choice(facts, tools)] if tools else []
     builds: list[BuildWheel] = []
     for source, share in zip(sources, share_jobs(jobs, sources), strict=True):
         if tools and source.needs_cuda:
@@ -193,21 +185,28 @@ def native_plan(request: Request, context: Context) -> InstallPlan:
                 usable_torch(context, cuda=False)
             build = plain_build(source, str(Path(interpreter.executable).parent), share)
         builds.append(build)
-    kind = _kind_of(tools)
-    first = [dependencies.step] if dependencies.step else []
-    provide = [step for step in (tools.toolkit_steps if tools else ()) if isinstance(step, ProvideToolkit)]
-    coming = {source.label: variants_of_source(source.folder) for source in sources}
-    return InstallPlan(
+    kind = OptionKind.REBUILD
+    provide: list[ProvideToolkit] = []
+    if tools:
+        provide = [step for step in tools.toolkit_steps if isinstance(step, ProvideToolkit)]
+        if tools.chosen.ptx:
+            kind = OptionKind.REBUILD_PTX
+        elif tools.toolkit_steps:
+            kind = OptionKind.PROVIDE_TOOLKIT
+    if tools and tools.mismatch:
+        risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
+        notes += (f"--force-cuda-mismatch: {tools.mismatch}: {risk}",)
+    return installation(
+        request,
+        context,
         kind,
-        kind.label,
-        steps=(*first, *provide, *in_order(facts, builds, in_place=request.in_place)),
-        proves=(RungName.RESOLVED, RungName.BUILT, RungName.LOADS),
-        cannot_prove=NOT_RUN,
-        considered=tuple(dict.fromkeys(considered)),
-        notes=(*notes, *_mismatch_note(tools), *conflicts_of(facts, coming), *dependencies.notes),
+        builds,
+        {source.label: variants_of_source(source.folder) for source in sources},
+        dependencies,
+        first=provide,
+        considered=considered,
+        notes=notes,
         targets=context.archs if tools else (),
-        python=interpreter.executable,
-        prefix=interpreter.prefix,
         jobs=jobs.count,
     )
 
@@ -263,16 +262,17 @@ def _own_toolkit(request: Request, context: Context, torch: Torch, none_here: Ch
         if request.provide_toolkit:
             raise error.with_todo(say(why_none_provided(torch, context.machine.system)), *error.todo)
         raise error
-    if not (ours.there or request.provide_toolkit):
-        text = f"Or let splatfix download one ({ours.unpacked_gb:.1f} GB) into its own cache"
+    toolkit, step, is_there = ours
+    if not (is_there or request.provide_toolkit):
+        text = f"Or let splatfix download one ({step.unpacked_gb:.1f} GB) into its own cache"
         again = run("splatfix", "install", *request.sources, "--provide-toolkit", text=text)
         raise error.with_todo(*error.todo, again)
-    chosen = choose_toolkit(context.facts, torch, context.archs, instead=ours.toolkit)
-    steps = () if ours.there else (ours.step,)
+    chosen = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
+    steps = () if is_there else (step,)
     return tools_with(context, torch, Choice(chosen.value, none_here.rejected, chosen.problem), *steps)
 
 
-def torch_own_choice(facts: Facts, tools: Tools) -> tuple[Rejected, ...]:
+def _torch_own_choice(facts: Facts, tools: Tools) -> tuple[Rejected, ...]:
     """What torch itself would take for CUDA_HOME, where that is another toolkit."""
     root = tools.chosen.toolkit.root
     choice = facts.environment.toolkit_choice.value
@@ -284,18 +284,3 @@ def torch_own_choice(facts: Facts, tools: Tools) -> tuple[Rejected, ...]:
     if not choice.has_headers:
         reason += "; there are no CUDA headers below it"
     return (Rejected(f"CUDA_HOME={choice.root}", reason),)
-
-
-def _kind_of(tools: Tools | None) -> OptionKind:
-    if tools and tools.chosen.ptx:
-        return OptionKind.REBUILD_PTX
-    if tools and tools.toolkit_steps:
-        return OptionKind.PROVIDE_TOOLKIT
-    return OptionKind.REBUILD
-
-
-def _mismatch_note(tools: Tools | None) -> tuple[str, ...]:
-    if tools is None or not tools.mismatch:
-        return ()
-    risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
-    return (f"--force-cuda-mismatch: {tools.mismatch}: {risk}",)

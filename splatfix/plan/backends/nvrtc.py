@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from packaging.utils import canonicalize_name
 
 from splatfix.context import Context
@@ -10,33 +12,17 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.versions import release
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info
+from splatfix.knowledge.dropins import Dropin
 from splatfix.plan.assessment import Assessment, names_of_archs, torch_obstacles
-from splatfix.plan.backends.pure import dropin_plan, kernel_option
-from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.gpu_kernels import GpuKernels, not_here
-from splatfix.plan.option import InstallPlan, Option, OptionKind, Request
+from splatfix.plan.backends.pure import GpuKernels, not_here
+from splatfix.plan.option import OptionKind
 from splatfix.plan.requirements import usable_targets, usable_torch
 
 _FIRST_NVRTC = (11, 2)
 """The first that tells what it compiles for (nvrtcGetSupportedArchs); see splatfix/kernels/nvrtc.py."""
 
 
-def use_nvrtc(assessment: Assessment) -> Option:
-    """The drop-ins with CUDA kernels, for a machine."""
-    return kernel_option(assessment, lambda dropins: nvrtc_kernels(assessment.context))
-
-
-def nvrtc_plan(request: Request, context: Context) -> InstallPlan:
-    """The drop-ins with CUDA kernels, for the sources of a request.
-
-    Raises:
-        SplatfixError: what is wrong with the sources or the environment; as :func:`nvrtc_kernels`.
-    """
-    replacement = choose_dropins(request.sources, context.checkout)
-    return dropin_plan(request, context, replacement, nvrtc_kernels(context))
-
-
-def nvrtc_kernels(context: Context) -> GpuKernels:
+def nvrtc_kernels(context: Context, _: Sequence[Dropin]) -> GpuKernels:
     """That the NVRTC that torch brought compiles our CUDA kernels for the targets.
 
     Raises:
@@ -61,7 +47,15 @@ def nvrtc_kernels(context: Context) -> GpuKernels:
             f"torch {torch.version} has its CUDA libraries as wheels, and that of NVRTC is missing.",
             todo=(pip(context.facts, "install", wheel, text="Install it"),),
         )
-    if dropped := [arch for arch in context.archs if _is_dropped(arch, cuda)]:
+    dropped: list[Arch] = []
+    newer: list[Arch] = []
+    for arch in context.archs:
+        info = arch_info(arch)
+        if info and info.last_toolkit and cuda > info.last_toolkit:
+            dropped.append(arch)
+        if info and info.first_toolkit and cuda < info.first_toolkit:
+            newer.append(arch)
+    if dropped:
         text = f"The NVRTC of CUDA {torch.cuda} does not compile for {names_of_archs(dropped)} any more."
         raise not_here("target-too-old", text)
     against, unsure = torch_obstacles(Assessment(context))
@@ -69,24 +63,13 @@ def nvrtc_kernels(context: Context) -> GpuKernels:
         raise not_here("torch-does-not-serve", f"Here {'; '.join(against)}.")
     if not from_wheels:
         unsure.append(f"whether torch {torch.version} carries an NVRTC")
-    for arch in context.archs:
-        if _is_newer(arch, cuda):
-            unsure.append(
-                f"whether the driver compiles the PTX of CUDA {torch.cuda} for {arch.sm}, which that NVRTC does not know"
-            )
+    for arch in newer:
+        unsure.append(
+            f"whether the driver compiles the PTX of CUDA {torch.cuda} for {arch.sm}, which that NVRTC does not know"
+        )
     return GpuKernels(
         OptionKind.NVRTC,
         "made in seconds",
         "No GPU has run these kernels yet: on a CPU, emulated, they agree with the pure-PyTorch ones to rounding",
         tuple(unsure),
     )
-
-
-def _is_dropped(arch: Arch, cuda: tuple[int, ...]) -> bool:
-    info = arch_info(arch)
-    return info is not None and info.last_toolkit is not None and cuda > info.last_toolkit
-
-
-def _is_newer(arch: Arch, cuda: tuple[int, ...]) -> bool:
-    info = arch_info(arch)
-    return info is not None and info.first_toolkit is not None and cuda < info.first_toolkit

@@ -1,9 +1,9 @@
-"""Pure-PyTorch drop-ins in place of the extensions: no toolkit, no architecture, the same numbers, far slower."""
+"""Drop-ins in place of the extensions: plain PyTorch, far slower; or with GPU code that NVRTC or Warp compiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -13,47 +13,57 @@ from splatfix.context.commands import pip
 from splatfix.context.torch_wheels import preference
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
-from splatfix.core.step import target_options
+from splatfix.core.step import say, target_options
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, refusal
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.backends.torch import other_builds
-from splatfix.plan.compose import UPPER_RUNGS, make_option, splatfix, without_rungs
+from splatfix.plan.compose import UPPER_RUNGS, installation, make_option, splatfix, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.gpu_kernels import GpuKernels
-from splatfix.plan.option import InstallPlan, Limit, NotApplicable, Option, OptionKind, Request
-from splatfix.plan.ordering import NOT_RUN, conflicts_of, in_order
+from splatfix.plan.option import InstallPlan, Native, NotApplicable, Option, OptionKind, Replacement, Request
 from splatfix.plan.parts import NativePart
-from splatfix.plan.replacement import Replacement, replacement_for, useless
+from splatfix.plan.replacement import replacement_for
 from splatfix.plan.requirements import usable_python, usable_torch
-from splatfix.plan.steps import Confirm, InstallStep, InstallTorch, MakeDropin, Reason, UseDropins
+from splatfix.plan.steps import Confirm, InstallDependencies, InstallTorch, MakeDropin, Reason, UseDropins
 
 _ON_A_GPU = Reason("on a GPU; for tensors on a CPU, and in double precision, plain PyTorch runs")
-
-# The option of a machine
+_VERSION = f"0+splatfix.{__version__}"
+"""The version drop-ins carry: below every real release, and saying where it comes from."""
 
 
 @dataclass(frozen=True)
-class DropinChoice:
-    """Names of the drop-ins for the extensions that are meant, and what has none, with the reason ("": nobody made one)."""
+class GpuKernels:
+    """What compiles GPU code of drop-ins for the targets."""
 
-    names: tuple[str, ...]
-    refused: dict[str, str]
+    kind: OptionKind
+    """``NVRTC`` or ``WARP``."""
+    brings: str
+    """What comes with it, and how long making a drop-in takes."""
+    caveat: str
+    """What nobody has shown of its kernels yet."""
+    unsure: tuple[str, ...] = ()
+    """What is not known about it here."""
+    install: tuple[InstallDependencies, ...] = ()
+    """What it needs in the environment first."""
 
-    @property
-    def trains(self) -> bool:
-        """A rasterizer is among them (or may be, where they are not known), so that a training can run on them."""
-        return not self.names or any("rasterization" in name for name in self.names)
 
-    def sources(self, assessment: Assessment) -> tuple[str, ...]:
-        """What the command names: the user's own sources, else the drop-ins, else a placeholder."""
-        return assessment.sources.named or self.names or ("CHECKOUT",)
+KernelMaker = Callable[[Context, Sequence[Dropin]], GpuKernels]
+"""What compiles the kernels of these drop-ins for the targets; raises :class:`SplatfixError` where nothing does."""
 
 
-def use_dropins(assessment: Assessment) -> Option:
+def not_here(code: str, text: str) -> SplatfixError:
+    """That a kernel maker does not serve this machine."""
+    hint = say("splatfix install --dry-run --why shows what else there is.")
+    return SplatfixError(code, text, todo=(hint,))
+
+
+# The options of a machine
+
+
+def dropins(assessment: Assessment) -> Option:
     """Plain PyTorch in place of the extensions."""
-    choice = usable_dropins(assessment)
+    replacement = _usable_dropins(assessment)
     against, unsure = torch_obstacles(assessment)
     install_torch: tuple[InstallTorch, ...] = ()
     if assessment.torch is None:
@@ -69,41 +79,40 @@ def use_dropins(assessment: Assessment) -> Option:
         # ROCm and Metal run plain PyTorch; whether all of it was never tried
         against = []
         unsure = [f"whether the drop-ins run on anything but the CPU with torch {assessment.torch.version}"]
-    command = splatfix(assessment, "install", *choice.sources(assessment), "--backend", "pure")
-    use = UseDropins(command=command, subjects=choice.names)
-    steps = (*install_torch, use, *confirm_dropins(assessment, choice, on_the_cpu=bool(against)))
-    reasons = [
-        *reasons_of(choice),
-        Reason("same values within rounding; far slower than CUDA, for small scenes"),
-    ]
-    reasons += _names_unknown(choice)
-    option = make_option(assessment, OptionKind.DROPIN, steps, reasons, unsure, native=False)
+    steps = _use(assessment, replacement, "pure", on_the_cpu=bool(against))
+    must_be_native, unknown_names = _reasons(replacement)
+    slow = Reason("same values within rounding; far slower than CUDA, for small scenes")
+    reasons = (*must_be_native, slow, *unknown_names)
+    option = make_option(
+        assessment, OptionKind.DROPIN, (*install_torch, *steps), reasons, unsure, native=False
+    )
     if against:
         reason = f"on that GPU ({'; '.join(against)}); on the CPU it can be verified"
         option = without_rungs(option, UPPER_RUNGS, reason)
-    return without_training(option, choice)
+    # a training needs a rasterizer
+    training = (RungName.TRAINS, RungName.REPRODUCES)
+    if replacement.native:
+        names = ", ".join(item.module for item in replacement.native)
+        return without_rungs(option, training, f"{names} must be built natively")
+    if not replacement.trains:
+        return without_rungs(option, training, "none of these is a rasterizer, which a training needs")
+    return option
 
 
-def kernel_option(assessment: Assessment, compiled_by: Callable[[Sequence[Dropin]], GpuKernels]) -> Option:
+def dropins_on_gpu(assessment: Assessment, kernels_by: KernelMaker) -> Option:
     """Drop-ins with GPU code: where plain PyTorch would serve, and something compiles their kernels for the targets."""
-    plain = use_dropins(assessment)
-    choice = usable_dropins(assessment)
+    plain = dropins(assessment)
+    replacement = _usable_dropins(assessment)
     try:
-        kernels = compiled_by([dropin for dropin in DROPINS if dropin.name in choice.names])
+        in_table_order = [dropin for dropin in DROPINS if dropin in replacement.dropins]
+        kernels = kernels_by(assessment.context, in_table_order)
     except SplatfixError as error:
         raise NotApplicable(error.what.rstrip(".")) from error
-    backend = kernels.kind.value
-    arguments = (*choice.sources(assessment), "--backend", backend, *target_options(assessment.archs))
-    use = UseDropins(
-        command=splatfix(assessment, "install", *arguments), subjects=choice.names, backend=backend
-    )
-    steps = (use, *confirm_dropins(assessment, choice, on_the_cpu=not assessment.here))
-    reasons = [
-        *reasons_of(choice),
-        *_names_unknown(choice),
-        Reason(f"{kernels.brings}; no toolkit, host compiler or ninja is needed"),
-        Reason(kernels.caveat),
-    ]
+    targets = target_options(assessment.archs)
+    steps = _use(assessment, replacement, kernels.kind.value, *targets, on_the_cpu=not assessment.here)
+    must_be_native, unknown_names = _reasons(replacement)
+    needs_no_tools = Reason(f"{kernels.brings}; no toolkit, host compiler or ninja is needed")
+    reasons = [*must_be_native, *unknown_names, needs_no_tools, Reason(kernels.caveat)]
     option = make_option(assessment, kernels.kind, steps, reasons, kernels.unsure)
     # what plain PyTorch cannot show for want of a rasterizer or a fitting torch, these cannot either
     for limit in plain.cannot_prove:
@@ -112,98 +121,95 @@ def kernel_option(assessment: Assessment, compiled_by: Callable[[Sequence[Dropin
     return option
 
 
-def usable_dropins(assessment: Assessment) -> DropinChoice:
-    """The drop-ins for what is meant.
-
-    Raises:
-        NotApplicable: they would serve nobody, or there is nothing for them to replace.
-    """
-    if assessment.kept:
-        raise NotApplicable(f"{', '.join(assessment.kept)} must not change (--keep)")
-    choice = _choice(assessment)
-    if useless(choice.names, choice.refused):
-        obstacles = []
-        for name, reason in choice.refused.items():
-            # without a name the reason is about all of them, and a sentence of its own
-            obstacles.append(_with_reason(f"nothing replaces {name}", reason) if name else reason)
-        others = f"; of the others {', '.join(choice.names)} can be replaced" if choice.names else ""
-        raise NotApplicable("; ".join(obstacles) + others)
-    if assessment.parts and not choice.names:
-        raise NotApplicable("every extension is one of splatfix's drop-ins already")
-    return choice
+def _use(
+    assessment: Assessment, replacement: Replacement, backend: str, *options: str, on_the_cpu: bool
+) -> tuple[UseDropins | Confirm, ...]:
+    """Install the drop-ins, then see their numbers by ``verify``, and a training with their rasterizer by ``certify``."""
+    # the user's own sources, else the drop-ins, else a placeholder
+    sources = assessment.sources.named or replacement.names or ("CHECKOUT",)
+    install = splatfix(assessment, "install", *sources, "--backend", backend, *options)
+    use = UseDropins(command=install, subjects=replacement.names, backend=backend)
+    verify = Confirm(command=splatfix(assessment, "verify"), what="check accuracy")
+    if not replacement.trains:
+        return use, verify
+    device = ("--device", "cpu") if on_the_cpu else ()
+    certify = splatfix(assessment, "certify", "--renderer", "inria", *device)
+    return use, verify, Confirm(command=certify, what="test training")
 
 
-def reasons_of(choice: DropinChoice) -> list[Reason]:
-    """What has no drop-in."""
-    refused = choice.refused.items()
-    return [Reason(_with_reason(f"{name} must be built natively", reason)) for name, reason in refused]
-
-
-def _names_unknown(choice: DropinChoice) -> list[Reason]:
-    if choice.names or choice.refused:
-        return []
+def _reasons(replacement: Replacement) -> tuple[list[Reason], list[Reason]]:
+    """What has no drop-in, and that it depends where nothing is known of the extensions."""
+    must_be_native = []
+    for item in replacement.native:
+        text = f"{item.module} must be built natively"
+        must_be_native.append(Reason(_with_reason(text, item.reason)))
+    if replacement.dropins or replacement.native:
+        return must_be_native, []
     text = "whether there is a drop-in depends on the rasterizer that your trainer calls: name the checkout"
-    return [Reason(text)]
+    return [], [Reason(text)]
 
 
 def _with_reason(statement: str, reason: str) -> str:
     return f"{statement}: {reason}" if reason else statement
 
 
-def without_training(option: Option, choice: DropinChoice) -> Option:
-    """The option without the rungs that need a rasterizer, where none is among its drop-ins or all must be native."""
-    training = (RungName.TRAINS, RungName.REPRODUCES)
-    if choice.refused:
-        return without_rungs(option, training, f"{', '.join(choice.refused)} must be built natively")
-    if not choice.trains:
-        return without_rungs(option, training, "none of these is a rasterizer, which a training needs")
-    return option
+def _usable_dropins(assessment: Assessment) -> Replacement:
+    """The drop-ins for what is meant, without those that are installed.
 
-
-def confirm_dropins(assessment: Assessment, choice: DropinChoice, *, on_the_cpu: bool) -> tuple[Confirm, ...]:
-    """The commands that show what the drop-ins do: numbers by verify, a training by certify with their rasterizer."""
-    verify = Confirm(command=splatfix(assessment, "verify"), what="check accuracy")
-    if not choice.trains:
-        return (verify,)
-    device = ("--device", "cpu") if on_the_cpu else ()
-    certify = splatfix(assessment, "certify", "--renderer", "inria", *device)
-    return (verify, Confirm(command=certify, what="test training"))
-
-
-def _choice(assessment: Assessment) -> DropinChoice:
+    Raises:
+        NotApplicable: they would serve nobody, or there is nothing for them to replace.
+    """
+    if assessment.kept:
+        raise NotApplicable(f"{', '.join(assessment.kept)} must not change (--keep)")
     sources, checkout = assessment.sources, assessment.facts.checkout.value
     installed = {canonicalize_name(part.name) for part in assessment.parts if part.dropin and not part.unfit}
-    refused: dict[str, str] = {}
-    names: list[str] = []
-    if sources.dropins or sources.no_dropins:
+    if sources.replacement.dropins or sources.replacement.native:
         # the sources themselves have told, by how they call it
-        names, refused = list(sources.dropins), dict(sources.no_dropins)
+        replacement = sources.replacement
     elif checkout and not sources.variants:
         replacement = replacement_for(checkout)
-        names = [dropin.name for dropin in replacement.dropins]
-        refused = {item.module: item.reason for item in replacement.native}
     else:
-        for part in assessment.parts:
-            if canonicalize_name(part.name) in installed:
-                continue
-            dropin = _dropin_for(part)
-            if isinstance(dropin, Dropin):
-                names.append(dropin.name)
-            else:
-                refused[part.name] = dropin
-    missing = [name for name in names if canonicalize_name(name.partition("@")[0]) not in installed]
-    return DropinChoice(tuple(missing), refused)
+        replacement = _by_parts(
+            part for part in assessment.parts if canonicalize_name(part.name) not in installed
+        )
+    missing = tuple(dropin for dropin in replacement.dropins if dropin.distribution not in installed)
+    replacement = replace(replacement, dropins=missing)
+    if replacement.useless:
+        obstacles = []
+        for item in replacement.native:
+            # without a name the reason is about all of them, and a sentence of its own
+            obstacle = item.reason
+            if item.module:
+                obstacle = _with_reason(f"nothing replaces {item.module}", item.reason)
+            obstacles.append(obstacle)
+        others = ""
+        if missing:
+            others = f"; of the others {', '.join(replacement.names)} can be replaced"
+        raise NotApplicable("; ".join(obstacles) + others)
+    if assessment.parts and not missing:
+        raise NotApplicable("every extension is one of splatfix's drop-ins already")
+    return replacement
 
 
-def _dropin_for(part: NativePart) -> Dropin | str:
-    """The drop-in, or why there is none."""
-    if part.variant:
-        return dropin_for_variant(part.variant) or refusal(part.variant) or "no drop-in was made for it"
-    name = canonicalize_name(part.name)
-    fitting = [dropin for dropin in DROPINS if dropin.distribution == name]
-    if len(fitting) > 1:
-        return "several packages share this name, and which one it is cannot be determined here"
-    return fitting[0] if fitting else "it has no drop-in"
+def _by_parts(parts: Iterable[NativePart]) -> Replacement:
+    """What replaces extensions of which no more than the variant or the name is known."""
+    chosen: list[Dropin] = []
+    native: list[Native] = []
+    for part in parts:
+        fitting = [dropin for dropin in DROPINS if dropin.distribution == canonicalize_name(part.name)]
+        by_variant = dropin_for_variant(part.variant) if part.variant else None
+        if by_variant:
+            chosen.append(by_variant)
+        elif part.variant:
+            native.append(Native(part.name, refusal(part.variant) or "no drop-in was made for it"))
+        elif len(fitting) == 1:
+            chosen.append(fitting[0])
+        else:
+            reason = "it has no drop-in"
+            if fitting:
+                reason = "several packages share this name, and which one it is cannot be determined here"
+            native.append(Native(part.name, reason))
+    return Replacement(tuple(chosen), tuple(native))
 
 
 def _first_torch(assessment: Assessment) -> InstallTorch | None:
@@ -240,88 +246,51 @@ def _release_for_the_cpu(assessment: Assessment) -> str:
 # The plan for sources at hand
 
 
-def pure_plan(request: Request, context: Context) -> InstallPlan:
-    """Make the drop-ins for the sources of a request, verify and install them.
+def dropin_plan(request: Request, context: Context, kernels_by: KernelMaker | None = None) -> InstallPlan:
+    """Make the drop-ins for the sources of a request, with GPU code where something compiles it; verify and install them.
 
     Raises:
-        SplatfixError: what is wrong with the sources or the environment.
-    """
-    return dropin_plan(request, context, choose_dropins(request.sources, context.checkout))
-
-
-def dropin_plan(
-    request: Request, context: Context, replacement: Replacement, kernels: GpuKernels | None = None
-) -> InstallPlan:
-    """Make drop-ins, with GPU code where ``kernels`` says what compiles it.
-
-    Raises:
-        SplatfixError: what is wrong with the environment.
+        SplatfixError: what is wrong with the sources or the environment; as ``kernels_by``.
     """
     facts = context.facts
-    interpreter = usable_python(facts)
+    replacement = choose_dropins(request.sources, context.checkout)
+    kernels = kernels_by(context, replacement.dropins) if kernels_by else None
+    usable_python(facts)
     usable_torch(context, cuda=False)
-    dependencies = plan_dependencies(request, facts, ())
     kind = kernels.kind if kernels else OptionKind.DROPIN
     targets = context.archs if kernels else ()
-    first: list[InstallStep] = [dependencies.step] if dependencies.step else []
-    if kernels and kernels.install:
-        first.append(kernels.install)
-    makers = []
-    for dropin in replacement.dropins:
-        reason = _ON_A_GPU if kernels else Reason(dropin.note)
-        make = MakeDropin(
-            subject=dropin.distribution,
-            module=dropin.module,
-            version=dropin_version(),
-            variant=dropin.variant,
-            backend=kernels.kind.value if kernels else "pure",
-            targets=targets,
-            reasons=(reason,),
-        )
-        makers.append(make)
-    limits = NOT_RUN
-    if kernels is None:
-        limits = (Limit(RungName.BUILT, "nothing native is built"), *NOT_RUN)
-    proves = [RungName.RESOLVED, RungName.LOADS]
-    if kernels:
-        proves.insert(1, RungName.BUILT)
-    coming = {dropin.distribution: dropin.serves for dropin in replacement.dropins}
-    return InstallPlan(
-        kind,
-        kind.label,
-        steps=(*first, *in_order(facts, makers)),
-        proves=tuple(proves),
-        cannot_prove=limits,
-        considered=_considered(request, replacement),
-        notes=(
-            *_notes(replacement, kernels),
-            *dependencies.notes,
-            *conflicts_of(facts, coming),
-        ),
-        targets=targets,
-        python=interpreter.executable,
-        prefix=interpreter.prefix,
-    )
-
-
-def dropin_version() -> str:
-    """The version drop-ins carry: below every real release, and saying where it comes from."""
-    return f"0+splatfix.{__version__}"
-
-
-def _notes(replacement: Replacement, kernels: GpuKernels | None) -> list[str]:
     notes = [f"not replaced, and to be built natively: {item.text}" for item in replacement.native]
-    if kernels is None:
-        return notes + [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
-    # what a drop-in's note says of its speed is not so with GPU code
-    return [kernels.caveat, *(f"not known here: {text}" for text in kernels.unsure), *notes]
-
-
-def _considered(request: Request, replacement: Replacement) -> tuple[Rejected, ...]:
+    if kernels:
+        # what a drop-in's note says of its speed is not so with GPU code
+        notes = [kernels.caveat, *(f"not known here: {text}" for text in kernels.unsure), *notes]
+    else:
+        notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
     considered = []
     for item in replacement.native:
         considered.append(Rejected(f"a drop-in for {item.module}", item.reason or "none was made"))
-    reason = f"--backend {request.backend} was asked for; it needs no toolkit"
+    makers = []
     for dropin in replacement.dropins:
-        considered.append(Rejected(f"native build of {dropin.name}", reason))
-    return tuple(considered)
+        asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
+        considered.append(Rejected(f"native build of {dropin.name}", asked_for))
+        make = MakeDropin(
+            subject=dropin.distribution,
+            module=dropin.module,
+            version=_VERSION,
+            variant=dropin.variant,
+            backend=kernels.kind.value if kernels else "pure",
+            targets=targets,
+            reasons=(_ON_A_GPU if kernels else Reason(dropin.note),),
+        )
+        makers.append(make)
+    return installation(
+        request,
+        context,
+        kind,
+        makers,
+        {dropin.distribution: dropin.serves for dropin in replacement.dropins},
+        plan_dependencies(request, facts, ()),
+        first=kernels.install if kernels else (),
+        considered=considered,
+        notes=notes,
+        targets=targets,
+    )

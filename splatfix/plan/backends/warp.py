@@ -11,27 +11,10 @@ from splatfix.facts import Torch
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.warp import BUILDS, GLIBC, GSWARP, OLDEST_ARCH, PYTHON, WarpBuild, kernel_of
 from splatfix.plan.assessment import Assessment, driver_objection, torch_obstacles
-from splatfix.plan.backends.pure import dropin_plan, kernel_option
-from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.gpu_kernels import GpuKernels, not_here
-from splatfix.plan.option import InstallPlan, Option, OptionKind, Request
+from splatfix.plan.backends.pure import GpuKernels, not_here
+from splatfix.plan.option import OptionKind
 from splatfix.plan.requirements import usable_targets, usable_torch
 from splatfix.plan.steps import InstallDependencies, Reason
-
-
-def use_warp(assessment: Assessment) -> Option:
-    """The drop-ins on gswarp, for a machine."""
-    return kernel_option(assessment, lambda dropins: warp_kernels(assessment.context, dropins))
-
-
-def warp_plan(request: Request, context: Context) -> InstallPlan:
-    """The drop-ins on gswarp, for the sources of a request.
-
-    Raises:
-        SplatfixError: what is wrong with the sources or the environment; as :func:`warp_kernels`.
-    """
-    replacement = choose_dropins(request.sources, context.checkout)
-    return dropin_plan(request, context, replacement, warp_kernels(context, replacement.dropins))
 
 
 def warp_kernels(context: Context, dropins: Sequence[Dropin]) -> GpuKernels:
@@ -43,8 +26,18 @@ def warp_kernels(context: Context, dropins: Sequence[Dropin]) -> GpuKernels:
     """
     usable_targets(context)
     torch = usable_torch(context, cuda=True)
-    _require_served(dropins)
-    _require_wheel(context)
+    obstacles = []
+    for dropin in dropins:
+        _, obstacle = kernel_of(dropin)
+        if obstacle:
+            obstacles.append(f"{dropin.name}: {obstacle}")
+    if obstacles:
+        raise SplatfixError("no-warp-kernels", f"gswarp does not serve {'; '.join(obstacles)}.")
+    if context.python is not None and context.python < PYTHON:
+        needed, version = (".".join(map(str, pair)) for pair in (PYTHON, context.python))
+        raise not_here("warp-needs-python", f"gswarp needs Python {needed} or newer; this is {version}.")
+    if no_wheel := _no_wheel(context):
+        raise not_here("warp-has-no-wheel", f"NVIDIA Warp has no wheel for this machine: {no_wheel}.")
     oldest = min(arch.number for arch in context.archs)
     if oldest < OLDEST_ARCH:
         raise not_here(
@@ -57,10 +50,6 @@ def warp_kernels(context: Context, dropins: Sequence[Dropin]) -> GpuKernels:
     build, open_question = _newest_build(assessment, torch, oldest)
     if open_question:
         unsure.append(open_question)
-    return _kernels(build, unsure)
-
-
-def _kernels(build: WarpBuild, unsure: Sequence[str]) -> GpuKernels:
     newest = f"with CUDA {build.cuda}, the newest that these GPUs and the driver allow"
     reason = Reason(f"{build.requirement} is built {newest}", "the tables")
     return GpuKernels(
@@ -69,26 +58,12 @@ def _kernels(build: WarpBuild, unsure: Sequence[str]) -> GpuKernels:
         "No GPU has run gswarp here yet: on Warp's CPU device its kernels agree with the pure-PyTorch ones to rounding; "
         "the first call compiles them, for tens of seconds",
         tuple(unsure),
-        InstallDependencies(requirements=(GSWARP, build.requirement), modules=("gswarp",), reasons=(reason,)),
+        (
+            InstallDependencies(
+                requirements=(GSWARP, build.requirement), modules=("gswarp",), reasons=(reason,)
+            ),
+        ),
     )
-
-
-def _require_served(dropins: Sequence[Dropin]) -> None:
-    obstacles = []
-    for dropin in dropins:
-        _, reason = kernel_of(dropin)
-        if reason:
-            obstacles.append(f"{dropin.name}: {reason}")
-    if obstacles:
-        raise SplatfixError("no-warp-kernels", f"gswarp does not serve {'; '.join(obstacles)}.")
-
-
-def _require_wheel(context: Context) -> None:
-    if context.python is not None and context.python < PYTHON:
-        needed, version = (".".join(map(str, pair)) for pair in (PYTHON, context.python))
-        raise not_here("warp-needs-python", f"gswarp needs Python {needed} or newer; this is {version}.")
-    if obstacle := _no_wheel(context):
-        raise not_here("warp-has-no-wheel", f"NVIDIA Warp has no wheel for this machine: {obstacle}.")
 
 
 def _no_wheel(context: Context) -> str:
