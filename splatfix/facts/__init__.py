@@ -63,7 +63,6 @@ from splatfix.facts.model.source import (
     Source,
     Submodule,
 )
-from splatfix.facts.source.arguments import Argument, read_arguments
 from splatfix.facts.source.build_variables import is_arch_variable
 from splatfix.facts.source.checkout import read_checkout, read_identity
 from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
@@ -86,5 +85,11 @@ from splatfix.facts.source.git_files import commit_of, git_folder, is_empty, rea
 from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reach import repository_of
-from splatfix.facts.source.scripts import FirstUse, compiled_at_first_use, read_scripts
+from splatfix.facts.source.scripts import (
+    Argument,
+    FirstUse,
+    compiled_at_first_use,
+    read_arguments,
+    read_scripts,
+)
 from splatfix.facts.system.live import LiveSystem, System

@@ -30,13 +30,13 @@ from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import (
     guarded_imports,
-    imported_modules,
     is_splat_module,
     read_package_source,
 )
 from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_there
 from splatfix.facts.source.scripts import read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
+from splatfix.facts.source.syntax import imported
 
 # A file that mentions none of these is not parsed.
 _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
@@ -63,9 +63,10 @@ def read_checkout(
         return unknown(f"{folder} is not a folder")
     root, reader = folder.resolve(), FolderReader()
     all_patterns = tuple(patterns)
+    names = tuple(pattern for pattern in all_patterns if isinstance(pattern, NamePattern))
     identity = _identity(root, reader)
-    program, reader_of_scripts = read_scripts(root, _name_patterns(all_patterns))
-    sources = tuple(_sources(root, all_patterns, headers or IncludeFolders(), reader))
+    program, reader_of_scripts = read_scripts(root, names)
+    sources = tuple(_sources(root, all_patterns, names, headers or IncludeFolders(), reader))
     package = None
     if has_build_file(root) and not any(item.path == "." for item in sources):
         package = read_source(root, reader=reader)
@@ -107,13 +108,18 @@ def _identity(root: Path, reader: FolderReader) -> Checkout:
     )
 
 
-def _name_patterns(patterns: Iterable[SourcePattern | NamePattern]) -> tuple[NamePattern, ...]:
-    return tuple(pattern for pattern in patterns if isinstance(pattern, NamePattern))
-
-
 def _with_uses(root: Path, submodules: tuple[Submodule, ...], reader: FolderReader) -> tuple[Submodule, ...]:
     """The same, the empty ones with the files that import them or have their folder in a text."""
-    patterns = {item.path: _use_of(item.path.rpartition("/")[2]) for item in submodules if item.empty}
+    patterns: dict[str, re.Pattern[str]] = {}
+    for item in submodules:
+        if item.empty:
+            name = item.path.rpartition("/")[2]
+            module, text = re.escape(name.replace("-", "_")), re.escape(name)
+            # an import of the module of that name, or the folder in a path or text
+            patterns[item.path] = re.compile(
+                rf"^[ \t]*(?:from|import)[ \t]+(?:[\w.]*\.)?{module}(?![\w-])|[/\"'\\]{text}(?=[/\"'\\\s)]|$)",
+                re.MULTILINE,
+            )
     uses: dict[str, list[str]] = {path: [] for path in patterns}
     # Python first: of the three uses that are kept, an import tells most
     for endings in _MAY_NAME_A_SUBMODULE if patterns else ():
@@ -125,18 +131,10 @@ def _with_uses(root: Path, submodules: tuple[Submodule, ...], reader: FolderRead
     return tuple(replace(item, named_in=tuple(uses.get(item.path, ()))) for item in submodules)
 
 
-def _use_of(name: str) -> re.Pattern[str]:
-    """An import of the module of a folder's name, or the folder in a path or text."""
-    module, text = re.escape(name.replace("-", "_")), re.escape(name)
-    return re.compile(
-        rf"^[ \t]*(?:from|import)[ \t]+(?:[\w.]*\.)?{module}(?![\w-])|[/\"'\\]{text}(?=[/\"'\\\s)]|$)",
-        re.MULTILINE,
-    )
-
-
 def _sources(
     root: Path,
     patterns: tuple[SourcePattern | NamePattern, ...],
+    names: tuple[NamePattern, ...],
     headers: IncludeFolders,
     reader: FolderReader,
 ) -> Iterator[CheckoutSource]:
@@ -146,7 +144,7 @@ def _sources(
     for folder in folders[:_MOST_SOURCES]:
         script = read_setup_script(folder / "setup.py", reader)
         source = read_source(folder, reader=reader)
-        python = read_packages_of(folder, source.packages, source.modules, _name_patterns(patterns))
+        python = read_packages_of(folder, source.packages, source.modules, names)
         missing = missing_headers(folder, source, script.include_dirs, root, headers, reader)
         yield CheckoutSource(
             path=folder.relative_to(root).as_posix(),
@@ -191,9 +189,10 @@ def _imports_and_calls(root: Path, reader: FolderReader, own_modules: set[str]) 
         nodes = tuple(ast.walk(tree))
         guarded_here = tuple(guarded_imports(name, nodes))
         guarded += guarded_here
-        for module in imported_modules(nodes, without_lines={item.line for item in guarded_here}):
-            if is_splat_module(module):
-                modules.add(module.partition(".")[0])
+        guarded_lines = {item.line for item in guarded_here}
+        for item in (item for node in nodes for item in imported(node)):
+            if item.line not in guarded_lines and is_splat_module(item.module):
+                modules.add(item.module.partition(".")[0])
         calls_left = _MOST_CALLS - len(calls) - len(others)
         of_rasterizers, of_functions = extension_calls(name, nodes, calls_left)
         calls += of_rasterizers

@@ -7,11 +7,12 @@ import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Generic, TypeVar
 
 from splatfix.facts.model.source import ExtensionCall, RenderCall
-from splatfix.facts.source.python_source import imported_names, is_splat_module
-from splatfix.facts.source.syntax import dotted_name, own_expressions
+from splatfix.facts.source.python_source import is_splat_module
+from splatfix.facts.source.syntax import dotted_name, imported, own_expressions
 
 # What brings this is a rasterizer of Inria's family, whatever the module is called.
 _FAMILY = "GaussianRasterizationSettings"
@@ -39,23 +40,20 @@ class _Scope(Generic[T]):
     """What names can hold at a line of the text: an assignment hides those before it, except in other branches."""
 
     def __init__(self) -> None:
-        self._held: dict[str, list[tuple[Block, T]]] = {}
+        self.held: dict[str, list[tuple[Block, T]]] = {}
+        """By name: what it can hold, and the blocks in which that was assigned."""
 
     def assign(self, name: str, block: Block, values: Sequence[T]) -> None:
         """``name`` holds one of ``values`` from here on."""
-        if not name or (not values and name not in self._held):
+        if not name or (not values and name not in self.held):
             return
-        held = [item for item in self._held.get(name, ()) if item[0][: len(block)] != block]
+        held = [item for item in self.held.get(name, ()) if item[0][: len(block)] != block]
         held += [(block, value) for value in values]
-        self._held[name] = held[-_MOST_VALUES:]
-
-    def holds_anything(self) -> bool:
-        """Some name was assigned a value."""
-        return bool(self._held)
+        self.held[name] = held[-_MOST_VALUES:]
 
     def values_of(self, name: str) -> tuple[T, ...]:
         """What ``name`` can hold now."""
-        return tuple(value for _, value in self._held.get(name, ()))
+        return tuple(value for _, value in self.held.get(name, ()))
 
 
 @dataclass
@@ -85,11 +83,13 @@ class _Calls:
             exactly = None
         self.items[number] = replace(call, unpacks=exactly, at_least=max(call.at_least, at_least))
 
-    def name_results(self, number: int, targets: Sequence[ast.expr]) -> None:
+    def name_results(self, numbers: Iterable[int], targets: Sequence[ast.expr]) -> None:
         """The values go to these variables; those of the first assignment are kept."""
-        call = self.items[number]
-        if isinstance(call, RenderCall) and not call.results:
-            self.items[number] = replace(call, results=tuple(_plain_name(item) for item in targets))
+        names = tuple(item.id if isinstance(item, ast.Name) else "" for item in targets)
+        for number in numbers:
+            call = self.items[number]
+            if isinstance(call, RenderCall) and not call.results:
+                self.items[number] = replace(call, results=names)
 
 
 def extension_calls(
@@ -111,7 +111,7 @@ def extension_calls(
         local = _extension_names(inside)
         used = {node.id for node in inside if isinstance(node, ast.Name)}
         # most functions touch no extension: neither its names nor what a method before kept of it
-        keeps = "self" in used and attributes.holds_anything()
+        keeps = "self" in used and attributes.held
         if local or keeps or not used.isdisjoint(names):
             _FunctionReader(file, function, ChainMap(local, names), calls, attributes).read(body)
     ordered = sorted(dict.fromkeys(calls.items), key=lambda call: call.line)
@@ -123,21 +123,12 @@ def extension_calls(
 
 def _extension_names(nodes: Sequence[ast.AST]) -> dict[str, str]:
     """Local name -> absolute dotted name of what belongs to splatting extensions, or to what brings a rasterizer."""
-    imported = imported_names(nodes)
-    rasterizers = {module for module, name in imported.values() if name == _FAMILY}
+    imports = [item for node in nodes for item in imported(node)]
+    rasterizers = {item.module for item in imports if item.name == _FAMILY}
     names = {}
-    for local, (module, name) in imported.items():
-        if module in rasterizers or is_splat_module(module):
-            names[local] = f"{module}.{name}"
-    for node in nodes:
-        for alias in node.names if isinstance(node, ast.Import) else ():
-            if not is_splat_module(alias.name):
-                continue
-            if alias.asname:
-                names[alias.asname] = alias.name
-            else:
-                top = alias.name.partition(".")[0]
-                names[top] = top
+    for item in imports:
+        if item.module in rasterizers or is_splat_module(item.module):
+            names[item.local] = item.stands_for
     return names
 
 
@@ -168,19 +159,17 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, Block]]:
         statement, block = pending.pop()
         yield statement, block
         inner = []
-        for part in _bodies(statement):
+        parts = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
+        for part in chain.from_iterable(map(_bodies, parts)):
             # deeper ones count as one: what is compared is a prefix, whose length would grow with the square
             inside = (*block, id(part))[:_DEEPEST_BLOCK]
             inner += [(child, inside) for child in part]
         pending += reversed(inner)
 
 
-def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    for part in (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-        for name in ("body", "orelse", "finalbody"):
-            body = getattr(part, name, None)
-            if isinstance(body, list):
-                yield body
+def _bodies(part: ast.AST) -> Iterator[list[ast.stmt]]:
+    bodies = (getattr(part, name, None) for name in ("body", "orelse", "finalbody"))
+    return (body for body in bodies if isinstance(body, list))
 
 
 class _FunctionReader:
@@ -221,7 +210,13 @@ class _FunctionReader:
 
     def _assign(self, target: ast.expr, value: ast.expr, block: Block) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
-            self._unpack_into(target.elts, value)
+            is_starred = any(isinstance(item, ast.Starred) for item in target.elts)
+            at_least = sum(not isinstance(item, ast.Starred) for item in target.elts)
+            self._unpack(value, None if is_starred else at_least, at_least)
+            if not is_starred:
+                self._calls.name_results(self._numbers_of(value), target.elts)
+            if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+                self._unpack(value.value, None, at_least)
         name = dotted_name(target)
         self._settings.assign(name, block, self._settings_in(value))
         scope = self._attributes if name.startswith("self.") else self._rasterizers
@@ -230,16 +225,6 @@ class _FunctionReader:
         numbers = self._numbers.get(id(value), ())
         renderings = [number for number in numbers if isinstance(self._calls.items[number], RenderCall)]
         self._results.assign(name, block, renderings)
-
-    def _unpack_into(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        starred = sum(isinstance(target, ast.Starred) for target in targets)
-        at_least = len(targets) - starred
-        self._unpack(value, None if starred else len(targets), at_least)
-        if not starred:
-            for number in self._numbers_of(value):
-                self._calls.name_results(number, targets)
-        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
-            self._unpack(value.value, None, at_least)
 
     def _unpack(self, value: ast.expr, exactly: int | None, at_least: int) -> None:
         for number in self._numbers_of(value):
@@ -261,7 +246,7 @@ class _FunctionReader:
             return self._calls.add([self._other_call(call, module, name)])
         rasterizers = self._rasterizers_in(call.func)
         if rasterizers:
-            return self._calls.add(self._render_calls(call, rasterizers))
+            return self._calls.add(chain.from_iterable(self._renderings(call, item) for item in rasterizers))
         if isinstance(call.func, ast.Attribute):
             method = call.func.attr
             owners = self._rasterizers_in(call.func.value)
@@ -270,22 +255,22 @@ class _FunctionReader:
             )
         return ()
 
-    def _render_calls(self, call: ast.Call, rasterizers: Sequence[_Rasterizer]) -> Iterator[RenderCall]:
+    def _renderings(self, call: ast.Call, rasterizer: _Rasterizer) -> Iterator[RenderCall]:
+        """The call once for each of the settings that the rasterizer can have been given."""
         keywords, positional = _arguments(call)
-        for rasterizer in rasterizers:
-            for settings in rasterizer.settings or (None,):
-                settings_keywords, settings_positional = _arguments(settings)
-                yield RenderCall(
-                    file=self._file,
-                    line=call.lineno,
-                    function=self._function,
-                    module=rasterizer.module,
-                    settings=settings_keywords,
-                    settings_positional=settings_positional,
-                    constructor=rasterizer.constructor,
-                    forward=keywords,
-                    forward_positional=positional,
-                )
+        for settings in rasterizer.settings or (None,):
+            settings_keywords, settings_positional = _arguments(settings)
+            yield RenderCall(
+                file=self._file,
+                line=call.lineno,
+                function=self._function,
+                module=rasterizer.module,
+                settings=settings_keywords,
+                settings_positional=settings_positional,
+                constructor=rasterizer.constructor,
+                forward=keywords,
+                forward_positional=positional,
+            )
 
     def _other_call(self, call: ast.Call, module: str, name: str) -> ExtensionCall:
         keywords, positional = _arguments(call)
@@ -321,10 +306,6 @@ class _FunctionReader:
         named = tuple(keyword for keyword in constructor if keyword)
         # given in a way that is not followed: most functions make settings once, just before
         return (_Rasterizer(module, name, tuple(settings) or self._last_settings, named),)
-
-
-def _plain_name(target: ast.expr) -> str:
-    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _arguments(call: ast.Call | None) -> tuple[tuple[str, ...], int]:

@@ -14,7 +14,7 @@ from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import CodeMatch, ImportedModule
 from splatfix.facts.source.reader import FolderReader, is_folder, is_regular_file
 from splatfix.facts.source.refused_code import BY_SHAPE
-from splatfix.facts.source.syntax import dotted_name, last_name, own_expressions, text_constant
+from splatfix.facts.source.syntax import dotted_name, imported, last_name, own_expressions, text_constant
 
 # The largest trainers have some two hundred modules of their own.
 _MOST_FILES = 400
@@ -114,14 +114,24 @@ class _Reading:
         tree = self.reader.python(file, text)
         if tree is None:
             return
-        statements = list(_reachable(tree, is_started=is_started))
+        # every statement that running or calling the file can reach, in an order that is always the same
+        statements: list[_Statement] = []
+        pending = [_Statement(node) for node in reversed(tree.body)]
+        while pending:
+            statement = pending.pop()
+            statements.append(statement)
+            pending += _inner_statements(statement, is_started=is_started)
         self._add_search_folders(file, statements)
         name = file.relative_to(self.root).as_posix()
         for statement in statements:
             if statement.at_import and statement.certain:
                 yield from self._imported(file, name, statement.node)
         self._match_names(name, text, statements)
-        self._match_shapes(name, text, tree)
+        for pattern in self.patterns:
+            for shape in pattern.names & BY_SHAPE.keys():
+                mention, at_import, find_lines = BY_SHAPE[shape]
+                for line in find_lines(tree)[:_MOST_MATCHES] if mention in text else ():
+                    self._add_match(pattern.key, name, line, text.splitlines(), at_import=at_import)
 
     # -- imports ----------------------------------------------------------------------------------------------
 
@@ -132,20 +142,17 @@ class _Reading:
             for alias in node.names:
                 yield from _files_of_module(base, [*inner, alias.name])
             return
-        for module, deepest in _absolute_imports(node):
-            home = next((folder for folder in self.search if _holds(folder, module.partition(".")[0])), None)
+        for item in imported(node):
+            top = item.module.partition(".")[0]
+            home = next((folder for folder in self.search if _holds(folder, top)), None)
             if home is not None:
-                yield from _files_of_module(home, deepest.split("."))
-            else:
-                self._note_foreign(module, deepest, name, node.lineno)
-
-    def _note_foreign(self, module: str, deepest: str, file: str, line: int) -> None:
-        for other in _NEEDS_ANOTHER:
-            if f"{deepest}.".startswith(f"{other}."):
-                self.imports.setdefault(other, ImportedModule(other, file, line, self.beside))
-        top = module.partition(".")[0]
-        if top not in sys.stdlib_module_names:
-            self.imports.setdefault(top, ImportedModule(top, file, line, self.beside))
+                yield from _files_of_module(home, item.deepest.split("."))
+                continue
+            foreign = [other for other in _NEEDS_ANOTHER if f"{item.deepest}.".startswith(f"{other}.")]
+            if top not in sys.stdlib_module_names:
+                foreign.append(top)
+            for module in foreign:
+                self.imports.setdefault(module, ImportedModule(module, name, item.line, self.beside))
 
     def _add_search_folders(self, file: Path, statements: Iterable[_Statement]) -> None:
         """Folders that ``sys.path.append(os.path.join(here, "../dust3r"))`` adds, as far as the text tells."""
@@ -175,16 +182,6 @@ class _Reading:
                     matched.add(key)
                     self._add_match(pattern.key, file, line, lines, at_import=at_import)
 
-    def _match_shapes(self, file: str, text: str, tree: ast.Module) -> None:
-        lines = text.splitlines()
-        for name, (mention, at_import, find_lines) in BY_SHAPE.items():
-            if mention not in text:
-                continue
-            for pattern in self.patterns:
-                if name in pattern.names:
-                    for line in find_lines(tree)[:_MOST_MATCHES]:
-                        self._add_match(pattern.key, file, line, lines, at_import=at_import)
-
     def _add_match(self, key: str, file: str, line: int, lines: Sequence[str], *, at_import: bool) -> None:
         text = lines[line - 1].strip()[:_LONGEST_LINE] if 0 < line <= len(lines) else ""
         self.matches.append(CodeMatch(key, file, line, text, at_import and not self.beside))
@@ -193,10 +190,11 @@ class _Reading:
         """(line, whether it runs at the import, absolute name) of each name that the statements use."""
         certain = [statement for statement in statements if statement.certain]
         for statement in certain:
-            for module, deepest in _absolute_imports(statement.node):
-                is_plain = isinstance(statement.node, ast.Import)
-                yield statement.node.lineno, statement.at_import, module if is_plain else deepest
-        absolute = dict(pair for statement in statements for pair in _aliases(statement.node))
+            for item in imported(statement.node):
+                yield item.line, statement.at_import, item.deepest
+        absolute: dict[str, str] = {}
+        for statement in statements:
+            absolute.update((item.local, item.stands_for) for item in imported(statement.node))
         methods = {name for pattern in self.patterns for name in pattern.names if name.startswith("*.")}
         if not self._may_use(text, absolute, methods):
             return
@@ -222,64 +220,32 @@ class _Reading:
         return bool(spellings) and re.search(rf"\b({anywhere})\b", text) is not None
 
 
-def _absolute_imports(node: ast.stmt) -> Iterator[tuple[str, str]]:
-    """(module, the deepest module or name in it) of each name that an absolute import brings."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield alias.name, alias.name
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        for alias in node.names:
-            yield node.module, f"{node.module}.{alias.name}"
-
-
-def _aliases(node: ast.stmt) -> Iterator[tuple[str, str]]:
-    """(local name, dotted name) that an absolute import binds."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            top = alias.name.partition(".")[0]
-            yield (alias.asname, alias.name) if alias.asname else (top, top)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        for alias in node.names:
-            yield alias.asname or alias.name, f"{node.module}.{alias.name}"
-
-
-def _reachable(tree: ast.Module, *, is_started: bool) -> Iterator[_Statement]:
-    """Every statement that running or calling the file can reach, in an order that is always the same."""
-    pending = [_Statement(node) for node in reversed(tree.body)]
-    while pending:
-        statement = pending.pop()
-        yield statement
-        pending += _inner_statements(statement, is_started=is_started)
-
-
 def _inner_statements(outer: _Statement, *, is_started: bool) -> Iterator[_Statement]:
     node, at_import, certain = outer.node, outer.at_import, outer.certain
+    # (statements, whether they run at the import, whether they are certain to)
+    bodies: list[tuple[Iterable[ast.stmt], bool, bool]] = []
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        yield from _each(node.body, False, certain)
+        bodies = [(node.body, False, certain)]
     elif isinstance(node, ast.If):
         is_typing = last_name(node.test) == "TYPE_CHECKING"
         is_main = isinstance(node.test, ast.Compare) and dotted_name(node.test.left) == "__name__"
         if is_main:
-            yield from _each(node.body, at_import and is_started, certain)
+            bodies.append((node.body, at_import and is_started, certain))
         elif not is_typing:
-            yield from _each(node.body, at_import, False)
-        yield from _each(node.orelse, at_import, certain and (is_typing or is_main))
+            bodies.append((node.body, at_import, False))
+        bodies.append((node.orelse, at_import, certain and (is_typing or is_main)))
     elif isinstance(node, ast.Try):
         is_caught = any(_goes_on(handler) for handler in node.handlers)
-        yield from _each([*node.body, *node.orelse], at_import, certain and not is_caught)
-        for handler in node.handlers:
-            yield from _each(handler.body, at_import, False)
-        yield from _each(node.finalbody, at_import, certain)
+        bodies.append(([*node.body, *node.orelse], at_import, certain and not is_caught))
+        bodies += [(handler.body, at_import, False) for handler in node.handlers]
+        bodies.append((node.finalbody, at_import, certain))
     elif isinstance(node, ast.Match):
-        for case in node.cases:
-            yield from _each(case.body, at_import, False)
+        bodies = [(case.body, at_import, False) for case in node.cases]
     else:  # loops, ``with``, classes
-        yield from _each(getattr(node, "body", ()), at_import, certain)
-        yield from _each(getattr(node, "orelse", ()), at_import, certain)
-
-
-def _each(body: Iterable[ast.stmt], at_import: bool, certain: bool) -> Iterator[_Statement]:
-    return (_Statement(node, at_import, certain) for node in body)
+        bodies = [(getattr(node, name, ()), at_import, certain) for name in ("body", "orelse")]
+    for body, runs_at_import, is_certain in bodies:
+        for inner in body:
+            yield _Statement(inner, runs_at_import, is_certain)
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:

@@ -19,17 +19,18 @@ def unhashable_defaults(tree: ast.Module) -> list[int]:
     dataclasses: list[ast.ClassDef] = []
     unhashable: set[str] = set()
     for node in ast.walk(tree):
-        decorator = _dataclass_decorator(node) if isinstance(node, ast.ClassDef) else None
-        if isinstance(node, ast.ClassDef) and decorator is not None:
-            dataclasses.append(node)
-            if not _is_hashable(node, decorator):
-                unhashable.add(node.name)
+        for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+            function = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if isinstance(node, ast.ClassDef) and last_name(function) == "dataclass":
+                dataclasses.append(node)
+                if not _is_hashable(node, decorator):
+                    unhashable.add(node.name)
     lines = []
     for dataclass in dataclasses:
         for field in dataclass.body:
-            if not isinstance(field, ast.AnnAssign) or _is_class_variable(field):
+            if not isinstance(field, ast.AnnAssign) or _class_of_default(field.value) not in unhashable:
                 continue
-            if _class_of_default(field.value) in unhashable:
+            if not any(last_name(part) == "ClassVar" for part in ast.walk(field.annotation)):
                 lines.append(field.lineno)
     return lines
 
@@ -63,31 +64,14 @@ BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[ast.Module], list[int]]]] = {
 the import, and who finds its lines."""
 
 
-def _dataclass_decorator(node: ast.ClassDef) -> ast.expr | None:
-    """The decorator that makes a class a dataclass; None for any other class."""
-    for decorator in node.decorator_list:
-        function = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if last_name(function) == "dataclass":
-            return decorator
-    return None
-
-
 def _is_hashable(node: ast.ClassDef, decorator: ast.expr) -> bool:
-    for item in node.body:
-        if isinstance(item, ast.FunctionDef) and item.name == "__hash__":
-            return True
+    if any(isinstance(item, ast.FunctionDef) and item.name == "__hash__" for item in node.body):
+        return True
     options: dict[str | None, object] = {}
-    if isinstance(decorator, ast.Call):
-        for keyword in decorator.keywords:
-            options[keyword.arg] = getattr(keyword.value, "value", None)  # None: computed, and may be True
-    may_be_frozen = (
-        options.get("frozen", False) is not False or options.get("unsafe_hash", False) is not False
-    )
+    for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+        options[keyword.arg] = getattr(keyword.value, "value", None)  # None: computed, and may be True
+    may_be_frozen = any(options.get(name, False) is not False for name in ("frozen", "unsafe_hash"))
     return may_be_frozen or not options.get("eq", True)
-
-
-def _is_class_variable(field: ast.AnnAssign) -> bool:
-    return any(last_name(part) == "ClassVar" for part in ast.walk(field.annotation))
 
 
 def _class_of_default(value: ast.expr | None) -> str:

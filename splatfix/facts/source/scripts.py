@@ -1,10 +1,11 @@
-"""The scripts by which people train, render and measure, and the packages of an extension: what they import, use and compile."""
+"""The scripts by which people train, render and measure, and the packages of an extension: what they import, use and compile, and
+which options they take."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from splatfix.facts.source.folder import packages_in
 from splatfix.facts.source.program import Program, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, is_regular_file, is_there
-from splatfix.facts.source.syntax import keyword_value, last_name, text_constant
+from splatfix.facts.source.syntax import imported, keyword_value, last_name, text_constant
 
 _MOST_SCRIPTS = 40
+_MOST_MODULES = 40
 # Scripts in a checkout's top folder by which people train, render and measure.
 _TELLING_NAME = re.compile(r"(\w*train\w*|render|metrics)\.py")
 # ``python -u train.py``, ``torchrun --nproc_per_node 2 train.py``
@@ -120,16 +122,110 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
         if tree is None:
             continue
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _is_load_of_torch(node, text):
+            if not isinstance(node, ast.Call) or last_name(node.func) not in ("load", "load_inline"):
+                continue
+            # ``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there
+            if isinstance(node.func, ast.Attribute):
+                is_torchs = last_name(node.func.value) == "cpp_extension"
+            else:
+                is_torchs = _IMPORTS_LOAD.search(text) is not None
+            if is_torchs:
                 name = text_constant(keyword_value(node, "name") or next(iter(node.args), None))
                 calls.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name or ""))
     return tuple(calls)
 
 
-def _is_load_of_torch(call: ast.Call, text: str) -> bool:
-    """``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there."""
-    if last_name(call.func) not in ("load", "load_inline"):
-        return False
-    if isinstance(call.func, ast.Attribute):
-        return last_name(call.func.value) == "cpp_extension"
-    return _IMPORTS_LOAD.search(text) is not None
+@dataclass(frozen=True)
+class Argument:
+    """One option of a command line."""
+
+    name: str
+    """As it is typed, the long form: ``--iterations``."""
+    kind: str
+    """``value``, ``flag`` or ``list``."""
+    default: object = None
+    """None where it has none, or one that is computed."""
+    file: str = ""
+    line: int = 0
+
+
+def read_arguments(root: Path, script: str) -> dict[str, Argument]:
+    """The options of ``root/script`` by name without the dashes: ``iterations``.
+
+    Read are ``add_argument`` calls, and the attributes of parameter groups in the way of Inria's trainers: a class made from
+    ``ParamGroup`` whose ``__init__`` sets ``self.iterations = 30_000`` adds ``--iterations``, and ``self._resolution`` adds
+    ``--resolution`` with a short form; a boolean is a flag. Looked at are the script and the own modules that it imports by name.
+    Empty where the script is not there or is no Python.
+    """
+    reader = FolderReader()
+    arguments: dict[str, Argument] = {}
+    for path in _files(root, script, reader):
+        text = reader.text(path)
+        tree = reader.python(path, text)
+        if tree is not None:
+            for argument in _arguments(tree, path.relative_to(root).as_posix()):
+                # of two the first counts: the script's own wins over those of what it imports
+                arguments.setdefault(argument.name.lstrip("-").replace("-", "_"), argument)
+    return arguments
+
+
+def _files(root: Path, script: str, reader: FolderReader) -> list[Path]:
+    """The script, and every module of the checkout that it names in an import."""
+    files = [root / script]
+    tree = reader.python(files[0], reader.text(files[0])) if is_regular_file(files[0]) else None
+    if tree is None:
+        return []
+    for node in ast.walk(tree):
+        for name in dict.fromkeys(item.module for item in imported(node)):
+            stem = root.joinpath(*name.split("."))
+            for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+                if path not in files and is_regular_file(path):
+                    files.append(path)
+    return files[:_MOST_MODULES]
+
+
+def _arguments(tree: ast.Module, file: str) -> Iterator[Argument]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and any("ParamGroup" in ast.unparse(base) for base in node.bases):
+            yield from _arguments_of_group(node, file)
+        elif isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
+            yield from _argument_of_call(node, file)
+
+
+def _arguments_of_group(group: ast.ClassDef, file: str) -> Iterator[Argument]:
+    for method in group.body:
+        if not isinstance(method, ast.FunctionDef) or method.name != "__init__":
+            continue
+        for node in method.body:
+            if not isinstance(node, ast.Assign):
+                continue
+            default = _literal(node.value)
+            kind = "flag" if isinstance(default, bool) else "value"
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
+                    yield Argument(f"--{target.attr.lstrip('_')}", kind, default, file, node.lineno)
+        return
+
+
+def _argument_of_call(call: ast.Call, file: str) -> Iterator[Argument]:
+    texts = [text_constant(argument) for argument in call.args]
+    long_forms = [text for text in texts if text is not None and text.startswith("--")]
+    if not long_forms:
+        return
+    kind = "value"
+    if _literal(keyword_value(call, "action")) in ("store_true", "store_false"):
+        kind = "flag"
+    elif keyword_value(call, "nargs") is not None:
+        kind = "list"
+    default = _literal(keyword_value(call, "default"))
+    yield Argument(long_forms[0], kind, default, file, call.lineno)
+
+
+def _literal(node: ast.expr | None) -> object:
+    """None where there is none, or only running it would tell."""
+    if node is None:
+        return None
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None

@@ -19,7 +19,7 @@ from splatfix.facts.source.build_variables import (
 )
 from splatfix.facts.source.evaluator import OWN_FOLDER, StaticEvaluator, markers
 from splatfix.facts.source.reader import FolderReader, NotPython
-from splatfix.facts.source.syntax import keyword_value, last_name, text_constant, texts_below
+from splatfix.facts.source.syntax import imported, keyword_value, last_name, text_constant, texts_below
 
 _MOST_IMPORTED = 10
 _VERSION_NUMBER = re.compile(r"\b\d+(\.\d+)*\b")
@@ -77,8 +77,16 @@ class SetupScript:
                 for key, value in zip(node.keys, node.values, strict=True):
                     if key is not None and _is_nvcc(key):
                         lists.append(value)
+        # and what ``flags["nvcc"] += [...]`` and ``flags["nvcc"].append(...)`` put there; not what else ``flags`` holds
         for node in self.nodes:
-            lists += _put_under_nvcc(node)
+            if isinstance(node, (ast.Assign, ast.AugAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(isinstance(item, ast.Subscript) and _is_nvcc(item.slice) for item in targets):
+                    lists.append(node.value)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = node.func.value
+                if isinstance(owner, ast.Subscript) and _is_nvcc(owner.slice):
+                    lists += node.args
         return _unique(text for text in self.evaluator.texts_that_reach(lists) if text != "nvcc")
 
     @cached_property
@@ -115,7 +123,11 @@ class SetupScript:
         texts: list[str] = []
         visited: set[int] = set()
         for node in self.nodes:
-            if isinstance(node, ast.If) and _asks_for_an_old_version(node.test):
+            test = node.test if isinstance(node, ast.If) else None
+            if not isinstance(node, ast.If) or not isinstance(test, ast.Compare):
+                continue
+            is_upper_bound = isinstance(test.ops[0], (ast.Lt, ast.LtE))
+            if is_upper_bound and _VERSION_NUMBER.search(ast.unparse(test.comparators[0])):
                 for statement in node.body:
                     texts += texts_below(statement, visited)
         return _unique(texts)
@@ -123,7 +135,7 @@ class SetupScript:
     @property
     def imports(self) -> tuple[str, ...]:
         """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
-        return _unique(name for statement in self._body for name in _imported_names(statement))
+        return _unique(name for statement in self._body for name in _modules_of(statement))
 
     @property
     def imports_in_all(self) -> tuple[str, ...]:
@@ -132,7 +144,7 @@ class SetupScript:
         pending: list[ast.AST] = list(self._body)
         while pending:
             node = pending.pop(0)
-            names += [name.partition(".")[0] for name in _imported_names(node)]
+            names += [item.module.partition(".")[0] for item in imported(node)]
             if not isinstance(node, (ast.Try, ast.If)):
                 pending += ast.iter_child_nodes(node)
         return _unique(names)
@@ -242,7 +254,7 @@ def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> lis
     modules: dict[Path, ast.Module] = {}
     pending = [tree]
     while pending:
-        for name in _unique(name for node in ast.walk(pending.pop(0)) for name in _imported_names(node)):
+        for name in _unique(name for node in ast.walk(pending.pop(0)) for name in _modules_of(node)):
             stem = folder.joinpath(*name.split("."))
             for file in (stem.with_suffix(".py"), stem / "__init__.py"):
                 if file in modules or len(modules) == _MOST_IMPORTED:
@@ -257,41 +269,14 @@ def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> lis
     return list(modules.values())
 
 
-def _imported_names(node: ast.AST) -> Iterator[str]:
+def _modules_of(node: ast.AST) -> Iterator[str]:
     """``pkg_resources`` of ``import pkg_resources``; ``pkg_resources.packaging`` of ``from pkg_resources import packaging``."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield alias.name
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        yield node.module
-        for alias in node.names:
-            yield f"{node.module}.{alias.name}"
-
-
-def _put_under_nvcc(node: ast.AST) -> Iterator[ast.expr]:
-    """What ``flags["nvcc"] += [...]`` and ``flags["nvcc"].append(...)`` put there; not what else ``flags`` holds."""
-    if isinstance(node, (ast.Assign, ast.AugAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any(map(_is_nvcc_item, targets)):
-            yield node.value
-    elif (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_nvcc_item(node.func.value)
-    ):
-        yield from node.args
-
-
-def _is_nvcc_item(node: ast.expr) -> bool:
-    return isinstance(node, ast.Subscript) and _is_nvcc(node.slice)
+    for item in imported(node):
+        yield from (item.module, item.deepest)
 
 
 def _is_nvcc(node: ast.AST) -> bool:
     return text_constant(node) == "nvcc"
-
-
-def _asks_for_an_old_version(test: ast.expr) -> bool:
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Lt, ast.LtE)):
-        return False
-    return _VERSION_NUMBER.search(ast.unparse(test.comparators[0])) is not None
 
 
 def _unique(texts: Iterable[str]) -> tuple[str, ...]:

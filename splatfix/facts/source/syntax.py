@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 
 def last_name(node: ast.AST) -> str:
@@ -71,6 +72,36 @@ def simple_assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr
                     yield target.id, node.value
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             yield node.target.id, node.value
+
+
+class Imported(NamedTuple):
+    """One name that an absolute import binds."""
+
+    module: str
+    name: str
+    """What is taken from the module; "" where the module itself is imported."""
+    local: str
+    line: int
+
+    @property
+    def deepest(self) -> str:
+        """The module, or what is taken from it, with its whole name."""
+        return f"{self.module}.{self.name}" if self.name else self.module
+
+    @property
+    def stands_for(self) -> str:
+        """What the local name is: of a plain ``import a.b`` it is ``a``."""
+        return self.local if self.deepest.startswith(f"{self.local}.") and not self.name else self.deepest
+
+
+def imported(node: ast.AST) -> Iterator[Imported]:
+    """What an import statement binds by absolute names; nothing for any other node."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield Imported(alias.name, "", alias.asname or alias.name.partition(".")[0], node.lineno)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        for alias in node.names:
+            yield Imported(node.module, alias.name, alias.asname or alias.name, node.lineno)
 
 
 def keyword_value(call: ast.Call, keyword: str) -> ast.expr | None:
