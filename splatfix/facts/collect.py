@@ -7,6 +7,7 @@ import datetime
 import posixpath
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from splatfix import __version__
 from splatfix.core.codec import CodecError, from_json
@@ -21,6 +22,7 @@ from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import EnvironmentFacts
+from splatfix.facts.model.fact import absent
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.source.includes import include_folders
 from splatfix.facts.system.live import CachingSystem, LiveSystem, System
@@ -87,17 +89,12 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
     interpreter = live.python if python is None else python
     folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
     environment_job = Job(
-        lambda: (
-            environment.probe(live, interpreter) if interpreter else (environment.no_environment(chosen), {})
-        )
+        lambda: environment.probe(live, interpreter) if interpreter else (_no_environment(chosen), {})
     )
 
-    def packaged() -> machine.Packaged:
+    def packaged() -> toolkits.Packaged:
         _, raw = environment_job.value()
-        return machine.Packaged(
-            tuple(environment.packaged_toolkits(live, raw)),
-            toolkits.packaged_includes(live, raw.get("site_packages", ())),
-        )
+        return toolkits.packaged(live, raw.get("site_packages", ()))
 
     # the machine's slow questions are under way while the environment is read
     machine_job = Job(lambda: machine.probe(live, folder, packaged))
@@ -117,6 +114,14 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
             unreadable=live.unreadable(),
         )
     )
+
+
+def _no_environment(reason: str) -> EnvironmentFacts:
+    """No environment was meant: there is nothing to ask."""
+    none = absent(reason, "the command line, the shell and the current folder")
+    names = {item.name for item in dataclasses.fields(EnvironmentFacts)} - {"installer", "imports", "chosen"}
+    facts: dict[str, Any] = dict.fromkeys(names, none)
+    return EnvironmentFacts(**facts)
 
 
 def playback(raw: RawMachine) -> Facts:

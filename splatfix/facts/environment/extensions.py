@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import re
@@ -94,9 +95,16 @@ def _read(
             continue
         if links or importable:
             binaries[f"{folder}/{path}"] = binary
-        python_module = None
+        python_module, is_optional = None, False
         if importable and (links or _OF_ONE_PYTHON.search(path)):
-            python_module = _has_init(system, folder, path)
+            # Python can import what exports ``PyInit_`` and its name; torch.ops loads others by their path
+            stem = path.rpartition("/")[2].split(".")[0]
+            with contextlib.suppress(BinaryError, OSError):
+                python_module = not system.missing_exports((f"PyInit_{stem}",), (f"{folder}/{path}",))
+        if links and python_module is False:
+            # importing its package does not load it where the package's own __init__.py says nothing of torch
+            text = system.read(f"{folder}/{path.split('/')[0]}/__init__.py")
+            is_optional = text is not None and "torch" not in text
         yield Extension(
             path,
             folder,
@@ -107,23 +115,8 @@ def _read(
             importable,
             binary.size,
             python_module=python_module,
-            optional=links and python_module is False and _is_left_alone(system, folder, path),
+            optional=is_optional,
         )
-
-
-def _has_init(system: System, folder: str, path: str) -> bool | None:
-    """Python can import it: it exports ``PyInit_`` and its name. torch.ops loads others by their path, whatever their name."""
-    stem = path.rpartition("/")[2].split(".")[0]
-    try:
-        return not system.missing_exports((f"PyInit_{stem}",), (f"{folder}/{path}",))
-    except (BinaryError, OSError):
-        return None
-
-
-def _is_left_alone(system: System, folder: str, path: str) -> bool:
-    """Importing its package does not load it: the package's own ``__init__.py`` says nothing of torch."""
-    text = system.read(f"{folder}/{path.split('/')[0]}/__init__.py")
-    return text is not None and "torch" not in text
 
 
 def _native_files(system: System, site: str) -> Iterator[str]:
@@ -229,7 +222,14 @@ def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
         return ()
     caches: list[JitCache] = []
     binaries: dict[str, Binary] = {}
-    for folder, folder_tag in _cache_folders(loader.system, root[0]):
+    folders: list[tuple[str, str]] = []
+    for name in loader.system.listdir(root[0]):
+        if _TAG.fullmatch(name):
+            children = loader.system.listdir(f"{root[0]}/{name}")
+            folders += [(f"{root[0]}/{name}/{child}", name) for child in children]
+        else:
+            folders.append((f"{root[0]}/{name}", ""))
+    for folder, folder_tag in folders:
         is_named = root[1] and not folder_tag
         is_current = is_named or (bool(tag) and folder_tag == tag)
         cache = _read_cache(loader.system, folder, folder_tag, is_current, binaries)
@@ -240,16 +240,6 @@ def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
         if cache.library in linkage:
             caches[index] = dataclasses.replace(cache, linkage=linkage[cache.library])
     return tuple(caches)
-
-
-def _cache_folders(system: System, root: str) -> Iterator[tuple[str, str]]:
-    """(folder of an extension, its tag)."""
-    for name in system.listdir(root):
-        if _TAG.fullmatch(name):
-            for child in system.listdir(f"{root}/{name}"):
-                yield f"{root}/{name}/{child}", name
-        else:
-            yield f"{root}/{name}", ""
 
 
 def _read_cache(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -145,7 +145,15 @@ def _from_egg_link(system: System, site: str, name: str) -> Distribution:
 
 def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     project, version = name_and_version(name)
-    origin, editable = _direct_url(system.read(f"{site}/{name}/direct_url.json"))
+    origin, editable = "", False
+    address = system.read(f"{site}/{name}/direct_url.json")
+    if address:
+        try:
+            document = parse_json(address)
+            editable = bool(document.get("dir_info", {}).get("editable", False))
+            origin = str(document.get("url", ""))
+        except (ValueError, AttributeError):
+            origin = "(direct_url.json is damaged)"
     pins: tuple[str, ...] = ()
     if _TORCH_FAMILY.fullmatch(project):
         metadata = system.read(f"{site}/{name}/METADATA") or ""
@@ -172,18 +180,6 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     return distribution
 
 
-def _direct_url(text: str | None) -> tuple[str, bool]:
-    """The address that pip wrote down, and whether the install is editable."""
-    if not text:
-        return "", False
-    try:
-        document = parse_json(text)
-        origin = str(document.get("url", ""))
-        return origin, bool(document.get("dir_info", {}).get("editable", False))
-    except (ValueError, AttributeError):
-        return "(direct_url.json is damaged)", False
-
-
 def _of_manifest(text: str | None) -> dict[str, Any]:
     """What the manifest in a wheel that splatfix made says, by field of Distribution; a damaged one still says that
     splatfix made it."""
@@ -193,23 +189,20 @@ def _of_manifest(text: str | None) -> dict[str, Any]:
         document = parse_json(text)
         kind = str(document.get("kind", "built"))
         if kind == "built":
-            return {"made_by_splatfix": kind, "built": _build_record(document)}
+            fields: dict[str, Any] = {
+                key: str(document.get(key) or "") for key in ("source", "cuda_mismatch")
+            }
+            for key in ("targets", "edits"):
+                fields[key] = tuple(map(str, document.get(key) or ()))
+            built_with = (document.get("built_with") or {}).items()
+            fields["built_with"] = tuple((str(key), str(value)) for key, value in built_with)
+            return {"made_by_splatfix": kind, "built": BuildRecord(**fields)}
         if kind == "drop-in":
             names = (str(document.get(key) or "") for key in ("replaces", "variant"))
             return {"made_by_splatfix": kind, "dropin": "@".join(filter(None, names))}
         return {"made_by_splatfix": kind}
     except (ValueError, AttributeError, TypeError):
         return {"made_by_splatfix": "built"}
-
-
-def _build_record(document: Mapping[str, Any]) -> BuildRecord:
-    return BuildRecord(
-        targets=tuple(map(str, document.get("targets") or ())),
-        source=str(document.get("source") or ""),
-        cuda_mismatch=str(document.get("cuda_mismatch") or ""),
-        edits=tuple(map(str, document.get("edits") or ())),
-        built_with=tuple((str(key), str(value)) for key, value in (document.get("built_with") or {}).items()),
-    )
 
 
 def _kernel_code(system: System, dropin: Distribution) -> tuple[tuple[FatbinGroup, ...], str]:
@@ -242,8 +235,11 @@ def read_packages(
     locations: dict[tuple[str, str], None] = {}
     for root in (*sites, *other_roots(installed)):
         for name in system.listdir(root):
-            if is_splat_module(name) and _is_package(system, f"{root}/{name}"):
-                locations[root, name] = None
+            if is_splat_module(name):
+                # a folder that Python would import: with ``__init__.py``, or with compiled modules in it
+                inside = system.listdir(f"{root}/{name}")
+                if any(child.endswith((".py", ".so", ".pyd")) for child in inside):
+                    locations[root, name] = None
     for extension in native:
         package, _, name = extension.module.rpartition(".")
         if name == "_C" and extension.links_torch and is_splat_module(package.rpartition(".")[2]):
@@ -256,9 +252,15 @@ def read_packages(
     dropins = {item.name: item.dropin for item in installed}
     packages = []
     for root, path in locations:
-        owners = tuple(_owners(root, path, claims))
+        top = path.split("/")[0]
+        owners = []
+        for item, modules in claims.items():
+            has_its_name = item.editable and item.name.replace("-", "_") == top
+            if _home(item) == root and (has_its_name or top in modules):
+                owners.append(item.name)
         dropin = next(filter(None, map(dropins.get, owners)), "")
-        packages.append(_read_package(system, root, path, native, owners, dropin))
+        read = _read_package(system, root, path, native)
+        packages.append(dataclasses.replace(read, distributions=tuple(owners), dropin=dropin))
     return tuple(packages)
 
 
@@ -282,26 +284,11 @@ def read_shadows(system: System, folder: str, installed: Iterable[SplatPackage])
     return tuple(shadows)
 
 
-def _is_package(system: System, folder: str) -> bool:
-    """A folder that Python would import: with ``__init__.py``, or with compiled modules in it."""
-    return any(name.endswith((".py", ".so", ".pyd")) for name in system.listdir(folder))
-
-
-def _owners(root: str, path: str, claims: Mapping[Distribution, frozenset[str]]) -> Iterator[str]:
-    top = path.split("/")[0]
-    for distribution, modules in claims.items():
-        has_its_name = distribution.editable and distribution.name.replace("-", "_") == top
-        if _home(distribution) == root and (has_its_name or top in modules):
-            yield distribution.name
-
-
 def _read_package(
     system: System,
     root: str,
     path: str,
     extensions: tuple[Extension, ...],
-    owners: tuple[str, ...],
-    dropin: str,
 ) -> SplatPackage:
     folder, module = f"{root}/{path}", path.replace("/", ".")
     files = {item.module: f"{item.folder}/{item.path}" for item in extensions if item.importable}
@@ -323,31 +310,23 @@ def _read_package(
             exports_missing = tuple(name for name in source.exports if name not in exported)
         except (BinaryError, OSError) as problem:
             error = str(problem)
+    imports_torch: bool | None = None
+    # what imports other files of its package leaves the import of torch to them, perhaps
+    if text is not None and (_IMPORTS_TORCH.search(text) or not _IMPORTS_OWN_FILES.search(text)):
+        imports_torch = _IMPORTS_TORCH.search(text) is not None
+    shown: dict[str, Any] = {
+        **vars(source),
+        "module": module,
+        "native": tuple(dict.fromkeys((*native, *inside))),
+    }
     return SplatPackage(
-        module=module,
+        **shown,
         folder=folder,
-        distributions=owners,
-        native=tuple(dict.fromkeys((*native, *inside))),
         native_missing=tuple(name for name in native if name not in files),
-        settings=source.settings,
-        settings_defaults=source.settings_defaults,
-        classes=source.classes,
-        forward=source.forward,
-        forward_required=source.forward_required,
-        returns=source.returns,
-        exports=source.exports,
         exports_missing=exports_missing,
-        dropin=dropin,
-        imports_torch=None if text is None else _imports_torch(text),
+        imports_torch=imports_torch,
         error=error,
     )
-
-
-def _imports_torch(text: str) -> bool | None:
-    """Whether an ``__init__.py`` imports torch; None where it imports other files of its package, which may do so."""
-    if _IMPORTS_TORCH.search(text):
-        return True
-    return None if _IMPORTS_OWN_FILES.search(text) else False
 
 
 def importable_names(
@@ -360,7 +339,10 @@ def importable_names(
         distributions: those that are installed; what the disk does not show of them, their metadata does.
     """
     installed = tuple(distributions)
-    folders = [folder for folder in path if not _is_library(system, folder)]
+    folders = []
+    for folder in path:
+        if not folder.endswith("lib-dynload") and not system.exists(f"{folder}/os.py"):
+            folders.append(folder)
     for root in other_roots(installed):
         folders += [root, f"{root}/src"]
     names: set[str] = set()
@@ -373,7 +355,3 @@ def importable_names(
         if distribution.editable:
             names |= claimed_modules(system, distribution)
     return tuple(sorted(name for name in names if name.isidentifier() and not name.startswith("__")))
-
-
-def _is_library(system: System, folder: str) -> bool:
-    return folder.endswith("lib-dynload") or system.exists(f"{folder}/os.py")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from splatfix.binaries import BinaryError
 from splatfix.core.codec import parse_json
-from splatfix.core.runner import Completed
 from splatfix.core.versions import release
 from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
 from splatfix.facts.environment.installer import find_installer
@@ -32,7 +31,7 @@ from splatfix.facts.model.environment import (
     ToolkitChoice,
     Torch,
 )
-from splatfix.facts.model.fact import Fact, FatbinGroup, absent, group_fatbins, unknown, version_or_none
+from splatfix.facts.model.fact import Fact, FatbinGroup, group_fatbins, unknown, version_or_none
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.source.syntax import simple_assignments
 from splatfix.facts.system.live import System, captured
@@ -43,6 +42,10 @@ _TIMEOUT = 20.0
 # Seconds for one part of the facts: a cold disk is slow, a dead network drive never answers.
 _PATIENCE = 120.0
 _IMPORT_TIMEOUT = 120.0
+# What cpp_extension takes from setuptools' family, at whatever depth of the file.
+_BUILDER_IMPORT = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+(pkg_resources|setuptools|distutils)\b(.*)$", re.MULTILINE
+)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -60,14 +63,6 @@ print("splatfix-import-ok", flush=True)
 """
 
 
-def no_environment(reason: str) -> EnvironmentFacts:
-    """No environment was meant: there is nothing to ask."""
-    none = absent(reason, "the command line, the shell and the current folder")
-    names = {item.name for item in dataclasses.fields(EnvironmentFacts)} - {"installer", "imports", "chosen"}
-    facts: dict[str, Any] = dict.fromkeys(names, none)
-    return EnvironmentFacts(**facts)
-
-
 def probe(
     system: System, python: str, *, timeout: float = _TIMEOUT
 ) -> tuple[EnvironmentFacts, dict[str, Any]]:
@@ -80,8 +75,15 @@ def probe(
         The facts, and the probe's raw answer (empty when there was none) for further look-ups.
     """
     done = system.run([python, str(_PROBE)], timeout)
-    raw = _answer(done)
-    if raw is None:
+    raw: dict[str, Any] = {}
+    # sitecustomize or .pth files may print before the answer, which is the last line
+    for line in reversed(done.stdout.splitlines() if done.ok else ()):
+        with contextlib.suppress(ValueError):
+            answer = parse_json(line)
+            if isinstance(answer, dict) and "site_packages" in answer:
+                raw = answer
+            break
+    if not raw:
         reason = done.why() or "its answer is not readable"
         lost = unknown(f"the interpreter {python} did not describe itself: {reason}", python)
         return EnvironmentFacts(unknown(reason, python), lost, lost, lost, lost, lost, lost), {}
@@ -89,19 +91,28 @@ def probe(
     loader = _loader(system, raw, sites)
     here = system.realpath(".")
 
-    distributions = _part(
-        lambda: tuple(read_distributions(system, sites)), "*.dist-info and *.egg-info in site-packages"
+    distributions = within(
+        _PATIENCE,
+        lambda: tuple(read_distributions(system, sites)),
+        "*.dist-info and *.egg-info in site-packages",
     )
     installed = distributions.value or ()
     torch = fact_within(_PATIENCE, lambda: _read_torch(loader), loader.torch_folder or "")
-    native = _part(
-        lambda: read_extensions(loader, sites, installed), "native files in site-packages, read as bytes"
+    native = within(
+        _PATIENCE,
+        lambda: read_extensions(loader, sites, installed),
+        "native files in site-packages, read as bytes",
     )
     extensions = _of(native, lambda pair: pair[0])
-    packages = _part(
+    packages = within(
+        _PATIENCE,
         lambda: read_packages(system, sites, installed, extensions.value or ()),
         "__init__.py of splatting packages, read as source text",
     )
+    choice: Fact[ToolkitChoice] = unknown("no torch to choose a toolkit")
+    if torch.value is not None:
+        chosen = toolkits.torch_choice(system, torch_is_cuda=torch.value.cuda is not None)
+        choice = Fact(chosen, "rules of torch/utils/cpp_extension.py")
     facts = EnvironmentFacts(
         interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
         distributions=distributions,
@@ -110,22 +121,27 @@ def probe(
         ),
         torch=torch,
         torch_installed=Fact(loader.torch_folder is not None, "sys.path searched for the torch package"),
-        toolkit_choice=_toolkit_choice(system, torch),
+        toolkit_choice=choice,
         extensions=extensions,
         packages=packages,
-        runtime_libraries=_part(
-            lambda: runtime_libraries(loader), "version definitions of the libraries the loader finds"
+        runtime_libraries=within(
+            _PATIENCE,
+            lambda: runtime_libraries(loader),
+            "version definitions of the libraries the loader finds",
         ),
         runtime_copies=_of(native, lambda pair: pair[1], "names of native files in site-packages"),
-        shadows=_part(
+        shadows=within(
+            _PATIENCE,
             lambda: () if here in sites else read_shadows(system, here, packages.value or ()),
             "names in the current folder",
         ),
-        jit_caches=_part(
+        jit_caches=within(
+            _PATIENCE,
             lambda: read_jit_caches(loader, own_tag(raw, torch.value)),
             "torch's cache of extensions compiled at first use",
         ),
-        modules=_part(
+        modules=within(
+            _PATIENCE,
             lambda: importable_names(system, raw["path"], installed),
             "names in the folders of sys.path, and of editable installs",
         ),
@@ -146,31 +162,9 @@ def _loader(system: System, raw: Mapping[str, Any], sites: tuple[str, ...]) -> L
     )
 
 
-def _part(look: Callable[[], T], found_via: str) -> Fact[T]:
-    """What one part of the environment shows. A part that breaks, or hangs on a dead drive, costs no other its fact."""
-    return within(_PATIENCE, look, found_via)
-
-
 def _of(fact: Fact[S], part: Callable[[S], T], found_via: str = "") -> Fact[T]:
     value = None if fact.value is None else part(fact.value)
     return Fact(value, found_via or fact.found_via, fact.error)
-
-
-def _toolkit_choice(system: System, torch: Fact[Torch]) -> Fact[ToolkitChoice]:
-    if torch.value is None:
-        return unknown("no torch to choose a toolkit")
-    choice = toolkits.torch_choice(system, torch_is_cuda=torch.value.cuda is not None)
-    return Fact(choice, "rules of torch/utils/cpp_extension.py")
-
-
-def packaged_toolkits(system: System, raw: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Toolkit folders that pip put into the environment (``nvidia/cu13``), as (folder, how it came up)."""
-    folders = []
-    for site in raw.get("site_packages", ()):
-        for name in system.listdir(f"{site}/nvidia"):
-            if re.fullmatch(r"cu\d+", name):
-                folders.append((f"{site}/nvidia/{name}", f"pip packages in the environment (nvidia/{name})"))
-    return folders
 
 
 def try_import(system: System, python: str, module: str, timeout: float = _IMPORT_TIMEOUT) -> ImportProbe:
@@ -237,6 +231,13 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
     if abi is None and system.name == "linux" and release(version)[:2] >= (2, 7):
         abi = True  # every wheel from 2.7 on; compat.md section 4
     builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
+    listed_archs = captured(r"supported_arches\s*=\s*\[([^\[\]]*)\]", builder)
+    builder_imports: set[str] = set()
+    for module, rest in _BUILDER_IMPORT.findall(builder):
+        builder_imports.add(module)
+        # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
+        if module == "pkg_resources" and re.search(r"import\s+packaging", rest):
+            builder_imports.add("pkg_resources.packaging")
     return Fact(
         Torch(
             version=version,
@@ -246,29 +247,24 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
             cxx11_abi=abi,
             code=code,
             code_error=code_error,
-            knows_archs=_known_archs(builder),
-            builder_imports=_builder_imports(builder),
+            knows_archs=tuple(re.findall(r"['\"]([0-9]{1,2}\.[0-9][af]?)['\"]", listed_archs)),
+            builder_imports=tuple(sorted(builder_imports)),
         ),
         "torch/version.py read as text",
     )
 
 
-def _answer(done: Completed) -> dict[str, Any] | None:
-    if not done.ok:
-        return None
-    # sitecustomize or .pth files may print before the answer, which is the last line
-    for line in reversed(done.stdout.splitlines()):
-        try:
-            answer = parse_json(line)
-        except ValueError:
-            continue
-        return answer if isinstance(answer, dict) and "site_packages" in answer else None
-    return None
-
-
 def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
     prefix = raw["prefix"]
     project = re.split(r"[\\/][^\\/]*$", prefix)[0]
+    config = system.read(f"{prefix}/pyvenv.cfg")
+    kind = "system"
+    if raw.get("conda"):
+        kind = "conda"
+    elif config is not None and system.exists(f"{prefix}/pipx_metadata.json"):
+        kind = "pipx"
+    elif config is not None:
+        kind = captured(r"^(uv|virtualenv)\s*=", config, re.MULTILINE) or "venv"
     lock_files = [f"{project}/{name}" for name in ("uv.lock", "poetry.lock")]
     return Interpreter(
         executable=raw["executable"],
@@ -278,38 +274,8 @@ def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
         platform_tag=raw["platform"],
         prefix=prefix,
         base_prefix=raw["base_prefix"],
-        kind=_kind(system, raw),
+        kind=kind,
         site_packages=tuple(raw["site_packages"]),
         externally_managed=bool(raw.get("externally_managed")),
         lock_file=next((path for path in lock_files if system.exists(path)), ""),
     )
-
-
-def _kind(system: System, raw: Mapping[str, Any]) -> str:
-    """Who made the environment; see :class:`Interpreter`."""
-    config = system.read(f"{raw['prefix']}/pyvenv.cfg")
-    if raw.get("conda"):
-        return "conda"
-    if config is None:
-        return "system"
-    if system.exists(f"{raw['prefix']}/pipx_metadata.json"):
-        return "pipx"
-    return captured(r"^(uv|virtualenv)\s*=", config, re.MULTILINE) or "venv"
-
-
-def _known_archs(source: str) -> tuple[str, ...]:
-    """The ``supported_arches`` list of cpp_extension, as its source spells it."""
-    listed = captured(r"supported_arches\s*=\s*\[([^\[\]]*)\]", source)
-    return tuple(re.findall(r"['\"]([0-9]{1,2}\.[0-9][af]?)['\"]", listed))
-
-
-def _builder_imports(source: str) -> tuple[str, ...]:
-    """What cpp_extension takes from setuptools' family, at whatever depth of the file."""
-    imports: set[str] = set()
-    pattern = r"^[ \t]*(?:from|import)[ \t]+(pkg_resources|setuptools|distutils)\b(.*)$"
-    for module, rest in re.findall(pattern, source, re.MULTILINE):
-        imports.add(module)
-        # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
-        if module == "pkg_resources" and re.search(r"import\s+packaging", rest):
-            imports.add("pkg_resources.packaging")
-    return tuple(sorted(imports))

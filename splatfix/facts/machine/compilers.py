@@ -43,8 +43,7 @@ def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
     found_via: dict[str, dict[str, None]] = {}
     for candidates in (
         _named(system),
-        _on_path(system),
-        _of_conda(system, environment),
+        _on_path(system, environment),
         _of_visual_studio(system),
     ):
         for path, via in candidates:
@@ -89,7 +88,7 @@ def _located(system: System, program: str) -> str:
     return next(iter(which_all(system, program)), program)
 
 
-def _on_path(system: System) -> Iterator[tuple[str, str]]:
+def _on_path(system: System, environment: str) -> Iterator[tuple[str, str]]:
     if system.name == "windows":
         for path in which_all(system, "cl"):
             yield path, "PATH"
@@ -103,17 +102,11 @@ def _on_path(system: System) -> Iterator[tuple[str, str]]:
         for name in system.listdir(folder):
             if _VERSIONED.match(name) or _CONDA.search(name):
                 yield f"{folder}/{name}", "PATH"
-
-
-def _of_conda(system: System, environment: str) -> Iterator[tuple[str, str]]:
-    """conda's compilers carry the target in their name and may be off PATH, in an environment not activated."""
-    if system.name == "windows" or not environment or not system.exists(f"{environment}/conda-meta"):
-        return
+    # conda's compilers carry the target in their name and may be off PATH, in an environment not activated
     folder = f"{environment}/bin"
-    if folder in system.env.get("PATH", "").split(":"):
-        return  # listed already
-    for name in system.listdir(folder):
-        if _CONDA.search(name):
+    is_conda = bool(environment) and system.exists(f"{environment}/conda-meta")
+    if is_conda and folder not in system.env.get("PATH", "").split(":"):
+        for name in filter(_CONDA.search, system.listdir(folder)):
             yield f"{folder}/{name}", "the conda environment"
 
 
@@ -135,20 +128,22 @@ def _of_visual_studio(system: System) -> Iterator[tuple[str, str]]:
         toolsets = sorted(system.listdir(base), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
         if toolsets:
             path = f"{base}\\{toolsets[-1]}\\bin\\Hostx64\\x64\\cl.exe"
-            yield path, f"vswhere: {_product_name(item)}"
-
-
-def _product_name(instance: Mapping[str, object]) -> str:
-    """``Visual Studio Community 2022 17.9.2``."""
-    catalog = instance.get("catalog")
-    version = catalog.get("productDisplayVersion", "") if isinstance(catalog, dict) else ""
-    return f"{instance.get('displayName', 'Visual Studio')} {version}".strip()
+            catalog = item.get("catalog")
+            version = catalog.get("productDisplayVersion", "") if isinstance(catalog, dict) else ""
+            product = f"{item.get('displayName', 'Visual Studio')} {version}".strip()
+            yield path, f"vswhere: {product}"
 
 
 def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler | None:
     name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".exe")
     if name.lower() == "cl":
-        return _describe_cl(system, path, found_via)
+        done = system.run([path], _TIMEOUT)
+        # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
+        minor = captured(_CL_TOOLSET, path)
+        version = captured(_CL_VERSION, done.stderr + done.stdout)
+        if version:
+            return Compiler("cl", path, version, found_via)
+        return Compiler("cl", path, f"19.{minor}" if minor else None, found_via, done.why())
     kind = re.sub(r"^.*conda-linux-gnu-|-[\d.]+$", "", name)
     if kind not in ("gcc", "g++", "clang", "clang++"):
         return None
@@ -160,13 +155,3 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
     if not version:
         return Compiler(kind, path, None, found_via, done.why() or first_line)
     return Compiler(kind, path, version, found_via)
-
-
-def _describe_cl(system: System, path: str, found_via: tuple[str, ...]) -> Compiler:
-    done = system.run([path], _TIMEOUT)
-    version = captured(_CL_VERSION, done.stderr + done.stdout)
-    if version:
-        return Compiler("cl", path, version, found_via)
-    # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
-    minor = captured(_CL_TOOLSET, path)
-    return Compiler("cl", path, f"19.{minor}" if minor else None, found_via, done.why())

@@ -128,19 +128,15 @@ class Loader:
             if text.startswith("/"):
                 folders.append(text)
             elif text.startswith("include ") and depth < _DEEPEST_INCLUDE:
-                for included in self._included(text.split(None, 1)[1]):
-                    folders += self._configured(included, depth + 1)
+                # /etc/ld.so.conf.d/*.conf
+                folder, _, name = text.split(None, 1)[1].rpartition("/")
+                if not folder.startswith("/"):
+                    folder = f"/etc/{folder}".rstrip("/")
+                ending = name.partition("*")[2] if "*" in name else name
+                for entry in self.system.listdir(folder):
+                    if entry.endswith(ending):
+                        folders += self._configured(f"{folder}/{entry}", depth + 1)
         return folders
-
-    def _included(self, pattern: str) -> Iterator[str]:
-        """The files of ``/etc/ld.so.conf.d/*.conf``."""
-        folder, _, name = pattern.rpartition("/")
-        if not folder.startswith("/"):
-            folder = f"/etc/{folder}".rstrip("/")
-        ending = name.partition("*")[2] if "*" in name else name
-        for entry in self.system.listdir(folder):
-            if entry.endswith(ending):
-                yield f"{folder}/{entry}"
 
 
 def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:

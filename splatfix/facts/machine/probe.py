@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from splatfix.facts.machine import adapters, compilers, confinement, gpu, libraries, mac, resources, toolkits
+from splatfix.facts.machine.toolkits import Packaged
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
 from splatfix.facts.source.build_variables import is_arch_variable, is_cuda_switch
@@ -42,20 +42,16 @@ _CONTROL_GROUPS = (
     ("libpod", "podman"),
     ("/lxc/", "lxc"),
 )
-
-
-def _decides(name: str) -> bool:
-    return bool(_DECIDING.fullmatch(name)) or is_arch_variable(name) or is_cuda_switch(name)
-
-
-@dataclass(frozen=True)
-class Packaged:
-    """What the target environment's own packages bring of CUDA."""
-
-    toolkits: tuple[tuple[str, str], ...] = ()
-    """Toolkit folders, as (folder, how it came up)."""
-    includes: tuple[str, ...] = ()
-    """Include folders of NVIDIA's packages."""
+_SYSTEM_LIBRARIES: Mapping[str, Callable[[System], Fact[Any]]] = {
+    "device_files": gpu.device_files,
+    "libcuda": libraries.loaded_libcuda,
+    "linkable_libcuda": libraries.linkable_libcuda,
+    "header_copies": libraries.header_copies,
+    "missing_graphics": libraries.missing_graphics,
+    "missing_msvc_runtime": libraries.missing_msvc_runtime,
+    "container_toolkit": libraries.container_toolkit,
+    "colmap": libraries.colmap,
+}
 
 
 def probe(system: System, environment: str = "", packaged: Callable[[], Packaged] = Packaged) -> MachineFacts:
@@ -65,18 +61,28 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         environment: the target environment's folder, whose compilers are looked at too.
         packaged: gives what that environment brings; it may wait until the environment was read.
     """
+
+    def look_at_toolkits() -> Fact[tuple[Toolkit, ...]]:
+        # the machine's own first, because asking them takes longest; then once more, where it matters, with the others
+        own = toolkits.probe(system)
+        brought = packaged()
+        if brought.toolkits or (brought.includes and any(item.missing for item in own.value or ())):
+            return toolkits.probe(system, brought)
+        return own
+
     answers = parallel(
         LIMIT,
         {
             "gpus": lambda: gpu.probe(system),
             "adapters": lambda: adapters.probe(system),
-            "toolkits": lambda: _toolkits(system, packaged),
+            "toolkits": look_at_toolkits,
             "compilers": lambda: compilers.probe(system, environment),
             "tools": lambda: compilers.tools(system),
             "resources": lambda: resources.probe(system),
             "libc": lambda: _libc(system),
             "distribution": lambda: _distribution(system),
-            "system_libraries": lambda: _system_libraries(system),
+            # a few looks at files each, by the name of their field
+            "system_libraries": lambda: {name: look(system) for name, look in _SYSTEM_LIBRARIES.items()},
         },
     )
     lost = unknown(answers["gpus"].error)
@@ -85,6 +91,10 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
     libc: Fact[str] = _inner(answers["libc"])
     is_glibc = libc.value is not None and libc.value.startswith("glibc ")
     container = _container(system)
+    names = []
+    for name in sorted(system.env):
+        if _DECIDING.fullmatch(name) or is_arch_variable(name) or is_cuda_switch(name):
+            names.append(name)
     return MachineFacts(
         system=system.name,
         machine=system.machine,
@@ -96,47 +106,20 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         container=container,
         confinement=confinement.probe(system) if container else Fact(),
         wsl="microsoft" in kernel.lower(),
-        gpus=gpus.gpus,
-        driver=gpus.driver,
-        cuda=gpus.cuda,
-        cuda_unfiltered=gpus.cuda_unfiltered,
+        **vars(gpus),
         adapters=_inner(answers["adapters"]),
         toolkits=_inner(answers["toolkits"]),
         compilers=_inner(answers["compilers"]),
         tools=answers["tools"].value or {},
         **(answers["system_libraries"].value or {}),
         resources=answers["resources"].value or Resources(),
-        variables={name: system.env[name] for name in sorted(system.env) if _decides(name)},
+        variables={name: system.env[name] for name in names},
     )
 
 
 def _inner(answer: Fact[Any]) -> Fact[Any]:
     """The fact that a probe gave; unknown where the probe itself broke or hung."""
     return unknown(answer.error) if answer.value is None else answer.value
-
-
-def _toolkits(system: System, packaged: Callable[[], Packaged]) -> Fact[tuple[Toolkit, ...]]:
-    """The machine's own toolkits first, because asking them takes longest; then once more, where it matters, with what
-    the environment brings."""
-    own = toolkits.probe(system)
-    brought = packaged()
-    if brought.toolkits or (brought.includes and any(item.missing for item in own.value or ())):
-        return toolkits.probe(system, brought.toolkits, brought.includes)
-    return own
-
-
-def _system_libraries(system: System) -> dict[str, Fact[Any]]:
-    """Facts that take a few looks at files each, by the name of their field."""
-    return {
-        "device_files": gpu.device_files(system),
-        "libcuda": libraries.loaded_libcuda(system),
-        "linkable_libcuda": libraries.linkable_libcuda(system),
-        "header_copies": libraries.header_copies(system),
-        "missing_graphics": libraries.missing_graphics(system),
-        "missing_msvc_runtime": libraries.missing_msvc_runtime(system),
-        "container_toolkit": libraries.container_toolkit(system),
-        "colmap": libraries.colmap(system),
-    }
 
 
 def _distribution(system: System) -> str:

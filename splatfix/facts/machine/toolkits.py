@@ -52,30 +52,43 @@ class _Candidate:
     """That nvcc is a wrapper script."""
 
 
-def probe(
-    system: System, packaged: Iterable[tuple[str, str]] = (), includes: tuple[str, ...] = ()
-) -> Fact[tuple[Toolkit, ...]]:
+@dataclass(frozen=True)
+class Packaged:
+    """What the target environment's own packages bring of CUDA."""
+
+    toolkits: tuple[tuple[str, str], ...] = ()
+    """Folders that pip put there (``nvidia/cu13``), as (folder, how it came up)."""
+    includes: tuple[str, ...] = ()
+    """Include folders of NVIDIA's packages: ``nvidia/cu13/include``, ``nvidia/cublas/include``..."""
+
+
+def packaged(system: System, sites: Iterable[str]) -> Packaged:
+    """What pip's NVIDIA packages bring to these site-packages folders."""
+    folders, includes = [], []
+    for site in sites:
+        for name in system.listdir(f"{site}/nvidia"):
+            folder = f"{site}/nvidia/{name}"
+            if re.fullmatch(r"cu\d+", name):
+                folders.append((folder, f"pip packages in the environment (nvidia/{name})"))
+            if system.exists(f"{folder}/include"):
+                includes.append(f"{folder}/include")
+    return Packaged(tuple(folders), tuple(includes))
+
+
+def probe(system: System, brought: Packaged = Packaged()) -> Fact[tuple[Toolkit, ...]]:
     """All toolkits, each once, with every way it was found.
 
     Args:
-        packaged: further folders to look at, as (folder, how it was found), e.g. a pip-installed ``nvidia/cu13``.
-        includes: include folders of the environment's own NVIDIA packages (see :func:`packaged_includes`), to say
-            which of them holds a header that a toolkit lacks.
+        brought: further folders to look at, and include folders, to say which of them holds a header that a toolkit lacks.
     """
     by_root: dict[str, list[_Candidate]] = {}
-    for candidate in (*_candidates(system), *(_Candidate(*pair) for pair in packaged)):
+    for candidate in (*_candidates(system), *(_Candidate(*pair) for pair in brought.toolkits)):
         if _holds_toolkit(system, candidate.root):
             by_root.setdefault(system.realpath(candidate.root), []).append(candidate)
-    toolkits = each(lambda pair: _describe(system, *pair, includes), by_root.items())
+    toolkits = each(lambda pair: _describe(system, *pair, brought.includes), by_root.items())
     return Fact(
         tuple(toolkits), "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages"
     )
-
-
-def packaged_includes(system: System, sites: Iterable[str]) -> tuple[str, ...]:
-    """The include folders that pip's NVIDIA packages bring: ``nvidia/cu13/include``, ``nvidia/cublas/include``..."""
-    folders = [f"{site}/nvidia/{name}/include" for site in sites for name in system.listdir(f"{site}/nvidia")]
-    return tuple(folder for folder in folders if system.exists(folder))
 
 
 def lending_folders(torch: Torch, version: str, headers: Iterable[str]) -> tuple[str, ...]:

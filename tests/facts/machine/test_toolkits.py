@@ -184,8 +184,8 @@ SITE = "/env/lib/python3.11/site-packages"
 LIMITS = "#if __GNUC__ > 13\n#if _MSC_VER < 1910 || _MSC_VER >= 1950\n"
 
 
-def roots(machine: PlaybackSystem, *, includes: tuple[str, ...] = ()) -> dict[str, toolkits.Toolkit]:
-    return {item.root: item for item in toolkits.probe(machine, (), includes).value or ()}
+def roots(machine: PlaybackSystem, *brought: toolkits.Packaged) -> dict[str, toolkits.Toolkit]:
+    return {item.root: item for item in toolkits.probe(machine, *brought).value or ()}
 
 
 def test_the_hpc_sdk(machine_of: MachineOf) -> None:
@@ -256,9 +256,11 @@ def test_missing_headers_in_the_environments_packages(machine_of: MachineOf) -> 
         ],
         commands={(f"{root}/bin/nvcc", "--version"): VERSION},
     )
-    includes = toolkits.packaged_includes(box, [SITE])
-    assert includes == tuple(f"{SITE}/nvidia/{name}/include" for name in ("cu13", "cublas", "cusparse"))
-    item = roots(box, includes=includes)[root]
+    brought = toolkits.packaged(box, [SITE])
+    assert brought.includes == tuple(
+        f"{SITE}/nvidia/{name}/include" for name in ("cu13", "cublas", "cusparse")
+    )
+    item = roots(box, brought)[root]
     assert item.elsewhere == {
         "cublas_v2.h": f"{SITE}/nvidia/cublas/include",
         "cusparse.h": f"{SITE}/nvidia/cusparse/include",
@@ -288,7 +290,7 @@ def test_headers_of_cuda_13_packages_for_a_toolkit_13(machine_of: MachineOf) -> 
         ],
         commands={(f"{root}/bin/nvcc", "--version"): VERSION.replace("12.4", "13.0")},
     )
-    item = roots(box, includes=toolkits.packaged_includes(box, [SITE]))[root]
+    item = roots(box, toolkits.packaged(box, [SITE]))[root]
     assert item.elsewhere == {
         "cusparse.h": f"{SITE}/nvidia/cu13/include",
         "cub/cub.cuh": f"{SITE}/nvidia/cu13/include/cccl",
