@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Status
-from splatfix.core.step import commands, run
 from splatfix.facts import (
     BuildRecord,
     Distribution,
@@ -18,14 +17,11 @@ from splatfix.facts import (
     JitCache,
     Linkage,
     RuntimeCopy,
-    RuntimeLibrary,
 )
 
-from .conftest import Changer, TorchWith, extension, installed, loud, of, only, sass, statuses, with_python
+from .conftest import Changer, TorchWith, extension, installed, loud, of, only, sass, statuses
 
 GONE = "_ZN3c1010TensorImpl4goneEv"
-LIBC = RuntimeLibrary("libc.so.6", "/lib/libc.so.6", ("GLIBC_2.36",))
-LIBSTDCXX = RuntimeLibrary("libstdc++.so.6", "/lib/libstdc++.so.6", ("CXXABI_1.3.13", "GLIBCXX_3.4.30"))
 
 
 def linked(**values: Any) -> Fact[tuple[Extension, ...]]:
@@ -95,21 +91,6 @@ def test_an_extension_that_lacks_its_own_code(changed: Changer) -> None:
     assert set(loud(both)) == {"torch-abi-mismatch"}
 
 
-@pytest.mark.parametrize(
-    ("unresolved", "code"),
-    [
-        (("libopencv_core.so.4",), "shared-lib-not-found"),
-        (("libcudart.so.12",), "shared-lib-not-found"),
-        (("libcuda.so.1",), None),
-        (("libnvidia-ml.so.1",), None),
-        ((), None),
-    ],
-)
-def test_needed_libraries(changed: Changer, unresolved: tuple[str, ...], code: str | None) -> None:
-    found = loud(changed(extensions=linked(unresolved=unresolved)))
-    assert set(found) == ({code} if code else set())
-
-
 def test_a_library_for_another_machine_is_no_alarm(changed: Changer) -> None:
     """torchcodec ships one library for each FFmpeg; all but one of them lack theirs, and that is how it is meant."""
     facts = changed(extensions=linked(unresolved=("libavutil.so.56",), own_missing=("av_log",)))
@@ -161,49 +142,6 @@ def test_a_forced_build_is_no_clean_one(changed: Changer) -> None:
     assert [one.status for one in of(facts, "cuda-runtime-mismatch")] == [Status.FAIL]
 
 
-def test_torchs_own_libraries_without_torch_are_told_once(changed: Changer) -> None:
-    facts = changed(
-        torch_installed=Fact(False, ""),
-        torch=Fact(None, "", "not installed"),
-        extensions=linked(unresolved=("libc10.so", "libtorch.so")),
-    )
-    assert "shared-lib-not-found" not in loud(facts)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "code"),
-    [
-        (("libstdc++.so.6", "GLIBCXX_3.4.32"), "glibcxx-missing"),
-        (("libstdc++.so.6", "CXXABI_1.3.15"), "glibcxx-missing"),
-        (("libstdc++.so.6", "GLIBCXX_3.4.30"), None),
-        (("libstdc++.so.6", "GLIBCXX_3.4.9"), None),
-        (("libc.so.6", "GLIBC_2.38"), "glibc-too-old"),
-        (("libm.so.6", "GLIBC_2.4"), None),
-    ],
-)
-def test_runtime_versions(changed: Changer, wanted: tuple[str, str], code: str | None) -> None:
-    facts = changed(extensions=linked(versions=(wanted,)), runtime_libraries=Fact((LIBC, LIBSTDCXX), "bytes"))
-    assert set(loud(facts)) == ({code} if code else set())
-
-
-@pytest.mark.parametrize("kind", ["conda", "venv"])
-def test_conda_is_only_called_where_it_is(changed: Changer, kind: str) -> None:
-    facts = changed(
-        extensions=linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)),
-        runtime_libraries=Fact((LIBC, LIBSTDCXX), "bytes"),
-    )
-    (step,) = only(with_python(facts, kind=kind, prefix="/opt/my env"), "glibcxx-missing").remedy
-    wanted = run("conda", "install", "-p", "/opt/my env", "-c", "conda-forge", "libstdcxx-ng>=13")
-    assert (step == wanted, step.command is None) == (kind == "conda", kind == "venv")
-
-
-def test_a_runtime_nobody_saw_is_unknown(changed: Changer) -> None:
-    facts = changed(
-        extensions=linked(versions=(("libc.so.6", "GLIBC_2.38"),)), runtime_libraries=Fact((), "bytes")
-    )
-    assert only(facts, "glibc-too-old").status is Status.UNKNOWN
-
-
 def test_a_wheel_with_its_own_libc10(changed: Changer) -> None:
     own = tuple(RuntimeCopy(name, f"torch/lib/{name}.so", "", False) for name in ("libc10", "libtorch"))
     old_style = RuntimeCopy("libcudart", "torch/lib/libcudart-d0da41ae.so.11.0", "11.0", True)
@@ -214,23 +152,6 @@ def test_a_wheel_with_its_own_libc10(changed: Changer) -> None:
 
 
 # --- torch's companions
-
-
-@pytest.mark.parametrize(
-    ("torch", "numpy", "system", "loudly"),
-    [
-        ("2.2.2+cu121", "2.0.1", "linux", True),
-        ("2.2.2+cu121", "1.26.4", "linux", False),
-        ("2.3.0+cu121", "2.0.1", "linux", False),
-        ("2.4.0+cu121", "2.0.1", "windows", True),
-        ("2.4.1+cu121", "2.0.1", "windows", False),
-    ],
-)
-def test_numpy_against_torch(
-    changed: Changer, torch_with: TorchWith, torch: str, numpy: str, system: str, loudly: bool
-) -> None:
-    facts = changed(torch=torch_with(version=torch), distributions=installed(numpy=numpy), system=system)
-    assert statuses(facts, "numpy2-abi-mismatch") == ("fail" if loudly else "pass")
 
 
 def with_pins(name: str, version: str, *pins: str, **others: str) -> Fact[tuple[Distribution, ...]]:
@@ -244,26 +165,6 @@ def test_triton(changed: Changer) -> None:
     assert step.line() == "/env/bin/python -m pip install triton==3.5.1"
     alone = changed(distributions=with_pins("torch", "2.9.1", "triton==3.5.1"))
     assert not of(alone, "torch-companions-mismatch")
-
-
-@pytest.mark.parametrize(
-    ("imports", "setuptools", "limit"),
-    [
-        (("pkg_resources",), "82.0.0", 82),
-        (("pkg_resources",), "81.0.0", None),
-        (("pkg_resources", "pkg_resources.packaging"), "75.1", 70),
-        (("pkg_resources", "pkg_resources.packaging"), "69.5", None),
-        (("setuptools",), "90.0", None),
-    ],
-)
-def test_setuptools(
-    changed: Changer, torch_with: TorchWith, imports: tuple[str, ...], setuptools: str, limit: int | None
-) -> None:
-    facts = changed(torch=torch_with(builder_imports=imports), distributions=installed(setuptools=setuptools))
-    asked = [
-        command.argv[-1] for item in of(facts, "setuptools-incompatible") for command in commands(item.remedy)
-    ]
-    assert asked == ([f"setuptools<{limit}"] if limit else [])
 
 
 # --- the JIT cache

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 
 from splatfix.checks import Status
 from splatfix.core.step import prepend_variable, set_variable
-from splatfix.facts import Compiler, Distribution, Fact, Facts, HeaderCopy, NativeModule, Resources, Source
+from splatfix.facts import Distribution, Fact, NativeModule, Resources, Source
 from splatfix.plan import build_environment
 
-from .conftest import Changer, TorchWith, of, only, statuses
+from .conftest import Changer, of, only, statuses
 from .test_checkout import CheckoutSource, with_checkout
 
 GIB = 2**30
@@ -70,51 +69,6 @@ def test_memory_is_no_matter_where_nothing_is_built(changed: Changer) -> None:
     assert not of(with_checkout(changed(), sources=(files(9),)), "build-out-of-memory"), "memory is not known"
 
 
-@pytest.mark.parametrize(
-    ("wsl", "swap", "memory", "status"),
-    [
-        (True, 0, 16, "warn"),
-        (True, 4, 16, "pass"),
-        (True, 0, 64, "pass"),
-        (False, 0, 16, ""),
-        (True, None, 16, ""),
-    ],
-)
-def test_wsl_without_swap(changed: Changer, wsl: bool, swap: int | None, memory: int, status: str) -> None:
-    room = Resources(memory_total=memory * GIB, swap_total=None if swap is None else swap * GIB)
-    assert statuses(changed(wsl=wsl, resources=room), "wsl-without-swap") == status
-
-
-@pytest.mark.parametrize(
-    ("glibc", "cuda", "warns"),
-    [
-        ("2.41", "12.9.86", True),
-        ("2.42", "12.4.131", True),
-        ("2.39", "12.9.86", False),
-        ("2.41", "13.0.88", False),
-    ],
-)
-def test_glibc_and_cudas_math_headers(
-    changed: Changer, torch_with: TorchWith, rtx_5080: Facts, glibc: str, cuda: str, warns: bool
-) -> None:
-    (toolkit,) = rtx_5080.machine.toolkits.value or ()
-    facts = changed(
-        glibc=glibc,
-        toolkits=Fact((dataclasses.replace(toolkit, version=cuda),), "PATH"),
-        torch=torch_with(cuda=cuda[:4]),
-    )
-    assert bool(of(facts, "glibc-cuda-math-conflict")) is warns
-
-
-def test_a_compiler_or_a_cuda_that_fits_its_glibc(changed: Changer, rtx_5080: Facts) -> None:
-    conda = Compiler("g++", "/env/bin/x86_64-conda-linux-gnu-g++", "13.3.0", ("CXX",))
-    assert of(changed(glibc="2.41"), "glibc-cuda-math-conflict")
-    assert not of(changed(glibc="2.41", compilers=Fact((conda,), "PATH")), "glibc-cuda-math-conflict")
-    (toolkit,) = rtx_5080.machine.toolkits.value or ()
-    debian = {"toolkits": Fact((dataclasses.replace(toolkit, root="/usr"),)), "toolkit_choice": Fact(None)}
-    assert not of(changed(glibc="2.41", **debian), "glibc-cuda-math-conflict")
-
-
 def test_ninja_off_the_path(changed: Changer) -> None:
     finding = only(changed(tools={}, distributions=gsplat()), "ninja-not-on-path")
     assert finding.status is Status.WARN
@@ -125,38 +79,6 @@ def test_ninja_off_the_path(changed: Changer) -> None:
     assert not of(changed(distributions=gsplat()), "ninja-not-on-path"), "it is on PATH"
     waiting = with_checkout(changed(tools={}, distributions=Fact(PIP, "")), sources=(files(3),))
     assert of(waiting, "ninja-not-on-path")[0].status is Status.SKIP, "setup.py goes on without it, slower"
-
-
-@pytest.mark.parametrize(
-    ("torch", "places", "lib64", "fails"),
-    [
-        ("2.0.1", ("lib",), False, True),
-        ("2.4.1", ("lib",), False, False),
-        ("2.4.1", ("lib",), True, True),  # a lib64 that holds something else stands in front
-        ("2.4.1", ("lib64", "lib"), True, False),
-        ("2.4.1", ("targets/x86_64-linux/lib",), False, True),
-        ("2.4.1", (), False, False),  # cuda-headers-missing tells
-        ("2.0.1", ("lib",), None, False),  # facts of an older splatfix
-    ],
-)
-def test_where_the_linker_looks_for_cudart(
-    changed: Changer,
-    torch_with: TorchWith,
-    torch: str,
-    places: tuple[str, ...],
-    lib64: bool | None,
-    fails: bool,
-) -> None:
-    (toolkit,) = changed().machine.toolkits.value or ()
-    conda = dataclasses.replace(toolkit, cudart_in=places, has_lib64=lib64)
-    facts = changed(toolkits=Fact((conda,), "conda"), torch=torch_with(version=torch))
-    found = of(facts, "linker-cudart-missing")
-    assert bool(found) is fails
-    if fails:
-        assert found[0].remedy[0] == prepend_variable("LIBRARY_PATH", f"/usr/local/cuda-12.9/{places[0]}")
-    # a distribution's own lies where every linker looks
-    debian = dataclasses.replace(toolkit, root="/usr", cudart_in=("lib/x86_64-linux-gnu",), has_lib64=True)
-    assert not of(changed(toolkits=Fact((debian,)), toolkit_choice=Fact(None)), "linker-cudart-missing")
 
 
 def test_libcuda_for_the_linker(changed: Changer) -> None:
@@ -176,21 +98,3 @@ def test_libcuda_for_the_linker(changed: Changer) -> None:
         with_checkout(changed(), sources=(asking,)),
     ):
         assert not of(silent, "linker-libcuda-missing")
-
-
-def test_two_copies_of_cub(changed: Changer, rtx_5080: Facts) -> None:
-    (toolkit,) = rtx_5080.machine.toolkits.value or ()
-    own = Fact((dataclasses.replace(toolkit, cub="2.8.2"),), "PATH")
-
-    def copies(*items: HeaderCopy) -> Facts:
-        return changed(toolkits=own, header_copies=Fact(items, "folders"))
-
-    in_front = HeaderCopy("/home/u/cub-1.10", "CUB_HOME", "1.10.0", "")
-    assert "1.10.0" in only(copies(in_front), "cub-thrust-mismatch").summary
-    behind = HeaderCopy("/usr/include", "the compiler's own search", "", "1.15.0")
-    assert [item.status for item in of(copies(behind), "cub-thrust-mismatch")] == [Status.SKIP]
-    same = HeaderCopy("/home/u/cub", "CUB_HOME", "2.8.2", "")
-    inside = HeaderCopy("/usr/local/cuda-12.9/include", "CPATH", "2.9.0", "")
-    assert not of(copies(same, inside), "cub-thrust-mismatch")
-    unknown = changed(header_copies=Fact((in_front,), "folders"))
-    assert not of(unknown, "cub-thrust-mismatch"), "the toolkit's own version is not known"

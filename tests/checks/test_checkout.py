@@ -8,20 +8,17 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Status
-from splatfix.core.step import commands, set_variable
+from splatfix.core.step import commands
 from splatfix.facts import (
     Checkout,
     CheckoutSource,
     CodeMatch,
-    Colmap,
     Compiler,
     Fact,
     Facts,
-    Gpu,
     GuardedImport,
     Linkage,
     NativeModule,
-    Pin,
     RenderCall,
     Source,
     SplatPackage,
@@ -31,7 +28,7 @@ from splatfix.facts import (
 )
 from splatfix.knowledge import stacks
 
-from .conftest import Changer, TorchWith, extension, installed, loud, of, only, sass, statuses
+from .conftest import Changer, TorchWith, extension, loud, of, only, sass, statuses
 from .test_packages import package, packages
 
 INRIA = stacks.stack("inria-v1")
@@ -68,14 +65,6 @@ def test_an_unknown_stack_is_no_alarm(rtx_5080: Facts) -> None:
     assert not loud(facts) and statuses(facts, "checkout-stack-unknown") == "skip"
     unreadable = dataclasses.replace(rtx_5080, checkout=Fact(None, "", "it is not a folder"))
     assert only(unreadable, "checkout-stack-unknown").status is Status.UNKNOWN
-
-
-def test_memory_for_the_stack(changed: Changer) -> None:
-    small = changed(gpus=Fact((Gpu(0, "RTX 3050", cc="12.0", memory_total=6 << 30),), "NVML"))
-    assert INRIA.vram_gb is not None and INRIA.vram_gb[0] > 6.5
-    assert only(with_checkout(small), "vram-too-small").status is Status.WARN
-    unknown = changed(gpus=Fact((Gpu(0, "some", cc="12.0"),), "PCI"))
-    assert not of(with_checkout(unknown), "vram-too-small")
 
 
 # --- is it complete
@@ -141,11 +130,6 @@ def test_glm(rtx_5080: Facts) -> None:
     (command,) = commands(only(with_checkout(rtx_5080, sources=(known,)), "glm-missing").remedy)
     place = f"{known.source.folder}/third_party/glm"
     assert command.argv == ("git", "clone", "--recursive", "https://github.com/g/glm.git", place)
-
-
-def test_a_damaged_setup(rtx_5080: Facts) -> None:
-    facts = with_checkout(rtx_5080, sources=(source(error="setup.py is not Python"),))
-    assert only(facts, "setup-unreadable").status is Status.FAIL
 
 
 # --- does it call what is installed
@@ -354,69 +338,6 @@ def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> No
     assert not loud(with_checkout(built, sources=(match_of("cfloat"),)))
 
 
-@pytest.mark.parametrize(
-    ("torch", "flag", "status"),
-    [
-        ("2.0.1+cu118", "-std=c++14", ""),
-        ("2.1.0+cu118", "-std=c++14", "fail"),
-        ("2.9.1+cu128", "-std=c++17", ""),
-        ("2.13.0+cu130", "-std=c++17", "warn"),
-        ("2.14.0+cu130", "/std:c++17", "fail"),
-        ("2.14.0+cu130", "-std=c++20", ""),
-        ("2.9.1+cu128", "-std=gnu++98", ""),
-    ],
-)
-def test_forced_standards(
-    changed: Changer, torch_with: TorchWith, torch: str, flag: str, status: str
-) -> None:
-    facts = with_checkout(changed(torch=torch_with(version=torch)), sources=(source(cxx_flags=(flag,)),))
-    assert statuses(facts, "cxx-standard-forced") == status
-
-
-def test_a_standard_too_new_for_nvcc(changed: Changer, torch_with: TorchWith) -> None:
-    facts = changed(torch=torch_with(version="2.0.1+cu118", cuda="11.8"), **cuda("11.8.89"))
-    facts = with_checkout(facts, sources=(source(cxx_flags=("-std=c++20",)),))
-    assert "does not support C++20" in of(facts, "cxx-standard-forced")[0].summary
-
-
-FUSED = (
-    *("-O3", "-gencode=arch=compute_75,code=sm_75", "-gencode=arch=compute_89,code=sm_89"),
-    *("-arch=", "-gencode=arch=compute_"),
-)
-
-
-@pytest.mark.parametrize(
-    ("flags", "values", "targets", "status"),
-    [
-        (("-O3",), {}, (), ""),
-        (("-gencode=arch=compute_90,code=sm_90",), {}, (), "fail"),
-        (("-gencode=arch=compute_120,code=sm_120",), {}, (), "pass"),
-        (("-gencode=arch=compute_90,code=compute_90",), {}, (), "pass"),
-        (("-gencode=arch=compute_120,code=sm_120",), {}, ("sm_90",), "fail"),
-        (("-march=native",), {}, (), "fail"),
-        (("-O3",), {"sets": {"TORCH_CUDA_ARCH_LIST": "7.5;8.6"}}, (), "fail"),
-        (("-O3",), {"sets": {"TORCH_CUDA_ARCH_LIST": "8.6+PTX"}}, (), "pass"),
-        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, (), "pass"),
-        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, ("sm_120",), "warn"),
-        (FUSED, {"reads": ("CUDA_ARCHITECTURES",)}, ("sm_89",), "pass"),
-    ],
-)
-def test_architectures_of_its_own(
-    rtx_5080: Facts, flags: tuple[str, ...], values: dict[str, Any], targets: tuple[str, ...], status: str
-) -> None:
-    facts = with_checkout(rtx_5080, sources=(source("fused_ssim", flags, **values),))
-    assert statuses(facts, "arch-list-ignored", *targets) == status
-    if status == "warn":
-        (found,) = of(facts, "arch-list-ignored", *targets)
-        assert found.remedy[0] == set_variable("CUDA_ARCHITECTURES", "120")
-
-
-def test_without_gpu_and_target_architectures_are_not_judged(changed: Changer) -> None:
-    facts = changed(gpus=Fact((), ""), driver=Fact(None, "", "none"))
-    facts = with_checkout(facts, sources=(source("x", ("-gencode=arch=compute_90,code=sm_90",)),))
-    assert of(facts, "arch-list-ignored")[0].status is Status.SKIP
-
-
 def test_numbers_that_the_toolkit_dropped(changed: Changer) -> None:
     flags = tuple(f"-gencode=arch=compute_{n},code=sm_{n}" for n in (60, 70, 90, 120))
     facts = changed(**cuda("13.0.88", "sm_75", "sm_90", "sm_120"))
@@ -424,22 +345,6 @@ def test_numbers_that_the_toolkit_dropped(changed: Changer) -> None:
     assert finding.status is Status.FAIL
     assert "sm_60, sm_70, which nvcc 13.0.88 no longer compiles" in finding.summary
     assert not of(with_checkout(facts, sources=(source("knn", flags[2:]),)), "toolkit-dropped-arch")
-
-
-def test_a_pin_that_cannot_work_here(changed: Changer) -> None:
-    pins = (Pin("environment.yml", "pytorch", "==1.12.1"),)
-    without = changed(
-        torch_installed=Fact(False, ""),
-        torch=Fact(None, "", "none"),
-        extensions=Fact((), ""),
-        toolkit_choice=Fact(None, "", "none"),
-    )
-    (finding,) = of(with_checkout(without, pins=pins), "pinned-torch-too-old")
-    assert finding.status is Status.WARN and "torch 1.12.1" in finding.summary
-    assert "torch==" in finding.remedy[1].line()
-    assert not of(with_checkout(changed(), pins=pins), "pinned-torch-too-old"), "a torch is there already"
-    new = (Pin("environment.yml", "torch", "==2.9.1"),)
-    assert not of(with_checkout(without, pins=new), "pinned-torch-too-old")
 
 
 @pytest.mark.parametrize(
@@ -463,58 +368,3 @@ def test_torch_agrees_about_arch_in_a_path(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     paths = (f"-I/home/u/{name}/third_party/glm/" for name in ("research", "gs"))
     assert [bool(cpp_extension._get_cuda_arch_flags([path])) for path in paths] == [False, True]
-
-
-def test_a_pinned_gsplat(changed: Changer) -> None:
-    pins = (Pin("pyproject.toml", "gsplat", "==1.4.0"),)
-
-    def having(version: str) -> Facts:
-        return with_checkout(changed(distributions=installed(gsplat=version)), pins=pins)
-
-    assert not loud(having("1.4.0+pt24cu124"))
-    assert only(having("1.5.3"), "gsplat-version-mismatch").status is Status.WARN
-    loose = with_checkout(having("1.5.3"), pins=(Pin("requirements.txt", "gsplat", ">=1.4"),))
-    assert not of(loose, "gsplat-version-mismatch")
-
-
-OLD = ("SiftExtraction.use_gpu", "SiftMatching.use_gpu")
-NEW = ("FeatureExtraction.use_gpu", "FeatureMatching.use_gpu")
-
-
-def stack(changed: Changer, colmap: Fact[Colmap] | None, options: tuple[str, ...] = OLD) -> Facts:
-    assert INRIA is not None
-    facts = changed(colmap=colmap) if colmap else changed()
-    return with_checkout(facts, paths=(*INRIA.recognise, "convert.py"), colmap_options=options)
-
-
-def test_no_colmap_is_only_named(changed: Changer) -> None:
-    absent: Fact[Colmap] = Fact(None, "PATH", "no colmap on PATH", absent=True)
-    assert statuses(stack(changed, absent), "colmap-missing") == "skip"
-    here = Fact(Colmap("3.9", True), "colmap help")
-    assert statuses(stack(changed, here), "colmap-missing") == "pass"
-    assert not of(stack(changed, None), "colmap-missing"), "facts of an older splatfix"
-    assert not of(changed(colmap=absent), "colmap-missing"), "no checkout that calls it"
-
-
-@pytest.mark.parametrize(
-    ("version", "options", "warns"),
-    [
-        ("3.12.6", OLD, False),
-        ("3.13.0", OLD, True),
-        ("3.7", NEW, True),
-        ("3.13.0", NEW, False),
-        ("3.13.0", OLD + NEW, False),
-        ("3.13.0", (), False),
-    ],
-)
-def test_options_that_changed_their_names(
-    changed: Changer, version: str, options: tuple[str, ...], warns: bool
-) -> None:
-    found = of(stack(changed, Fact(Colmap(version, True), "colmap help"), options), "colmap-option-mismatch")
-    assert bool(found) is warns
-
-
-@pytest.mark.parametrize(("cuda", "said"), [(False, True), (True, False), (None, False)])
-def test_colmap_without_cuda(changed: Changer, cuda: bool | None, said: bool) -> None:
-    found = of(stack(changed, Fact(Colmap("3.8", cuda), "colmap help")), "colmap-no-gpu")
-    assert [item.status for item in found] == ([Status.SKIP] if said else [])

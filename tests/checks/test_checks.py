@@ -62,21 +62,6 @@ def test_cuda_visible_devices(changed: Changer, value: str, status: str) -> None
     assert statuses(changed(variables={"CUDA_VISIBLE_DEVICES": value}), "no-gpu-visible") == status
 
 
-@pytest.mark.parametrize(
-    ("version", "cuda", "status"),
-    [
-        ("525.60.13", "12.8", "pass"),
-        ("525.60.12", "12.8", "fail"),
-        ("579.99", "13.0", "fail"),
-        ("580.65.06", "13.0", "pass"),
-        ("470.256.02", "11.8", "pass"),
-    ],
-)
-def test_driver_floor(changed: Changer, torch_with: TorchWith, version: str, cuda: str, status: str) -> None:
-    facts = changed(driver=Fact(Driver(version, None, True, version), "NVML"), torch=torch_with(cuda=cuda))
-    assert statuses(facts, "driver-too-old") == status
-
-
 # --- torch
 
 
@@ -173,11 +158,6 @@ def test_ptx_for_a_driver_that_is_not_known_is_unknown(changed: Changer) -> None
         driver=Fact(Driver("999.10", None), "/proc"),
     )
     assert loud(facts)["no-kernel-image"].status is Status.UNKNOWN
-
-
-def test_without_gpu_and_target_nothing_is_judged(changed: Changer) -> None:
-    facts = changed(gpus=Fact((), ""), driver=Fact(None, "", "none"))
-    assert statuses(facts, "no-kernel-image") == "skip"
 
 
 def test_an_interpreter_that_does_not_work(changed: Changer) -> None:

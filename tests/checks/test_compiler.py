@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Status, run_checks
+from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.toolchain import Toolchain
-from splatfix.core.step import commands, set_variable
-from splatfix.facts import Compiler, Distribution, Fact, Facts, Toolkit
+from splatfix.core.step import commands
+from splatfix.facts import Compiler, Fact, Facts, Toolkit
 from tests.knowledge.torch_sources import TorchSource, torch_sources
 
-from .conftest import Changer, TorchWith, loud, of, only
-from .test_checkout import source, with_checkout
+from .conftest import Changer, TorchWith, loud, only
 
 OLD = Compiler("g++", "/usr/bin/g++-9", "9.5.0", ("PATH",))
 TWELVE = Compiler("g++", "/usr/bin/g++-12", "12.3.0", ("PATH",))
@@ -140,122 +139,6 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
         ours = Toolchain(changed(compilers=Fact(here, ""))).nvcc_host_compiler
         assert ours is not None
         assert called == ({ours.path} if chosen else set()), (chosen, done.stderr[:400])
-
-
-@pytest.mark.parametrize(
-    ("version", "setting", "status"),
-    [
-        ("2.11.0+cu128", None, "fail"),
-        ("2.11.0+cu128", "1", "skip"),
-        ("2.11.0+cu128", "0", "fail"),
-        ("2.11.0a0+50eac811a6.nv25.09", None, "skip"),
-    ],
-)
-def test_where_torch_does_not_look(
-    changed: Changer, torch_with: TorchWith, rtx_5080: Facts, version: str, setting: str | None, status: str
-) -> None:
-    """torch 2.11 refuses gcc 14 with CUDA 12.8, which nvcc accepts; unless it is told not to look, or was built from source."""
-    (toolkit,) = rtx_5080.machine.toolkits.value or ()
-    fourteen = Compiler("g++", "/usr/bin/g++", "14.2.0", ("PATH",))
-    facts = changed(
-        torch=torch_with(version=version),
-        compilers=Fact((fourteen,), ""),
-        toolkits=Fact((dataclasses.replace(toolkit, version="12.8.93"),), "PATH"),
-        variables={"TORCH_DONT_CHECK_COMPILER_ABI": setting} if setting else {},
-    )
-    (said,) = of(facts, "host-compiler-refused-by-torch")
-    assert said.status.value == status
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        ("-allow-unsupported-compiler", "skip"),
-        ("-O3 --allow-unsupported-compiler", "skip"),
-        ("-O3", "fail"),
-        ("", "fail"),
-    ],
-)
-def test_nvcc_that_is_told_to_take_any_compiler(changed: Changer, flags: str, told: str) -> None:
-    facts = changed(compilers=Fact((FIFTEEN,), ""), variables={"NVCC_APPEND_FLAGS": flags})
-    (said,) = of(facts, "host-gcc-too-new")
-    assert said.status.value == told
-
-
-X64 = "C:\\VS\\VC\\Tools\\MSVC\\14.39.33519\\bin\\Hostx64\\x64\\cl.exe"
-GSPLAT = Fact(
-    (Distribution("gsplat", "1.5.3", "C:/env"), Distribution("setuptools", "80", "C:/env")), "site-packages"
-)
-
-
-def cl(path: str, *via: str) -> Fact[tuple[Compiler, ...]]:
-    return Fact((Compiler("cl", path, "19.39", via),), "PATH, vswhere")
-
-
-def test_cl_off_the_path(changed: Changer) -> None:
-    studio = cl(X64, "vswhere: Visual Studio 2022")
-    facts = changed(system="windows", compilers=studio, distributions=GSPLAT)
-    assert of(facts, "msvc-not-on-path")[0].status is Status.WARN
-    assert not of(changed(system="windows", compilers=studio), "msvc-not-on-path"), (
-        "setup.py finds it by itself"
-    )
-    on_path = changed(system="windows", compilers=cl(X64, "PATH"), distributions=GSPLAT)
-    assert not of(on_path, "msvc-not-on-path")
-
-
-@pytest.mark.parametrize(
-    ("path", "via", "prompt", "fails"),
-    [
-        (X64, "PATH", "x64", False),
-        (X64, "PATH", "x86", True),
-        (X64.replace("x64\\cl", "x86\\cl"), "PATH", "", True),
-        (X64.replace("Hostx64", "Hostx86"), "PATH", "", True),
-        (X64.replace("x64\\cl", "x86\\cl"), "vswhere: Visual Studio", "", False),
-        ("C:/VS/bin/Hostx86/x86/cl.exe", "PATH", "", True),
-    ],
-)
-def test_the_32_bit_compiler(changed: Changer, path: str, via: str, prompt: str, fails: bool) -> None:
-    facts = changed(system="windows", compilers=cl(path, via), variables={"VSCMD_ARG_TGT_ARCH": prompt})
-    found = of(facts, "msvc-x86-host")
-    assert [item.status for item in found] == ([Status.FAIL] if fails else [])
-
-
-def test_the_visual_cpp_runtime(changed: Changer, rtx_5080: Facts) -> None:
-    lost: Fact[tuple[str, ...]] = Fact(("vcruntime140_1.dll",), "C:/Windows/System32")
-    assert (
-        of(changed(system="windows", missing_msvc_runtime=lost), "msvc-runtime-missing")[0].status
-        is Status.WARN
-    )
-    assert not of(changed(missing_msvc_runtime=Fact((), "C:/Windows/System32")), "msvc-runtime-missing")
-    assert not of(changed(), "msvc-runtime-missing"), "not looked at"
-    python = rtx_5080.environment.interpreter.value
-    assert python is not None
-    conda = Fact(dataclasses.replace(python, kind="conda"), "probe")
-    assert not of(changed(missing_msvc_runtime=lost, interpreter=conda), "msvc-runtime-missing"), (
-        "it brings its own"
-    )
-
-
-@pytest.mark.parametrize(
-    ("system", "variables", "waits", "status"),
-    [
-        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, Status.WARN),
-        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64"}, False, Status.SKIP),
-        ("windows", {"VSCMD_ARG_TGT_ARCH": "x64", "DISTUTILS_USE_SDK": "1"}, True, None),
-        ("windows", {}, True, None),
-        ("linux", {"VSCMD_ARG_TGT_ARCH": "x64"}, True, None),
-    ],
-)
-def test_a_prompt_that_torch_does_not_build_from(
-    changed: Changer, system: str, variables: dict[str, str], waits: bool, status: Status | None
-) -> None:
-    facts = changed(system=system, variables=variables, compilers=cl(X64, "PATH"))
-    facts = with_checkout(facts, sources=(source("other"),)) if waits else facts
-    found = of(facts, "distutils-use-sdk-unset")
-    assert [item.status for item in found] == ([status] if status else [])
-    assert [step for item in found for step in item.remedy] == (
-        [set_variable("DISTUTILS_USE_SDK", "1")] if status else []
-    )
 
 
 @pytest.mark.parametrize("torch", torch_sources(), ids=lambda item: item.version)

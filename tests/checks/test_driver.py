@@ -17,39 +17,10 @@ from splatfix.facts import (
     Facts,
     FatbinGroup,
     Gpu,
-    Toolkit,
-    ToolkitChoice,
     Torch,
 )
 
-from .conftest import Changer, TorchWith, extension, loud, of, ptx, sass
-
-COMPAT = ("/usr/local/cuda-13.0/compat/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
-
-
-@pytest.mark.parametrize(
-    ("driver", "torch_cuda", "status"),
-    [
-        # driver 550 serves CUDA 12.4; with the libcuda of cuda-compat-13-0 it serves torch's 13.0
-        (Driver("550.144.03", "13.0", False, "550.144.03"), "13.0", "pass"),
-        (Driver("550.144.03", "12.4", False, "550.144.03"), "13.0", "fail"),
-        # a GeForce refuses such a libcuda: 804, forward compatibility was attempted on non supported HW
-        (Driver("550.144.03", "13.0", False, "550.144.03", cuda_error=804), "13.0", "fail"),
-        # JetPack 5 numbers its kernel module by L4T's release
-        (Driver("35.4.1", "11.4", True), "11.4", "pass"),
-        (Driver("35.4.1", "11.4", True), "12.6", "fail"),
-        (Driver("470.82.01", None, False, "470.82.01"), "12.8", "fail"),
-        (Driver("570.86.10", "12.8", True, "570.86.10"), "12.9", "pass"),
-    ],
-)
-def test_newer_libcuda_decides_over_the_kernel_module(
-    changed: Changer, torch_with: TorchWith, driver: Driver, torch_cuda: str, status: str
-) -> None:
-    facts = changed(
-        driver=Fact(driver, "NVML"), torch=torch_with(cuda=torch_cuda), libcuda=Fact(COMPAT, "ld.so")
-    )
-    assert [item.status.value for item in of(facts, "driver-too-old")] == [status]
-    assert ("driver-too-old" in loud(facts)) == (status == "fail")
+from .conftest import Changer, extension, loud, of, ptx, sass
 
 
 @pytest.mark.parametrize(
@@ -93,50 +64,6 @@ def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
     assert "no-kernel-image" in loud(missing, "sm_120"), "one fatbin without anything is enough"
 
 
-@pytest.mark.parametrize(
-    "driver",
-    [
-        Driver("575.57.08", "12.9", True, "575.57.08"),
-        Driver("540.4.0", "12.6", True, None, nvml_error=12),  # a Jetson: libcuda answers, there is no NVML
-        Driver(None, "12.6", None, "560.94"),
-    ],
-)
-def test_a_whole_driver_is_not_missing_anything(changed: Changer, driver: Driver) -> None:
-    assert not of(changed(driver=Fact(driver, "NVML")), "driver-library-missing")
-
-
-@pytest.mark.parametrize(("nvml", "cuda"), [(18, None), (None, 803)])
-def test_a_driver_upgrade_is_seen_by_error_codes_alone(
-    changed: Changer, nvml: int | None, cuda: int | None
-) -> None:
-    driver = Driver("570.195.03", None, False, None, nvml_error=nvml, cuda_error=cuda)
-    (finding,) = of(changed(driver=Fact(driver, "/proc")), "driver-library-mismatch")
-    assert finding.status is Status.FAIL
-
-
-def msvc(version: str | None) -> Fact[tuple[Compiler, ...]]:
-    return Fact((Compiler("cl", "C:\\VS\\cl.exe", version, ("vswhere: Visual Studio 2022",)),), "vswhere")
-
-
-@pytest.mark.parametrize(
-    ("version", "status"),
-    [("19.39", Status.PASS), ("19.40", Status.FAIL), ("19.50", Status.FAIL), (None, Status.UNKNOWN)],
-)
-def test_visual_studio_against_nvcc(changed: Changer, version: str | None, status: Status) -> None:
-    root, nvcc = "C:\\CUDA\\v12.1", "C:\\CUDA\\v12.1/bin/nvcc.exe"
-    toolkit = Toolkit(root, "12.1.105", ("CUDA_PATH",), nvcc, ("sm_120",), 12, 15, msvc_max=1939)
-    facts = changed(
-        system="windows",
-        compilers=msvc(version),
-        toolkits=Fact((toolkit,), "CUDA_PATH"),
-        toolkit_choice=Fact(ToolkitChoice(toolkit.root, "CUDA_PATH", toolkit.nvcc, None, True)),
-    )
-    (finding,) = of(facts, "host-msvc-too-new")
-    assert finding.status is status
-    if status is Status.FAIL:
-        assert "14.39" in finding.remedy[0].line()
-
-
 def test_headers_of_installed_packages_become_a_command(changed: Changer, rtx_5080: Facts) -> None:
     whole = (rtx_5080.machine.toolkits.value or ())[0]
     site = "/env/lib/python3.11/site-packages/nvidia"
@@ -165,54 +92,6 @@ def test_a_renderer_in_software_is_no_help(changed: Changer) -> None:
     (finding,) = of(facts, "nvidia-gpu-missing")
     assert finding.status is Status.SKIP and "AMD Radeon RX 7900 XTX" in finding.summary
     assert "Radeon (RADV) (vulkan)" in finding.summary and "llvmpipe" not in finding.summary
-
-
-def gxx(version: str) -> Fact[tuple[Compiler, ...]]:
-    return Fact((Compiler("g++", "/usr/bin/g++", version, ("PATH",)),), "PATH")
-
-
-@pytest.mark.parametrize(
-    ("torch", "version", "told"),
-    [
-        ("2.5.1+cu121", "8.5.0", True),
-        ("2.5.1+cu121", "9.4.0", False),
-        ("2.12.0+cu130", "9.4.0", True),
-        ("2.12.0+cu130", "10.2.1", False),
-        ("2.1.2+cu118", "8.5.0", False),
-    ],
-)
-def test_a_gcc_too_old_for_torchs_headers(
-    changed: Changer, torch_with: Callable[..., Fact[object]], torch: str, version: str, told: bool
-) -> None:
-    facts = changed(torch=torch_with(version=torch), compilers=gxx(version))
-    assert bool(of(facts, "host-gcc-too-old")) is told
-
-
-@pytest.mark.parametrize(
-    ("nvcc", "version", "status"),
-    [
-        ("11.5.119", "11.4.0", Status.FAIL),
-        ("11.5.119", "10.5.0", Status.PASS),
-        ("11.8.89", "11.4.0", Status.PASS),
-    ],
-)
-def test_ubuntus_own_nvcc_with_its_own_gcc(changed: Changer, nvcc: str, version: str, status: Status) -> None:
-    toolkit = Toolkit("/usr", nvcc, ("PATH (/usr/bin/nvcc)",), "/usr/bin/nvcc", ("sm_75",), 11, 12)
-    facts = changed(
-        compilers=gxx(version),
-        toolkits=Fact((toolkit,), "PATH"),
-        toolkit_choice=Fact(ToolkitChoice("/usr", "PATH", "/usr/bin/nvcc", None, True)),
-    )
-    (finding,) = of(facts, "host-gcc-too-new")
-    assert finding.status is status
-
-
-def test_integrated_graphics_are_no_cuda_devices(changed: Changer) -> None:
-    cards = (Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"), Gpu(1, "Intel UHD", "intel"))
-    (finding,) = of(
-        changed(gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "1"}), "no-gpu-visible"
-    )
-    assert finding.status is Status.FAIL
 
 
 def test_a_compiler_below_torchs_bound_needs_a_newer_one(

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from splatfix.checks import Status
-from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport, Installer, Pin
+from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport, Installer
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.archs import Arch
 
@@ -21,21 +21,6 @@ def without_torch(changed: Changer, python: str = "3.11.9", **values: object) ->
     no_torch = {"torch_installed": Fact(False, "sys.path"), "torch": Fact(None, "", "not installed")}
     facts = changed(**no_torch, extensions=Fact((), ""), toolkit_choice=Fact(None), **values)
     return with_python(facts, version=python, **inner)
-
-
-@pytest.mark.parametrize(
-    ("python", "values", "status"),
-    [
-        ("3.11.9", {}, Status.PASS),
-        ("3.6.9", {}, Status.FAIL),
-        ("3.19.0", {}, Status.UNKNOWN),  # newer than the tables
-        ("3.11.9", {"platform_tag": "win32"}, Status.FAIL),
-        ("3.10.14", {"implementation": "PyPy"}, Status.FAIL),
-    ],
-)
-def test_a_python_for_torch(changed: Changer, python: str, values: dict[str, object], status: Status) -> None:
-    (finding,) = of(without_torch(changed, python, **values), "python-version-unsupported")
-    assert finding.status is status
 
 
 def test_the_newest_torch_for_a_python_is_offered(changed: Changer) -> None:
@@ -53,35 +38,6 @@ def test_a_release_with_unknown_pythons_is_kept(changed: Changer, monkeypatch: p
     assert finding.summary == (
         f"torch up to {older[-1].release} has wheels for Python 3.11.9; of {last.release} that is not known."
     )
-
-
-def test_where_torch_is_installed_its_python_is_no_question(rtx_5080: Facts) -> None:
-    assert not of(rtx_5080, "python-version-unsupported")
-
-
-@pytest.mark.parametrize(
-    ("python", "pin", "glibc", "words"),
-    [
-        ("3.11.9", "1.12.1", "2.35", "not for 3.11"),
-        ("3.9.2", "1.12.1", "2.35", ""),
-        ("3.11.9", "2.7.1", "2.27", "glibc 2.28"),
-        ("3.11.9", "2.7.1", "2.28", ""),
-        ("3.11.9", "99.0", "2.28", ""),
-    ],
-)
-def test_what_a_checkout_pins(changed: Changer, python: str, pin: str, glibc: str, words: str) -> None:
-    facts = without_torch(changed, python, glibc=glibc, libc=Fact(f"glibc {glibc}", "getconf"))
-    found = of(
-        with_checkout(facts, pins=(Pin("environment.yml", "pytorch", f"=={pin}"),)), "no-matching-wheel"
-    )
-    assert bool(found) is bool(words)
-    if words:
-        assert words in found[0].summary and found[0].status is Status.WARN
-
-
-def test_musl(changed: Changer) -> None:
-    facts = without_torch(changed, libc=Fact("musl 1.2.5", "ldd"))
-    assert of(facts, "no-matching-wheel")[0].status is Status.FAIL
 
 
 BUILDERS = {"cuda-toolkit-missing", "host-compiler-missing", "build-tools-missing"}
@@ -111,21 +67,6 @@ def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> Non
     environment = dataclasses.replace(made.environment, distributions=at_first_use)
     told = set(loud(dataclasses.replace(made, environment=environment)))
     assert {"cuda-toolkit-missing", "host-compiler-missing"} <= told
-
-
-@pytest.mark.parametrize(
-    ("instances", "status"),
-    [
-        (("NVIDIA A100-SXM4-80GB MIG 1g.5gb",), "warn"),
-        ((), ""),
-        (("NVIDIA A100-SXM4-80GB MIG 1g.5gb", "NVIDIA A100-SXM4-80GB MIG 3g.40gb"), "pass"),
-    ],
-)
-def test_memory_of_a_mig_instance_is_not_the_cards(
-    changed: Changer, instances: tuple[str, ...], status: str
-) -> None:
-    card = Gpu(0, "NVIDIA A100-SXM4-80GB", cc="12.0", memory_total=80 << 30, mig=True, mig_devices=instances)
-    assert statuses(with_checkout(changed(gpus=Fact((card,), "NVML"))), "vram-too-small") == status
 
 
 def test_memory_of_a_gpu_that_is_hidden_does_not_count(changed: Changer) -> None:

@@ -9,9 +9,9 @@ import pytest
 from splatfix.checks import Status
 from splatfix.context import make_context
 from splatfix.core.step import set_variable, unset_variable
-from splatfix.facts import Distribution, Driver, Extension, Fact, Gpu, ImportProbe, Linkage, SplatPackage
+from splatfix.facts import Distribution, Driver, Extension, Fact, ImportProbe, Linkage
 
-from .conftest import Changer, TorchWith, extension, installed, loud, of, only, ptx, sass, statuses
+from .conftest import Changer, TorchWith, extension, loud, of, only, ptx, sass, statuses
 
 
 @pytest.mark.parametrize(
@@ -36,54 +36,6 @@ def test_the_allocators_settings(
     if status:
         (found,) = of(facts, "alloc-conf-crash")
         assert found.remedy == (set_variable(name, left) if left else unset_variable(name),)
-
-
-MIXED = Fact((Gpu(0, "RTX 5090", cc="12.0"), Gpu(1, "RTX 3090", cc="12.0")), "NVML")
-TWINS = Fact((Gpu(0, "H200", cc="12.0"), Gpu(1, "H200", cc="12.0")), "NVML")
-
-
-@pytest.mark.parametrize(
-    ("gpus", "variables", "status"),
-    [
-        (MIXED, {"CUDA_VISIBLE_DEVICES": "1"}, Status.WARN),
-        (MIXED, {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, None),
-        (MIXED, {"CUDA_VISIBLE_DEVICES": "GPU-1234"}, None),
-        (MIXED, {}, Status.SKIP),
-        (TWINS, {"CUDA_VISIBLE_DEVICES": "1"}, None),
-        (TWINS, {"CUDA_VISIBLE_DEVICES": "0,1"}, Status.SKIP),
-        (Fact((Gpu(0, "RTX 5080", cc="12.0"), Gpu(1, "Arc", "intel")), "NVML"), {}, None),
-    ],
-)
-def test_several_gpus(
-    changed: Changer, gpus: Fact[tuple[Gpu, ...]], variables: dict[str, str], status: Status | None
-) -> None:
-    found = of(changed(gpus=gpus, variables=variables), "wrong-cuda-device")
-    assert [item.status for item in found] == ([status] if status else [])
-
-
-@pytest.mark.parametrize(("imports", "said"), [(False, True), (True, False), (None, False)])
-def test_import_order(changed: Changer, imports: bool | None, said: bool) -> None:
-    package = SplatPackage("simple_knn", "/env/simple_knn", native=("simple_knn._C",), imports_torch=imports)
-    facts = changed(
-        packages=Fact((package,), ""), extensions=Fact((extension("simple_knn", sass("sm_120")),), "")
-    )
-    found = of(facts, "torch-not-imported-first")
-    assert [item.status for item in found] == ([Status.SKIP] if said else [])
-
-
-@pytest.mark.parametrize(
-    ("version", "lost", "status"),
-    [
-        ("0.2.8", ("EGL/egl.h",), Status.WARN),
-        ("0.3.3", ("EGL/egl.h",), Status.SKIP),
-        ("0.2.8", (), None),
-        (None, ("EGL/egl.h",), None),
-    ],
-)
-def test_egl(changed: Changer, version: str | None, lost: tuple[str, ...], status: Status | None) -> None:
-    have = installed(nvdiffrast=version) if version else installed()
-    found = of(changed(distributions=have, missing_graphics=Fact(lost, "/usr/include")), "egl-missing")
-    assert [item.status for item in found] == ([status] if status else [])
 
 
 def test_ptx_of_a_newer_toolkit_is_told_once(changed: Changer) -> None:
@@ -132,12 +84,6 @@ def test_a_file_that_only_looks_like_a_module_of_another_python(changed: Changer
     own = "_C.cpython-311-x86_64-linux-gnu.so"
     beside = changed(extensions=Fact((of_python(other, python_module=True), of_python(own)), ""))
     assert not of(beside, "extension-python-mismatch"), "left over, beside the one that is imported"
-
-
-def test_a_dll_of_another_cuda(changed: Changer) -> None:
-    for name, wrong in (("cudart64_110.dll", True), ("cudart64_12.dll", False), ("cudart64_13.dll", True)):
-        facts = changed(extensions=Fact((extension("r", sass("sm_120"), needed=("c10.dll", name)),), ""))
-        assert bool(of(facts, "cuda-runtime-mismatch")) is wrong, name
 
 
 def fat_wheel(*tags: str) -> tuple[Extension, ...]:

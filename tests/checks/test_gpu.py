@@ -2,53 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from splatfix.checks import Status
 from splatfix.core.step import prepend_variable
 from splatfix.facts import Driver, Fact, Gpu
 
 from .conftest import Changer, of, only
-
-NO_GPU: dict[str, object] = {
-    "gpus": Fact((), "PCI"),
-    "driver": Fact(None, "PCI", "no NVIDIA driver", absent=True),
-}
-
-
-@pytest.mark.parametrize(
-    ("container", "asked", "values", "status"),
-    [
-        ("docker", "all", NO_GPU, Status.WARN),
-        ("podman", "0", NO_GPU, Status.WARN),
-        ("docker", "void", NO_GPU, Status.SKIP),
-        ("docker", None, NO_GPU, Status.SKIP),  # not an image for GPUs: a note
-        (None, "all", NO_GPU, None),
-        ("docker", "all", {}, None),
-        ("docker", "all", {"gpus": Fact(None, "", "NVML: not answered")}, None),
-    ],
-)
-def test_a_container_without_its_gpu(
-    changed: Changer,
-    container: str | None,
-    asked: str | None,
-    values: dict[str, object],
-    status: Status | None,
-) -> None:
-    variables = {} if asked is None else {"NVIDIA_VISIBLE_DEVICES": asked}
-    found = of(changed(container=container, variables=variables, **values), "gpu-not-passed-to-container")
-    assert [item.status for item in found] == ([status] if status else [])
-    if container == "podman":
-        assert "nvidia.com/gpu=all" in found[0].remedy[0].line()
-
-
-def test_docker_without_nvidias_toolkit_is_only_named(changed: Changer) -> None:
-    none: Fact[tuple[str, ...]] = Fact((), "PATH and /etc/cdi")
-    assert of(changed(container_toolkit=none), "docker-gpu-runtime-missing")[0].status is Status.SKIP
-    there: Fact[tuple[str, ...]] = Fact(("/usr/bin/nvidia-ctk",), "PATH")
-    assert of(changed(container_toolkit=there), "docker-gpu-runtime-missing")[0].status is Status.PASS
-    assert not of(changed(), "docker-gpu-runtime-missing"), "no docker, or facts of an older splatfix"
-    assert not of(changed(container_toolkit=none, **NO_GPU), "docker-gpu-runtime-missing")
 
 
 def libcuda(*paths: str) -> Fact[tuple[str, ...]]:

@@ -13,11 +13,11 @@ import pytest
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import make_context
-from splatfix.facts import Distribution, Fact, Facts, Gpu, JitCache, Shadow, SplatPackage, gather
+from splatfix.facts import Distribution, Fact, Facts, JitCache, Shadow, SplatPackage, gather
 from splatfix.knowledge import stacks
 from tests.archs import goal
 
-from .conftest import Changer, extension, installed, loud, of, only, sass, statuses
+from .conftest import Changer, extension, installed, loud, of, only, sass
 
 SITE = "/env/lib/python3.11/site-packages"
 
@@ -52,17 +52,6 @@ def test_every_known_variant_is_named(changed: Changer, row: stacks.Variant) -> 
     assert row.key in finding.summary
 
 
-def test_an_unknown_variant_is_no_alarm(changed: Changer) -> None:
-    facts = changed(packages=packages(package("inria-v1", settings=("image_height", "something_new"))))
-    assert not loud(facts)
-    assert of(facts, "splat-variant-unknown")[0].status is Status.SKIP
-
-
-def test_an_unreadable_package_is_unknown(changed: Changer) -> None:
-    facts = changed(packages=packages(package("inria-v1", error="not Python", settings=None)))
-    assert only(facts, "splat-variant-unknown").status is Status.UNKNOWN
-
-
 def test_the_compiled_part(changed: Changer) -> None:
     whole = package("fused-ssim", native=("fused_ssim_cuda",), module="fused_ssim")
     assert not loud(changed(packages=packages(whole)))
@@ -77,11 +66,6 @@ def test_our_own_drop_ins_need_no_compiled_part(changed: Changer) -> None:
     ours = SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))
     facts = changed(packages=packages(ours), distributions=having(mine))
     assert not loud(facts)
-
-
-def test_files_of_two_variants_mixed(changed: Changer) -> None:
-    mixed = package("taming", exports_missing=("adamUpdate",))
-    assert "adamUpdate" in only(changed(packages=packages(mixed)), "compiled-part-mismatch").summary
 
 
 def test_two_stacks_of_one_name(changed: Changer) -> None:
@@ -161,34 +145,6 @@ def test_an_editable_source_that_is_gone(changed: Changer) -> None:
 
 
 GSPLAT = SplatPackage("gsplat", f"{SITE}/gsplat", ("gsplat",))
-
-
-@pytest.mark.parametrize(
-    ("module", "version", "cc", "loudly"),
-    [
-        ("gsplat", "1.5.3", "6.1", True),
-        ("gsplat", "0.1.11", "6.1", False),
-        ("gsplat", "1.5.3", "7.0", False),
-        ("diff_gaussian_rasterization_fastgs", "", "6.1", True),
-        ("diff_gaussian_rasterization", "", "6.1", False),
-    ],
-)
-def test_gpus_that_are_too_old(changed: Changer, module: str, version: str, cc: str, loudly: bool) -> None:
-    have = installed(gsplat=version) if version else installed()
-    facts = changed(
-        packages=packages(SplatPackage(module, f"{SITE}/{module}")),
-        distributions=have,
-        gpus=Fact((Gpu(0, "card", cc=cc),), "NVML"),
-    )
-    assert statuses(facts, "arch-below-minimum") == ("fail" if loudly else "")
-
-
-def test_gsplat_without_kernels_and_without_nvcc(changed: Changer) -> None:
-    (finding,) = of(changed(packages=packages(GSPLAT), toolkits=Fact((), "PATH")), "gsplat-without-kernels")
-    assert finding.status is Status.FAIL
-    assert of(changed(packages=packages(GSPLAT)), "gsplat-without-kernels")[0].status is Status.SKIP
-    lost = changed(packages=packages(GSPLAT), toolkits=Fact(None, "", "PATH is unreadable"))
-    assert of(lost, "gsplat-without-kernels")[0].status is Status.UNKNOWN
 
 
 def test_gsplat_with_kernels(changed: Changer) -> None:

@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 
 from splatfix.checks import Finding, Status
-from splatfix.core.step import commands
 from splatfix.facts import (
     CheckoutSource,
-    Compiler,
     Distribution,
     Fact,
     Facts,
-    Gpu,
     NativeModule,
     Source,
     read_source,
 )
 
-from .conftest import Changer, TorchWith, installed, of, statuses, with_python
+from .conftest import Changer, installed, of, statuses
 from .test_checkout import source, with_checkout
 
 
@@ -58,12 +55,6 @@ def test_pip_and_its_isolation(
         assert finding.remedy[0].line() == command
 
 
-def test_who_builds_is_not_known(changed: Changer) -> None:
-    assert not of(waiting(changed, ""), "build-isolation-enabled")
-    (finding,) = of(with_python(waiting(changed, ""), kind="uv"), "build-isolation-enabled")
-    assert finding.remedy[0].line().startswith("uv pip install --python /env/bin/python --no-build-isolation")
-
-
 def test_without_setuptools_old_pip_isolates_too(changed: Changer) -> None:
     bare = Fact((Distribution("pip", "24.0", "/env"),), "")
     facts = with_checkout(changed(distributions=bare), sources=(source("other"),))
@@ -87,69 +78,6 @@ def test_without_wheel_pip_isolates_from_231_on(
     have = tuple(item for item in installed(pip=pip).value or () if wheel or item.name != "wheel")
     facts = with_checkout(changed(distributions=Fact(have, "")), sources=(source("other"),))
     assert statuses(facts, "build-isolation-enabled") == ("warn" if isolates else "pass")
-
-
-@pytest.mark.parametrize(
-    ("imports", "setuptools", "limit"),
-    [
-        (("pkg_resources", "pkg_resources.parse_version"), "82.0.1", 82),
-        (("pkg_resources",), "81.0", None),
-        (("pkg_resources", "pkg_resources.packaging"), "75.0", 70),
-        ((), "84.0", None),
-    ],
-)
-def test_what_a_setup_py_imports_of_setuptools(
-    changed: Changer, imports: tuple[str, ...], setuptools: str, limit: int | None
-) -> None:
-    """The setup.py of tiny-cuda-nn imports pkg_resources, though torch's own builder no longer does."""
-    have = installed(setuptools=setuptools)
-    facts = with_checkout(changed(distributions=have), sources=(source("tinycudann", imports=imports),))
-    found = of(facts, "setuptools-incompatible")
-    asked = [command.argv[-1] for item in found for command in commands(item.remedy)]
-    assert asked == ([f"setuptools<{limit}"] if limit else [])
-    assert all("tinycudann imports" in item.summary for item in found)
-
-
-@pytest.mark.parametrize(
-    ("system", "torch", "flags", "warns"),
-    [
-        ("windows", "2.9.1", (), True),
-        ("windows", "2.11.0", ("-O3",), True),
-        ("windows", "2.11.0", ("-DUSE_CUDA",), False),
-        ("windows", "2.4.1", (), False),
-        ("linux", "2.11.0", (), False),
-    ],
-)
-def test_an_ambiguous_std(
-    changed: Changer, torch_with: TorchWith, system: str, torch: str, flags: tuple[str, ...], warns: bool
-) -> None:
-    cl = Fact((Compiler("cl", "C:\\VS\\Hostx64\\x64\\cl.exe", "19.40", ("PATH",)),), "vswhere")
-    facts = changed(system=system, torch=torch_with(version=torch), compilers=cl)
-    assert bool(of(with_checkout(facts, sources=(source("other", flags),)), "msvc-std-ambiguous")) is warns
-
-
-GTX_1080 = Fact((Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1"),), "NVML")
-
-
-@pytest.mark.parametrize(
-    ("name", "version", "told"),
-    [
-        ("diff_gaussian_rasterization_fastgs", None, True),
-        ("gsplat", "1.5.3", True),
-        ("gsplat", "0.1.11", False),
-        ("gsplat", None, False),
-        ("diff_gaussian_rasterization", None, False),
-        ("simple_knn", None, False),
-    ],
-)
-def test_a_source_that_this_gpu_cannot_run(
-    changed: Changer, name: str, version: str | None, told: bool
-) -> None:
-    made = source(name)
-    named = dataclasses.replace(made, source=dataclasses.replace(made.source, version=version))
-    facts = with_checkout(changed(gpus=GTX_1080, extensions=Fact((), "")), sources=(named,))
-    assert [item.status for item in of(facts, "arch-below-minimum")] == ([Status.FAIL] if told else [])
-    assert not of(with_checkout(changed(extensions=Fact((), "")), sources=(named,)), "arch-below-minimum")
 
 
 SETUP = """

@@ -1,0 +1,386 @@
+"""What each check says of a machine that differs from a healthy one in a fact or two: a row for each decision."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from splatfix.facts import (
+    Colmap,
+    Compiler,
+    Driver,
+    EnvironmentFacts,
+    Fact,
+    Facts,
+    Gpu,
+    HeaderCopy,
+    Linkage,
+    MachineFacts,
+    Pin,
+    Resources,
+    RuntimeLibrary,
+    SplatPackage,
+    Toolkit,
+    ToolkitChoice,
+)
+
+from .conftest import Changer, TorchWith, extension, installed, of, sass, with_python
+from .test_checkout import INRIA, source, with_checkout
+from .test_packages import package
+
+GIB = 2**30
+NO_DRIVER: Fact[Driver] = Fact(None, "PCI", "no NVIDIA driver", absent=True)
+NO_TORCH = {"torch_installed": False, "torch": Fact(None, "", "not installed"), "toolkit_choice": Fact(None)}
+FACTS = {item.name for kind in (MachineFacts, EnvironmentFacts) for item in dataclasses.fields(kind)}
+PLAIN = {"system", "machine", "glibc", "wsl", "container", "tools", "variables", "resources", "imports"}
+"""Fields that are no :class:`Fact`."""
+
+
+def row(code: str, expected: str, *targets: str, remedy: str = "", **given: Any) -> Any:
+    """One decision.
+
+    Args:
+        expected: the statuses of the check's findings, in order.
+        remedy: what the first step of the first finding holds.
+        given: facts; ``torch``, ``python`` and ``dist`` by what differs of them; other names are of the checkout.
+    """
+    return pytest.param(code, expected, targets, remedy, given, id=f"{code}-{expected or 'quiet'}")
+
+
+def facts_of(given: dict[str, Any], changed: Changer, torch_with: TorchWith) -> Facts:
+    values = {name: value for name, value in given.items() if name in FACTS}
+    if isinstance(values.get("torch"), dict):
+        values["torch"] = torch_with(**values["torch"])
+    if "dist" in given:
+        values["distributions"] = installed(**given["dist"])
+    for name, value in values.items():
+        if name not in PLAIN and not isinstance(value, Fact):
+            values[name] = Fact(value, "test")
+    facts = with_python(changed(**values), **given.get("python", {}))
+    checkout = {name: value for name, value in given.items() if name not in FACTS | {"dist", "python"}}
+    return with_checkout(facts, **checkout) if checkout else facts
+
+
+def linked(**values: Any) -> dict[str, Any]:
+    """An extension with this linkage, on Debian 12's libraries."""
+    linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
+    libraries = (
+        RuntimeLibrary("libc.so.6", "/lib/libc.so.6", ("GLIBC_2.36",)),
+        RuntimeLibrary("libstdc++.so.6", "/lib/libstdc++.so.6", ("CXXABI_1.3.13", "GLIBCXX_3.4.30")),
+    )
+    item = dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage)
+    return {"extensions": (item,), "runtime_libraries": libraries}
+
+
+def gcc(version: str) -> tuple[Compiler, ...]:
+    return (Compiler("g++", "/usr/bin/g++", version, ("PATH",)),)
+
+
+def cuda(version: str, *archs: str, root: str = "/opt/cuda", **values: Any) -> dict[str, Any]:
+    """The only toolkit here, which torch takes for CUDA_HOME."""
+    toolkit = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
+    choice = ToolkitChoice(root, "CUDA_HOME", toolkit.nvcc, None, True)
+    return {"toolkits": (dataclasses.replace(toolkit, **values),), "toolkit_choice": choice}
+
+
+def cl(path: str = "C:\\VS\\Hostx64\\x64\\cl.exe", version: str | None = "19.39", via: str = "PATH") -> Any:
+    return (Compiler("cl", path, version, (via,)),)
+
+
+def cards(*names: str) -> tuple[Gpu, ...]:
+    return tuple(Gpu(place, name, cc="12.0") for place, name in enumerate(names))
+
+
+def mig(*instances: str) -> tuple[Gpu, ...]:
+    names = tuple(f"NVIDIA A100-SXM4-80GB MIG {instance}" for instance in instances)
+    return (Gpu(0, "NVIDIA A100-SXM4-80GB", cc="12.0", memory_total=80 << 30, mig=True, mig_devices=names),)
+
+
+def driver(
+    version: str | None, level: str | None = None, library: str | None = None, **errors: int
+) -> Driver:
+    return Driver(version, level, True, library, **errors)
+
+
+def flags(*texts: str, **values: Any) -> Any:
+    return (source("dgr", texts, **values),)
+
+
+def pinned(requirement: str) -> tuple[Pin, ...]:
+    name, _, version = requirement.partition("==")
+    return (Pin("environment.yml", name, f"=={version}"),)
+
+
+WINDOWS = {"system": "windows"}
+BY_BUS = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+CUB = cuda("12.9", cub="2.8.2")
+GSPLAT = (SplatPackage("gsplat", "/g"),)
+PASCAL = (Gpu(0, "x", cc="6.1"),)
+COMPAT = {"libcuda": ("/usr/local/cuda-13.0/compat/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")}
+NO_GPU = {"gpus": (), "driver": NO_DRIVER}
+OLD = ("SiftExtraction.use_gpu", "SiftMatching.use_gpu")
+NEW = ("FeatureExtraction.use_gpu", "FeatureMatching.use_gpu")
+FUSED = (
+    "-gencode=arch=compute_75,code=sm_75",
+    "-gencode=arch=compute_89,code=sm_89",
+    "-arch=",
+    "-gencode=arch=compute_",
+)
+assert INRIA is not None
+CONVERT = (*INRIA.recognise, "convert.py")
+TIGHT = {"memory_total": 16 * GIB}
+VS = {"VSCMD_ARG_TGT_ARCH": "x64"}
+X86 = "C:\\VS\\Hostx64\\x86\\cl.exe"
+PKG = ("pkg_resources", "pkg_resources.packaging")
+
+ROWS = [
+    # --- driver and GPUs
+    row("driver-too-old", "pass", driver=driver("525.60.13")),
+    row("driver-too-old", "fail", driver=driver("525.60.12")),
+    row("driver-too-old", "fail", driver=driver("579.99"), torch={"cuda": "13.0"}),
+    row("driver-too-old", "pass", driver=driver("580.65.06"), torch={"cuda": "13.0"}),
+    row("driver-too-old", "pass", driver=driver("470.256.02"), torch={"cuda": "11.8"}),
+    # driver 550 serves CUDA 12.4; with the libcuda of cuda-compat-13-0 it serves torch's 13.0
+    row("driver-too-old", "pass", driver=driver("550.144.03", "13.0", "550.144.03"), torch={"cuda": "13.0"}, **COMPAT),
+    row("driver-too-old", "fail", driver=driver("550.144.03", "12.4", "550.144.03"), torch={"cuda": "13.0"}, **COMPAT),
+    # a GeForce refuses such a libcuda: 804, forward compatibility was attempted on non supported HW
+    row("driver-too-old", "fail", driver=driver("550.1", "13.0", cuda_error=804), torch={"cuda": "13.0"}, **COMPAT),
+    # JetPack 5 numbers its kernel module by L4T's release
+    row("driver-too-old", "pass", driver=driver("35.4.1", "11.4"), torch={"cuda": "11.4"}),
+    row("driver-too-old", "fail", driver=driver("35.4.1", "11.4"), torch={"cuda": "12.6"}),
+    row("driver-library-mismatch", "fail", driver=driver("570.195.03", nvml_error=18)),
+    row("driver-library-mismatch", "fail", driver=driver("570.195.03", cuda_error=803)),
+    row("driver-library-missing", "", driver=driver("575.57.08", "12.9", "575.57.08")),
+    # a Jetson: libcuda answers, there is no NVML
+    row("driver-library-missing", "", driver=driver("540.4.0", "12.6", nvml_error=12)),
+    row("driver-library-missing", "", driver=driver(None, "12.6", "560.94")),
+    row("wrong-cuda-device", "warn", gpus=cards("RTX 5090", "RTX 3090"), variables={"CUDA_VISIBLE_DEVICES": "1"}),
+    row("wrong-cuda-device", "", gpus=cards("a", "b"), variables=BY_BUS),
+    row("wrong-cuda-device", "", gpus=cards("RTX 5090", "RTX 3090"), variables={"CUDA_VISIBLE_DEVICES": "GPU-1"}),
+    row("wrong-cuda-device", "skip", gpus=cards("RTX 5090", "RTX 3090")),
+    row("wrong-cuda-device", "", gpus=cards("H200", "H200"), variables={"CUDA_VISIBLE_DEVICES": "1"}),
+    row("wrong-cuda-device", "skip", gpus=cards("H200", "H200"), variables={"CUDA_VISIBLE_DEVICES": "0,1"}),
+    row("wrong-cuda-device", "", gpus=(*cards("RTX 5080"), Gpu(1, "Arc", "intel"))),
+    row("no-gpu-visible", "fail", gpus=(*cards("RTX 5080"), Gpu(1, "UHD", "intel")), variables={"CUDA_VISIBLE_DEVICES": "1"}),
+    row("gpu-not-passed-to-container", "warn", container="docker", variables={"NVIDIA_VISIBLE_DEVICES": "all"}, **NO_GPU),
+    row("gpu-not-passed-to-container", "warn", container="podman", variables={"NVIDIA_VISIBLE_DEVICES": "0"}, **NO_GPU,
+        remedy="nvidia.com/gpu=all"),
+    row("gpu-not-passed-to-container", "skip", container="docker", variables={"NVIDIA_VISIBLE_DEVICES": "void"}, **NO_GPU),
+    row("gpu-not-passed-to-container", "skip", container="docker", **NO_GPU),  # not an image for GPUs: a note
+    row("gpu-not-passed-to-container", "", variables={"NVIDIA_VISIBLE_DEVICES": "all"}, **NO_GPU),
+    row("gpu-not-passed-to-container", "", container="docker", variables={"NVIDIA_VISIBLE_DEVICES": "all"}),
+    row("docker-gpu-runtime-missing", "skip", container_toolkit=()),
+    row("docker-gpu-runtime-missing", "pass", container_toolkit=("/usr/bin/nvidia-ctk",)),
+    row("docker-gpu-runtime-missing", ""),  # no docker, or facts of an older splatfix
+    row("docker-gpu-runtime-missing", "", container_toolkit=(), **NO_GPU),
+    # --- torch and its Python
+    row("numpy2-abi-mismatch", "fail", torch={"version": "2.2.2+cu121"}, dist={"numpy": "2.0.1"}),
+    row("numpy2-abi-mismatch", "pass", torch={"version": "2.2.2+cu121"}, dist={"numpy": "1.26.4"}),
+    row("numpy2-abi-mismatch", "pass", torch={"version": "2.3.0+cu121"}, dist={"numpy": "2.0.1"}),
+    row("numpy2-abi-mismatch", "fail", torch={"version": "2.4.0+cu121"}, dist={"numpy": "2.0.1"}, **WINDOWS),
+    row("numpy2-abi-mismatch", "pass", torch={"version": "2.4.1+cu121"}, dist={"numpy": "2.0.1"}, **WINDOWS),
+    row("setuptools-incompatible", "fail", torch={"builder_imports": PKG[:1]}, dist={"setuptools": "82.0.0"},
+        remedy="setuptools<82"),
+    row("setuptools-incompatible", "", torch={"builder_imports": PKG[:1]}, dist={"setuptools": "81.0.0"}),
+    row("setuptools-incompatible", "fail", torch={"builder_imports": PKG}, dist={"setuptools": "75.1"}, remedy="setuptools<70"),
+    row("setuptools-incompatible", "", torch={"builder_imports": PKG}, dist={"setuptools": "69.5"}),
+    row("setuptools-incompatible", "", torch={"builder_imports": ("setuptools",)}, dist={"setuptools": "90.0"}),
+    # the setup.py of tiny-cuda-nn imports it, though torch's own builder no longer does
+    row("setuptools-incompatible", "fail", sources=flags(imports=PKG[:1]), dist={"setuptools": "82.0"}, remedy="setuptools<82"),
+    row("setuptools-incompatible", "", sources=flags(imports=PKG[:1]), dist={"setuptools": "81.0"}),
+    row("python-version-unsupported", "pass", **NO_TORCH),
+    row("python-version-unsupported", "fail", python={"version": "3.6.9"}, **NO_TORCH),
+    row("python-version-unsupported", "unknown", python={"version": "3.19.0"}, **NO_TORCH),  # newer than the tables
+    row("python-version-unsupported", "fail", python={"platform_tag": "win32"}, **NO_TORCH),
+    row("python-version-unsupported", "fail", python={"implementation": "PyPy"}, **NO_TORCH),
+    row("python-version-unsupported", ""),
+    row("no-matching-wheel", "warn", pins=pinned("pytorch==1.12.1"), glibc="2.35", **NO_TORCH),
+    row("no-matching-wheel", "", pins=pinned("pytorch==1.12.1"), python={"version": "3.9.2"}, glibc="2.35", **NO_TORCH),
+    row("no-matching-wheel", "warn", pins=pinned("pytorch==2.7.1"), glibc="2.27", **NO_TORCH),
+    row("no-matching-wheel", "", pins=pinned("pytorch==2.7.1"), glibc="2.28", **NO_TORCH),
+    row("no-matching-wheel", "", pins=pinned("pytorch==99.0"), glibc="2.28", **NO_TORCH),
+    row("no-matching-wheel", "fail", libc="musl 1.2.5", **NO_TORCH),
+    # --- compilers and toolkits
+    row("host-gcc-too-old", "warn", torch={"version": "2.5.1+cu121"}, compilers=gcc("8.5.0")),
+    row("host-gcc-too-old", "", torch={"version": "2.5.1+cu121"}, compilers=gcc("9.4.0")),
+    row("host-gcc-too-old", "warn", torch={"version": "2.12.0+cu130"}, compilers=gcc("9.4.0")),
+    row("host-gcc-too-old", "", torch={"version": "2.12.0+cu130"}, compilers=gcc("10.2.1")),
+    row("host-gcc-too-old", "", torch={"version": "2.1.2+cu118"}, compilers=gcc("8.5.0")),
+    # Ubuntu 22.04's own nvcc takes its own gcc by its header, and cannot read its library
+    row("host-gcc-too-new", "fail", compilers=gcc("11.4.0"), **cuda("11.5.119", gcc_max=11)),
+    row("host-gcc-too-new", "pass", compilers=gcc("10.5.0"), **cuda("11.5.119", gcc_max=11)),
+    row("host-gcc-too-new", "pass", compilers=gcc("11.4.0"), **cuda("11.8.89", gcc_max=11)),
+    row("host-gcc-too-new", "skip", compilers=gcc("16.1.0"), variables={"NVCC_APPEND_FLAGS": "-allow-unsupported-compiler"}),
+    row("host-gcc-too-new", "skip", compilers=gcc("16.1.0"), variables={"NVCC_APPEND_FLAGS": "-O3 --allow-unsupported-compiler"}),
+    row("host-gcc-too-new", "fail", compilers=gcc("16.1.0"), variables={"NVCC_APPEND_FLAGS": "-O3"}),
+    # torch 2.11 refuses gcc 14 with CUDA 12.8, which nvcc accepts; unless told not to look, or built from source
+    row("host-compiler-refused-by-torch", "fail", torch={"version": "2.11.0+cu128"}, compilers=gcc("14.2.0"), **cuda("12.8.93")),
+    row("host-compiler-refused-by-torch", "skip", torch={"version": "2.11.0+cu128"}, compilers=gcc("14.2.0"), **cuda("12.8.93"),
+        variables={"TORCH_DONT_CHECK_COMPILER_ABI": "1"}),
+    row("host-compiler-refused-by-torch", "fail", torch={"version": "2.11.0+cu128"}, compilers=gcc("14.2.0"), **cuda("12.8.93"),
+        variables={"TORCH_DONT_CHECK_COMPILER_ABI": "0"}),
+    row("host-compiler-refused-by-torch", "skip", torch={"version": "2.11.0a0+50eac811a6.nv25.09"}, compilers=gcc("14.2.0"),
+        **cuda("12.8.93")),
+    row("host-msvc-too-new", "pass", compilers=cl(version="19.39"), **cuda("12.1.105", msvc_max=1939), **WINDOWS),
+    row("host-msvc-too-new", "fail", compilers=cl(version="19.40"), **cuda("12.1.105", msvc_max=1939), **WINDOWS, remedy="14.39"),
+    row("host-msvc-too-new", "unknown", compilers=cl(version=None), **cuda("12.1.105", msvc_max=1939), **WINDOWS),
+    row("msvc-x86-host", "", compilers=cl(), variables=VS, **WINDOWS),
+    row("msvc-x86-host", "fail", compilers=cl(), variables={"VSCMD_ARG_TGT_ARCH": "x86"}, **WINDOWS),
+    row("msvc-x86-host", "fail", compilers=cl(X86), **WINDOWS),
+    row("msvc-x86-host", "fail", compilers=cl("C:/VS/bin/Hostx86/x86/cl.exe"), **WINDOWS),
+    row("msvc-x86-host", "", compilers=cl(X86, via="vswhere: Visual Studio"), **WINDOWS),
+    row("msvc-not-on-path", "warn", compilers=cl(via="vswhere"), dist={"gsplat": "1.5.3"}, **WINDOWS),
+    row("msvc-not-on-path", "", compilers=cl(via="vswhere"), **WINDOWS),  # setup.py finds it by itself
+    row("msvc-not-on-path", "", compilers=cl(), dist={"gsplat": "1.5.3"}, **WINDOWS),
+    row("msvc-runtime-missing", "warn", missing_msvc_runtime=("vcruntime140_1.dll",), **WINDOWS),
+    row("msvc-runtime-missing", "", missing_msvc_runtime=("vcruntime140_1.dll",), python={"kind": "conda"}, **WINDOWS),
+    row("msvc-runtime-missing", "", missing_msvc_runtime=()),
+    row("distutils-use-sdk-unset", "warn", variables=VS, compilers=cl(), sources=flags(), **WINDOWS, remedy="DISTUTILS_USE_SDK"),
+    row("distutils-use-sdk-unset", "skip", variables=VS, compilers=cl(), **WINDOWS),
+    row("distutils-use-sdk-unset", "", variables={**VS, "DISTUTILS_USE_SDK": "1"}, sources=flags(), **WINDOWS),
+    row("distutils-use-sdk-unset", "", sources=flags(), **WINDOWS),
+    row("distutils-use-sdk-unset", "", variables=VS, sources=flags()),
+    row("glibc-cuda-math-conflict", "warn", glibc="2.41"),
+    row("glibc-cuda-math-conflict", "warn", glibc="2.42", torch={"cuda": "12.4"}, **cuda("12.4.131")),
+    row("glibc-cuda-math-conflict", "", glibc="2.39"),
+    row("glibc-cuda-math-conflict", "", glibc="2.41", torch={"cuda": "13.0"}, **cuda("13.0.88")),
+    row("glibc-cuda-math-conflict", "", glibc="2.41", **cuda("12.9.86", root="/usr")),
+    row("glibc-cuda-math-conflict", "", glibc="2.41",
+        compilers=(Compiler("g++", "/env/bin/x86_64-conda-linux-gnu-g++", "13.3.0", ("CXX",)),)),
+    row("linker-cudart-missing", "warn", torch={"version": "2.0.1"}, **cuda("12.9.86", cudart_in=("lib",), has_lib64=False),
+        remedy="LIBRARY_PATH"),
+    row("linker-cudart-missing", "", torch={"version": "2.4.1"}, **cuda("12.9.86", cudart_in=("lib",), has_lib64=False)),
+    # a lib64 that holds something else stands in front
+    row("linker-cudart-missing", "warn", torch={"version": "2.4.1"}, **cuda("12.9.86", cudart_in=("lib",), has_lib64=True)),
+    row("linker-cudart-missing", "", **cuda("12.9.86", cudart_in=("lib64", "lib"), has_lib64=True)),
+    row("linker-cudart-missing", "warn", **cuda("12.9.86", cudart_in=("targets/x86_64-linux/lib",), has_lib64=False)),
+    row("linker-cudart-missing", "", **cuda("12.9.86", cudart_in=(), has_lib64=False)),  # cuda-headers-missing tells
+    row("linker-cudart-missing", "", torch={"version": "2.0.1"}, **cuda("12.9.86", cudart_in=("lib",))),  # old facts
+    row("linker-cudart-missing", "", **cuda("12.9.86", root="/usr", cudart_in=("lib/x86_64-linux-gnu",), has_lib64=True)),
+    row("cub-thrust-mismatch", "warn", header_copies=(HeaderCopy("/cub", "CUB_HOME", "1.10.0", ""),), **CUB),
+    row("cub-thrust-mismatch", "skip", header_copies=(HeaderCopy("/usr/include", "its own", "", "1.15.0"),),
+        **CUB),
+    row("cub-thrust-mismatch", "", header_copies=(HeaderCopy("/cub", "CUB_HOME", "2.8.2", ""),), **CUB),
+    row("cub-thrust-mismatch", "", header_copies=(HeaderCopy("/opt/cuda/include", "CPATH", "2.9.0", ""),),
+        **CUB),
+    row("cub-thrust-mismatch", "", header_copies=(HeaderCopy("/cub", "CUB_HOME", "1.10.0", ""),)),
+    row("wsl-without-swap", "warn", wsl=True, resources=Resources(swap_total=0, **TIGHT)),
+    row("wsl-without-swap", "pass", wsl=True, resources=Resources(swap_total=4 * GIB, **TIGHT)),
+    row("wsl-without-swap", "pass", wsl=True, resources=Resources(swap_total=0, memory_total=64 * GIB)),
+    row("wsl-without-swap", "", resources=Resources(swap_total=0, **TIGHT)),
+    row("wsl-without-swap", "", wsl=True, resources=Resources(**TIGHT)),
+    # --- extensions and packages
+    row("shared-lib-not-found", "fail", **linked(unresolved=("libopencv_core.so.4",))),
+    row("shared-lib-not-found", "fail", **linked(unresolved=("libcudart.so.12",))),
+    row("shared-lib-not-found", "", **linked(unresolved=("libcuda.so.1", "libnvidia-ml.so.1"))),
+    row("shared-lib-not-found", "", **linked(unresolved=("libc10.so",)), **NO_TORCH),  # torch-missing tells
+    row("glibcxx-missing", "fail", **linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)), remedy="Upgrade"),
+    row("glibcxx-missing", "fail", **linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)),
+        python={"kind": "conda", "prefix": "/opt/my env"}, remedy="conda install -p '/opt/my env'"),
+    row("glibcxx-missing", "fail", **linked(versions=(("libstdc++.so.6", "CXXABI_1.3.15"),))),
+    row("glibcxx-missing", "", **linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.30"),))),
+    row("glibcxx-missing", "", **linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.9"),))),
+    row("glibc-too-old", "fail", **linked(versions=(("libc.so.6", "GLIBC_2.38"),))),
+    row("glibc-too-old", "", **linked(versions=(("libm.so.6", "GLIBC_2.4"),))),
+    row("glibc-too-old", "unknown", **(linked(versions=(("libc.so.6", "GLIBC_2.38"),)) | {"runtime_libraries": ()})),
+    row("cuda-runtime-mismatch", "fail", extensions=(extension("r", needed=("c10.dll", "cudart64_110.dll")),)),
+    row("cuda-runtime-mismatch", "", extensions=(extension("r", needed=("c10.dll", "cudart64_12.dll")),)),
+    row("cuda-runtime-mismatch", "fail", extensions=(extension("r", needed=("c10.dll", "cudart64_13.dll")),)),
+    row("torch-not-imported-first", "skip", extensions=(extension("simple_knn"),),
+        packages=(SplatPackage("simple_knn", "/env/simple_knn", native=("simple_knn._C",), imports_torch=False),)),
+    row("torch-not-imported-first", "", extensions=(extension("simple_knn"),),
+        packages=(SplatPackage("simple_knn", "/env/simple_knn", native=("simple_knn._C",), imports_torch=True),)),
+    row("egl-missing", "warn", missing_graphics=("EGL/egl.h",), dist={"nvdiffrast": "0.2.8"}),
+    row("egl-missing", "skip", missing_graphics=("EGL/egl.h",), dist={"nvdiffrast": "0.3.3"}),
+    row("egl-missing", "", missing_graphics=(), dist={"nvdiffrast": "0.2.8"}),
+    row("egl-missing", "", missing_graphics=("EGL/egl.h",)),
+    row("arch-below-minimum", "fail", packages=GSPLAT, dist={"gsplat": "1.5.3"}, gpus=PASCAL),
+    row("arch-below-minimum", "", packages=GSPLAT, dist={"gsplat": "0.1.11"}, gpus=PASCAL),
+    row("arch-below-minimum", "", packages=GSPLAT, dist={"gsplat": "1.5.3"}, gpus=(Gpu(0, "x", cc="7.0"),)),
+    row("arch-below-minimum", "", sources=(source("simple_knn"),), gpus=PASCAL, extensions=()),
+    row("arch-below-minimum", "fail", sources=(source("diff_gaussian_rasterization_fastgs"),), gpus=PASCAL, extensions=()),
+    row("gsplat-without-kernels", "fail", packages=GSPLAT, toolkits=()),
+    row("gsplat-without-kernels", "skip", packages=GSPLAT),
+    row("gsplat-without-kernels", "unknown", packages=GSPLAT, toolkits=Fact(None, "", "unreadable")),
+    row("gsplat-without-kernels", "pass", packages=GSPLAT, toolkits=(),
+        extensions=(dataclasses.replace(extension("gsplat"), path="gsplat/csrc.so"),)),
+    row("splat-variant-unknown", "skip", packages=(package("inria-v1", settings=("image_height", "something_new")),)),
+    row("splat-variant-unknown", "unknown", packages=(package("inria-v1", error="not Python", settings=None),)),
+    row("compiled-part-mismatch", "fail", packages=(package("taming", exports_missing=("adamUpdate",)),)),
+    # --- checkouts
+    row("vram-too-small", "warn", gpus=mig("1g.5gb"), commit=None),
+    row("vram-too-small", "", gpus=mig(), commit=None),
+    row("vram-too-small", "pass", gpus=mig("1g.5gb", "3g.40gb"), commit=None),
+    row("vram-too-small", "warn", gpus=(Gpu(0, "RTX 3050", cc="12.0", memory_total=6 << 30),), commit=None),
+    row("vram-too-small", "", gpus=(Gpu(0, "some", cc="12.0"),), commit=None),
+    row("setup-unreadable", "fail", sources=flags(error="setup.py is not Python")),
+    row("cxx-standard-forced", "", torch={"version": "2.0.1+cu118"}, sources=flags(cxx_flags=("-std=c++14",))),
+    row("cxx-standard-forced", "fail", torch={"version": "2.1.0+cu118"}, sources=flags(cxx_flags=("-std=c++14",))),
+    row("cxx-standard-forced", "", sources=flags(cxx_flags=("-std=c++17",))),
+    row("cxx-standard-forced", "warn", torch={"version": "2.13.0+cu130"}, sources=flags(cxx_flags=("-std=c++17",))),
+    row("cxx-standard-forced", "fail", torch={"version": "2.14.0+cu130"}, sources=flags(cxx_flags=("/std:c++17",))),
+    row("cxx-standard-forced", "", torch={"version": "2.14.0+cu130"}, sources=flags(cxx_flags=("-std=c++20",))),
+    row("cxx-standard-forced", "", sources=flags(cxx_flags=("-std=gnu++98",))),
+    row("cxx-standard-forced", "fail", torch={"version": "2.0.1+cu118", "cuda": "11.8"}, sources=flags(cxx_flags=("-std=c++20",)),
+        **cuda("11.8.89"), remedy="CUDA 12"),
+    row("arch-list-ignored", "", sources=flags("-O3")),
+    row("arch-list-ignored", "fail", sources=flags("-gencode=arch=compute_90,code=sm_90")),
+    row("arch-list-ignored", "pass", sources=flags("-gencode=arch=compute_120,code=sm_120")),
+    row("arch-list-ignored", "pass", sources=flags("-gencode=arch=compute_90,code=compute_90")),
+    row("arch-list-ignored", "fail", "sm_90", sources=flags("-gencode=arch=compute_120,code=sm_120")),
+    row("arch-list-ignored", "fail", sources=flags("-march=native")),
+    row("arch-list-ignored", "fail", sources=flags("-O3", sets={"TORCH_CUDA_ARCH_LIST": "7.5;8.6"})),
+    row("arch-list-ignored", "pass", sources=flags("-O3", sets={"TORCH_CUDA_ARCH_LIST": "8.6+PTX"})),
+    row("arch-list-ignored", "pass", sources=flags(*FUSED, reads=("CUDA_ARCHITECTURES",))),
+    row("arch-list-ignored", "warn", "sm_120", sources=flags(*FUSED, reads=("CUDA_ARCHITECTURES",)), remedy="=120"),
+    row("arch-list-ignored", "pass", "sm_89", sources=flags(*FUSED, reads=("CUDA_ARCHITECTURES",))),
+    row("arch-list-ignored", "skip", sources=flags("-gencode=arch=compute_90,code=sm_90"), **NO_GPU),
+    row("msvc-std-ambiguous", "warn", torch={"version": "2.9.1"}, sources=flags(), **WINDOWS),
+    row("msvc-std-ambiguous", "warn", torch={"version": "2.11.0"}, sources=flags("-O3"), **WINDOWS),
+    row("msvc-std-ambiguous", "", torch={"version": "2.11.0"}, sources=flags("-DUSE_CUDA"), **WINDOWS),
+    row("msvc-std-ambiguous", "", torch={"version": "2.4.1"}, sources=flags(), **WINDOWS),
+    row("msvc-std-ambiguous", "", torch={"version": "2.11.0"}, sources=flags()),
+    row("build-isolation-enabled", "warn", dist={"pip": "25.3"}, sources=flags(), remedy="--no-build-isolation"),
+    row("build-isolation-enabled", "pass", dist={"pip": "25.2"}, sources=flags()),
+    row("build-isolation-enabled", "pass", dist={"pip": "23.0.1"}, sources=flags()),
+    row("build-isolation-enabled", "", sources=flags()),  # who builds is not known
+    row("build-isolation-enabled", "warn", python={"kind": "uv"}, sources=flags(), remedy="uv pip install --python"),
+    row("gsplat-version-mismatch", "pass", dist={"gsplat": "1.4.0+pt24cu124"}, pins=pinned("gsplat==1.4.0")),
+    row("gsplat-version-mismatch", "warn", dist={"gsplat": "1.5.3"}, pins=pinned("gsplat==1.4.0")),
+    row("gsplat-version-mismatch", "", dist={"gsplat": "1.5.3"}, pins=(Pin("requirements.txt", "gsplat", ">=1.4"),)),
+    row("pinned-torch-too-old", "warn", pins=pinned("pytorch==1.12.1"), **NO_TORCH, remedy="Leave that file aside"),
+    row("pinned-torch-too-old", "", pins=pinned("pytorch==1.12.1")),
+    row("pinned-torch-too-old", "", pins=pinned("torch==2.9.1"), **NO_TORCH),
+    row("colmap-missing", "skip", colmap=Fact(None, "PATH", "none", absent=True), paths=CONVERT, colmap_options=OLD),
+    row("colmap-missing", "pass", colmap=Colmap("3.9", True), paths=CONVERT, colmap_options=OLD),
+    row("colmap-missing", "", paths=CONVERT, colmap_options=OLD),  # facts of an older splatfix
+    row("colmap-missing", "", colmap=Fact(None, "PATH", "none", absent=True)),
+    row("colmap-no-gpu", "skip", colmap=Colmap("3.8", False), paths=CONVERT),
+    row("colmap-no-gpu", "", colmap=Colmap("3.8", True), paths=CONVERT),
+    row("colmap-no-gpu", "", colmap=Colmap("3.8", None), paths=CONVERT),
+    row("colmap-option-mismatch", "", colmap=Colmap("3.12.6", True), colmap_options=OLD),
+    row("colmap-option-mismatch", "warn", colmap=Colmap("3.13.0", True), colmap_options=OLD),
+    row("colmap-option-mismatch", "warn", colmap=Colmap("3.7", True), colmap_options=NEW),
+    row("colmap-option-mismatch", "", colmap=Colmap("3.13.0", True), colmap_options=NEW),
+    row("colmap-option-mismatch", "", colmap=Colmap("3.13.0", True), colmap_options=(*OLD, *NEW)),
+    row("colmap-option-mismatch", "", colmap=Colmap("3.13.0", True), colmap_options=()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "expected", "targets", "remedy", "given"), ROWS)
+def test_decision(
+    changed: Changer,
+    torch_with: TorchWith,
+    code: str,
+    expected: str,
+    targets: tuple[str, ...],
+    remedy: str,
+    given: dict[str, Any],
+) -> None:
+    facts = facts_of(given, changed, torch_with)
+    findings = of(facts, code, *targets)
+    assert " ".join(item.status.value for item in findings) == expected
+    if remedy:
+        assert remedy in findings[0].remedy[0].line(windows=False)
