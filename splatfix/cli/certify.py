@@ -193,7 +193,7 @@ def certify(
 
     options.one_form(as_json, form.value)
     monitoring = exit_codes is options.ExitCodes.monitoring
-    conflicts.refuse(conflicts.CERTIFY, context, {f"--level {level}"})
+    conflicts.refuse(context, {f"--level {level}"})
     if container is not None:
         in_lanes = lanes.ContainerRequest(
             lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),

@@ -74,7 +74,7 @@ def diagnose(
     from splatfix.app.diagnose import diagnose as run
 
     targets = options.archs(target)
-    conflicts.refuse(conflicts.DIAGNOSE, context)
+    conflicts.refuse(context)
     request = DiagnoseRequest(
         python=python,
         targets=targets,

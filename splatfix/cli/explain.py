@@ -60,7 +60,7 @@ def explain(
     from splatfix.app import explain as use_case
 
     command: tuple[str, ...] = context.meta.get(_COMMAND, ())
-    conflicts.refuse(conflicts.EXPLAIN, context, {conflicts.COMMAND} if command else set())
+    conflicts.refuse(context, {conflicts.COMMAND} if command else set())
     if listed or class_name:
         finish(use_case.list_classes(class_name), as_json)
     request = use_case.ExplainRequest(log, command, facts, python)

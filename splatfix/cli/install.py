@@ -114,7 +114,7 @@ def install(
     from splatfix.app import install as app
     from splatfix.plan import Request
 
-    conflicts.refuse(conflicts.INSTALL, context)
+    conflicts.refuse(context)
     request = Request(
         sources=tuple(sources or ()),
         targets=options.archs_or_auto(target),
@@ -165,7 +165,7 @@ def revert(
     """Put an environment back to what it was before an installation."""
     from splatfix.app import revert as app
 
-    conflicts.refuse(conflicts.REVERT, context)
+    conflicts.refuse(context)
     if listing:
         finish(app.show_journal(python), as_json)
     finish(app.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json), as_json)

@@ -15,6 +15,7 @@ from splatfix.core.step import Step
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
 from splatfix.report import comparison
+from splatfix.report.comparison import Baseline
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import ABSENT, Badge, Mark
 from splatfix.report.options import show_suggestion
@@ -81,8 +82,8 @@ def show(
         for check in certificate.diagnosis:
             marked(console, OUTCOMES[check.outcome].mark, f"{check.code}: {escape(check.measured)}")
     _show_scenes(console, view, verbose=verbose)
-    if verbose:
-        _show_baseline(console, view)
+    if verbose and view.baseline:
+        _show_baseline(console, view.baseline)
 
 
 def _show_level(console: Console, level: Level) -> None:
@@ -130,19 +131,16 @@ def _show_criterion(console: Console, criterion: Criterion) -> None:
     marked(console, OUTCOMES[criterion.outcome].mark, text, indent=6)
 
 
-def _show_baseline(console: Console, view: CertificateView) -> None:
+def _show_baseline(console: Console, baseline: Baseline) -> None:
     """The table of the baseline, a line for each scene: it is wider than a terminal."""
-    subject = view.certificate.comparison
-    if subject is None:
-        return
     section(console, comparison.TITLE)
-    prose(console, "  ", escape(comparison.caption(subject)))
-    for scene, cells in zip(subject.scenes, comparison.rows(subject), strict=True):
-        named = zip(comparison.HEADERS[1:-1], cells[1:-1], strict=True)
+    prose(console, "  ", escape(baseline.caption))
+    for scene, *cells, verdict in baseline.table.rows:
+        named = zip(comparison.HEADERS[1:-1], cells, strict=True)
         measures = ", ".join(f"{name} {cell}" for name, cell in named if cell != ABSENT)
-        mark = OUTCOMES[scene.outcome].mark
-        prose(console, f"  {mark.markup} {escape(scene.scene):<10}  ", escape(f"{cells[-1]}: {measures}"))
-    for remark in comparison.remarks(subject):
+        head = f"  {verdict.mark.markup} {escape(scene):<10}  "
+        prose(console, head, escape(f"{verdict.text}: {measures}"))
+    for remark in baseline.remarks:
         prose(console, "  ", f"[dim]{escape(remark)}[/]")
 
 

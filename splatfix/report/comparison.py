@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison
-from splatfix.report.marks import ABSENT
+from splatfix.report.marks import ABSENT, Badge, Mark, Table
 
 HEADERS = ("scene", "speed", "change", "train memory", "eval memory", "PSNR", "SSIM", "LPIPS", "verdict")
 TITLE = "Beside the baseline"
-VERDICTS = {Outcome.MET: "holds", Outcome.FAILED: "worse", Outcome.NOT_MEASURED: "not comparable"}
+_VERDICTS = {
+    Outcome.MET: Badge(Mark.GOOD, "holds"),
+    Outcome.FAILED: Badge(Mark.BAD, "worse"),
+    Outcome.NOT_MEASURED: Badge(Mark.NONE, "not comparable"),
+    Outcome.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
+}
 _NAMES = {
     "train-memory": "train memory",
     "eval-memory": "eval memory",
@@ -19,26 +27,33 @@ _NAMES = {
 _MEMORY = ("train-memory", "eval-memory")
 
 
-def caption(comparison: Comparison) -> str:
+@dataclass(frozen=True)
+class Baseline:
+    """Each scene beside the baseline's."""
+
+    caption: str
     """What is compared with what, in a sentence."""
+    table: Table
+    """A row for each scene: ``3.02 (2.90)`` is this run and the baseline; – was not measured."""
+    remarks: Sequence[str]
+
+
+def baseline_of(comparison: Comparison) -> Baseline:
+    """A comparison as it is shown."""
     source = comparison.source
     if comparison.baseline:  # published figures have a name
         source = f"{comparison.baseline}, {source}"
-    return f"This run, and in brackets the baseline: {source}."
+    caption = f"This run, and in brackets the baseline: {source}."
+    return Baseline(caption, Table(HEADERS, list(map(_row, comparison.scenes))), _remarks(comparison))
 
 
-def rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """A row for each scene, a cell for each of HEADERS: ``3.02 (2.90)`` is this run and the baseline; – was not measured."""
-    return [_row(scene) for scene in comparison.scenes]
-
-
-def remarks(comparison: Comparison) -> list[str]:
+def _remarks(comparison: Comparison) -> list[str]:
     """Why each scene is worse or not comparable, and what of it was not judged: one line for each reason."""
     scenes_by_reason: dict[str, list[str]] = {}
     for scene in comparison.scenes:
         reasons = []
         if scene.why:
-            reasons.append(f"{VERDICTS.get(scene.outcome, '')}: {scene.why}")
+            reasons.append(f"{_VERDICTS[scene.outcome].text}: {scene.why}")
         for reason, names in _not_judged(scene).items():
             reasons.append(f"{', '.join(names)} not judged: {reason}")
         for reason in reasons:
@@ -62,14 +77,14 @@ def _not_judged(scene: SceneComparison) -> dict[str, list[str]]:
     return names
 
 
-def _row(scene: SceneComparison) -> tuple[str, ...]:
+def _row(scene: SceneComparison) -> tuple[str | Badge, ...]:
     measures = {measure.name: measure for measure in scene.measures}
     speed = measures.get("speed")
     change = ABSENT
     if speed is not None and speed.change is not None:
         change = f"{speed.change:+.0%}"
     others = (_cell(measures.get(name)) for name in (*_MEMORY, "psnr", "ssim", "lpips"))
-    return (scene.scene, _cell(speed), change, *others, VERDICTS.get(scene.outcome, scene.outcome.value))
+    return (scene.scene, _cell(speed), change, *others, _VERDICTS[scene.outcome])
 
 
 def _cell(measure: Compared | None) -> str:

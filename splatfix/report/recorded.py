@@ -57,42 +57,12 @@ _MOST_SCENES = 1000
 
 
 @dataclass(frozen=True)
-class _Machine:
-    kernel: str = ""
-
-
-@dataclass(frozen=True)
-class _Facts:
-    machine: _Machine = field(default_factory=_Machine)
-
-
-@dataclass(frozen=True)
 class _Suggestion:
     """An option, or what is needed besides."""
 
     title: str = ""
     text: str = ""
     steps: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Advice:
-    option: _Suggestion | None = None
-    also_needed: tuple[_Suggestion, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Options:
-    advice: _Advice = field(default_factory=_Advice)
-
-
-@dataclass(frozen=True)
-class _Besides:
-    """What a document holds beside the certificate, as far as certificates are compared by it."""
-
-    splatfix_version: str = ""
-    facts: _Facts = field(default_factory=_Facts)
-    options: _Options = field(default_factory=_Options)
 
 
 class StoredCertificate:
@@ -104,7 +74,7 @@ class StoredCertificate:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.certificate = decode(Certificate, document)
-        self._besides = decode(_Besides, document)
+        self._document = document
         self.scenes = {short(run.scene): run for run in self.certificate.scenes[:_MOST_SCENES] if run.scene}
         """The scenes that ran, by name."""
         self.gpu = self._gpu()
@@ -113,12 +83,18 @@ class StoredCertificate:
     @property
     def issued_by(self) -> str:
         """The version of splatfix that wrote it."""
-        return short(self._besides.splatfix_version)
+        version = self._document.get("splatfix_version")
+        return short(version) if isinstance(version, str) else ""
 
     @property
-    def advice(self) -> _Advice:
-        """What a diagnosis of the same environment advised."""
-        return self._besides.options.advice
+    def suggestion(self) -> _Suggestion | None:
+        """What a diagnosis of the same environment advised: an option, else what was needed besides."""
+        advice = _inside(_inside(self._document, "options"), "advice")
+        needed = advice.get("also_needed")
+        for item in (advice.get("option"), *(needed if isinstance(needed, list) else ())):
+            if isinstance(item, Mapping):
+                return decode(_Suggestion, item)
+        return None
 
     @property
     def trains(self) -> bool:
@@ -171,11 +147,12 @@ class StoredCertificate:
         results = {name: run for name, run in self.results.items() if scenes is None or name in scenes}
         version, _, commit = self.environment("splatfix").partition(" (commit ")
         limits = (self.environment("GPU clocks"), self.environment("GPU power limit"))
+        kernel = _inside(_inside(self._document, "facts"), "machine").get("kernel")
         parts = {
             "device": short(certificate.device),
             "gpu-limits": ", ".join(filter(None, limits)),
             "system": self.environment("system"),
-            "kernel": short(self._besides.facts.machine.kernel),
+            "kernel": short(kernel) if isinstance(kernel, str) else "",
             "python": self.environment("python"),
             "torch": self.environment("torch"),
             "asked-renderer": short(certificate.renderer),
@@ -229,6 +206,11 @@ class Fix:
     steps: tuple[Step, ...]
 
 
+def _inside(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = document.get(name)
+    return inner if isinstance(inner, Mapping) else {}
+
+
 def short(text: str) -> str:
     """A text, shortened to what people read: a stranger's may have megabytes."""
     return text if len(text) <= _MOST_TEXT else beginning(text, _MOST_TEXT)
@@ -274,9 +256,7 @@ def _criteria(kind: str, where: str, criteria: Sequence[Criterion], outcome: Out
 def fix_of(stored: StoredCertificate, first: Problem | None) -> Fix | None:
     """What the certificate advises: where a diagnosis explained its failure its option, else what to do about the first
     problem."""
-    suggestion = stored.advice.option
-    if suggestion is None and stored.advice.also_needed:
-        suggestion = stored.advice.also_needed[0]
+    suggestion = stored.suggestion
     if suggestion is not None:
         title = short(suggestion.title) or short(suggestion.text)
         try:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from splatfix.certify.model import (
     NOT_REACHED,
     Certificate,
-    Comparison,
     Criterion,
     KernelCheck,
     Outcome,
@@ -19,7 +18,7 @@ from splatfix.certify.model import (
     Verdict,
 )
 from splatfix.certify.record import Implementation
-from splatfix.report import comparison
+from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 from splatfix.report.results import HEADERS, legend, row
 from splatfix.report.wording import LEVEL_MEANS, LEVEL_MEANS_ON_THE_CPU, MEANS, MEANS_WITHOUT_TRAINING
@@ -47,7 +46,6 @@ _PASSED = {
 }
 _NOT_READABLE = Badge(Mark.NONE, "not readable")
 _REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
-_COMPARED = {Outcome.MET: Mark.GOOD, Outcome.FAILED: Mark.BAD, Outcome.NOT_MEASURED: Mark.NONE}
 
 
 @dataclass(frozen=True)
@@ -89,15 +87,6 @@ class Trouble:
     """Of the criterion or finding; the name of the kernel or level."""
     outcome: Outcome
     means: str
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """Each scene beside the baseline's."""
-
-    caption: str
-    table: Table
-    remarks: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -203,14 +192,8 @@ class CertificateView:
     @property
     def baseline(self) -> Baseline | None:
         """Each scene beside the baseline's; None without one."""
-        compared: Comparison | None = self.certificate.comparison
-        if compared is None or not compared.scenes:
-            return None
-        rows: list[Sequence[str | Badge]] = []
-        for scene, cells in zip(compared.scenes, comparison.rows(compared), strict=True):
-            rows.append((*cells[:-1], Badge(_COMPARED[scene.outcome], cells[-1])))
-        table = Table(comparison.HEADERS, rows)
-        return Baseline(comparison.caption(compared), table, comparison.remarks(compared))
+        comparison = self.certificate.comparison
+        return baseline_of(comparison) if comparison and comparison.scenes else None
 
     @property
     def settings(self) -> Table | None:
