@@ -13,13 +13,11 @@ from splatfix.facts import (
     Distribution,
     Extension,
     Fact,
-    Facts,
-    JitCache,
     Linkage,
     RuntimeCopy,
 )
 
-from .conftest import Changer, TorchWith, extension, installed, loud, of, only, sass, statuses
+from .conftest import Changer, extension, installed, loud, of, only, sass
 
 GONE = "_ZN3c1010TensorImpl4goneEv"
 
@@ -27,19 +25,6 @@ GONE = "_ZN3c1010TensorImpl4goneEv"
 def linked(**values: Any) -> Fact[tuple[Extension, ...]]:
     linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
     return Fact((dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage),), "site-packages")
-
-
-def test_an_extension_that_fits(changed: Changer) -> None:
-    facts = changed(extensions=linked())
-    assert not loud(facts)
-    assert of(facts, "torch-abi-mismatch")[0].status is Status.PASS
-
-
-def test_an_extension_of_another_torch(changed: Changer) -> None:
-    finding = only(changed(extensions=linked(torch_missing=(GONE,))), "torch-abi-mismatch")
-    assert finding.status is Status.FAIL
-    assert GONE in finding.evidence[0].value
-    assert "1 symbol it imports is not in torch 2.9.1+cu128" in finding.summary
 
 
 @pytest.mark.parametrize(
@@ -66,29 +51,6 @@ def test_torchvision_is_not_rebuilt_but_replaced(changed: Changer) -> None:
     item = dataclasses.replace(facts.environment.extensions.value[0], distribution="torchvision")  # type: ignore[index]
     finding = only(changed(extensions=Fact((item,), "")), "torch-abi-mismatch")
     assert "Install the torchvision" in finding.remedy[0].line()
-
-
-def test_what_could_not_be_looked_up_is_unknown(changed: Changer) -> None:
-    facts = changed(extensions=linked(error="libtorch_cpu.so: truncated"))
-    assert only(facts, "torch-abi-mismatch").status is Status.UNKNOWN
-
-
-def test_the_other_string(changed: Changer) -> None:
-    """One finding, not two: the missing symbols follow from the ABI."""
-    facts = changed(extensions=linked(cxx11_abi=False, torch_missing=("_ZN3c105ErrorC1ESs",)))
-    assert "old C++ ABI" in only(facts, "cxx11-abi-mismatch").summary.split(", torch")[0]
-
-
-def test_an_unknown_abi_is_no_mismatch(changed: Changer, torch_with: TorchWith) -> None:
-    assert not loud(changed(extensions=linked(cxx11_abi=False), torch=torch_with(cxx11_abi=None)))
-    assert not loud(changed(extensions=linked(cxx11_abi=None)))
-
-
-def test_an_extension_that_lacks_its_own_code(changed: Changer) -> None:
-    facts = changed(extensions=linked(own_missing=("_Z7forwardv", "_Z8backwardv")))
-    assert "2 symbols" in only(facts, "ext-link-incomplete").summary
-    both = changed(extensions=linked(own_missing=("_Z7forwardv",), torch_missing=(GONE,)))
-    assert set(loud(both)) == {"torch-abi-mismatch"}
 
 
 def test_a_library_for_another_machine_is_no_alarm(changed: Changer) -> None:
@@ -168,68 +130,6 @@ def test_triton(changed: Changer) -> None:
 
 
 # --- the JIT cache
-
-
-def cache(changed: Changer, gathered: str = "2026-01-02T00:00:00+00:00", **values: Any) -> Facts:
-    values = {"current": True, "built": "2025-06-01T00:00:00+00:00", "locked": None, **values}
-    folder = "/cache/py311_cu128/gsplat_cuda"
-    item = JitCache(name="gsplat_cuda", folder=folder, tag="py311_cu128", library="/cache/g.so", **values)
-    return dataclasses.replace(changed(jit_caches=Fact((item,), "cache")), gathered=gathered)
-
-
-def test_a_cache_that_fits(changed: Changer) -> None:
-    facts = cache(changed, code=(sass("sm_120"),), linkage=Linkage(torch_symbols=3, cxx11_abi=True))
-    assert not loud(facts)
-    assert of(facts, "stale-jit-cache")[0].status is Status.PASS
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"linkage": Linkage(torch_missing=(GONE,))},
-        {"linkage": Linkage(cxx11_abi=False)},
-        {"error": "truncated"},
-    ],
-)
-def test_a_stale_cache(changed: Changer, values: dict[str, Any]) -> None:
-    finding = only(cache(changed, **values), "stale-jit-cache")
-    assert finding.status is Status.FAIL
-    assert finding.remedy[1].line() == "rm -r /cache/py311_cu128/gsplat_cuda"
-
-
-def test_a_cache_nobody_could_read_is_unknown(changed: Changer) -> None:
-    assert only(cache(changed, linkage=Linkage(error="x")), "stale-jit-cache").status is Status.UNKNOWN
-
-
-def test_a_cache_of_another_environment_is_left_alone(changed: Changer) -> None:
-    facts = cache(
-        changed,
-        current=False,
-        linkage=Linkage(torch_missing=(GONE,)),
-        code=(sass("sm_75"),),
-        locked="2020-01-01T00:00:00+00:00",
-    )
-    assert not loud(facts)
-
-
-def test_a_cache_for_another_gpu(changed: Changer) -> None:
-    finding = only(
-        cache(changed, code=(sass("sm_86"),), gencode=("-gencode=arch=compute_86,code=sm_86",)),
-        "jit-cache-arch",
-    )
-    assert "RTX 5080" in finding.summary
-
-
-@pytest.mark.parametrize(
-    ("locked", "gathered", "status"),
-    [
-        ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00", "fail"),
-        ("2026-01-01T23:30:00+00:00", "2026-01-02T00:00:00+00:00", "skip"),
-        ("2020-01-01T00:00:00+00:00", "", "skip"),  # its age is not known
-    ],
-)
-def test_a_lock(changed: Changer, locked: str, gathered: str, status: str) -> None:
-    assert statuses(cache(changed, gathered, locked=locked), "jit-cache-locked") == status
 
 
 def test_a_file_that_names_its_architecture(changed: Changer) -> None:

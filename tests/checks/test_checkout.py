@@ -13,7 +13,6 @@ from splatfix.facts import (
     Checkout,
     CheckoutSource,
     CodeMatch,
-    Compiler,
     Fact,
     Facts,
     GuardedImport,
@@ -28,7 +27,7 @@ from splatfix.facts import (
 )
 from splatfix.knowledge import stacks
 
-from .conftest import Changer, TorchWith, extension, loud, of, only, sass, statuses
+from .conftest import Changer, extension, loud, of, only, sass, statuses
 from .test_packages import package, packages
 
 INRIA = stacks.stack("inria-v1")
@@ -291,10 +290,6 @@ def test_an_import_elsewhere_without_a_guard_is_told_once(changed: Changer) -> N
 # --- does it compile here
 
 
-def gcc(version: str) -> Fact[tuple[Compiler, ...]]:
-    return Fact((Compiler("g++", "/usr/bin/g++", version, ("PATH",)),), "PATH")
-
-
 def cuda(version: str, *archs: str) -> dict[str, Any]:
     root = "/opt/cuda"
     item = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
@@ -306,31 +301,6 @@ def cuda(version: str, *archs: str) -> dict[str, Any]:
 
 def match_of(kind: str) -> CheckoutSource:
     return source(matches=(CodeMatch(kind, "simple_knn.cu", 90, "the line"),))
-
-
-@pytest.mark.parametrize(
-    ("code", "match", "compiler", "toolkit", "told"),
-    [
-        ("missing-cstdint", "cstdint", "12.4.0", "", False),
-        ("missing-cstdint", "cstdint", "13.1.0", "", True),
-        ("missing-cfloat", "cfloat", "", "12.4.131", False),
-        ("missing-cfloat", "cfloat", "", "12.5.82", True),
-        ("missing-cfloat", "cfloat", "", "13.0.88", False),
-        ("cub-max-removed", "cub-functors", "", "12.9.86", False),
-        ("cub-max-removed", "cub-functors", "", "13.0.88", True),
-        ("missing-thrust-include", "thrust-sequence", "", "", True),
-        ("missing-thrust-include", "cstdint", "", "", False),
-    ],
-)
-def test_known_breakages(
-    changed: Changer, torch_with: TorchWith, code: str, match: str, compiler: str, toolkit: str, told: bool
-) -> None:
-    facts = changed(compilers=gcc(compiler)) if compiler else changed()
-    if toolkit:
-        facts = changed(torch=torch_with(cuda=toolkit[:4]), **cuda(toolkit))
-    found = of(with_checkout(facts, sources=(match_of(match),)), code)
-    assert bool(found) is told
-    assert not told or "simple_knn.cu line 90" in found[0].summary
 
 
 def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> None:
@@ -345,21 +315,6 @@ def test_numbers_that_the_toolkit_dropped(changed: Changer) -> None:
     assert finding.status is Status.FAIL
     assert "sm_60, sm_70, which nvcc 13.0.88 no longer compiles" in finding.summary
     assert not of(with_checkout(facts, sources=(source("knn", flags[2:]),)), "toolkit-dropped-arch")
-
-
-@pytest.mark.parametrize(
-    ("folder", "own", "loudly"),
-    [
-        ("/home/u/research/gs/dgr", True, True),
-        ("/home/u/gs/dgr", True, False),
-        ("/home/u/research/gs/dgr", False, False),
-    ],
-)
-def test_arch_in_the_path(rtx_5080: Facts, folder: str, own: bool, loudly: bool) -> None:
-    item = source("dgr", own_path_in_flags=own)
-    item = dataclasses.replace(item, source=dataclasses.replace(item.source, folder=folder))
-    found = of(with_checkout(rtx_5080, sources=(item,)), "arch-in-path")
-    assert bool(found) is loudly
 
 
 def test_torch_agrees_about_arch_in_a_path(monkeypatch: pytest.MonkeyPatch) -> None:

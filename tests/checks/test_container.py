@@ -7,7 +7,7 @@ import pytest
 from splatfix.checks import Status
 from splatfix.facts import Confinement, Fact, Gpu, Resources
 
-from .conftest import Changer, of, only
+from .conftest import Changer, of
 
 GIB = 2**30
 GOOD = Confinement(shm=8 * GIB, processes=4096, memory=64 * GIB, read_only=False, user=0)
@@ -20,42 +20,6 @@ def confined(changed: Changer, container: str = "docker", **values: object) -> o
     return changed(
         container=container, confinement=Fact(held, "/proc/self/mountinfo"), resources=Resources(cores=8)
     )
-
-
-@pytest.mark.parametrize(
-    ("values", "code", "status", "option"),
-    [
-        ({"shm": 64 * 2**20}, "container-shm-small", Status.SKIP, "docker run --shm-size 8g IMAGE"),
-        ({"shm": 8 * 2**20}, "container-shm-small", Status.WARN, "docker run --shm-size 8g IMAGE"),
-        ({}, "container-shm-small", Status.PASS, ""),
-        ({"memory": GIB}, "container-memory-limit", Status.WARN, "docker run --memory 16g IMAGE"),
-        ({}, "container-memory-limit", Status.PASS, ""),
-        ({"processes": 40}, "container-process-limit", Status.WARN, "docker run --pids-limit 2048 IMAGE"),
-        ({}, "container-process-limit", Status.PASS, ""),
-        (
-            {"read_only": True},
-            "container-root-read-only",
-            Status.WARN,
-            "docker run --read-only --tmpfs /tmp:exec IMAGE",
-        ),
-        ({"read_only": True, "writable": ("/tmp",)}, "container-root-read-only", Status.SKIP, ""),
-        (
-            {"user": 10001, "closed_devices": ("/dev/nvidia0",)},
-            "container-device-closed",
-            Status.FAIL,
-            "docker run --group-add GID IMAGE",
-        ),
-    ],
-)
-def test_what_was_started_too_small(
-    changed: Changer, values: dict[str, object], code: str, status: Status, option: str
-) -> None:
-    (finding,) = of(confined(changed, **values), code)  # type: ignore[arg-type]
-    assert finding.status is status and finding.evidence
-    assert option in " | ".join(step.line(windows=False) for step in finding.remedy)
-    if status in (Status.WARN, Status.FAIL):
-        assert "On the host" in " ".join(step.text for step in finding.remedy)
-        only(confined(changed, **values), code)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

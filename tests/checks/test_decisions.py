@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from splatfix.facts import (
+    CodeMatch,
     Colmap,
     Compiler,
+    Confinement,
     Driver,
     EnvironmentFacts,
     Fact,
     Facts,
     Gpu,
     HeaderCopy,
+    JitCache,
     Linkage,
     MachineFacts,
     Pin,
@@ -59,7 +62,10 @@ def facts_of(given: dict[str, Any], changed: Changer, torch_with: TorchWith) -> 
         if name not in PLAIN and not isinstance(value, Fact):
             values[name] = Fact(value, "test")
     facts = with_python(changed(**values), **given.get("python", {}))
-    checkout = {name: value for name, value in given.items() if name not in FACTS | {"dist", "python"}}
+    if "gathered" in given:
+        facts = dataclasses.replace(facts, gathered=given["gathered"])
+    rest = FACTS | {"dist", "python", "gathered"}
+    checkout = {name: value for name, value in given.items() if name not in rest}
     return with_checkout(facts, **checkout) if checkout else facts
 
 
@@ -72,6 +78,33 @@ def linked(**values: Any) -> dict[str, Any]:
     )
     item = dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage)
     return {"extensions": (item,), "runtime_libraries": libraries}
+
+
+def jit(gathered: str = "2026-01-02T00:00:00+00:00", **values: Any) -> dict[str, Any]:
+    """What torch's cache holds of gsplat."""
+    state = {"current": True, "built": "2025-06-01T00:00:00+00:00", "locked": None, **values}
+    folder = "/cache/py311_cu128/gsplat_cuda"
+    item = JitCache(name="gsplat_cuda", folder=folder, tag="py311_cu128", library="/cache/g.so", **state)
+    return {"jit_caches": (item,), "gathered": gathered}
+
+
+def confined(**values: Any) -> dict[str, Any]:
+    """A container that was started with enough, but for these."""
+    enough = {"shm": 8 * GIB, "processes": 4096, "memory": 64 * GIB, "read_only": False, "user": 0}
+    confinement = Confinement(**(enough | values))
+    return {"container": "docker", "confinement": confinement, "resources": Resources(cores=8)}
+
+
+def matched(kind: str) -> Any:
+    return (source("dgr", matches=(CodeMatch(kind, "dgr.cu", 90, "the line"),)),)
+
+
+def listed(text: str) -> dict[str, Any]:
+    return {"variables": {"TORCH_CUDA_ARCH_LIST": text}}
+
+
+def allocating(text: str) -> dict[str, Any]:
+    return {"variables": {"PYTORCH_CUDA_ALLOC_CONF": text}}
 
 
 def gcc(version: str) -> tuple[Compiler, ...]:
@@ -113,6 +146,14 @@ def pinned(requirement: str) -> tuple[Pin, ...]:
     return (Pin("environment.yml", name, f"=={version}"),)
 
 
+def in_folder(folder: str, **values: Any) -> Any:
+    item = source("dgr", **values)
+    return (dataclasses.replace(item, source=dataclasses.replace(item.source, folder=folder)),)
+
+
+GONE = "_ZN3c1010TensorImpl4goneEv"
+LINUX, WSL = "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08", "/usr/lib/wsl/lib/libcuda.so.1"
+STUB = "/usr/local/cuda-12.9/lib64/stubs/libcuda.so"
 WINDOWS = {"system": "windows"}
 BY_BUS = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 CUB = cuda("12.9", cub="2.8.2")
@@ -175,7 +216,64 @@ ROWS = [
     row("docker-gpu-runtime-missing", "pass", container_toolkit=("/usr/bin/nvidia-ctk",)),
     row("docker-gpu-runtime-missing", ""),  # no docker, or facts of an older splatfix
     row("docker-gpu-runtime-missing", "", container_toolkit=(), **NO_GPU),
+    row("wsl-wrong-libcuda", "fail", wsl=True, libcuda=(LINUX, WSL), remedy="Remove the Linux driver"),
+    row("wsl-wrong-libcuda", "pass", wsl=True, libcuda=(WSL, LINUX)),
+    row("wsl-wrong-libcuda", "pass", wsl=True, libcuda=("/usr/lib/wsl/drivers/nvlt.inf_amd64_1/libcuda.so.1.1",)),
+    row("wsl-wrong-libcuda", "", libcuda=(LINUX,)),
+    row("wsl-wrong-libcuda", "", wsl=True, libcuda=()),
+    row("stub-libcuda-loaded", "fail", libcuda=(STUB, LINUX)),
+    row("stub-libcuda-loaded", "", libcuda=(LINUX, STUB)),
+    row("stub-libcuda-loaded", "", libcuda=(STUB,)),  # a build machine without a driver
+    row("forward-compat-on-geforce", "fail", **COMPAT),
+    row("forward-compat-on-geforce", "", gpus=cards("NVIDIA H200"), **COMPAT),
+    row("forward-compat-on-geforce", "", libcuda=(LINUX,)),
+    row("forward-compat-on-geforce", "fail", driver=driver("535.183.01", "13.0", cuda_error=804)),
+    # --- containers
+    row("container-shm-small", "skip", **confined(shm=64 * 2**20), remedy="docker run --shm-size 8g IMAGE"),
+    row("container-shm-small", "warn", **confined(shm=8 * 2**20), remedy="docker run --shm-size 8g IMAGE"),
+    row("container-shm-small", "pass", **confined()),
+    row("container-memory-limit", "warn", **confined(memory=GIB), remedy="docker run --memory 16g IMAGE"),
+    row("container-memory-limit", "pass", **confined()),
+    row("container-process-limit", "warn", **confined(processes=40), remedy="docker run --pids-limit 2048 IMAGE"),
+    row("container-process-limit", "pass", **confined()),
+    row("container-root-read-only", "warn", **confined(read_only=True), remedy="docker run --read-only --tmpfs /tmp:exec IMAGE"),
+    row("container-root-read-only", "skip", **confined(read_only=True, writable=("/tmp",))),
+    row("container-device-closed", "fail", **confined(user=10001, closed_devices=("/dev/nvidia0",)), remedy="stat -c %g"),
     # --- torch and its Python
+    row("alloc-conf-crash", "fail", torch={"version": "1.13.1"}, **allocating("expandable_segments:True"), remedy="unset"),
+    row("alloc-conf-crash", "fail", torch={"version": "2.0.1"}, remedy="max_split_size_mb:9",
+        **allocating("max_split_size_mb:9,expandable_segments:True")),
+    row("alloc-conf-crash", "warn", torch={"version": "2.5.1"}, remedy="max_split_size_mb:9",
+        **allocating("expandable_segments:True,max_split_size_mb:9")),
+    row("alloc-conf-crash", "warn", torch={"version": "2.4.1"}, remedy="garbage",
+        **allocating("garbage_collection_threshold:1,expandable_segments:True")),
+    row("alloc-conf-crash", "skip", **allocating("expandable_segments:True,max_split_size_mb:9")),
+    row("alloc-conf-crash", "skip", variables={"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, remedy="unset PYTORCH_ALLOC"),
+    row("alloc-conf-crash", "", torch={"version": "2.4.1"}, **allocating("expandable_segments:False,max_split_size_mb:9")),
+    row("alloc-conf-crash", "", torch={"version": "2.4.1"}, **allocating("max_split_size_mb:9")),
+    row("arch-list-misses-gpu", "warn", **listed("8.6"), remedy="TORCH_CUDA_ARCH_LIST=12.0"),
+    row("arch-list-misses-gpu", "", **listed("8.6+PTX")),
+    row("arch-list-misses-gpu", "", **listed("12.0")),
+    row("arch-list-misses-gpu", "warn", **listed("9.0;8.0")),
+    # PTX 8.8 of CUDA 12.9, a driver of 12.8
+    row("arch-list-misses-gpu", "warn", **listed("8.6+PTX"), driver=driver("570.124.06", "12.8", "570.124.06")),
+    row("arch-list-misses-gpu", "", **listed("12.0"), driver=driver("570.124.06", "12.8", "570.124.06")),
+    row("arch-list-below-minimum", "fail", **listed("6.1;7.5;12.0+PTX"), dist={"gsplat": "1.5.3"}, remedy="7.5;12.0+PTX"),
+    row("arch-list-below-minimum", "", **listed("7.5;12.0"), dist={"gsplat": "1.5.3"}),
+    row("arch-list-below-minimum", "", **listed("6.1;12.0"), dist={"gsplat": "0.1.11"}),
+    row("arch-list-below-minimum", "", **listed("6.1;12.0")),
+    row("arch-list-unbuildable", "fail", **listed("6.1;12.0"), **cuda("12.9.1", "sm_75", "sm_120"), remedy="LIST=12.0"),
+    row("arch-list-unbuildable", "fail", **listed("8.6;12.0"), **cuda("12.9.1", "sm_75", "sm_86"), remedy="LIST=8.6"),
+    row("arch-list-unbuildable", "", **listed("12.0"), **cuda("12.9.1", "sm_75", "sm_120")),
+    row("no-gpu-at-build", "skip", **NO_GPU),
+    row("no-gpu-at-build", "warn", "sm_120", sources=flags(), **NO_GPU, remedy="TORCH_CUDA_ARCH_LIST=12.0"),
+    row("no-gpu-at-build", "warn", sources=flags(), **NO_GPU, remedy="Set TORCH_CUDA_ARCH_LIST to"),
+    row("no-gpu-at-build", "", sources=flags()),
+    row("no-gpu-at-build", "", sources=flags(), gpus=(), **listed("12.0")),
+    row("no-gpu-at-build", "", sources=flags(), gpus=Fact(None, "", "NVML: not answered")),
+    row("no-gpu-at-build", "", sources=flags(), driver=Fact(None, "", "NVML: it did not answer in time")),
+    row("no-gpu-at-build", "", sources=flags(), gpus=(), toolkits=(), toolkit_choice=Fact(None)),
+    row("no-gpu-at-build", "", sources=flags(), driver=driver("540.4.0", "12.6", nvml_error=12)),
     row("numpy2-abi-mismatch", "fail", torch={"version": "2.2.2+cu121"}, dist={"numpy": "2.0.1"}),
     row("numpy2-abi-mismatch", "pass", torch={"version": "2.2.2+cu121"}, dist={"numpy": "1.26.4"}),
     row("numpy2-abi-mismatch", "pass", torch={"version": "2.3.0+cu121"}, dist={"numpy": "2.0.1"}),
@@ -272,6 +370,28 @@ ROWS = [
     row("wsl-without-swap", "", resources=Resources(swap_total=0, **TIGHT)),
     row("wsl-without-swap", "", wsl=True, resources=Resources(**TIGHT)),
     # --- extensions and packages
+    row("torch-abi-mismatch", "pass", **linked()),
+    row("torch-abi-mismatch", "fail", **linked(torch_missing=(GONE,)), remedy="splatfix install"),
+    row("torch-abi-mismatch", "unknown", **linked(error="libtorch_cpu.so: truncated")),
+    # one finding, not two: the missing symbols follow from the ABI
+    row("torch-abi-mismatch", "", **linked(cxx11_abi=False, torch_missing=(GONE,))),
+    row("cxx11-abi-mismatch", "fail", **linked(cxx11_abi=False, torch_missing=(GONE,))),
+    row("cxx11-abi-mismatch", "", **linked(cxx11_abi=False), torch={"cxx11_abi": None}),
+    row("cxx11-abi-mismatch", "", **linked(cxx11_abi=None)),
+    row("ext-link-incomplete", "fail", **linked(own_missing=("_Z7forwardv", "_Z8backwardv")), remedy="Remove its build folder"),
+    row("ext-link-incomplete", "", **linked(own_missing=("_Z7forwardv",), torch_missing=(GONE,))),
+    row("stale-jit-cache", "pass", **jit(code=(sass("sm_120"),), linkage=Linkage(torch_symbols=3, cxx11_abi=True))),
+    row("stale-jit-cache", "fail", **jit(linkage=Linkage(torch_missing=(GONE,)))),
+    row("stale-jit-cache", "fail", **jit(linkage=Linkage(cxx11_abi=False))),
+    row("stale-jit-cache", "fail", **jit(error="truncated")),
+    row("stale-jit-cache", "unknown", **jit(linkage=Linkage(error="x"))),
+    row("stale-jit-cache", "", **jit(current=False, linkage=Linkage(torch_missing=(GONE,)))),
+    row("jit-cache-arch", "fail", **jit(code=(sass("sm_86"),)), remedy="Remove it"),
+    row("jit-cache-arch", "", **jit(current=False, code=(sass("sm_75"),))),
+    row("jit-cache-locked", "fail", **jit(locked="2026-01-01T00:00:00+00:00")),
+    row("jit-cache-locked", "skip", **jit(locked="2026-01-01T23:30:00+00:00")),
+    row("jit-cache-locked", "skip", **jit("", locked="2020-01-01T00:00:00+00:00")),  # its age is not known
+    row("jit-cache-locked", "", **jit(current=False, locked="2020-01-01T00:00:00+00:00")),
     row("shared-lib-not-found", "fail", **linked(unresolved=("libopencv_core.so.4",))),
     row("shared-lib-not-found", "fail", **linked(unresolved=("libcudart.so.12",))),
     row("shared-lib-not-found", "", **linked(unresolved=("libcuda.so.1", "libnvidia-ml.so.1"))),
@@ -310,6 +430,18 @@ ROWS = [
     row("splat-variant-unknown", "unknown", packages=(package("inria-v1", error="not Python", settings=None),)),
     row("compiled-part-mismatch", "fail", packages=(package("taming", exports_missing=("adamUpdate",)),)),
     # --- checkouts
+    row("missing-cstdint", "", compilers=gcc("12.4.0"), sources=matched("cstdint")),
+    row("missing-cstdint", "fail", compilers=gcc("13.1.0"), sources=matched("cstdint"), remedy="#include <cstdint>"),
+    row("missing-cfloat", "", torch={"cuda": "12.4"}, **cuda("12.4.131"), sources=matched("cfloat")),
+    row("missing-cfloat", "fail", torch={"cuda": "12.5"}, **cuda("12.5.82"), sources=matched("cfloat")),
+    row("missing-cfloat", "", torch={"cuda": "13.0"}, **cuda("13.0.88"), sources=matched("cfloat")),
+    row("cub-max-removed", "", **cuda("12.9.86"), sources=matched("cub-functors")),
+    row("cub-max-removed", "fail", torch={"cuda": "13.0"}, **cuda("13.0.88"), sources=matched("cub-functors")),
+    row("missing-thrust-include", "warn", sources=matched("thrust-sequence")),
+    row("missing-thrust-include", "", sources=matched("cstdint")),
+    row("arch-in-path", "fail", sources=in_folder("/home/u/research/gs/dgr", own_path_in_flags=True)),
+    row("arch-in-path", "", sources=in_folder("/home/u/gs/dgr", own_path_in_flags=True)),
+    row("arch-in-path", "", sources=in_folder("/home/u/research/gs/dgr", own_path_in_flags=False)),
     row("vram-too-small", "warn", gpus=mig("1g.5gb"), commit=None),
     row("vram-too-small", "", gpus=mig(), commit=None),
     row("vram-too-small", "pass", gpus=mig("1g.5gb", "3g.40gb"), commit=None),

@@ -8,34 +8,9 @@ import pytest
 
 from splatfix.checks import Status
 from splatfix.context import make_context
-from splatfix.core.step import set_variable, unset_variable
 from splatfix.facts import Distribution, Driver, Extension, Fact, ImportProbe, Linkage
 
-from .conftest import Changer, TorchWith, extension, loud, of, only, ptx, sass, statuses
-
-
-@pytest.mark.parametrize(
-    ("torch", "text", "status", "left"),
-    [
-        ("1.13.1", "expandable_segments:True", "fail", None),
-        ("2.0.1", "max_split_size_mb:128,expandable_segments:True", "fail", "max_split_size_mb:128"),
-        ("2.5.1", "expandable_segments:True,max_split_size_mb:512", "warn", "max_split_size_mb:512"),
-        ("2.4.1", "garbage_collection_threshold:1,expandable_segments:True", "warn", "garbage_collection_threshold:1"),
-        ("2.9.1", "expandable_segments:True,max_split_size_mb:512", "skip", "max_split_size_mb:512"),
-        ("2.9.1", "expandable_segments:True", "skip", None),
-        ("2.4.1", "expandable_segments:False,max_split_size_mb:512", "", None),
-        ("2.4.1", "max_split_size_mb:512", "", None),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("name", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
-def test_the_allocators_settings(
-    changed: Changer, torch_with: TorchWith, name: str, torch: str, text: str, status: str, left: str | None
-) -> None:
-    facts = changed(torch=torch_with(version=torch), variables={name: text})
-    assert statuses(facts, "alloc-conf-crash") == status
-    if status:
-        (found,) = of(facts, "alloc-conf-crash")
-        assert found.remedy == (set_variable(name, left) if left else unset_variable(name),)
+from .conftest import Changer, TorchWith, extension, loud, of, only, ptx, sass
 
 
 def test_ptx_of_a_newer_toolkit_is_told_once(changed: Changer) -> None:
