@@ -53,3 +53,30 @@ class RehearseRequest(TrainingRequest):
     """The folder of a scene; None: a bundled one."""
     train_arguments: tuple[str, ...] = ()
     """The user's own, for train.py."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerRequest:
+    """Of ``certify --container``: what to certify inside which lanes; what is left out is the lane's own."""
+
+    lanes: tuple[str, ...]
+    out: Path = Path("splatfix-report")
+    """With several lanes, each has its folder in it."""
+    jobs: int = 1
+    """Lanes at a time."""
+    sign: Path | None = None
+    """The private key to sign the reports with, on this machine."""
+    suite: str | None = None
+    targets: tuple[Arch, ...] = ()
+    """That extensions are built for."""
+    repo: Path | None = None
+    """A stack's checkout: its extensions are built where the lane has a toolkit, and its trainer is run."""
+    extensions: tuple[str, ...] = ()
+    """Source folders of extensions."""
+    docker_host: str | None = None
+    """Address of the engine; None: the one the docker command would use."""
+    base_image: str | None = None
+    ca_certificates: Path | None = None
+    """PEM file; None: what pip on this machine uses."""
+    keep: bool = False
+    """Leave the container, stopped, with its volumes."""

@@ -188,20 +188,21 @@ def certify(
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
     from splatfix.app import certify as app
-    from splatfix.app import lanes
-    from splatfix.certify.request import RehearseRequest, Request
+    from splatfix.certify.request import ContainerRequest, RehearseRequest, Request
 
     options.one_form(as_json, form.value)
     monitoring = exit_codes is options.ExitCodes.monitoring
     conflicts.refuse(context, {f"--level {level}"})
     if container is not None:
-        in_lanes = lanes.ContainerRequest(
+        from splatfix.app.lanes import certify_in_container
+
+        in_lanes = ContainerRequest(
             lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),
             out=out,
             jobs=jobs,
             sign=sign,
             suite=suite,
-            targets=options.arch_names(target),
+            targets=options.archs(target),
             repo=repo,
             extensions=tuple(extension or ()),
             docker_host=docker_host,
@@ -209,7 +210,7 @@ def certify(
             ca_certificates=ca_certificates,
             keep=keep,
         )
-        finish(lanes.certify_in_container(in_lanes), as_json)
+        finish(certify_in_container(in_lanes), as_json)
     if repo is not None:
         of_checkout = RehearseRequest(
             checkout=repo,

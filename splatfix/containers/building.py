@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 _EVERY_S = 30.0
 """Between two lines about the same: committing a layer of gigabytes is silent for minutes."""
@@ -44,7 +43,7 @@ class Building:
     def __init__(self, progress: Callable[[str], None], every_s: float = _EVERY_S) -> None:
         self._progress, self._every_s = progress, every_s
         self._lock = threading.Lock()
-        self._stage, self._doing, self._began = "", "", time.monotonic()
+        self._stage, self._activity, self._began = "", "", time.monotonic()
         self._command = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tell, name="build-progress", daemon=True)
@@ -53,51 +52,50 @@ class Building:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 
     def hear(self, line: str) -> None:
         """A line of the build's output."""
         if step := _STEP.match(line):
-            word, rest = step["word"].upper(), step["rest"]
-            if word == "FROM":
-                _, _, name = rest.partition(" AS ")
-                self._stage = f"stage {name}" if name else "the image itself"
-            with self._lock:
-                self._doing, self._began = f"{self._stage}: {word}", time.monotonic()
-            self._command = rest if word == "RUN" else ""
-            if word == "COPY" and (source := _COPIES.search(rest)):
-                self._begin(f"copying what stage {source[1]} made")
-            return
-        if line.startswith(" ---> Running in ") and self._command:  # and not from the engine's cache
-            self._begin(
-                next((words for part, words in _COMMANDS if part in self._command), "running a command")
-            )
-            return
-        for sign, words in _SIGNS:
-            if found := sign.match(line):
-                self._begin(found.expand(words))
-                return
+            self._step(step["word"].upper(), step["rest"])
+        elif line.startswith(" ---> Running in ") and self._command:  # and not from the engine's cache
+            texts = [text for part, text in _COMMANDS if part in self._command]
+            self._begin(texts[0] if texts else "running a command")
+        else:
+            for sign, text in _SIGNS:
+                if match := sign.match(line):
+                    self._begin(match.expand(text))
+                    return
 
-    def _begin(self, doing: str) -> None:
-        told = f"{self._stage}: {doing}" if self._stage else doing
+    def _step(self, word: str, rest: str) -> None:
+        if word == "FROM":
+            _, _, name = rest.partition(" AS ")
+            self._stage = f"stage {name}" if name else "the image itself"
         with self._lock:
-            if told != self._doing:
-                before, self._doing, self._began = self._doing, told, time.monotonic()
-                if (
-                    doing != _PIP or _PIP.split()[0] not in before
-                ):  # between two large ones it need not be said again
-                    self._progress(told)
+            self._activity, self._began = f"{self._stage}: {word}", time.monotonic()
+        self._command = rest if word == "RUN" else ""
+        if word == "COPY" and (source := _COPIES.search(rest)):
+            self._begin(f"copying what stage {source[1]} made")
+
+    def _begin(self, text: str) -> None:
+        activity = f"{self._stage}: {text}" if self._stage else text
+        with self._lock:
+            before = self._activity
+            if activity == before:
+                return
+            self._activity, self._began = activity, time.monotonic()
+            # between two large downloads it need not be told again that there are small ones
+            if text != _PIP or _PIP.split()[0] not in before:
+                self._progress(activity)
 
     def _tell(self) -> None:
-        said = time.monotonic()
+        last = time.monotonic()
         while not self._over.wait(self._every_s / 10):
             now = time.monotonic()
             with self._lock:
-                said = max(said, self._began)
-                if self._doing and now - said >= self._every_s:
-                    self._progress(f"{self._doing}, {now - self._began:.0f} s so far")
-                    said = now
+                last = max(last, self._began)
+                if self._activity and now - last >= self._every_s:
+                    self._progress(f"{self._activity}, {now - self._began:.0f} s so far")
+                    last = now

@@ -13,6 +13,7 @@ from typing import Any
 from splatfix.certify import Interrupted, make_room
 from splatfix.certify.host import Host
 from splatfix.certify.model import Verdict
+from splatfix.certify.request import ContainerRequest
 from splatfix.containers.engine import Engine, connect, require_gpu
 from splatfix.containers.image import (
     BUILT,
@@ -20,46 +21,33 @@ from splatfix.containers.image import (
     OWN,
     PACKAGES,
     Image,
-    Recipe,
+    ImageRecipe,
     build_image,
     own_source,
     read_inside,
 )
-from splatfix.containers.lanes import GpuUse, Lane, ToolkitFrom, find_lane
+from splatfix.containers.lanes import GpuUse, Lane, ToolkitFrom
 from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
-from splatfix.containers.run import REPORT_FOLDER, ContainerOutcome, Running, run_in_container, sweep
+from splatfix.containers.run import (
+    REPORT_FOLDER,
+    ContainerJob,
+    ContainerOutcome,
+    LiveContainers,
+    run_in_container,
+    sweep,
+)
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_json
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say, target_options
 
-_CERTIFICATE, _NOTE = "certificate.json", "container.json"
-_BUILD_LOG, _LOG = "image-build.log", "container.log"
-
-
-@dataclass(frozen=True)
-class LaneRequest:
-    """What to certify inside a container; None is the lane's own."""
-
-    lane: str
-    out: Path
-    """Folder for the report, ``container.json`` and the logs."""
-    suite: str | None = None
-    targets: tuple[str, ...] = ()
-    """GPU architectures that extensions are built for."""
-    repo: Path | None = None
-    """A stack's checkout: its extensions are built where the lane has a toolkit, and its trainer is run."""
-    extensions: tuple[str, ...] = ()
-    """Source folders of extensions."""
-    docker_host: str | None = None
-    """Address of the engine; None: the one the docker command would use."""
-    base_image: str | None = None
-    ca_certificates: Path | None = None
-    """PEM file; None: what pip on this machine uses."""
-    keep: bool = False
-    command: Sequence[str] | None = None
-    """Runs instead of the certification, and writes the same report folder."""
+_MOST_CERTIFICATES = 16 << 20
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::\d+)?"
+_IMAGE = re.compile(
+    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@[a-z0-9]+:[0-9a-f]{{32,}})?", re.ASCII
+)
 
 
 @dataclass(frozen=True)
@@ -73,120 +61,119 @@ class ContainerResult:
 
 
 def certify_in_container(
-    asked: LaneRequest, progress: Callable[[str], None], running: Running | None = None
+    request: ContainerRequest,
+    lane: Lane,
+    out: Path,
+    progress: Callable[[str], None],
+    containers: LiveContainers | None = None,
 ) -> ContainerResult:
     """Certify inside a container of a lane and copy the report.
 
     Args:
+        lane: one of those that were asked for.
+        out: the folder for its report, ``container.json`` and the logs.
         progress: gets one line at a time; must not raise.
-        running: ends it from another thread.
+        containers: ends it from another thread.
 
     Raises:
         SplatfixError: exit code 2 for wrong options, 3 where the certification could not run (no engine, no GPU runtime,
             no packages, timeout), 1 where the image cannot be built or there is no report.
     """
-    lane = find_lane(asked.lane)
-    base_image = _image_name(asked.base_image or lane.base_image)
-    _require_sources(lane, asked)
-    given = _read_certificates(asked.ca_certificates)
-    engine = connect(asked.docker_host)
+    base_image = image_name(request.base_image or lane.base_image)
+    _require_sources(lane, request)
+    given = read_certificates(request.ca_certificates)
+    engine = connect(request.docker_host)
     try:
         if swept := sweep(engine):
             progress(f"removed containers and images that killed runs left on the engine ({swept} in all)")
         if not engine.limits:
-            progress(
-                f"this engine does not hold a container to {lane.memory} of memory: rootless, without cgroup v2"
-            )
-        gpu, without = _gpu(lane, engine, progress)
-        _prepare(asked.out)
-        recipe = recipe_for(lane, asked, base_image, given)
-        image = build_image(engine, recipe, progress=progress, log=asked.out / _BUILD_LOG)
-        log = asked.out / _LOG
-        host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(asked))
-        with _naming_what_is_left(asked.out):
-            outcome = run_in_container(
-                engine,
-                image,
-                asked.command or certify_command(lane, asked, recipe.targets, gpu=gpu),
-                lane=lane.name,
-                gpu=gpu,
-                timeout_s=lane.timeout_s,
-                out=asked.out,
-                progress=progress,
-                log=log,
-                memory=lane.memory,
-                keep=asked.keep,
-                running=running,
-                variables=host.variables,
-            )
-        certificate = _certificate(outcome, asked.out, log)
-        write_json(asked.out / _NOTE, _provenance(lane, engine, image, outcome, without))
+            limit = f"this engine does not hold a container to {lane.memory} of memory"
+            progress(f"{limit}: rootless, without cgroup v2")
+        gpu, no_gpu = _gpu(lane, engine, progress)
+        prepare_folder(out)
+        recipe = recipe_for(lane, request, base_image, given)
+        image = build_image(engine, recipe, progress=progress, log=out / "image-build.log")
+        host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(request, lane))
+        command = certify_command(lane, request, recipe.targets, gpu=gpu)
+        job = ContainerJob(lane, image, command, out, gpu, request.keep, host.variables)
+        with naming_what_is_left(out):
+            outcome = run_in_container(engine, job, progress, containers)
+        certificate = certificate_of(outcome, job)
+        write_json(out / "container.json", _provenance(lane, engine, image, outcome, no_gpu))
     finally:
         engine.close()
     return ContainerResult(certificate, outcome.exit_code, image)
 
 
-def recipe_for(lane: Lane, asked: LaneRequest, base_image: str, certificates: bytes) -> Recipe:
+def recipe_for(lane: Lane, request: ContainerRequest, base_image: str, certificates: bytes) -> ImageRecipe:
     """The image for what was asked, with the pip settings of this machine."""
     settings = pip_settings(ProcessRunner())
-    trusted = certificate_file(settings)
-    inside = [CHECKOUT] if asked.repo is not None else []
-    folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(asked.extensions)}
-    return Recipe(
-        lane,
-        base_image,
-        own_source(),
-        certificates or (_read_certificates(trusted) if trusted else b""),
-        wheels_of_torch(lane, settings),
-        settings.build_args,
-        asked.repo,
-        (*inside, *(f"{OWN}/{name}" for name in folders)) or lane.extensions,
-        asked.targets or lane.targets,
-        folders,
+    folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(request.extensions)}
+    extensions = [f"{OWN}/{name}" for name in folders]
+    if request.repo is not None:
+        extensions.insert(0, CHECKOUT)
+    return ImageRecipe(
+        lane=lane,
+        base_image=base_image,
+        source=own_source(),
+        certificates=certificates or read_certificates(certificate_file(settings)),
+        wheels=wheels_of_torch(lane, settings),
+        pip_args=settings.build_args,
+        checkout=request.repo,
+        extensions=tuple(extensions) or lane.extensions,
+        targets=tuple(map(str, request.targets)) or lane.targets,
+        folders=folders,
     )
 
 
-def certify_command(lane: Lane, asked: LaneRequest, targets: Sequence[str], *, gpu: bool) -> list[str]:
+def certify_command(
+    lane: Lane, request: ContainerRequest, targets: Sequence[str], *, gpu: bool
+) -> tuple[str, ...]:
     """The command that runs inside."""
-    what = ["--suite", asked.suite or lane.suite] if asked.repo is None else ["--repo", CHECKOUT]
-    where = ("--device", "cuda") if gpu else target_options(targets)
-    return ["python", "-m", "splatfix", "certify", *what, *where, "--out", REPORT_FOLDER, "--json"]
+    subject = ("--repo", CHECKOUT) if request.repo else ("--suite", request.suite or lane.suite)
+    device = ("--device", "cuda") if gpu else target_options(targets)
+    return (
+        *("python", "-m", "splatfix", "certify"),
+        *subject,
+        *device,
+        *("--out", REPORT_FOLDER, "--json"),
+    )
 
 
-def host_command(asked: LaneRequest) -> Command:
+def host_command(request: ContainerRequest, lane: Lane) -> Command:
     """The command line on this machine that asks for the same; what belongs to its engine and its site is left out."""
-    words = ["splatfix", "certify", "--container", asked.lane]
-    for name, value in (("--suite", asked.suite), ("--repo", asked.repo), ("--base-image", asked.base_image)):
-        words += [] if value is None else [name, str(value)]
-    words += target_options(asked.targets)
-    return Command((*words, *(word for folder in asked.extensions for word in ("--extension", folder))))
+    arguments = ["splatfix", "certify", "--container", lane.name]
+    options = {"--suite": request.suite, "--repo": request.repo, "--base-image": request.base_image}
+    for name, value in options.items():
+        if value is not None:
+            arguments += [name, str(value)]
+    arguments += target_options(request.targets)
+    for folder in request.extensions:
+        arguments += ["--extension", folder]
+    return Command(tuple(arguments))
 
 
-def _require_sources(lane: Lane, asked: LaneRequest) -> None:
+def _require_sources(lane: Lane, request: ContainerRequest) -> None:
     """Refuse what the lane cannot do with the sources that were given, or not given (exit code 2)."""
-    for folder in (asked.repo, *map(Path, asked.extensions)):
+    for folder in (request.repo, *map(Path, request.extensions)):
         if folder is not None and not folder.is_dir():
             raise usage_error(
                 "not-a-folder", f"There is no folder {folder}.", say("Give the folder of the source.")
             )
-    if lane.toolkit is ToolkitFrom.NOTHING and (asked.extensions or asked.targets):
+    if lane.toolkit is ToolkitFrom.NOTHING and (request.extensions or request.targets):
+        gpus = ", ".join(map(str, request.targets)) or "any GPU"
         raise usage_error(
             "lane-builds-nothing",
-            f"Lane {lane.name} has no CUDA toolkit: it cannot build for {', '.join(asked.targets) or 'any GPU'}.",
+            f"Lane {lane.name} has no CUDA toolkit: it cannot build for {gpus}.",
             say("Use --container cuda-from-pypi, which has one."),
         )
-    if lane.repository and not lane.extensions and asked.repo is None:
+    if lane.repository and not lane.extensions and request.repo is None:
         address, _, commit = lane.repository.partition("@")
+        text = f"Clone it (read at {commit})" if commit else "Clone it"
         raise usage_error(
             "lane-needs-checkout",
             f"Lane {lane.name} certifies a checkout, and none was given.",
-            run(
-                "git",
-                "clone",
-                "--recursive",
-                address,
-                text=f"Clone it{f' (read at {commit})' if commit else ''}",
-            ),
+            run("git", "clone", "--recursive", address, text=text),
             say("Then add --repo CHECKOUT."),
         )
 
@@ -209,22 +196,18 @@ def _gpu(lane: Lane, engine: Engine, progress: Callable[[str], None]) -> tuple[b
     return True, ""
 
 
-def _prepare(out: Path) -> None:
+def prepare_folder(out: Path) -> None:
     """Create ``out`` and set the report of an earlier run aside."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         make_room(out, ())
     except OSError as error:
-        raise SplatfixError(
-            "cannot-write",
-            f"Cannot write the report to {out}: {error.strerror or error}.",
-            todo=(say("Choose a writable folder with --out."),),
-            exit_code=Exit.USAGE,
-        ) from error
+        text = f"Cannot write the report to {out}: {error.strerror or error}."
+        raise usage_error("cannot-write", text, say("Choose a writable folder with --out.")) from error
 
 
 @contextmanager
-def _naming_what_is_left(out: Path) -> Iterator[None]:
+def naming_what_is_left(out: Path) -> Iterator[None]:
     """An interrupt of what runs in here says where the report is that was copied."""
     try:
         yield
@@ -235,28 +218,32 @@ def _naming_what_is_left(out: Path) -> Iterator[None]:
         raise stop from None
 
 
-def _certificate(outcome: ContainerOutcome, out: Path, log: Path) -> dict[str, Any]:
-    """The certificate from the container."""
-    path = out / _CERTIFICATE
+def certificate_of(outcome: ContainerOutcome, job: ContainerJob) -> dict[str, Any]:
+    """The certificate from the container.
+
+    Raises:
+        SplatfixError: ``container-report-damaged``; ``container-no-report``, with the container's own exit code where that is 3.
+    """
+    path = job.out / "certificate.json"
     if path in outcome.files:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise SplatfixError(
-                "container-report-damaged",
-                f"The certificate from the container is not JSON: {error}; see {log}.",
-            ) from error
+            text = f"The certificate from the container is not JSON: {error}; see {job.log}."
+            raise SplatfixError("container-report-damaged", text) from error
         if isinstance(document, dict) and document.get("verdict") in [item.value for item in Verdict]:
             return document
-    undetermined = outcome.exit_code == Exit.UNDETERMINED
+    exit_code = Exit.FAILURE
+    if outcome.exit_code == Exit.UNDETERMINED:
+        exit_code = Exit.UNDETERMINED
     raise SplatfixError(
         "container-no-report",
         f"The certification in the container wrote no certificate (exit code {outcome.exit_code}).",
         meaning=f"Nothing was certified. Its last output: {' | '.join(outcome.last_lines[-5:]) or 'none'}",
-        todo=(say(f"Read its output in {log}."),),
-        exit_code=Exit.UNDETERMINED if undetermined else Exit.FAILURE,
+        todo=(say(f"Read its output in {job.log}."),),
+        exit_code=exit_code,
         details={
-            "log": str(log),
+            "log": str(job.log),
             "container_exit_code": outcome.exit_code,
             "last_lines": list(outcome.last_lines),
         },
@@ -289,7 +276,7 @@ def _provenance(
     }
 
 
-def _read_certificates(path: Path | None) -> bytes:
+def read_certificates(path: Path | None) -> bytes:
     """The certificates of a PEM file; nothing for None.
 
     Raises:
@@ -310,7 +297,7 @@ def _read_certificates(path: Path | None) -> bytes:
     return content
 
 
-def _image_name(text: str) -> str:
+def image_name(text: str) -> str:
     """The name of an image, as Docker's reference grammar has it (https://pkg.go.dev/github.com/distribution/reference).
 
     Raises:
@@ -323,11 +310,3 @@ def _image_name(text: str) -> str:
         f"{text!r} cannot be the name of an image.",
         say("Give it as docker image ls lists it, such as debian:bookworm-slim."),
     )
-
-
-_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::\d+)?"
-_IMAGE = re.compile(
-    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@[a-z0-9]+:[0-9a-f]{{32,}})?", re.ASCII
-)
-_MOST_CERTIFICATES = 16 << 20

@@ -17,11 +17,13 @@ from typing import Any
 
 from splatfix.containers.lanes import GpuUse, load_lanes
 from splatfix.containers.owner import owner_label
-from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.step import run, say
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
+from splatfix.explain import explain_gpu_refusal
 from splatfix.facts import gather
 
+_SYSTEM_SOCKET = "/var/run/docker.sock"
 _CONNECT_TIMEOUT_S = 15
 _API_TIMEOUT_S = 600
 """For one answer: committing a layer of gigabytes to a slow disk takes minutes."""
@@ -34,43 +36,6 @@ _PODMAN_WITH_GPUS = (5, 4)
 lablup/backend.ai#13820 (4.9.3 starts the container without any)."""
 
 _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-
-# Messages of engines, each with reports that show it; [UNV]: read in the sources, in no report.
-_RUNTIME_MISSING = (
-    # Docker 19.03 to 28, with the NVIDIA Container Toolkit not installed or not seen by the engine: docker/cli#2425,
-    # hiyouga/LlamaFactory#5268
-    "could not select device driver",
-    # Docker 29 asks the Container Device Interface first: ShaneIsrael/fireshare#689
-    "no known GPU vendor found",
-    "failed to discover GPU vendor from CDI",
-    # the engine's configuration names a runtime that does not exist: NVIDIA/nvidia-container-toolkit#150, nv-tlabs/3dgrut#71
-    "unknown or invalid runtime name: nvidia",
-)
-_TWO_WAYS = (
-    # Docker 25 and 26 with CDI asked for and not switched on: NVIDIA/nvidia-container-toolkit#434
-    'could not select device driver "cdi"',
-    # the toolkit is set to CDI, and the engine asks its older hook: dstackai/dstack#2306
-    "invoking the NVIDIA Container Runtime Hook directly",
-)
-_DEVICE_LIST_STALE = (
-    # the Container Device Interface is in use, and its list lacks the GPU: never written, or before another driver
-    "unresolvable CDI devices",  # NVIDIA/nvidia-container-toolkit#146 and #1239, NixOS/nixpkgs#420638
-    "failed to inject CDI devices",  # NVIDIA/nvidia-container-toolkit#434
-    "CDI device injection failed",  # moby/moby#47633, kubernetes-sigs/dra-driver-nvidia-gpu#736
-    "failed to stat CDI host device",  # NVIDIA/nvidia-container-toolkit#885
-)
-_DRIVER_UNUSABLE = (
-    "nvidia-container-cli:",  # NVIDIA/nvidia-docker#1393
-    "nvml error",  # cedricxie/apollo_perception_ros#20
-    "libnvidia-ml.so",  # huan/docker-wechat#173
-    # NVIDIA Container Toolkit from 1.18 on makes its list at each start, under a vendor of its own, and asks NVML for that.
-    # Until #1538 a failure ended in a device that nobody had listed: NVIDIA/nvidia-container-toolkit#1537, VERT-sh/vertd#39
-    "unresolvable CDI devices runtime.nvidia.com/",
-    # since then in the failure's own words [UNV]: internal/modifier/cdi.go and pkg/nvcdi/lib-nvml.go at d34b3046
-    "failed to generate CDI spec for mode",
-    "failed to initialize NVML",
-    "unsatisfied condition:",  # NVIDIA/nvidia-container-toolkit#152, ggml-org/llama.cpp#9665
-)
 
 INSTALL_SDK = run(
     *(sys.executable, "-m", "pip", "install", "docker"),
@@ -174,84 +139,61 @@ def find_endpoint(docker_host: str | None, environ: Mapping[str, str]) -> Endpoi
     if environ.get("DOCKER_HOST"):
         return Endpoint(environ["DOCKER_HOST"], "DOCKER_HOST", _tls_from(environ))
     name = environ.get("DOCKER_CONTEXT") or None
+    described = name or "(the current one)"
+    list_contexts = run("docker", "context", "ls")
     try:
         context = docker.ContextAPI.get_context(name)
     except (docker.errors.DockerException, OSError, ValueError) as error:
-        raise SplatfixError(
-            "docker-context-invalid",
-            f"The Docker context {name or '(the current one)'} cannot be read: {error}.",
-            todo=(run("docker", "context", "ls"),),
-            exit_code=Exit.USAGE,
-        ) from error
+        text = f"The Docker context {described} cannot be read: {error}."
+        raise usage_error("docker-context-invalid", text, list_contexts) from error
     if context is None:
-        raise SplatfixError(
-            "docker-context-invalid",
-            f"There is no Docker context {name or '(the current one)'}.",
-            todo=(run("docker", "context", "ls"),),
-            exit_code=Exit.USAGE,
-        )
+        raise usage_error("docker-context-invalid", f"There is no Docker context {described}.", list_contexts)
+    if name is None and context.name == "default" and not Path(_SYSTEM_SOCKET).is_socket():
+        # this user's rootless Docker, and Podman
+        # (https://docs.docker.com/engine/security/rootless/, podman-system-service(1))
+        user = os.getuid() if hasattr(os, "getuid") else 0
+        own = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user}"
+        for path in (f"{own}/docker.sock", f"{own}/podman/podman.sock", "/run/podman/podman.sock"):
+            if Path(path).is_socket():
+                return Endpoint(f"unix://{path}", f"what is there instead of {_SYSTEM_SOCKET}")
     source = "DOCKER_CONTEXT" if name else "the current Docker context"
-    plain = name is None and context.name == "default" and not Path(_SYSTEM_SOCKET).is_socket()
-    if plain and (beside := [path for path in _other_sockets(environ) if Path(path).is_socket()]):
-        return Endpoint(f"unix://{beside[0]}", f"what is there instead of {_SYSTEM_SOCKET}")
     return Endpoint(context.Host, f"{source} ({context.name})", context.TLSConfig or None)
-
-
-def _other_sockets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Where else engines listen: this user's rootless Docker, and Podman
-    (https://docs.docker.com/engine/security/rootless/, podman-system-service(1))."""
-    own = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid() if hasattr(os, 'getuid') else 0}"
-    return (f"{own}/docker.sock", f"{own}/podman/podman.sock", "/run/podman/podman.sock")
-
-
-_SYSTEM_SOCKET = "/var/run/docker.sock"
 
 
 def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixError:
     """The error for an exception of the docker SDK while it connected to ``endpoint``."""
-    where = f"{endpoint.host} (from {endpoint.found_via})"
+    address = f"{endpoint.host} (from {endpoint.found_via})"
     root = _root_cause(error)
     if isinstance(root, PermissionError):
+        group = (
+            "Join the group that owns the socket (usually docker; its members can become root on this machine) and log in "
+            "again, or run as another user."
+        )
         return SplatfixError(
             "docker-permission-denied",
-            f"This user may not open the Docker engine's socket {where}.",
+            f"This user may not open the Docker engine's socket {address}.",
             meaning="The engine may be running.",
-            todo=(
-                say(
-                    "Join the group that owns the socket (usually docker; its members can become root on this"
-                    " machine) and log in again, or run as another user."
-                ),
-            ),
+            todo=(say(group),),
             exit_code=Exit.UNDETERMINED,
         )
     # the SDK wraps network errors, so a bare ValueError is about the address
     if "Invalid bind address" in str(error) or isinstance(error, ValueError):
-        return SplatfixError(
+        return usage_error(
             "docker-host-invalid",
-            f"{where} is not the address of a Docker engine: {error}.",
-            todo=(
-                say(
-                    "Use an address such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host."
-                ),
-            ),
-            exit_code=Exit.USAGE,
+            f"{address} is not the address of a Docker engine: {error}.",
+            say("Use an address such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host."),
         )
+    start = (
+        "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker, or with Podman: systemctl --user start "
+        "podman.socket), or choose another with --docker-host or DOCKER_HOST."
+    )
     return SplatfixError(
         "docker-engine-unreachable",
-        f"No Docker engine answers at {where}: {_reason(root, error)}.",
+        f"No Docker engine answers at {address}: {_reason(root, error)}.",
         meaning="Nothing was certified.",
         todo=(
-            say(
-                "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker, or with Podman: systemctl --user"
-                " start podman.socket), or choose another with --docker-host or DOCKER_HOST."
-            ),
-            run(
-                "docker",
-                "--host",
-                endpoint.host,
-                "version",
-                text="Check the connection",
-            ),
+            say(start),
+            run("docker", "--host", endpoint.host, "version", text="Check the connection"),
         ),
         exit_code=Exit.UNDETERMINED,
         details={"host": endpoint.host, "found_via": endpoint.found_via},
@@ -259,11 +201,12 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
 
 
 @contextmanager
-def engine_errors(doing: str, means: str = "Nothing was certified.") -> Iterator[None]:
-    """Raise a :class:`SplatfixError` for an exception of the docker SDK while ``doing`` something.
+def engine_errors(action: str, meaning: str = "Nothing was certified.") -> Iterator[None]:
+    """Raise a :class:`SplatfixError` for an exception of the docker SDK.
 
     Args:
-        means: what it means for the certification where the engine is lost.
+        action: what was done, such as "creating the container".
+        meaning: what it means for the certification where the engine is lost.
     """
     docker = sdk()
     import requests
@@ -271,18 +214,17 @@ def engine_errors(doing: str, means: str = "Nothing was certified.") -> Iterator
     try:
         yield
     except docker.errors.APIError as error:
-        said = str(error.explanation or error)
-        raise SplatfixError(
-            "docker-engine-failed",
-            f"The Docker engine failed while {doing}: {said}.",
-            todo=(run("docker", "system", "df"),) if "no space left on device" in said else (),
-            exit_code=Exit.FAILURE,
-        ) from error
+        message = str(error.explanation or error)
+        todo: tuple[Step, ...] = ()
+        if "no space left on device" in message:
+            todo = (run("docker", "system", "df"),)
+        text = f"The Docker engine failed while {action}: {message}."
+        raise SplatfixError("docker-engine-failed", text, todo=todo) from error
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
         raise SplatfixError(
             "docker-engine-lost",
-            f"The connection to the Docker engine broke while {doing}: {_reason(_root_cause(error), error)}.",
-            meaning=f"The engine stopped, or the network failed. {means}".strip(),
+            f"The connection to the Docker engine broke while {action}: {_reason(_root_cause(error), error)}.",
+            meaning=f"The engine stopped, or the network failed. {meaning}".strip(),
             todo=(
                 say(
                     "Start the engine again (docker version shows whether it answers), and repeat the command."
@@ -319,15 +261,12 @@ def _tls_from(environ: Mapping[str, str]) -> Any:
         return docker.utils.kwargs_from_env(environment=dict(environ) or {"DOCKER_HOST": ""}).get("tls")
     except docker.errors.DockerException as error:
         folder = environ.get("DOCKER_CERT_PATH") or "~/.docker"
-        raise SplatfixError(
+        raise usage_error(
             "docker-tls-invalid",
             f"The certificates for the Docker engine in {folder} cannot be used: {error}.",
-            todo=(
-                say(
-                    "Set DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem, or unset DOCKER_TLS_VERIFY."
-                ),
+            say(
+                "Set DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem, or unset DOCKER_TLS_VERIFY."
             ),
-            exit_code=Exit.USAGE,
         ) from error
 
 
@@ -336,18 +275,18 @@ def _root_cause(error: BaseException) -> BaseException:
 
     requests and urllib3 keep the cause in ``args``, ``reason`` or the exception chain.
     """
-    found = error
-    seen: set[int] = set()
+    innermost = error
+    visited: set[int] = set()
     queue: list[object] = [error]
     while queue:
         current = queue.pop(0)
-        if not isinstance(current, BaseException) or id(current) in seen:
+        if not isinstance(current, BaseException) or id(current) in visited:
             continue
-        seen.add(id(current))
+        visited.add(id(current))
         if isinstance(current, OSError) and current.errno is not None:
-            found = current
+            innermost = current
         queue += [*current.args, getattr(current, "reason", None), current.__cause__, current.__context__]
-    return found
+    return innermost
 
 
 def _reason(root: BaseException, error: BaseException) -> str:
@@ -374,66 +313,18 @@ def device_requests(engine: Engine) -> list[Any]:
 
 def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
     """The error for an engine's message, where it is about GPUs."""
-    if any(sign in message for sign in _DRIVER_UNUSABLE):
-        return SplatfixError(
-            "docker-gpu-unusable",
-            f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}",
-            meaning="The NVIDIA driver of the engine's machine is not loaded, not installed, or older than the image needs.",
-            todo=(run("splatfix", "diagnose"), run("nvidia-smi")),
-            exit_code=Exit.UNDETERMINED,
-        )
-    if any(sign in message for sign in _TWO_WAYS):
-        return SplatfixError(
-            "docker-gpu-runtime-missing",
-            f"The Docker engine at {host} and its NVIDIA Container Toolkit pass GPUs in two different ways: {message}",
-            meaning="One of them uses the Container Device Interface (CDI), and the other is not set up for it.",
-            todo=(
-                run(
-                    "sudo",
-                    "nvidia-ctk",
-                    "config",
-                    "--in-place",
-                    "--set",
-                    "nvidia-container-runtime.mode=auto",
-                ),
-                run("sudo", "nvidia-ctk", "runtime", "configure", "--runtime=docker", "--cdi.enabled"),
-                run("sudo", "systemctl", "restart", "docker"),
-            ),
-            exit_code=Exit.UNDETERMINED,
-        )
-    if any(sign in message for sign in _RUNTIME_MISSING):
-        if host.startswith("unix://") and _no_gpu_here():
-            return _without_gpu(message, host)
-        return SplatfixError(
-            "docker-gpu-runtime-missing",
-            f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}",
-            meaning="The NVIDIA Container Toolkit is not installed there, or the engine was not restarted since.",
-            todo=(
-                say(f"Install the NVIDIA Container Toolkit there: {_TOOLKIT_GUIDE}"),
-                run(
-                    "sudo",
-                    "nvidia-ctk",
-                    "runtime",
-                    "configure",
-                    "--runtime=docker",
-                ),
-                run("sudo", "systemctl", "restart", "docker"),
-            ),
-            exit_code=Exit.UNDETERMINED,
-        )
-    if any(sign in message for sign in _DEVICE_LIST_STALE):
-        return SplatfixError(
-            "docker-gpu-runtime-missing",
-            f"The Docker engine at {host} finds no GPU in its list of devices (CDI): {message}",
-            meaning="The list, nvidia.yaml in /etc/cdi or /var/run/cdi, was not written there, or not since the driver changed.",
-            todo=(
-                run("sudo", "nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml"),
-                run("nvidia-ctk", "cdi", "list"),
-                run("sudo", "systemctl", "restart", "docker"),
-            ),
-            exit_code=Exit.UNDETERMINED,
-        )
-    return None
+    known = explain_gpu_refusal(message)
+    if known is None:
+        return None
+    meaning, todo = known.meaning, known.steps
+    what = f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}"
+    if known.key == "docker_gpu_unusable":
+        what = f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}"
+    elif host.startswith("unix://") and _no_gpu_here():
+        meaning = "This machine has no NVIDIA GPU: none on the PCI bus, and no driver."
+        todo = _without_gpu()
+    code = known.key.replace("_", "-")
+    return SplatfixError(code, what, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED)
 
 
 def _no_gpu_here() -> bool:
@@ -444,23 +335,15 @@ def _no_gpu_here() -> bool:
     return none and files == () and machine.driver.value is None and not machine.wsl
 
 
-def _without_gpu(message: str, host: str) -> SplatfixError:
-    fit = [
-        lane.name for lane in load_lanes().values() if lane.gpu is not GpuUse.REQUIRED and not lane.repository
-    ]
-    return SplatfixError(
-        "docker-gpu-runtime-missing",
-        f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}",
-        meaning="This machine has no NVIDIA GPU: none on the PCI bus, and no driver.",
-        todo=(
-            *(
-                run("splatfix", "certify", "--container", name, text=f"Without a GPU: lane {name}")
-                for name in fit
-            ),
-            say(f"With one, install its driver and the NVIDIA Container Toolkit: {_TOOLKIT_GUIDE}"),
-        ),
-        exit_code=Exit.UNDETERMINED,
-    )
+def _without_gpu() -> tuple[Step, ...]:
+    """The lanes that run on any machine, and what this one needs for the others."""
+    todo = []
+    for lane in load_lanes().values():
+        if lane.gpu is not GpuUse.REQUIRED and not lane.repository:
+            command = ("splatfix", "certify", "--container", lane.name)
+            todo.append(run(*command, text=f"Without a GPU: lane {lane.name}"))
+    toolkit = f"With one, install its driver and the NVIDIA Container Toolkit: {_TOOLKIT_GUIDE}"
+    return (*todo, say(toolkit))
 
 
 def require_gpu(engine: Engine) -> None:
@@ -485,7 +368,7 @@ def require_gpu(engine: Engine) -> None:
     name = f"splatfix-gpu-probe-{uuid.uuid4().hex[:12]}"  # unique, for parallel runs
     with engine_errors("preparing the GPU check"):
         labels = [f"LABEL {key}={json.dumps(value)}" for key, value in owner_label().items()]
-        engine.client.api.import_image_from_data(_empty_tar(), repository=name, tag="latest", changes=labels)
+        engine.client.api.import_image_from_data(empty_tar(), repository=name, tag="latest", changes=labels)
     try:
         container = engine.client.containers.create(
             f"{name}:latest",
@@ -511,7 +394,8 @@ def require_gpu(engine: Engine) -> None:
             engine.client.images.remove(f"{name}:latest", force=True)
 
 
-def _empty_tar() -> bytes:
+def empty_tar() -> bytes:
+    """Of an image without a program."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("empty"))

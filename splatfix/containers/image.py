@@ -22,21 +22,35 @@ from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.owner import owner_label
 from splatfix.containers.packages import constraints, own_metadata, requirements
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import sha256_of
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
 from splatfix.core.step import run, say, target_options
-from splatfix.explain import BuildFailure, explain_image_build
+from splatfix.explain import explain_image_build
 
 LANE_LABEL = "org.splatfix.lane"
 """On every image and container of splatfix, to find and remove them by."""
-
 BUNDLED = ("patches", "dockerfiles", "constraints.txt")
 """Data that a wheel carries in ``splatfix/_bundled``."""
+OWN = "/opt/splatfix"
+"""Everything of ours in an image."""
+CHECKOUT = f"{OWN}/checkout"
+PACKAGES, BUILT = f"{OWN}/packages.txt", f"{OWN}/built.json"
+"""What pip installed, and what ``splatfix install`` built."""
+
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""Predefined build arguments of Docker, which do not become part of the image."""
+_BACKENDS = {ToolkitFrom.NOTHING: "pure", ToolkitFrom.NVRTC: "nvrtc"}
+"""Of ``splatfix install``; native where there is a compiler."""
+_FIRST_DATE = 315619200
+"""1980-01-02: zip has no dates before 1980."""
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+"""The classic builder prints stderr in red."""
+_GIT = re.compile(r"/?\.git(/modules/.+)?/(HEAD|config|packed-refs|refs/.+)$")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ImageRecipe:
     """Everything that goes into an image."""
 
     lane: Lane
@@ -56,7 +70,12 @@ class Recipe:
     targets: tuple[str, ...] = ()
     """GPU architectures to build for."""
     folders: Mapping[str, Path] = field(default_factory=dict)
-    """Sources of extensions by their place in :data:`OWN`."""
+    """Sources of extensions by their folder in :data:`OWN`."""
+
+    @property
+    def build_image(self) -> str:
+        """The image of the stages that build."""
+        return self.lane.build_image or self.base_image
 
 
 @dataclass(frozen=True)
@@ -93,7 +112,7 @@ def _files(name: str, path: Path) -> Iterator[tuple[str, Path]]:
             yield f"{name}/{inner.relative_to(path).as_posix()}", inner
 
 
-def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], None], log: Path) -> Image:
+def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str], None], log: Path) -> Image:
     """Build the image of ``recipe``, or reuse one of an equal recipe.
 
     The build output goes to ``log``, and to ``progress`` what is being done.
@@ -101,17 +120,28 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
     Raises:
         SplatfixError: ``docker-base-image-unavailable`` (exit code 3) or ``docker-build-failed`` with its root cause.
     """
+    lane = recipe.lane
     base_id = _base_image(engine, recipe.base_image, progress)
-    build_id = _base_image(engine, recipe.lane.build_image or recipe.base_image, progress)
-    parts, args = _context(recipe), _build_args(recipe)
-    tag = f"splatfix-lane-{recipe.lane.name}:{_digest(parts, args, base_id + build_id)[:20]}"
-    if known := _find(engine, tag):
+    build_id = _base_image(engine, recipe.build_image, progress)
+    files, arguments = _build_context(recipe), build_arguments(recipe)
+    tag = f"splatfix-lane-{lane.name}:{_digest(files, arguments, base_id + build_id)[:20]}"
+    if known := image_id(engine, tag):
         progress(f"using image {tag}")
         log.write_text(f"{tag} was built before\n", encoding="utf-8")
         return Image(tag, known, recipe.base_image, base_id, reused=True)
     progress(f"building image {tag} from {recipe.base_image}; the whole output is in {log}")
+    proxies = {name: os.environ[name] for name in _PROXIES if os.environ.get(name)}
+    # of the OCI: https://github.com/opencontainers/image-spec/blob/main/annotations.md
+    labels = {
+        LANE_LABEL: lane.name,
+        "org.opencontainers.image.title": f"splatfix lane {lane.name}",
+        "org.opencontainers.image.description": lane.description,
+        "org.opencontainers.image.version": splatfix.__version__,
+        "org.opencontainers.image.base.name": recipe.base_image,
+        "org.opencontainers.image.base.digest": base_id,
+    }
     with tempfile.TemporaryFile() as context, log.open("w", encoding="utf-8") as sink:
-        _write_context(context, parts)
+        _write_context(context, files)
         context.seek(0)
         with engine_errors("building an image"):
             answers = engine.client.api.build(
@@ -122,34 +152,18 @@ def build_image(engine: Engine, recipe: Recipe, *, progress: Callable[[str], Non
                 forcerm=True,
                 decode=True,
                 network_mode="host",
-                buildargs={**args, **_proxies(os.environ)},
-                labels=_labels(recipe, base_id),
+                buildargs={**arguments, **proxies},
+                labels=labels,
             )
-            follow_build(answers, recipe.lane, sink, log, progress)
-    built = _find(engine, tag)
+            follow_build(answers, lane, sink, log, progress)
+    built = image_id(engine, tag)
     if built is None:
         raise SplatfixError("docker-build-failed", f"The build ended without an image; see {log}.")
     return Image(tag, built, recipe.base_image, base_id, reused=False)
 
 
-def _labels(recipe: Recipe, base_id: str) -> dict[str, str]:
-    """Ours, and those of the OCI (https://github.com/opencontainers/image-spec/blob/main/annotations.md)."""
-    oci = {
-        "title": f"splatfix lane {recipe.lane.name}",
-        "description": recipe.lane.description,
-        "version": splatfix.__version__,
-        "base.name": recipe.base_image,
-        "base.digest": base_id,
-    }
-    return {
-        LANE_LABEL: recipe.lane.name,
-        **{f"org.opencontainers.image.{name}": text for name, text in oci.items()},
-    }
-
-
 def read_inside(engine: Engine, image: Image, path: str) -> bytes | None:
     """A small file of an image; None where it has none of that name."""
-    errors = sdk().errors
     with engine_errors("reading a file of the image", ""):
         container = engine.client.containers.create(image.id, command=["true"], labels=owner_label())
         try:
@@ -157,21 +171,10 @@ def read_inside(engine: Engine, image: Image, path: str) -> bytes | None:
             with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as archive:
                 file = archive.extractfile(archive.getmembers()[0])
                 return file.read() if file else None
-        except errors.NotFound:
+        except sdk().errors.NotFound:
             return None
         finally:
             container.remove(force=True, v=True)
-
-
-OWN = "/opt/splatfix"
-"""Everything of ours in an image."""
-CHECKOUT = f"{OWN}/checkout"
-PACKAGES, BUILT = f"{OWN}/packages.txt", f"{OWN}/built.json"
-"""What pip installed, and what ``splatfix install`` built."""
-
-
-_COLOUR = re.compile("\x1b\\[[0-9;]*m")
-"""The classic builder prints stderr in red."""
 
 
 def follow_build(
@@ -189,54 +192,54 @@ def follow_build(
     lines: list[str] = []
     with Building(progress) as building:
 
-        def hear(heard: Iterable[str]) -> None:
-            for line in heard:
-                said = without_credentials(line)
-                sink.write(f"{said}\n")
-                if said.strip():
-                    lines.append(said)
-                    building.hear(said)
+        def hear(output: Iterable[str]) -> None:
+            for line in map(without_credentials, output):
+                sink.write(f"{line}\n")
+                if line.strip():
+                    lines.append(line)
+                    building.hear(line)
             sink.flush()
 
         pending = ""  # answers are chunks, not lines
         for answer in answers:
-            *whole, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
-            hear(whole)
-            if "error" not in answer:
-                continue
-            hear([pending, str(answer["error"])])
-            failure = explain_image_build(lines)
-            raise SplatfixError(
-                "docker-build-failed",
-                f"The image of lane {lane.name} was not built: {_line_of(failure)}",
-                meaning=f"The build output is in {log}.",
-                todo=failure.todo[:1],
-                details={"log": str(log), "engine": str(answer["error"])},
-            )
+            *complete, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
+            hear(complete)
+            if "error" in answer:
+                hear([pending, str(answer["error"])])
+                raise _build_failed(lane, lines, log, str(answer["error"]))
         hear([pending])
 
 
-def _line_of(failure: BuildFailure) -> str:
+def _build_failed(lane: Lane, lines: list[str], log: Path, error: str) -> SplatfixError:
     """The line that says it, with the class where one is recognised."""
-    line = failure.lines[0] if failure.lines else "no reason given"
-    return f"{line} [{failure.failure_class}]" if failure.failure_class else line
+    failure = explain_image_build(lines)
+    reason = failure.lines[0] if failure.lines else "no reason given"
+    if failure.failure_class:
+        reason += f" [{failure.failure_class}]"
+    return SplatfixError(
+        "docker-build-failed",
+        f"The image of lane {lane.name} was not built: {reason}",
+        meaning=f"The build output is in {log}.",
+        todo=failure.todo[:1],
+        details={"log": str(log), "engine": error},
+    )
 
 
 def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:
     """The ID of the base image, pulled where the engine does not have it."""
-    if known := _find(engine, name):
+    if known := image_id(engine, name):
         return known
     docker = sdk()
     progress(f"pulling base image {name}")
     try:
-        for answer in engine.client.api.pull(*_name_and_tag(name), stream=True, decode=True):
+        repository, tag = docker.utils.parse_repository_tag(name)
+        for answer in engine.client.api.pull(repository, tag or "latest", stream=True, decode=True):
             if "error" in answer:
                 raise docker.errors.APIError(str(answer["error"]))
     except docker.errors.APIError as error:
         raise SplatfixError(
             "docker-base-image-unavailable",
-            f"The base image {name} is not on the Docker engine, which cannot pull it: "
-            f"{error.explanation or error}",
+            f"The base image {name} is not on the Docker engine, which cannot pull it: {error.explanation or error}",
             meaning="The engine has no network, the registry denies access, or the image does not exist.",
             todo=(
                 run("docker", "pull", name),
@@ -248,13 +251,8 @@ def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> s
         return str(engine.client.images.get(name).id)
 
 
-def _name_and_tag(name: str) -> tuple[str, str]:
-    """(repository, tag or digest), as the engine's API wants them."""
-    repository, tag = sdk().utils.parse_repository_tag(name)
-    return repository, tag or "latest"
-
-
-def _find(engine: Engine, name: str) -> str | None:
+def image_id(engine: Engine, name: str) -> str | None:
+    """The ID of an image by its name; None where the engine does not have it."""
     with engine_errors("looking for an image"):
         try:
             return str(engine.client.images.get(name).id)
@@ -262,42 +260,35 @@ def _find(engine: Engine, name: str) -> str | None:
             return None
 
 
-def _digest(parts: Mapping[str, bytes | Path], args: Mapping[str, str], base_id: str) -> str:
+def _digest(files: Mapping[str, bytes | Path], arguments: Mapping[str, str], base_id: str) -> str:
     """SHA-256 over everything that decides the content of the image."""
-    files = {
-        name: hashlib.sha256(part) if isinstance(part, bytes) else _sha256(part)
-        for name, part in parts.items()
-    }
-    told = {name: value for name, value in args.items() if not name.endswith("_IMAGE")}
-    whole = {
-        "base": base_id,
-        "args": told,
-        "files": {name: found.hexdigest() for name, found in files.items()},
-    }
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+    digests = {}
+    for name, content in files.items():
+        if isinstance(content, bytes):
+            digests[name] = hashlib.sha256(content).hexdigest()
+        else:
+            digests[name] = sha256_of(content)
+    # images are told by their ids: one may have another name
+    named = {name: value for name, value in arguments.items() if not name.endswith("_IMAGE")}
+    content_of_all = {"base": base_id, "args": named, "files": digests}
+    return hashlib.sha256(json.dumps(content_of_all, sort_keys=True).encode()).hexdigest()
 
 
-def _sha256(path: Path) -> Any:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest
-
-
-_BACKENDS = {ToolkitFrom.NOTHING: "pure", ToolkitFrom.NVRTC: "nvrtc"}
-"""Of ``splatfix install``; native where there is a compiler."""
-
-
-def _build_args(recipe: Recipe) -> dict[str, str]:
+def build_arguments(recipe: ImageRecipe) -> dict[str, str]:
+    """The ARGs of the lane's Dockerfile."""
     lane = recipe.lane
-    asked = [*target_options(recipe.targets)]
-    asked += ["--provide-toolkit"] if lane.toolkit is ToolkitFrom.PYPI else []
-    asked += ["--backend", backend] if (backend := _BACKENDS.get(lane.toolkit)) else []
-    asked += ["--with-dependencies"] if recipe.checkout is not None else []  # its trainer is run
-    args = {
+    install: list[str] = []
+    if recipe.extensions:
+        install += target_options(recipe.targets)
+        if lane.toolkit is ToolkitFrom.PYPI:
+            install.append("--provide-toolkit")
+        if backend := _BACKENDS.get(lane.toolkit):
+            install += ["--backend", backend]
+        if recipe.checkout is not None:  # its trainer is run
+            install.append("--with-dependencies")
+    return {
         "BASE_IMAGE": recipe.base_image,
-        "BUILD_IMAGE": lane.build_image or recipe.base_image,
+        "BUILD_IMAGE": recipe.build_image,
         "PYTHON_VERSION": lane.python,
         "APT_PACKAGES": " ".join(lane.apt),
         "BUILD_APT_PACKAGES": " ".join(lane.build_apt),
@@ -306,33 +297,24 @@ def _build_args(recipe: Recipe) -> dict[str, str]:
         "TORCH_INDEX": lane.torch_index,
         "DOWNLOADS": " ".join(lane.downloads),
         "EXTENSIONS": shlex.join(recipe.extensions),
-        "INSTALL_ARGUMENTS": shlex.join(asked) if recipe.extensions else "",
-        "SOURCE_DATE_EPOCH": str(_epoch()),
+        "INSTALL_ARGUMENTS": shlex.join(install),
+        "SOURCE_DATE_EPOCH": str(_source_date()),
+        **recipe.pip_args,
+        **lane.build_args,
     }
-    return {**args, **recipe.pip_args, **lane.build_args}
 
 
-def _epoch() -> int:
-    """The date of everything in the image (https://reproducible-builds.org/specs/source-date-epoch/); zip has
-    none before 1980."""
+def _source_date() -> int:
+    """The date of everything in the image (https://reproducible-builds.org/specs/source-date-epoch/)."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return max(int(given), _FIRST) if given.isdigit() else _FIRST
+    return max(int(given), _FIRST_DATE) if given.isdigit() else _FIRST_DATE
 
 
-_FIRST = 315619200
-"""1980-01-02."""
-
-
-def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Predefined build arguments of Docker, which do not become part of the image."""
-    return {name: environ[name] for name in _PROXIES if environ.get(name)}
-
-
-def _context(recipe: Recipe) -> dict[str, bytes | Path]:
+def _build_context(recipe: ImageRecipe) -> dict[str, bytes | Path]:
     """The build context: content or file by path, sorted."""
     lane, ours = recipe.lane, recipe.lane.dockerfile_path.parent
     base = "base/usr/local/share/splatfix"
-    parts: dict[str, bytes | Path] = {
+    files: dict[str, bytes | Path] = {
         "Dockerfile": lane.dockerfile_path,
         f"{base}/prepare.sh": ours / "prepare.sh",
         f"{base}/certificates.pem": recipe.certificates,
@@ -340,48 +322,46 @@ def _context(recipe: Recipe) -> dict[str, bytes | Path]:
         "packages/requirements.txt": requirements(lane).encode(),
         "packages/constraints.txt": constraints(lane).encode(),
     }
-    parts |= {f"packages/{name}": data for name, data in own_metadata().items()}
-    parts |= {f"packages/wheels/{wheel.name}": wheel for wheel in recipe.wheels}
-    parts |= {f"source/{name}": path for name, path in recipe.source.items()}
+    files |= {f"packages/{name}": data for name, data in own_metadata().items()}
+    files |= {f"packages/wheels/{wheel.name}": wheel for wheel in recipe.wheels}
+    files |= {f"source/{name}": path for name, path in recipe.source.items()}
+    sources = dict(recipe.folders)
     if recipe.checkout is not None:
-        parts |= {f"sources/checkout/{name}": part for name, part in checkout_files(recipe.checkout)}
-    for place, folder in recipe.folders.items():
-        parts |= {f"sources/{place}/{name}": part for name, part in checkout_files(folder)}
-    return dict(sorted(parts.items()))
+        sources["checkout"] = recipe.checkout
+    for name, folder in sources.items():
+        files |= {f"sources/{name}/{path}": content for path, content in checkout_files(folder)}
+    return dict(sorted(files.items()))
 
 
 def checkout_files(folder: Path) -> Iterator[tuple[str, bytes | Path]]:
     """The files of a checkout by their path in it; of ``.git`` only what tells the commit and where it was cloned from."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        inside = re.search(r"(^|/)\.git/", f"{name}/")
-        if not path.is_file() or path.suffix == ".pyc" or (inside and not _GIT.search(name)):
+        in_git = re.search(r"(^|/)\.git/", f"{name}/")
+        if not path.is_file() or path.suffix == ".pyc" or (in_git and not _GIT.search(name)):
             continue
-        if inside and path.name == "config":
+        if in_git and path.name == "config":
             yield name, without_credentials(path.read_text(encoding="utf-8", errors="replace")).encode()
         else:
             yield name, path
 
 
-_GIT = re.compile(r"/?\.git(/modules/.+)?/(HEAD|config|packed-refs|refs/.+)$")
-
-
-def _write_context(target: IO[bytes], parts: Mapping[str, bytes | Path]) -> None:
+def _write_context(target: IO[bytes], files: Mapping[str, bytes | Path]) -> None:
     """The build context as a tar, with its folders, and without owners and dates of this machine."""
     with tarfile.open(fileobj=target, mode="w") as archive:
-        folders = {parent.as_posix() for name in parts for parent in PurePosixPath(name).parents}
+        folders = {parent.as_posix() for name in files for parent in PurePosixPath(name).parents}
         for folder in sorted((folders | {"packages/wheels", "sources"}) - {"."}):
             entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, _epoch()
+            entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, _source_date()
             archive.addfile(entry)
-        for name, part in parts.items():
+        for name, content in files.items():
             entry = tarfile.TarInfo(name)
-            entry.mode, entry.mtime = 0o644, _epoch()
-            if isinstance(part, bytes):
-                entry.size = len(part)
-                archive.addfile(entry, io.BytesIO(part))
+            entry.mode, entry.mtime = 0o644, _source_date()
+            if isinstance(content, bytes):
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
                 continue
-            entry.size = part.stat().st_size
-            entry.mode |= part.stat().st_mode & 0o111
-            with part.open("rb") as file:
+            entry.size = content.stat().st_size
+            entry.mode |= content.stat().st_mode & 0o111
+            with content.open("rb") as file:
                 archive.addfile(entry, file)

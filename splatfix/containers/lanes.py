@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from splatfix.core.codec import CodecError, from_json
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.codec import CodecError, Spelled, from_json
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.resources import bundled
 from splatfix.core.step import say
 from splatfix.core.toml import parse_toml
+
+_PYTHON = Spelled(r"\d+\.\d+", "a minor version such as 3.11")
+_TORCH = Spelled(r"torch==[\w.+]+", "one build such as torch==2.13.0+cpu")
+_MEMORY = Spelled(r"\d+[bkmg]?", "a size such as 8g")
+_TARGET = Spelled(r"sm_\d+[af]?", "an architecture such as sm_120")
 
 
 class GpuUse(str, Enum):
@@ -42,19 +46,19 @@ class Lane:
     description: str
     base_image: str
     dockerfile: str
-    python: str
-    torch: str
+    python: Annotated[str, _PYTHON]
+    torch: Annotated[str, _TORCH]
     gpu: GpuUse
     proves: tuple[RungName, ...]
     suite: str
-    memory: str
+    memory: Annotated[str, _MEMORY]
     timeout_s: int
     shown: str
     sources: tuple[str, ...]
     torch_index: str = ""
     build_image: str = ""
     toolkit: ToolkitFrom = ToolkitFrom.NOTHING
-    targets: tuple[str, ...] = ()
+    targets: tuple[Annotated[str, _TARGET], ...] = ()
     extensions: tuple[str, ...] = ()
     stack: str = ""
     repository: str = ""
@@ -82,6 +86,8 @@ def load_lanes(path: Path | None = None) -> dict[str, Lane]:
         document = parse_toml(path.read_text(encoding="utf-8"))
         rows = from_json(dict[str, dict[str, Any]], document.get("lanes", {}))
         lanes = {name: from_json(Lane, {**_inherited(name, rows), "name": name}) for name in rows}
+        for lane in lanes.values():
+            _check(lane, path.parent)
     except (OSError, ValueError) as error:  # CodecError and TOMLDecodeError are ValueErrors
         problem = "has an invalid lane" if isinstance(error, CodecError) else "cannot be read"
         raise SplatfixError(
@@ -89,8 +95,6 @@ def load_lanes(path: Path | None = None) -> dict[str, Lane]:
             f"{path} {problem}: {error}.",
             todo=(say("Reinstall splatfix, or undo the last change of that file."),),
         ) from error
-    for lane in lanes.values():
-        _check(lane, path)
     return lanes
 
 
@@ -103,9 +107,8 @@ def find_lane(name: str, path: Path | None = None) -> Lane:
     lanes = load_lanes(path)
     if name in lanes:
         return lanes[name]
-    raise usage_error(
-        "unknown-lane", f"There is no container lane {name!r}.", say(f"Choose from: {', '.join(lanes)}")
-    )
+    choice = say(f"Choose from: {', '.join(lanes)}")
+    raise usage_error("unknown-lane", f"There is no container lane {name!r}.", choice)
 
 
 def _inherited(name: str, rows: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -119,31 +122,18 @@ def _inherited(name: str, rows: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         if other not in rows or other in chain:
             raise CodecError(f"{chain[-1]} is like {other!r}, which is no other lane")
         chain.append(other)
-    merged = {key: value for lane in reversed(chain) for key, value in rows[lane].items()}
+    merged: dict[str, Any] = {}
+    for lane in reversed(chain):
+        merged |= rows[lane]
     merged.pop("like", None)
     return merged
 
 
-def _check(lane: Lane, path: Path) -> None:
-    """Raise ``lanes-unreadable`` for values that have the right type and are invalid."""
-    complaint = ""
-    if not (path.parent / lane.dockerfile).is_file():
-        complaint = f"there is no dockerfile {lane.dockerfile!r} beside the file"
-    elif [part.isdigit() for part in lane.python.split(".")] != [True, True]:
-        complaint = f"python = {lane.python!r} is not a minor version such as 3.11"
-    elif not re.fullmatch(r"torch==[\w.+]+", lane.torch):
-        complaint = f"torch = {lane.torch!r} is not one build such as torch==2.13.0+cpu"
-    elif wrong := [target for target in lane.targets if not re.fullmatch(r"sm_\d+[af]?", target)]:
-        complaint = f"targets: {wrong[0]!r} is not an architecture such as sm_120"
-    elif bool(lane.toolkit.value) != bool(lane.targets) or (lane.extensions and not lane.targets):
-        complaint = "toolkit, targets and extensions belong together"
-    elif not re.fullmatch(r"\d+[bkmg]?", lane.memory):
-        complaint = f"memory = {lane.memory!r} is not a size such as 8g"
-    elif lane.timeout_s <= 0:
-        complaint = f"timeout_s = {lane.timeout_s} is not positive"
-    if complaint:
-        raise SplatfixError(
-            "lanes-unreadable",
-            f"The lane {lane.name!r} in {path} is invalid: {complaint}.",
-            exit_code=Exit.FAILURE,
-        )
+def _check(lane: Lane, folder: Path) -> None:
+    """Raise CodecError for values that are valid one by one, and not together or not beside the files of the folder."""
+    if not (folder / lane.dockerfile).is_file():
+        raise CodecError(f"{lane.name}: there is no dockerfile {lane.dockerfile!r} beside the file")
+    if bool(lane.toolkit.value) != bool(lane.targets) or (lane.extensions and not lane.targets):
+        raise CodecError(f"{lane.name}: toolkit, targets and extensions belong together")
+    if lane.timeout_s <= 0:
+        raise CodecError(f"{lane.name}: timeout_s = {lane.timeout_s} is not positive")

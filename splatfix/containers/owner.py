@@ -13,16 +13,16 @@ OWNER_LABEL = "org.splatfix.owner"
 def owner_label() -> dict[str, str]:
     """The label of what belongs to this process: without quotation marks, which Podman keeps with their backslashes."""
     pid = os.getpid()
-    return {OWNER_LABEL: urlencode({"place": _place(), "pid": pid, "started": _started(pid)})}
+    return {OWNER_LABEL: urlencode({"place": _machine(), "pid": pid, "started": _started(pid)})}
 
 
 def is_dead(label: str) -> bool:
     """The process that wrote the label ran here and is gone; unknown is alive."""
-    said = dict(parse_qsl(label))
-    pid, started = said.get("pid", ""), said.get("started", "")
-    return (
-        pid.isdecimal() and bool(started) and said.get("place") == _place() and _started(int(pid)) != started
-    )
+    owner = dict(parse_qsl(label))
+    pid, started = owner.get("pid", ""), owner.get("started", "")
+    if not pid.isdecimal() or not started or owner.get("place") != _machine():
+        return False
+    return _started(int(pid)) != started
 
 
 def _started(pid: int) -> str:
@@ -34,7 +34,7 @@ def _started(pid: int) -> str:
         return ""
 
 
-def _place() -> str:
+def _machine() -> str:
     """Tells this machine since it was started, or this container, from another."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -34,6 +34,7 @@ _SETTINGS = {
 }
 _SECTIONS = ("global", "install")
 """Of ``pip config list``; later ones win, then variables (https://pip.pypa.io/en/stable/topics/configuration/)."""
+_ROW = re.compile(r"(?P<section>\S+)\.(?P<name>[a-z-]+)=(?P<value>'.*'|\".*\")")
 
 
 @dataclass(frozen=True)
@@ -50,50 +51,63 @@ class PipSettings:
 def pip_settings(runner: Runner) -> PipSettings:
     """This machine's settings of pip: files as pip itself reads them, and variables. An address with a password counts only
     where a variable has it."""
-    done = runner.run([*_pip(), "config", "list"], timeout=60) if _pip() else None
+    values = _configured(runner)
+    # what pip says comes without passwords; in a variable they are at hand
+    for name, variable in _SETTINGS.items():
+        values[name] = os.environ.get(variable) or values.get(name, "")
+        if HIDDEN in values[name]:
+            del values[name]
+    certificates = values.pop("cert", "")
+    arguments: dict[str, str] = {}
+    folders = []
+    for name, value in values.items():
+        addresses = []
+        for item in value.split():
+            local = item.startswith("file:") or "://" not in item
+            if name == "trusted-host" or not local:
+                addresses.append(item)
+            elif name == "find-links":
+                folders.append(
+                    Path(url2pathname(urlsplit(item).path)) if item.startswith("file:") else Path(item)
+                )
+        if addresses:
+            arguments[_SETTINGS[name]] = " ".join(addresses)
+    return PipSettings(
+        arguments, tuple(filter(Path.is_dir, folders)), Path(certificates) if certificates else None
+    )
+
+
+def _configured(runner: Runner) -> dict[str, str]:
+    """Our settings in pip's files, by name; by the pip of splatfix's environment (pipx shares one), else one on PATH."""
+    pip = [sys.executable, "-m", "pip"]
+    if importlib.util.find_spec("pip") is None:
+        program = find_program("pip3") or find_program("pip")
+        if program is None:
+            return {}
+        pip = [program]
+    done = runner.run([*pip, "config", "list"], timeout=60)
+    rows = [row for row in map(_ROW.fullmatch, done.stdout.splitlines()) if row and row["name"] in _SETTINGS]
     values: dict[str, str] = {}
-    rows = [
-        re.fullmatch(r"(\S+)\.([a-z-]+)=('.*'|\".*\")", line)
-        for line in (done.stdout if done else "").splitlines()
-    ]
     for section in _SECTIONS:
         for row in rows:
-            if row and row[1] == section and row[2] in _SETTINGS:
-                values[row[2]] = str(ast.literal_eval(row[3]))
-    # what pip says comes without passwords; in a variable they are at hand
-    values |= {name: os.environ[variable] for name, variable in _SETTINGS.items() if os.environ.get(variable)}
-    values = {name: value for name, value in values.items() if HIDDEN not in value}
-    certificates = values.pop("cert", "")
-    words = {_SETTINGS[name]: value.split() for name, value in values.items()}
-    links = [
-        url2pathname(urlsplit(word).path) if word.startswith("file:") else word
-        for word in words.get("PIP_FIND_LINKS", ())
-    ]
-    args = {
-        name: " ".join(word for word in found if "://" in word and not word.startswith("file:"))
-        for name, found in words.items()
-    }
-    args["PIP_TRUSTED_HOST"] = " ".join(words.get("PIP_TRUSTED_HOST", ()))
-    return PipSettings(
-        {name: value for name, value in args.items() if value},
-        tuple(folder for folder in map(Path, links) if folder.is_dir()),
-        Path(certificates) if certificates else None,
-    )
+            if row["section"] == section:
+                values[row["name"]] = str(ast.literal_eval(row["value"]))
+    return values
 
 
 def wheels_of_torch(lane: Lane, settings: PipSettings) -> tuple[Path, ...]:
     """The wheels of the lane's torch in this machine's own folders: they travel with the build."""
-    asked, short = Requirement(lane.torch), "cp" + lane.python.replace(".", "")
-    found = {}
+    torch, interpreter = Requirement(lane.torch), "cp" + lane.python.replace(".", "")
+    wheels = {}
     for path in sorted(path for folder in settings.folders for path in folder.glob("torch-*.whl")):
         try:
             name, version, _, tags = parse_wheel_filename(path.name)
         except ValueError:
             continue
-        fits = any(tag.interpreter == short and "linux" in tag.platform for tag in tags)
-        if name == asked.name and asked.specifier.contains(version) and fits:
-            found[path.name] = path
-    return tuple(found.values())
+        fits = any(tag.interpreter == interpreter and "linux" in tag.platform for tag in tags)
+        if name == torch.name and torch.specifier.contains(version) and fits:
+            wheels[path.name] = path
+    return tuple(wheels.values())
 
 
 def requirements(lane: Lane) -> str:
@@ -120,8 +134,8 @@ def own_metadata() -> dict[str, bytes]:
         SplatfixError: ``own-metadata-missing`` where splatfix was copied instead of installed.
     """
     try:
-        found = importlib.metadata.distribution("splatfix")
-        text = found.read_text("METADATA") or ""
+        installed = importlib.metadata.distribution("splatfix")
+        text = installed.read_text("METADATA") or ""
     except importlib.metadata.PackageNotFoundError:
         text = ""
     if not text:
@@ -131,7 +145,7 @@ def own_metadata() -> dict[str, bytes]:
             meaning="It was copied instead of installed.",
             todo=(say("Install splatfix with pip or pipx."),),
         )
-    folder = f"splatfix-{found.version}.dist-info"
+    folder = f"splatfix-{installed.version}.dist-info"
     return {
         f"{folder}/METADATA": text.partition("\n\n")[0].encode() + b"\n",
         f"{folder}/INSTALLER": b"splatfix\n",
@@ -139,15 +153,13 @@ def own_metadata() -> dict[str, bytes]:
     }
 
 
-def _pip() -> list[str]:
-    """The pip of splatfix's environment (pipx shares one), else one on PATH; nothing where there is none."""
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
-    found = next(filter(None, map(find_program, ("pip3", "pip"))), None)
-    return [found] if found else []
-
-
 def certificate_file(settings: PipSettings) -> Path | None:
     """The certificate authorities that pip on this machine trusts, where it does not bring its own: those of a closed site."""
-    named = (settings.certificates, *map(os.environ.get, ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")))
-    return next((Path(item) for item in named if item and Path(item).is_file()), None)
+    for item in (
+        settings.certificates,
+        os.environ.get("REQUESTS_CA_BUNDLE"),
+        os.environ.get("SSL_CERT_FILE"),
+    ):
+        if item and Path(item).is_file():
+            return Path(item)
+    return None

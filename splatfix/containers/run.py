@@ -10,17 +10,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from splatfix.containers.engine import Engine, device_requests, engine_errors, explain_gpu_failure, sdk
 from splatfix.containers.image import LANE_LABEL, Image
+from splatfix.containers.lanes import Lane
 from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import run, say
+from splatfix.core.step import Step, run, say
 
 REPORT_FOLDER = "/report"
 """Where the command writes its report: a volume, because the root of the container is read-only."""
@@ -47,7 +49,41 @@ tell only of a container that has ended), and ends with its standard input: with
 So the report can be fetched before the engine removes container and volumes, and a splatfix that was killed leaves none."""
 
 
-class Running:
+@dataclass(frozen=True)
+class ContainerJob:
+    """A command that runs in a container of a lane's image."""
+
+    lane: Lane
+    image: Image
+    command: Sequence[str]
+    out: Path
+    """Folder on this machine for the report and the log."""
+    gpu: bool = False
+    """Pass GPUs in."""
+    keep: bool = False
+    """Leave the container, stopped, with its volumes."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of its environment, beside the image's."""
+
+    @property
+    def log(self) -> Path:
+        """The command's stdout and stderr."""
+        return self.out / "container.log"
+
+
+@dataclass(frozen=True)
+class ContainerOutcome:
+    """How the command in the container ended."""
+
+    exit_code: int
+    seconds: float
+    files: tuple[Path, ...]
+    """The report's files on this machine."""
+    last_lines: tuple[str, ...]
+    """The last lines of output, for an error message."""
+
+
+class LiveContainers:
     """Containers of several threads, for the main one to end: only that hears Ctrl-C."""
 
     def __init__(self) -> None:
@@ -84,96 +120,65 @@ class Running:
             raise KeyboardInterrupt
 
 
-@dataclass(frozen=True)
-class ContainerOutcome:
-    """How the command in the container ended."""
-
-    exit_code: int
-    seconds: float
-    files: tuple[Path, ...]
-    """The report's files on this machine."""
-    last_lines: tuple[str, ...]
-    """The last lines of output, for an error message."""
-
-
 def run_in_container(
     engine: Engine,
-    image: Image,
-    command: Sequence[str],
-    *,
-    lane: str,
-    gpu: bool,
-    timeout_s: float,
-    out: Path,
+    job: ContainerJob,
     progress: Callable[[str], None],
-    log: Path,
-    memory: str | None = None,
-    keep: bool = False,
-    running: Running | None = None,
-    variables: Mapping[str, str] | None = None,
+    containers: LiveContainers | None = None,
 ) -> ContainerOutcome:
-    """Run ``command`` as the image's own user, without network and privileges, and copy ``/report`` into ``out``.
+    """Run a command as the image's own user, without network and privileges, and copy ``/report`` into the job's folder.
 
     The root is read-only; the report and ``/scratch`` are volumes. Lines of stderr go to ``progress``; stdout and stderr both
-    go to ``log``. The report is copied whatever became of the command, and the container is removed in any case: success,
-    failure, timeout (``timeout_s`` seconds), Ctrl-C, and by the engine where this process is killed.
+    go to the log. The report is copied whatever became of the command, and the container is removed in any case: success,
+    failure, timeout (the lane's), Ctrl-C, and by the engine where this process is killed.
 
     Args:
-        memory: the limit, as of ``docker run --memory``.
-        keep: leave the container, stopped, with its volumes.
-        running: ends it from another thread, which counts as Ctrl-C in this one.
-        variables: of its environment, beside the image's.
+        containers: ends it from another thread, which counts as Ctrl-C in this one.
 
     Raises:
         SplatfixError: ``container-timeout``, ``container-out-of-memory``, ``container-ended``,
             ``docker-gpu-runtime-missing``, and the errors of :mod:`splatfix.containers.engine`.
         KeyboardInterrupt: the command was told to end, and what it left was copied.
     """
-    token, running = f"splatfix-{uuid.uuid4().hex}", running or Running()
-    supervised = ["sh", "-c", _SUPERVISOR, "splatfix", token, *command]
-    with (
-        running.holding(token),
-        _container(engine, image, supervised, lane, gpu, memory, variables, keep=keep) as container,
-    ):
-        progress(f"container {container.short_id} runs: {' '.join(command)}")
+    token, lane = f"splatfix-{uuid.uuid4().hex}", job.lane
+    containers = containers or LiveContainers()
+
+    def failed(code: str, what: str, meaning: str, *todo: Step) -> SplatfixError:
+        details = {"log": str(job.log), "last_lines": output.last_lines}
+        return SplatfixError(
+            code, what, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED, details=details
+        )
+
+    with containers.holding(token), _container(engine, job, token) as container:
+        progress(f"container {container.short_id} runs: {' '.join(job.command)}")
         started = time.monotonic()
-        ended = _follow(engine, container, token, timeout_s, progress, log, running)
-        details = {"log": str(log), "last_lines": list(ended.last_lines)}
-        if ended.exit_code is None:
+        output = _follow(engine, container, job, token, progress, containers)
+        if output.exit_code is None:
             with engine_errors("running the container"), suppress(sdk().errors.NotFound):
                 container.reload()
-            raise SplatfixError(
-                "container-ended",
-                f"The container of lane {lane} ended before what runs in it.",
-                meaning=f"The engine or somebody else stopped it, and nothing was certified. Its output is in {log}.",
-                exit_code=Exit.UNDETERMINED,
-                details=details,
+            meaning = f"The engine or somebody else stopped it, and nothing was certified. Its output is in {job.log}."
+            raise failed(
+                "container-ended", f"The container of lane {lane.name} ended before what runs in it.", meaning
             )
-        files = _fetch_report(container, out)
-        if ended.interrupted:
+        files = _fetch_report(container, job.out)
+        if output.interrupted.is_set():
             raise KeyboardInterrupt
-        if ended.expired:
-            raise SplatfixError(
-                "container-timeout",
-                f"The certification in the container did not end within {timeout_s:g} s, and was stopped.",
-                meaning=f"Nothing was certified. What it left is in {out}, its output in {log}.",
-                exit_code=Exit.UNDETERMINED,
-                details=details,
-            )
-        if ended.out_of_memory:
-            raise SplatfixError(
+        if output.expired.is_set():
+            what = f"The certification in the container did not end within {lane.timeout_s:g} s, and was stopped."
+            meaning = f"Nothing was certified. What it left is in {job.out}, its output in {job.log}."
+            raise failed("container-timeout", what, meaning)
+        if output.out_of_memory:
+            raise failed(
                 "container-out-of-memory",
-                f"The certification in lane {lane} ran out of memory ({memory or 'no limit of its own'}).",
-                meaning="This says nothing about the stack.",
-                todo=(say("Give the lane a larger memory, or the engine's machine more of it."),),
-                exit_code=Exit.UNDETERMINED,
-                details=details,
+                f"The certification in lane {lane.name} ran out of memory ({lane.memory}).",
+                "This says nothing about the stack.",
+                say("Give the lane a larger memory, or the engine's machine more of it."),
             )
-        if keep:
-            progress(
-                f"kept: container {container.short_id} (docker logs, docker cp; remove it with docker rm -v)"
-            )
-        return ContainerOutcome(ended.exit_code, time.monotonic() - started, files, ended.last_lines)
+        if job.keep:
+            ways = "docker logs, docker cp; remove it with docker rm -v"
+            progress(f"kept: container {container.short_id} ({ways})")
+        seconds = time.monotonic() - started
+        return ContainerOutcome(output.exit_code, seconds, files, tuple(output.last_lines))
 
 
 def sweep(engine: Engine) -> int:
@@ -204,54 +209,41 @@ def sweep(engine: Engine) -> int:
 
 
 @contextmanager
-def _container(
-    engine: Engine,
-    image: Image,
-    command: Sequence[str],
-    lane: str,
-    gpu: bool,
-    memory: str | None,
-    variables: Mapping[str, str] | None,
-    *,
-    keep: bool,
-) -> Iterator[Any]:
-    """A created container, removed at the end, or with ``keep`` stopped."""
-    types = sdk().types
+def _container(engine: Engine, job: ContainerJob, token: str) -> Iterator[Any]:
+    """A created container, removed at the end, or where it is to be kept stopped; ``token`` is its name."""
+    owner = {} if job.keep else owner_label()
     options: dict[str, Any] = {}
-    if gpu:
+    if job.gpu:
         options["device_requests"] = device_requests(engine)
-    if memory is not None:
-        options |= {"mem_limit": memory, "memswap_limit": memory}
-    name = f"splatfix-{uuid.uuid4().hex}"
-    owner = {} if keep else owner_label()
+    mounts = []
+    for folder in (REPORT_FOLDER, "/scratch"):
+        labels = None if engine.kind == "Podman" else owner
+        mounts.append(sdk().types.Mount(folder, None, type="volume", labels=labels))
     try:
         with engine_errors("creating the container"):
             container = engine.client.containers.create(
-                image.id,
-                name=name,
-                command=list(command),
-                environment=dict(variables or {}),
+                job.image.id,
+                name=token,
+                command=["sh", "-c", _SUPERVISOR, "splatfix", token, *job.command],
+                environment=dict(job.variables),
                 network_mode="none",
                 read_only=True,
                 cap_drop=["ALL"],
                 security_opt=["no-new-privileges"],
                 pids_limit=_PROCESSES,
-                mounts=[
-                    types.Mount(
-                        folder, None, type="volume", labels=None if engine.kind == "Podman" else owner
-                    )
-                    for folder in (REPORT_FOLDER, "/scratch")
-                ],
+                mem_limit=job.lane.memory,
+                memswap_limit=job.lane.memory,
+                mounts=mounts,
                 tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},  # nosec B108
                 healthcheck={"test": ["NONE"]},  # it would run beside what is measured
                 stdin_open=True,
-                auto_remove=not keep,
-                labels={LANE_LABEL: lane, **owner},
+                auto_remove=not job.keep,
+                labels={LANE_LABEL: job.lane.name, **owner},
                 **options,
             )
     except KeyboardInterrupt:
         with suppress(sdk().errors.DockerException, OSError):  # it may have been created
-            engine.client.api.remove_container(name, force=True, v=True)
+            engine.client.api.remove_container(token, force=True, v=True)
         raise
     before: SplatfixError | None = None
     try:
@@ -262,11 +254,14 @@ def _container(
     finally:
         try:
             with engine_errors("removing the container", ""), suppress(sdk().errors.NotFound):
-                _stop(container) if keep else _remove(container)
+                if job.keep:
+                    _stop(container)
+                else:
+                    _remove(container)
         except SplatfixError as error:
             if error.code != "docker-engine-lost":
                 raise
-            raise _left(container, error, before, keep=keep) from error
+            raise _left(container, error, before, keep=job.keep) from error
 
 
 def _left(container: Any, lost: SplatfixError, before: SplatfixError | None, *, keep: bool) -> SplatfixError:
@@ -276,20 +271,21 @@ def _left(container: Any, lost: SplatfixError, before: SplatfixError | None, *, 
         before: what ended the run, if it did not end by itself.
     """
     volumes = [mount["Name"] for mount in container.attrs.get("Mounts") or () if mount.get("Name")]
-    told = before or lost
-    left = f"Container {container.short_id}" + (
-        f" and its volumes {', '.join(name[:12] for name in volumes)}" if volumes else ""
-    )
+    error = before or lost
+    removals = [("rm", "--force", "--volumes", container.short_id)]
+    left = f"Container {container.short_id}"
+    if volumes:
+        left += f" and its volumes {', '.join(name[:12] for name in volumes)}"
+        removals.append(("volume", "rm", "--force", *volumes))
     later = "" if keep else "; the next splatfix certify --container removes what is"
-    remove = [("rm", "--force", "--volumes", container.short_id)]
-    remove += [("volume", "rm", "--force", *volumes)] if volumes else []
+    todo = [run("docker", *arguments, text="Or remove it yourself then") for arguments in removals]
     return SplatfixError(
         lost.code,
-        told.what,
-        meaning=f"{told.meaning} {left} may be left there{later}.",
-        todo=(*lost.todo, *(run("docker", *words, text="Or remove it yourself then") for words in remove)),
+        error.what,
+        meaning=f"{error.meaning} {left} may be left there{later}.",
+        todo=(*lost.todo, *todo),
         exit_code=Exit.UNDETERMINED,
-        details={**told.details, "container": container.id, "volumes": volumes},
+        details={**error.details, "container": container.id, "volumes": volumes},
     )
 
 
@@ -301,84 +297,60 @@ def _remove(container: Any) -> None:
             raise
 
 
-def _stop(container: Any) -> None:
+def _stop(container: Any, **signal: str) -> None:
     with suppress(sdk().errors.APIError):  # it has just ended
-        container.kill()
-
-
-def _start(engine: Engine, container: Any) -> None:
-    try:
-        container.start()
-    except sdk().errors.APIError as error:
-        if explained := explain_gpu_failure(str(error.explanation or error), engine.endpoint.host):
-            raise explained from error
-        raise
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """How the command in a container ended; ``exit_code`` None: its container did before."""
-
-    exit_code: int | None
-    last_lines: tuple[str, ...]
-    out_of_memory: bool
-    expired: bool
-    interrupted: bool
-    lifeline: Any
-    """The container's standard input: it ends when this is closed."""
+        container.kill(**signal)
 
 
 def _follow(
     engine: Engine,
     container: Any,
+    job: ContainerJob,
     token: str,
-    timeout_s: float,
     progress: Callable[[str], None],
-    log: Path,
-    running: Running,
-) -> _Ended:
-    """Start the container and read its output until the command ends, or ask that to end after ``timeout_s``."""
-    expired = threading.Event()
+    containers: LiveContainers,
+) -> ContainerOutput:
+    """Start the container and read its output until the command ends, or ask that to end after the lane's time."""
     timers: list[threading.Timer] = []
 
-    def later(seconds: float, what: Callable[[], None]) -> None:
-        timers.append(threading.Timer(seconds, what))
+    def later(seconds: float, action: Callable[[], None]) -> None:
+        timers.append(threading.Timer(seconds, action))
         timers[-1].daemon = True
         timers[-1].start()
 
-    def tell() -> None:
-        with suppress(sdk().errors.APIError):  # it has just ended
-            container.kill(signal="SIGTERM")
-
     def end() -> None:
-        tell()
-        later(2, tell)  # a shell that was just started does not hear the first; it heeds one only
-        later(_GRACE_S, lambda: _stop(container))
+        terminate = partial(_stop, container, signal="SIGTERM")
+        terminate()
+        later(2, terminate)  # a shell that was just started does not hear the first; it heeds one only
+        later(_GRACE_S, partial(_stop, container))
 
     def expire() -> None:
-        expired.set()
+        output.expired.set()
         end()
 
-    interrupted = threading.Event()
-
     def interrupt() -> None:
-        interrupted.set()
+        output.interrupted.set()
         progress("interrupted: what runs in the container was told to end")
         end()
 
-    with log.open("w", encoding="utf-8") as sink, engine_errors("running the container"):
-        output = _Output(progress, sink, token)
+    with job.log.open("w", encoding="utf-8") as sink, engine_errors("running the container"):
+        output = ContainerOutput(progress, sink, token)
         # attached before the start, to get every line; streaming reads have no timeout
         stream = container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True)
-        lifeline = container.attach_socket(params={"stdin": 1, "stream": 1})
-        running.ended_by(token, interrupt)
-        _start(engine, container)
-        later(timeout_s, expire)
+        output.lifeline = container.attach_socket(params={"stdin": 1, "stream": 1})
+        containers.ended_by(token, interrupt)
+        try:
+            container.start()
+        except sdk().errors.APIError as error:
+            if explained := explain_gpu_failure(str(error.explanation or error), engine.endpoint.host):
+                raise explained from error
+            raise
+        later(job.lane.timeout_s, expire)
         try:
             output.read(stream)
         except KeyboardInterrupt:
             interrupt()
-            rest = _Output(lambda line: None, io.StringIO(), token)
+            rest = ContainerOutput(lambda line: None, io.StringIO(), token)
             # not attached again: what is said between the log's replay and the stream is lost
             rest.read((chunk, None) for chunk in container.logs(stream=True, follow=True))
             output.exit_code = rest.exit_code
@@ -386,29 +358,26 @@ def _follow(
             for timer in timers:
                 timer.cancel()
             output.finish()
-    return _Ended(
-        output.exit_code,
-        output.last_lines(),
-        output.out_of_memory,
-        expired.is_set(),
-        interrupted.is_set(),
-        lifeline,
-    )
+    return output
 
 
-class _Output:
+class ContainerOutput:
     """Splits the container's streams into lines, without credentials: all go to the log, stderr also to ``progress``, and the
-    last ones are kept."""
+    last ones are kept; and how the command ended."""
 
     def __init__(self, progress: Callable[[str], None], log: IO[str], token: str) -> None:
         self._progress = progress
         self._log = log
         self._token = token
         self._told = 0
-        self.exit_code: int | None = None
-        self.out_of_memory = False
         self._partial = {"out": b"", "err": b""}
-        self._lines: list[str] = []
+        self.exit_code: int | None = None
+        """None: the container ended before the command."""
+        self.out_of_memory = False
+        self.expired, self.interrupted = threading.Event(), threading.Event()
+        self.last_lines: list[str] = []
+        self.lifeline: Any = None
+        """The container's standard input: it ends when this is closed."""
 
     def read(self, stream: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         """Take what comes until the supervisor tells the exit code, or the container ends."""
@@ -418,25 +387,23 @@ class _Output:
                 return
 
     def feed(self, out: bytes, err: bytes) -> None:
-        for which, data in (("out", out), ("err", err)):
-            *whole, self._partial[which] = (self._partial[which] + data).split(b"\n")
-            for line in whole:
-                self._hear(which, line)
+        """Take what came on each stream."""
+        for name, data in (("out", out), ("err", err)):
+            *lines, self._partial[name] = (self._partial[name] + data).split(b"\n")
+            for line in lines:
+                self._hear(name, line)
         self._log.flush()
 
     def finish(self) -> None:
         """What came without a newline is a line too."""
-        for which, rest in self._partial.items():
+        for name, rest in self._partial.items():
             if rest:
-                self._hear(which, rest)
+                self._hear(name, rest)
 
-    def last_lines(self) -> tuple[str, ...]:
-        return tuple(self._lines)
-
-    def _hear(self, which: str, data: bytes) -> None:
+    def _hear(self, stream: str, data: bytes) -> None:
         line = without_credentials(data.decode("utf-8", "replace").rstrip("\r"))
-        line, ended, code = line.partition(f"{self._token} ")
-        if ended:
+        line, ending, code = line.partition(f"{self._token} ")
+        if ending:
             self._told += 1
             code, _, killed = code.partition(" ")
             self.exit_code, self.out_of_memory = int(code), killed not in ("", "0")
@@ -444,8 +411,8 @@ class _Output:
                 return
         self._log.write(f"{line}\n")
         if line.strip():
-            self._lines = [*self._lines[-19:], line]
-        if which == "err":
+            self.last_lines = [*self.last_lines[-19:], line]
+        if stream == "err":
             self._progress(line)
 
 
@@ -454,16 +421,14 @@ def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
     with tempfile.TemporaryFile() as file:
         with engine_errors("copying the report"):
             blocks, _ = container.get_archive(REPORT_FOLDER)
-            size = 0
             for block in blocks:
-                size += len(block)
-                if size > _MAX_REPORT_BYTES:
+                file.write(block)
+                if file.tell() > _MAX_REPORT_BYTES:
                     raise SplatfixError(
                         "container-report-too-large",
                         f"The report in the container is larger than {_MAX_REPORT_BYTES >> 30} GiB, and was not copied.",
                     )
-                file.write(block)
-        if not size:  # Podman, where the image lacks the folder
+        if not file.tell():  # Podman, where the image lacks the folder
             return ()
         file.seek(0)
         return unpack_report(file, out)

@@ -1,6 +1,11 @@
 """A log in, ranked causes out: one engine for all who read failures, and one data file for each failure."""
 
-from splatfix.explain.build_output import BuildFailure, explain_build, explain_image_build
+from splatfix.explain.build_output import (
+    BuildFailure,
+    explain_build,
+    explain_gpu_refusal,
+    explain_image_build,
+)
 from splatfix.explain.engine import MachineEvidence, cause_of, explain, explain_text, known_classes
 from splatfix.explain.model import Explanation, FailureCause, KnownClass
 from splatfix.knowledge.failures import explain_message
@@ -14,6 +19,7 @@ __all__ = [
     "cause_of",
     "explain",
     "explain_build",
+    "explain_gpu_refusal",
     "explain_image_build",
     "explain_message",
     "explain_text",

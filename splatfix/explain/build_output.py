@@ -15,9 +15,12 @@ from dataclasses import dataclass, replace
 from splatfix.core.step import Step, say
 from splatfix.explain.engine import cause_of
 from splatfix.knowledge.failures import explain_message, failures, messages
+from splatfix.knowledge.messages import Meaning
 
 _IMAGE = "image"
 """Kind of the messages that only the build of an image gives."""
+_GPU_KINDS = ("gpu-driver", "gpu-setup", "gpu-runtime")
+"""Of an engine's messages when it starts a container with GPUs; where it gives several, the earlier kind is the cause."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,15 @@ def explain_image_build(output: Iterable[str]) -> BuildFailure:
         return BuildFailure("unknown", (line,), cause.why, cause.fix, failure_class=cause.name)
     errors = [line for line in lines if line.startswith(("E: ", "ERROR: "))]
     return BuildFailure("unknown", tuple(errors[:1] or lines[-1:]))
+
+
+def explain_gpu_refusal(text: str) -> Meaning | None:
+    """What a container engine's message means that gives a container no GPU; None where it is about something else."""
+    for kind in _GPU_KINDS:
+        for message in messages():
+            if message.kind == kind and (meaning := message.read(text)):
+                return meaning
+    return None
 
 
 def _image_message(lines: Sequence[str]) -> BuildFailure | None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from splatfix.app.lanes import ContainerRequest, certify_in_container
-from splatfix.containers import ContainerResult, LaneRequest
+from splatfix.app.lanes import certify_in_container
+from splatfix.certify.request import ContainerRequest
+from splatfix.containers import ContainerResult, Lane
 from splatfix.containers.image import Image
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import say
@@ -26,19 +27,21 @@ IMAGE = Image("tag", "id", "base", "base-id", reused=True)
 def stand_in(codes: dict[str, int | SplatfixError]) -> Any:
     """Certifies as told: writes a real certificate, or raises."""
 
-    def certify(asked: LaneRequest, progress: Any, running: Any) -> ContainerResult:
+    def certify(
+        request: ContainerRequest, lane: Lane, out: Path, progress: Any, live: Any
+    ) -> ContainerResult:
         progress(f"begun {threading.current_thread().name}")
-        outcome = codes[asked.lane]
+        outcome = codes[lane.name]
         if outcome == CTRL_C:
             time.sleep(0.5)
             _thread.interrupt_main()
-            while not running.over:
+            while not live.over:
                 time.sleep(0.01)
             raise KeyboardInterrupt
         if isinstance(outcome, SplatfixError):
             raise outcome
-        asked.out.mkdir(parents=True)
-        (asked.out / "certificate.json").write_text(json.dumps(BASE))
+        out.mkdir(parents=True)
+        (out / "certificate.json").write_text(json.dumps(BASE))
         return ContainerResult(BASE, outcome, IMAGE)
 
     return certify
@@ -71,7 +74,7 @@ def test_one_matrix(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
-    result = certify_in_container(ContainerRequest(tuple(codes), tmp_path, jobs))
+    result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path, jobs=jobs))
     assert int(result.exit_code) == worst
     content = result.data()
     refused = {name: item for name, item in codes.items() if isinstance(item, SplatfixError)}
@@ -95,7 +98,7 @@ def test_one_matrix(
 def test_ctrl_c_keeps_what_had_ended(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = {"cpu": 0, "cu126": CTRL_C, "cu128": CTRL_C}
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
-    result = certify_in_container(ContainerRequest(tuple(codes), tmp_path, jobs))
+    result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path, jobs=jobs))
     assert result.exit_code == Exit.INTERRUPTED and result.error is not None
     assert "of 3 lanes 1 had ended" in result.error.what
     content = result.data()
@@ -103,26 +106,28 @@ def test_ctrl_c_keeps_what_had_ended(jobs: int, tmp_path: Path, monkeypatch: pyt
     assert "interrupted" in content["refused"][0]["error"]["what"] and content["files"]
 
 
-@pytest.mark.parametrize("asked", ["cu130,cpu", "cpu,cu130"])
+@pytest.mark.parametrize("names", ["cu130,cpu", "cpu,cu130"])
 def test_an_error_is_shown_at_once_and_in_the_matrix_of_ctrl_c(
-    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told: list[str] = []
 
-    def certify(lane: LaneRequest, progress: Any, running: Any) -> ContainerResult:
-        if lane.lane == "cu130":
+    def certify(
+        request: ContainerRequest, lane: Lane, out: Path, progress: Any, live: Any
+    ) -> ContainerResult:
+        if lane.name == "cu130":
             raise NO_GPU
         deadline = time.monotonic() + 10
         while not told and time.monotonic() < deadline:
             told.extend(filter(None, [capsys.readouterr().err]))
             time.sleep(0.05)
         _thread.interrupt_main()
-        while not running.over:
+        while not live.over:
             time.sleep(0.01)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", certify)
-    result = certify_in_container(ContainerRequest(tuple(asked.split(",")), tmp_path, 2))
+    result = certify_in_container(ContainerRequest(lanes=tuple(names.split(",")), out=tmp_path, jobs=2))
     assert "cu130: The engine cannot pass GPUs in." in told[0], "while the other lane still ran"
     assert result.exit_code == Exit.INTERRUPTED and result.error is not None
     assert "of 2 lanes 1 had ended" in result.error.what
@@ -136,7 +141,7 @@ def test_an_error_is_shown_at_once_and_in_the_matrix_of_ctrl_c(
 def test_ctrl_c_before_anything_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in({"cpu": CTRL_C, "cu126": CTRL_C}))
     with pytest.raises(KeyboardInterrupt, match="nothing was certified"):
-        certify_in_container(ContainerRequest(("cpu", "cu126"), tmp_path))
+        certify_in_container(ContainerRequest(lanes=("cpu", "cu126"), out=tmp_path))
     assert not list(tmp_path.iterdir())
 
 
@@ -145,7 +150,7 @@ def test_a_lane_that_there_is_not_ends_it_before_anything_runs(
 ) -> None:
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in({}))
     with pytest.raises(SplatfixError) as caught:
-        certify_in_container(ContainerRequest(("cpu", "none"), tmp_path))
+        certify_in_container(ContainerRequest(lanes=("cpu", "none"), out=tmp_path))
     assert (caught.value.code, caught.value.exit_code) == ("unknown-lane", Exit.USAGE)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.containers import LaneRequest
+from splatfix.certify.request import ContainerRequest
 from splatfix.containers.certify import recipe_for
 from splatfix.containers.engine import Engine, connect
-from splatfix.containers.image import LANE_LABEL, Image, Recipe, _find, build_image
+from splatfix.containers.image import LANE_LABEL, Image, ImageRecipe, build_image, image_id
 from splatfix.containers.lanes import find_lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
@@ -58,7 +58,7 @@ def docker_engine() -> Iterator[TestEngine]:
         engine = connect()
     except SplatfixError as error:
         pytest.skip(f"DOCKER_HOST is set, but: {error.what}")
-    yield TestEngine(engine, TEST_BASE if _find(engine, TEST_BASE) else find_lane("cpu").base_image)
+    yield TestEngine(engine, TEST_BASE if image_id(engine, TEST_BASE) else find_lane("cpu").base_image)
     engine.close()
 
 
@@ -143,13 +143,15 @@ def _script(action: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def recipe(docker_engine: TestEngine) -> Recipe:
+def recipe(docker_engine: TestEngine) -> ImageRecipe:
     """The cpu lane's real recipe, with the splatfix of this checkout."""
-    return recipe_for(find_lane("cpu"), LaneRequest("cpu", Path()), docker_engine.base_image, b"")
+    return recipe_for(find_lane("cpu"), ContainerRequest(lanes=("cpu",)), docker_engine.base_image, b"")
 
 
 @pytest.fixture(scope="session")
-def lane_image(docker_engine: TestEngine, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Image:
+def lane_image(
+    docker_engine: TestEngine, recipe: ImageRecipe, tmp_path_factory: pytest.TempPathFactory
+) -> Image:
     """The cpu lane's real image."""
     log = tmp_path_factory.mktemp("image") / "build.log"
     return build_image(docker_engine.engine, recipe, progress=print, log=log)

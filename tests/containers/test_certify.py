@@ -12,14 +12,17 @@ import splatfix.certify
 from splatfix.app.certify import next_step, run_and_report
 from splatfix.app.stored import read_stored
 from splatfix.certify.host import VARIABLE, Host
-from splatfix.containers import LaneRequest
-from splatfix.containers.certify import _naming_what_is_left, _prepare, host_command
+from splatfix.certify.request import ContainerRequest
+from splatfix.containers import find_lane
+from splatfix.containers.certify import host_command, naming_what_is_left, prepare_folder
 from splatfix.core.errors import SplatfixError
+from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 from tests.machines import facts_of
 
-ASKED = LaneRequest("nvrtc", Path("out"), targets=("sm_120",), docker_host="tcp://10.0.0.1:2375")
-HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", host_command(ASKED))
+REQUEST = ContainerRequest(lanes=("nvrtc",), targets=archs("sm_120"), docker_host="tcp://10.0.0.1:2375")
+REPEAT = host_command(REQUEST, find_lane("nvrtc"))
+HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", REPEAT)
 
 
 @pytest.fixture
@@ -69,10 +72,15 @@ def test_a_strange_variable(
 
 
 def test_the_host_s_command_has_everything_that_was_asked() -> None:
-    asked = LaneRequest(
-        "cu130", Path("out"), "standard", ("sm_90",), Path("repo"), ("a", "b"), base_image="debian:12"
+    request = ContainerRequest(
+        lanes=("cpu", "cu130"),
+        suite="standard",
+        targets=archs("sm_90"),
+        repo=Path("repo"),
+        extensions=("a", "b"),
+        base_image="debian:12",
     )
-    assert host_command(asked).shell(windows=False) == (
+    assert host_command(request, find_lane("cu130")).shell(windows=False) == (
         "splatfix certify --container cu130 --suite standard --repo repo --base-image debian:12 --target sm_90 "
         "--extension a --extension b"
     )
@@ -84,17 +92,17 @@ def test_an_earlier_report_is_set_aside_whole(tmp_path: Path) -> None:
     for name in (*files, "mine/photo.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    _prepare(tmp_path)
+    prepare_folder(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "previous"}
     assert all((tmp_path / "previous" / name).is_file() for name in files)
 
 
 def test_an_interrupt_names_the_report_that_it_left(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt) as none, _naming_what_is_left(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as none, naming_what_is_left(tmp_path):
         raise KeyboardInterrupt
     assert str(none.value) == "Interrupted: nothing was certified."
     (tmp_path / "certificate.html").touch()
-    with pytest.raises(KeyboardInterrupt) as left, _naming_what_is_left(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as left, naming_what_is_left(tmp_path):
         raise KeyboardInterrupt
     assert str(left.value) == (
         "Interrupted: nothing was certified. The certificate of what was run until then: "

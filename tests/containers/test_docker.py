@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from splatfix.containers import LaneRequest, certify_in_container
+from splatfix.certify.request import ContainerRequest
+from splatfix.containers import certify_in_container, find_lane
 from splatfix.containers.engine import Engine, require_gpu
-from splatfix.containers.image import BUILT, LANE_LABEL, PACKAGES, Image, Recipe, build_image, read_inside
-from splatfix.containers.run import ContainerOutcome, run_in_container, sweep
+from splatfix.containers.image import (
+    BUILT,
+    LANE_LABEL,
+    PACKAGES,
+    Image,
+    ImageRecipe,
+    build_image,
+    read_inside,
+)
+from splatfix.containers.run import ContainerJob, ContainerOutcome, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
 from tests.containers.conftest import start_engine
 
@@ -47,16 +56,19 @@ def report_and_exit(code: int) -> list[str]:
     return ["python", "-c", REPORT, str(code)]
 
 
-def run(engine: Engine, image: Image, out: Path, command: list[str], **changes: Any) -> ContainerOutcome:
-    options = {
-        "lane": "cpu",
-        "gpu": False,
-        "timeout_s": 120,
-        "progress": print,
-        **changes,
-    }
+def run(
+    engine: Engine,
+    image: Image,
+    out: Path,
+    command: list[str],
+    progress: Any = print,
+    gpu: bool = False,
+    keep: bool = False,
+    **lane: Any,
+) -> ContainerOutcome:
     out.mkdir(exist_ok=True)
-    return run_in_container(engine, image, command, out=out, log=out / "container.log", **options)
+    changed = dataclasses.replace(find_lane("cpu"), **{"timeout_s": 120, **lane})
+    return run_in_container(engine, ContainerJob(changed, image, command, out, gpu, keep), progress)
 
 
 def containers_of(engine: Engine, lane: str) -> list[Any]:
@@ -69,14 +81,14 @@ def layers(engine: TestEngine, image: Image) -> list[str]:
 
 class TestImage:
     def test_equal_recipe_is_built_once(
-        self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
+        self, docker_engine: TestEngine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
     ) -> None:
         again = build_image(docker_engine.engine, recipe, progress=print, log=tmp_path / "log")
         assert again.reused
         assert (again.tag, again.id) == (lane_image.tag, lane_image.id)
 
     def test_other_content_reuses_the_layers(
-        self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
+        self, docker_engine: TestEngine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
     ) -> None:
         edited = tmp_path / "__init__.py"
         edited.write_bytes(
@@ -111,7 +123,7 @@ class TestImage:
 
     @pytest.mark.slow
     def test_the_same_inputs_give_the_same_layers(
-        self, docker_engine: TestEngine, recipe: Recipe, lane_image: Image, tmp_path: Path
+        self, docker_engine: TestEngine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
     ) -> None:
         """Built again from pip on; a build argument that was never given before keeps the builder from using its cache."""
         trusted = f"{recipe.pip_args.get('PIP_TRUSTED_HOST', '')} {uuid.uuid4()}.invalid".strip()
@@ -123,7 +135,7 @@ class TestImage:
         assert layers(docker_engine, again) == layers(docker_engine, lane_image)
 
     def test_base_with_another_python_fails(
-        self, docker_engine: TestEngine, recipe: Recipe, tmp_path: Path
+        self, docker_engine: TestEngine, recipe: ImageRecipe, tmp_path: Path
     ) -> None:
         lane = dataclasses.replace(recipe.lane, python="3.8")
         with pytest.raises(SplatfixError) as caught:
@@ -136,7 +148,7 @@ class TestImage:
         assert caught.value.code == "docker-build-failed"
         assert "python-mismatch" in (tmp_path / "log").read_text()
 
-    def test_missing_base_image(self, docker_engine: TestEngine, recipe: Recipe, tmp_path: Path) -> None:
+    def test_missing_base_image(self, docker_engine: TestEngine, recipe: ImageRecipe, tmp_path: Path) -> None:
         missing = dataclasses.replace(recipe, base_image="splatfix-no-such-base:1")
         with pytest.raises(SplatfixError) as caught:
             build_image(docker_engine.engine, missing, progress=print, log=tmp_path / "log")
@@ -199,7 +211,7 @@ class TestRun:
         ]
         started = time.monotonic()
         with pytest.raises(SplatfixError) as caught:
-            run(docker_engine.engine, lane_image, tmp_path, slow, timeout_s=3, lane=lane)
+            run(docker_engine.engine, lane_image, tmp_path, slow, timeout_s=3, name=lane)
         assert time.monotonic() - started < 60
         assert (caught.value.code, caught.value.exit_code) == ("container-timeout", Exit.UNDETERMINED)
         assert caught.value.details["last_lines"] == ["begun"]
@@ -224,7 +236,7 @@ class TestRun:
 
     def test_a_container_is_kept(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
         lane = f"kept-{uuid.uuid4().hex}"
-        run(docker_engine.engine, lane_image, tmp_path, report_and_exit(1), lane=lane, keep=True)
+        run(docker_engine.engine, lane_image, tmp_path, report_and_exit(1), name=lane, keep=True)
         (kept,) = containers_of(docker_engine.engine, lane)
         assert kept.status == "exited" and sweep(docker_engine.engine) == 0
         kept.remove(force=True, v=True)
@@ -264,11 +276,12 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
     script = (
         "import signal, sys\nfrom pathlib import Path\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background inherits "ignored"
+        "from dataclasses import replace\nfrom splatfix.containers import find_lane\n"
         "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
-        "from splatfix.containers.run import run_in_container\n"
-        "run_in_container(connect(sys.argv[1]), Image('', sys.argv[2], '', '', True), ['sleep', '300'],"
-        " lane=sys.argv[3], gpu=False, timeout_s=300, out=Path('.'), progress=print,"
-        " log=Path('container.log'))\n"
+        "from splatfix.containers.run import ContainerJob, run_in_container\n"
+        "lane, image = replace(find_lane('cpu'), name=sys.argv[3]), Image('', sys.argv[2], '', '', True)\n"
+        "job = ContainerJob(lane, image, ['sleep', '300'], Path('.'))\n"
+        "run_in_container(connect(sys.argv[1]), job, print)\n"
     )
     engine = docker_engine.engine
     child = subprocess.Popen(
@@ -292,16 +305,27 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
         child.wait()
 
 
-class TestCertify:
-    def certify(self, docker_engine: TestEngine, out: Path, **options: Any) -> Any:
-        host, base = docker_engine.engine.endpoint.host, docker_engine.base_image
-        asked = LaneRequest("cpu", out, docker_host=host, base_image=base)
-        return certify_in_container(dataclasses.replace(asked, **options), print)
+def certify(docker_engine: TestEngine, out: Path, lane: str = "cpu", **options: Any) -> Any:
+    host, base = docker_engine.engine.endpoint.host, docker_engine.base_image
+    request = ContainerRequest(lanes=(lane,), docker_host=host, base_image=base, **options)
+    return certify_in_container(request, find_lane(lane), out, print)
 
+
+def instead(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    """A command that runs in a container in place of the certification."""
+    monkeypatch.setattr("splatfix.containers.certify.certify_command", lambda *_, **__: tuple(command))
+
+
+class TestCertify:
     def test_exit_code_of_the_certificate(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+        self,
+        docker_engine: TestEngine,
+        lane_image: Image,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        result = self.certify(docker_engine, tmp_path / "out", command=report_and_exit(1))
+        instead(monkeypatch, report_and_exit(1))
+        result = certify(docker_engine, tmp_path / "out")
         assert result.exit_code == 1
         assert result.certificate["argv"] == ["1"]
         assert (tmp_path / "out" / "certificate.md").read_text() == "# certificate\n"
@@ -315,14 +339,19 @@ class TestCertify:
         assert containers_of(docker_engine.engine, "cpu") == []
 
     def test_missing_certificate_is_an_error(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+        self,
+        docker_engine: TestEngine,
+        lane_image: Image,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         out = tmp_path / "out"
         out.mkdir()
         (out / "certificate.json").write_text('{"verdict": "certified"}')
         broken = ["python", "-c", "import sys; print('no torch here', file=sys.stderr); sys.exit(3)"]
+        instead(monkeypatch, broken)
         with pytest.raises(SplatfixError) as caught:
-            self.certify(docker_engine, out, command=broken)
+            certify(docker_engine, out)
         assert (caught.value.code, caught.value.exit_code) == ("container-no-report", Exit.UNDETERMINED)
         assert "no torch here" in caught.value.meaning
         assert not (out / "certificate.json").exists()
@@ -331,7 +360,7 @@ class TestCertify:
     @pytest.mark.timeout(1800)
     def test_quick_suite_is_certified(self, docker_engine: TestEngine, tmp_path: Path) -> None:
         """The real certification of this checkout, with nothing standing in for anything."""
-        result = self.certify(docker_engine, tmp_path / "out", suite="quick")
+        result = certify(docker_engine, tmp_path / "out", suite="quick")
         assert result.certificate["verdict"] == "certified", result.certificate["reasons"]
         assert result.exit_code == 0
         assert result.certificate["environment"]["torch"].endswith("+cpu")
@@ -350,11 +379,11 @@ class TestSeveral:
         write = "import sys; open('/report/certificate.json', 'w').write(sys.argv[1])"
         script = (
             "import dataclasses, signal, sys\nfrom splatfix.cli import main\n"
-            "from splatfix.containers import certify, lanes\n"
+            "from splatfix.app import lanes\nfrom splatfix.containers import certify\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "find = lanes.find_lane\n"
             f"named = lambda name: dataclasses.replace(find('cpu'), name=name.replace('cu130', {lane!r}))\n"
-            "certify.find_lane = named\n"
+            "lanes.find_lane = named\n"
             "commands = {'cpu': ['python', '-c', " + repr(write) + ", " + repr(json.dumps(BASE)) + "]}\n"
             "certify.certify_command = lambda lane, *_, **__: commands.get(lane.name, ['sleep', '300'])\n"
             "sys.exit(main())\n"
@@ -385,7 +414,7 @@ class TestSeveral:
 
 class TestDoomed:
     def test_a_full_disk(
-        self, doomed_engine: tuple[Path, TestEngine], recipe: Recipe, tmp_path: Path
+        self, doomed_engine: tuple[Path, TestEngine], recipe: ImageRecipe, tmp_path: Path
     ) -> None:
         """The engine's own; the image needs more than it has."""
         _, engine = doomed_engine
@@ -405,7 +434,7 @@ class TestDoomed:
         threading.Timer(3, lambda: os.kill(pid, signal.SIGKILL)).start()
         started = time.monotonic()
         with pytest.raises(SplatfixError) as caught:
-            run(engine.engine, image, tmp_path, ["sleep", "300"], lane="doomed")
+            run(engine.engine, image, tmp_path, ["sleep", "300"], name="doomed")
         assert time.monotonic() - started < 30
         assert (caught.value.code, caught.value.exit_code) == ("docker-engine-lost", Exit.UNDETERMINED)
         assert "othing was certified" in caught.value.meaning
@@ -448,7 +477,7 @@ class TestGpu:
     def test_checked_at_the_run(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
         lane = f"gpu-{uuid.uuid4().hex}"
         with pytest.raises(SplatfixError) as caught:
-            run(docker_engine.engine, lane_image, tmp_path, ["true"], gpu=True, lane=lane)
+            run(docker_engine.engine, lane_image, tmp_path, ["true"], gpu=True, name=lane)
         assert caught.value.code == "docker-gpu-runtime-missing"
         assert containers_of(docker_engine.engine, lane) == []
 
@@ -457,7 +486,8 @@ class TestGpu:
         started = time.monotonic()
         host = docker_engine.engine.endpoint.host
         with pytest.raises(SplatfixError) as caught:
-            certify_in_container(LaneRequest("cu130", Path("nothing-is-written"), docker_host=host), print)
+            request = ContainerRequest(lanes=("cu130",), docker_host=host)
+            certify_in_container(request, find_lane("cu130"), Path("nothing-is-written"), print)
         assert time.monotonic() - started < 30
         assert "could not select device driver" in caught.value.what
         todo = [step.line() for step in caught.value.todo]
@@ -480,23 +510,19 @@ sys.exit(done.returncode)
 class TestBuilding:
     """Lanes that build for a GPU that is not here: gigabytes are downloaded the first time, and kept as layers."""
 
-    def certify(self, docker_engine: TestEngine, lane: str, out: Path, level: int, target: str) -> Any:
-        asked = LaneRequest(
-            lane,
-            out,
-            extensions=(str(PROBE),) if lane == "cuda-from-pypi" else (),
-            docker_host=docker_engine.engine.endpoint.host,
-            base_image=docker_engine.base_image,
-            command=("python", "-c", LOOK, str(level), target),
-        )
-        return certify_in_container(asked, print)
-
     @pytest.mark.timeout(1800)
     @pytest.mark.parametrize(("lane", "level"), [("cuda-from-pypi", 1), ("nvrtc", 2)])
     def test_gpu_code_is_built_and_proven_inside(
-        self, docker_engine: TestEngine, lane: str, level: int, tmp_path: Path
+        self,
+        docker_engine: TestEngine,
+        lane: str,
+        level: int,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        result = self.certify(docker_engine, lane, tmp_path / "out", level, "sm_120")
+        extensions = (str(PROBE),) if lane == "cuda-from-pypi" else ()
+        instead(monkeypatch, ["python", "-c", LOOK, str(level), "sm_120"])
+        result = certify(docker_engine, tmp_path / "out", lane, extensions=extensions)
         proof = {item["name"]: item for item in result.certificate["proof"]}
         assert proof["built"]["reached"] is True and "built for sm_120, not run" in proof["built"]["shown_by"]
         assert (tmp_path / "out" / "compiler").read_text() == "None"
@@ -508,5 +534,6 @@ class TestBuilding:
                 rungs = {rung["name"]: rung for rung in item["proof"]}
                 assert "for sm_120 (native code)" in rungs["built"]["shown_by"] and rungs["loads"]["reached"]
 
-        refused = self.certify(docker_engine, lane, tmp_path / "other", 1, "sm_90").certificate
+        instead(monkeypatch, ["python", "-c", LOOK, "1", "sm_90"])
+        refused = certify(docker_engine, tmp_path / "other", lane, extensions=extensions).certificate
         assert refused["verdict"] == "not-certified" and "sm_90" in str(refused["reasons"])

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from splatfix.containers import LaneRequest, certify_in_container, engine
+from splatfix.certify.request import ContainerRequest
+from splatfix.containers import certify_in_container, engine, find_lane
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Fact, Gpu, MachineFacts
@@ -167,7 +168,7 @@ def test_nothing_is_created_without_an_engine(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     out, lines = tmp_path / "out", []
     with pytest.raises(SplatfixError) as caught:
-        certify_in_container(LaneRequest("cpu", out), lines.append)
+        certify_in_container(ContainerRequest(lanes=("cpu",)), find_lane("cpu"), out, lines.append)
     assert caught.value.exit_code == 3
     assert not out.exists()
     assert lines == []
@@ -196,59 +197,56 @@ def test_command_without_an_engine(tmp_path: Path) -> None:
     assert (done.returncode, error["code"]) == (3, "docker-engine-unreachable")
 
 
+MISSING, UNUSABLE = "docker-gpu-runtime-missing", "docker-gpu-unusable"
+
+
+# The records in splatfix/knowledge/data/failures/docker_gpu_*.toml say which report each message is from.
 @pytest.mark.parametrize(
-    ("message", "code"),
+    ("message", "code", "command"),
     [
-        # Docker 19.03 to 28 without the NVIDIA Container Toolkit (github.com/docker/cli/issues/2425)
-        ('could not select device driver "" with capabilities: [[gpu]]', "docker-gpu-runtime-missing"),
-        ('could not select device driver "nvidia" with capabilities: [[gpu]]', "docker-gpu-runtime-missing"),
-        # Docker 29 (github.com/ShaneIsrael/fireshare/issues/689)
-        ("failed to discover GPU vendor from CDI: no known GPU vendor found", "docker-gpu-runtime-missing"),
-        # CDI: NVIDIA/nvidia-container-toolkit#434 and #885, moby/moby#47633
-        ('could not select device driver "cdi" with capabilities: []', "docker-gpu-runtime-missing"),
+        ('could not select device driver "" with capabilities: [[gpu]]', MISSING, "runtime configure"),
+        ('could not select device driver "nvidia" with capabilities: [[gpu]]', MISSING, "runtime configure"),
+        ("failed to discover GPU vendor from CDI: no known GPU vendor found", MISSING, "runtime configure"),
+        ('could not select device driver "cdi" with capabilities: []', MISSING, "--cdi.enabled"),
         (
-            "CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all",
-            "docker-gpu-runtime-missing",
+            "stdout: , stderr: Using requested mode 'cdi'\ninvoking the NVIDIA Container Runtime Hook directly is not supported.",
+            MISSING,
+            "--cdi.enabled",
+        ),
+        ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", MISSING, "cdi generate"),
+        (
+            'failed to inject devices: failed to stat CDI host device "/dev/dri/renderD129"',
+            MISSING,
+            "cdi generate",
         ),
         (
-            'failed to inject devices: failed to stat CDI host device "/dev/dri/renderD129": no such file',
-            "docker-gpu-runtime-missing",
-        ),
-        # the toolkit is set to CDI, the engine asks its hook: dstackai/dstack#2306
-        (
-            "error running prestart hook #0: exit status 1, stdout: , stderr: Using requested mode 'cdi'\ninvoking the NVIDIA "
-            "Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported.",
-            "docker-gpu-runtime-missing",
-        ),
-        # a newer toolkit that cannot make its list: VERT-sh/vertd#39, and what its sources say since then
-        (
-            "error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all",
-            "docker-gpu-unusable",
+            "failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all",
+            UNUSABLE,
+            "diagnose",
         ),
         (
             'failed to generate CDI spec for mode "nvml": failed to initialize NVML: ERROR_DRIVER_NOT_LOADED',
-            "docker-gpu-unusable",
+            UNUSABLE,
+            "diagnose",
         ),
-        # toolkit installed, driver not loaded (github.com/NVIDIA/nvidia-docker/issues/1393)
         (
-            "OCI runtime create failed: error running hook: exit status 1, stderr: nvidia-container-cli: "
-            "initialization error: nvml error: driver not loaded: unknown",
-            "docker-gpu-unusable",
+            "stderr: nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
+            UNUSABLE,
+            "diagnose",
         ),
-        # toolkit installed, driver not installed (github.com/huan/docker-wechat/issues/173)
         (
-            "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared "
-            "object file: no such file or directory: unknown.",
-            "docker-gpu-unusable",
+            "load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory",
+            UNUSABLE,
+            "diagnose",
         ),
     ],
 )
-def test_known_gpu_failures(message: str, code: str) -> None:
-    error = explain_gpu_failure(message, "unix:///engine.sock")
+def test_known_gpu_failures(message: str, code: str, command: str) -> None:
+    error = explain_gpu_failure(message, "tcp://elsewhere:2376")
     assert error is not None
     assert (error.code, error.exit_code) == (code, Exit.UNDETERMINED)
     assert message in error.what, "the engine's message is the evidence"
-    assert error.todo
+    assert any(command in step.line() for step in error.todo)
 
 
 NO_DRIVER = 'could not select device driver "" with capabilities: [[gpu]]'
@@ -277,20 +275,6 @@ def test_without_a_gpu_what_runs_without_is_named_first(
         assert error.todo[0].command is not None and error.todo[0].command.argv == first
         assert [argv[-1] for argv in commands] == ["cpu", "cuda-from-pypi", "nvrtc"]
         assert "no NVIDIA GPU" in error.meaning
-
-
-def test_a_stale_device_list_is_written_anew() -> None:
-    error = explain_gpu_failure("unresolvable CDI devices nvidia.com/gpu=all", "unix:///engine.sock")
-    assert error is not None and error.todo[0].command is not None
-    assert error.todo[0].command.argv[:4] == ("sudo", "nvidia-ctk", "cdi", "generate")
-
-
-def test_a_list_that_is_not_asked_for_is_switched_on() -> None:
-    error = explain_gpu_failure(
-        'could not select device driver "cdi" with capabilities: []', "unix:///engine.sock"
-    )
-    assert error is not None and error.todo[1].command is not None
-    assert "--cdi.enabled" in error.todo[1].command.argv
 
 
 def test_other_failures_are_not_about_gpus() -> None:

@@ -6,7 +6,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from splatfix.containers import GpuUse, find_lane, load_lanes
-from splatfix.containers.image import Recipe, _build_args
+from splatfix.containers.image import ImageRecipe, build_arguments
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Torch
@@ -46,8 +46,7 @@ def test_bundled_lanes_are_complete() -> None:
     for name, lane in lanes.items():
         dockerfile = lane.dockerfile_path.read_text()
         assert lane.name == name
-        recipe = Recipe(lane, "base", {})
-        for argument in _build_args(recipe):
+        for argument in build_arguments(ImageRecipe(lane, "base", {})):
             assert f"ARG {argument}" in dockerfile
         torch = Requirement(lane.torch)
         assert len(torch.specifier) == 1, "one build, not a range of them"
@@ -61,8 +60,9 @@ def test_bundled_lanes_are_complete() -> None:
 
 def test_the_toolkit_of_a_lane_is_the_one_that_splatfix_installs() -> None:
     torch = Torch("2.11.0+cu130", "13.0", None, "")
-    ours = provided_toolkit(torch, "linux")
-    assert ours is not None
+    provided = provided_toolkit(torch, "linux")
+    assert provided is not None
+    _, ours, _ = provided
     for lane in load_lanes().values():
         if lane.toolkit is ToolkitFrom.PYPI:
             assert lane.downloads == ours.requirements
@@ -81,7 +81,9 @@ def test_the_lane_without_a_compiler_shares_the_layers_of_torch() -> None:
     assert (ours.build_apt, ours.downloads) == ((), ())
     same = ("base_image", "dockerfile", "python", "torch", "torch_index", "requirements", "apt")
     assert all(getattr(ours, name) == getattr(other, name) for name in same)
-    arguments = _build_args(Recipe(ours, "base", {}, extensions=ours.extensions, targets=ours.targets))
+    arguments = build_arguments(
+        ImageRecipe(ours, "base", {}, extensions=ours.extensions, targets=ours.targets)
+    )
     assert arguments["INSTALL_ARGUMENTS"] == "--target sm_120 --backend nvrtc"
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.containers.certify import _certificate, _image_name, _read_certificates
-from splatfix.containers.run import ContainerOutcome
+from splatfix.containers.certify import certificate_of, image_name, read_certificates
+from splatfix.containers.image import Image
+from splatfix.containers.lanes import find_lane
+from splatfix.containers.run import ContainerJob, ContainerOutcome
 from splatfix.core.errors import Exit, SplatfixError
 
 PEM = b"# a\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -31,7 +33,7 @@ HEX = "0123456789abcdef" * 4
     ],
 )
 def test_names_of_images(name: str) -> None:
-    assert _image_name(name) == name
+    assert image_name(name) == name
 
 
 LONG = ("debian:" + "a" * 129, "a" * 600, "a" * 1_000_000, "a_" * 90_000)
@@ -56,13 +58,13 @@ STRANGE = ("../a", "a\nRUN x", "a\0b", "\x1b[31m", "\udcff", "a$(x)")
 @pytest.mark.parametrize("name", [*WORDS, *STRANGE, *LONG], ids=lambda name: ascii(name[:20]))
 def test_what_is_no_name(name: str) -> None:
     with pytest.raises(SplatfixError) as caught:
-        _image_name(name)
+        image_name(name)
     assert (caught.value.code, caught.value.exit_code) == ("not-an-image", Exit.USAGE)
 
 
 def test_certificates_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.pem").write_bytes(PEM)
-    assert _read_certificates(tmp_path / "a.pem") == PEM and _read_certificates(None) == b""
+    assert read_certificates(tmp_path / "a.pem") == PEM and read_certificates(None) == b""
 
 
 @pytest.mark.skipif(os.name != "posix", reason="devices and pipes as POSIX has them")
@@ -73,7 +75,7 @@ def test_what_is_no_file_is_not_read(name: str, tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(SplatfixError) as caught:
-        _read_certificates(tmp_path / name)
+        read_certificates(tmp_path / name)
     assert (caught.value.code, caught.value.exit_code) == ("cannot-read", Exit.USAGE)
 
 
@@ -81,7 +83,7 @@ def test_what_is_no_file_is_not_read(name: str, tmp_path: Path) -> None:
 def test_a_file_without_certificates(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(SplatfixError) as caught:
-        _read_certificates(tmp_path / "a")
+        read_certificates(tmp_path / "a")
     assert (caught.value.code, caught.value.exit_code) == ("no-certificates", Exit.USAGE)
 
 
@@ -91,6 +93,7 @@ def test_a_file_without_certificates(content: bytes, tmp_path: Path) -> None:
 def test_a_strange_certificate_from_inside(content: str, tmp_path: Path) -> None:
     path = tmp_path / "certificate.json"
     path.write_text(content)
+    job = ContainerJob(find_lane("cpu"), Image("", "", "", "", reused=True), (), tmp_path)
     with pytest.raises(SplatfixError) as caught:
-        _certificate(ContainerOutcome(0, 1.0, (path,), ()), tmp_path, tmp_path / "log")
+        certificate_of(ContainerOutcome(0, 1.0, (path,), ()), job)
     assert caught.value.code in ("container-report-damaged", "container-no-report")

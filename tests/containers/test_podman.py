@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from splatfix.containers import LaneRequest, certify_in_container
-from splatfix.containers.engine import _empty_tar, require_gpu
+from splatfix.certify.request import ContainerRequest
+from splatfix.containers import certify_in_container, find_lane
+from splatfix.containers.engine import empty_tar, require_gpu
 from splatfix.containers.image import Image
 from splatfix.containers.owner import OWNER_LABEL, owner_label
 from splatfix.containers.run import sweep
@@ -58,7 +59,7 @@ def test_a_run_is_confined_and_its_report_copied(
         "except OSError as error: print(error, file=sys.stderr); sys.exit(7)\n"
     )
     lane = f"podman-{uuid.uuid4().hex}"
-    outcome = run(podman_engine.engine, small_image, tmp_path, ["python3", "-c", code], lane=lane)
+    outcome = run(podman_engine.engine, small_image, tmp_path, ["python3", "-c", code], name=lane)
     assert outcome.exit_code == 7 and (tmp_path / "certificate.md").read_text() == "all"
     said = "\n".join(outcome.last_lines)
     assert "10001 ['lo'" in said and "eth" not in said and "tap" not in said
@@ -92,7 +93,7 @@ def test_what_a_killed_process_left_is_swept(podman_engine: TestEngine) -> None:
     dead = owner_label()[OWNER_LABEL].replace("started=", "started=1")
     client = podman_engine.engine.client
     client.api.import_image_from_data(
-        _empty_tar(), repository="splatfix-left", tag="1", changes=[f"LABEL {OWNER_LABEL}={json.dumps(dead)}"]
+        empty_tar(), repository="splatfix-left", tag="1", changes=[f"LABEL {OWNER_LABEL}={json.dumps(dead)}"]
     )
     assert sweep(podman_engine.engine) == 1 and sweep(podman_engine.engine) == 0
 
@@ -112,7 +113,10 @@ def test_the_cpu_lane_is_certified(podman_engine: TestEngine, tmp_path: Path) ->
     """Built by Podman's own builder, and the quick suite as it is: three to six minutes."""
     host, name = podman_engine.engine.endpoint.host, podman_engine.base_image
     result = certify_in_container(
-        LaneRequest("cpu", tmp_path, docker_host=host, base_image=name, suite="quick"), print
+        ContainerRequest(lanes=("cpu",), docker_host=host, base_image=name, suite="quick"),
+        find_lane("cpu"),
+        tmp_path,
+        print,
     )
     assert result.certificate["verdict"] == "certified", result.certificate["reasons"]
     about = json.loads((tmp_path / "container.json").read_text())["engine"]

@@ -9,7 +9,8 @@ import pytest
 
 from splatfix.containers.engine import Endpoint, Engine
 from splatfix.containers.image import Image
-from splatfix.containers.run import _container, _Output, unpack_report
+from splatfix.containers.lanes import find_lane
+from splatfix.containers.run import ContainerJob, ContainerOutput, _container, unpack_report
 from splatfix.core.errors import Exit, SplatfixError
 
 
@@ -61,7 +62,7 @@ def test_no_links_and_nothing_outside(tmp_path: Path) -> None:
 def test_progress_gets_whole_lines_of_stderr() -> None:
     progress: list[str] = []
     log = io.StringIO()
-    output = _Output(progress.append, log, "token")
+    output = ContainerOutput(progress.append, log, "token")
     output.feed(b"{", b"training sc")
     output.feed(b'"a": 1}\n', b"ene 1\r\ncaf\xc3")
     output.feed(b"", b"\xa9\nno newline")
@@ -75,7 +76,7 @@ def test_progress_gets_whole_lines_of_stderr() -> None:
         "",
         "no newline https://u:***@host",
     ]
-    assert output.last_lines() == ('{"a": 1}', "training scene 1", "café", "no newline https://u:***@host")
+    assert output.last_lines == ['{"a": 1}', "training scene 1", "café", "no newline https://u:***@host"]
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -95,7 +96,7 @@ def test_what_a_lost_engine_leaves_is_named(before: SplatfixError | None, keep: 
     image = Image("", "image", "", "", reused=True)
     with (
         pytest.raises(SplatfixError) as caught,
-        _container(engine, image, [], "cpu", False, None, {}, keep=keep),
+        _container(engine, ContainerJob(find_lane("cpu"), image, [], Path(), keep=keep), "token"),
     ):
         if before is not None:
             raise before
@@ -122,18 +123,18 @@ def test_what_a_lost_engine_leaves_is_named(before: SplatfixError | None, keep: 
 
 
 def test_last_lines_are_kept() -> None:
-    output = _Output(lambda line: None, io.StringIO(), "token")
+    output = ContainerOutput(lambda line: None, io.StringIO(), "token")
     output.feed(b"", b"".join(b"%d\n" % n for n in range(1000)))
-    assert output.last_lines() == tuple(str(n) for n in range(980, 1000))
+    assert output.last_lines == [str(n) for n in range(980, 1000)]
 
 
 def test_the_exit_code_is_told_behind_everything_else() -> None:
     log = io.StringIO()
-    output = _Output(lambda line: None, log, "token")
+    output = ContainerOutput(lambda line: None, log, "token")
     said = [(b"a\nb", None), (None, b"token 3\n"), (b"token 3\n", None), (b"never read", None)]
     output.read(iter(said))
     assert output.exit_code == 3
     assert log.getvalue() == "a\nb\n"
-    ended = _Output(lambda line: None, log, "token")
+    ended = ContainerOutput(lambda line: None, log, "token")
     ended.read(iter([(b"the container ends first\n", None)]))
     assert ended.exit_code is None
