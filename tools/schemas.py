@@ -24,7 +24,7 @@ from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
 from splatfix.containers import Lane
-from splatfix.core.codec import AsText, substitute
+from splatfix.core.codec import substitute
 from splatfix.core.errors import Exit, Problem
 from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
@@ -307,7 +307,7 @@ class _Writer:
             return {"type": "object", "additionalProperties": self.of(arguments[1])}
         if isinstance(origin, type) and issubclass(origin, Sequence):
             return {"type": "array", "items": self.of(arguments[0])}
-        if isinstance(kind, type) and issubclass(kind, AsText):
+        if kind is Arch:
             return {"type": "string"}
         if isinstance(kind, type) and issubclass(kind, Enum):
             return {"enum": [item.value for item in kind]}

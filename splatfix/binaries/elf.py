@@ -48,7 +48,7 @@ _MAX_DYNAMIC = 16_384
 _MAX_NEEDED = 4_096
 
 
-class Section(NamedTuple):
+class ElfSection(NamedTuple):
     """One section header; `offset` and `size` in the file."""
 
     name_offset: int
@@ -153,17 +153,17 @@ class Elf:
             raise BinaryError(f"the ELF header claims {count} sections: not a real file")
         return count
 
-    def _raw_section(self, index: int) -> Section:
+    def _raw_section(self, index: int) -> ElfSection:
         offset = self._section_table + index * self._section_size
-        return Section(*self.reader.unpack(self.layout.section, offset, f"section header {index}"))
+        return ElfSection(*self.reader.unpack(self.layout.section, offset, f"section header {index}"))
 
-    def section(self, index: int) -> Section:
+    def section(self, index: int) -> ElfSection:
         """Section header number `index`."""
         if not 0 <= index < self.section_count:
             raise BinaryError(f"section {index} is referred to, but there are {self.section_count}")
         return self._raw_section(index)
 
-    def sections(self) -> Iterator[Section]:
+    def sections(self) -> Iterator[ElfSection]:
         """Every section header, in order."""
         count = self.section_count
         if not count:
@@ -172,10 +172,10 @@ class Elf:
         if self._section_size != self.layout.section.size:
             raise BinaryError(f"section headers of {self._section_size} bytes: the ELF header is damaged")
         for fields in self.reader.records(self.layout.section, self._section_table, count, "section headers"):
-            yield Section(*fields)
+            yield ElfSection(*fields)
 
     @cached_property
-    def _names(self) -> Section | None:
+    def _names(self) -> ElfSection | None:
         """The section that holds the section names, if there is one."""
         index = self._names_index
         if not self.section_count:
@@ -186,7 +186,7 @@ class Elf:
             return None
         return self.section(index)
 
-    def named_sections(self, names: tuple[str, ...]) -> list[tuple[str, Section]]:
+    def named_sections(self, names: tuple[str, ...]) -> list[tuple[str, ElfSection]]:
         """Sections with contents whose name is among `names`, in file order of their headers."""
         table = self._names
         if table is None:

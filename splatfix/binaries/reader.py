@@ -30,7 +30,6 @@ _TOOLKIT_NOTE = ".note.nv.tkinfo"
 _COMMAND_LINE_ARCH = re.compile(rb"(?:^|[\0 ])(?:-arch|--gpu-name)[ =](sm_(\d+)[af]?)(?=[\0 ]|$)")
 _NOTE_LIMIT = 1 << 16
 # The largest extension modules have some hundred MB; searching more would keep a diagnosis waiting.
-# The largest extension modules have some hundred MB
 _SEARCHED = 2 << 30
 _PART = 1 << 20
 _PREFIX_VARIANT_A = 0x100000

@@ -25,7 +25,7 @@ from splatfix.binaries.elf import (
     SHT_DYNSYM,
     DynamicTable,
     Elf,
-    Section,
+    ElfSection,
 )
 from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.model import BinaryError
@@ -222,7 +222,7 @@ class DynamicSymbols:
             raise BinaryError(f"the file claims {counted(count, 'dynamic symbol')}: not a real library")
         return count
 
-    def _dynsym_sections(self) -> Iterator[Section]:
+    def _dynsym_sections(self) -> Iterator[ElfSection]:
         return (one for one in self.elf.sections() if one.type == SHT_DYNSYM)
 
     # -- what it has ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO
 
 from splatfix.binaries._bytes import Reader, opened
@@ -59,18 +60,14 @@ def read_wheel(path: str | os.PathLike[str], *, on_error: OnError | None = None)
 def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -> tuple[Binary, ...]:
     """As `read_wheel`, from bytes that are already at hand; `name` is only a label."""
     binaries: list[Binary] = []
-    listing = members(reader, lambda member: is_native_name(member.rpartition("/")[2]))
-    while True:
-        try:
-            member = next(listing, None)
-        except BinaryError as error:
-            raise BinaryError(f"{name}: {error}") from error
-        if member is None:
-            return tuple(binaries)
-        if len(binaries) == _MAX_LIBRARIES:
-            raise BinaryError(
-                f"{name}: more than {_MAX_LIBRARIES} libraries in one archive: not a real wheel"
-            )
+    try:
+        natives = members(reader, lambda member: is_native_name(member.rpartition("/")[2]))
+        selected = list(islice(natives, _MAX_LIBRARIES + 1))
+        if len(selected) > _MAX_LIBRARIES:
+            raise BinaryError(f"more than {_MAX_LIBRARIES} libraries in one archive: not a real wheel")
+    except BinaryError as error:
+        raise BinaryError(f"{name}: {error}") from error
+    for member in selected:
         label = f"{name}!{member.name}"
         try:
             binaries.append(_read_member(reader, member, label))
@@ -78,6 +75,7 @@ def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -
             if on_error is None:
                 raise
             on_error(label, error)
+    return tuple(binaries)
 
 
 def _read_member(reader: Reader, member: Member, label: str) -> Binary:
@@ -88,16 +86,8 @@ def _read_member(reader: Reader, member: Member, label: str) -> Binary:
             start = data_start(reader, member)
             reader.require(start, member.size, "a zip member")
             return parse(Reader(reader.buffer, reader.base + start, member.size), label)
-        return _read_unpacked(reader, member, label)
-    except BinaryError as error:
-        # what `parse` says already begins with the label
-        raise error if str(error).startswith(label) else BinaryError(f"{label}: {error}") from error
-
-
-def _read_unpacked(reader: Reader, member: Member, label: str) -> Binary:
-    try:
-        # a file and not memory: torch's libraries unpack to a gigabyte, of which a few pages are read
-        # mkstemp and not a context-managed temporary file: Windows cannot open one of those a second time
+        # a file and not memory: torch's libraries unpack to a gigabyte, of which a few pages are read; mkstemp and not a
+        # context-managed temporary file, because Windows cannot open one of those a second time
         handle, temporary = tempfile.mkstemp(dir=process_folder())
         try:
             with os.fdopen(handle, "wb") as out:
@@ -107,7 +97,10 @@ def _read_unpacked(reader: Reader, member: Member, label: str) -> Binary:
         finally:
             os.unlink(temporary)  # noqa: PTH108 - a str path
     except OSError as error:
-        raise BinaryError(f"cannot be unpacked for reading: {error}") from error
+        raise BinaryError(f"{label}: cannot be unpacked for reading: {error}") from error
+    except BinaryError as error:
+        # what `parse` says already begins with the label
+        raise error if str(error).startswith(label) else BinaryError(f"{label}: {error}") from error
 
 
 @dataclass(frozen=True)

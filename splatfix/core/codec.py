@@ -13,7 +13,6 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
-from splatfix.core.step import Step, step_from_json
 from splatfix.core.words import counted
 
 T = TypeVar("T")
@@ -36,23 +35,6 @@ class Spelled:
         return re.fullmatch(self.pattern, text) is not None
 
 
-class AsText:
-    """A dataclass that a JSON document holds as one text."""
-
-    def to_text(self) -> str:
-        """The text."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_text(cls, text: str) -> AsText:
-        """The inverse of :meth:`to_text`.
-
-        Raises:
-            ValueError: it is no such text.
-        """
-        raise NotImplementedError
-
-
 def parse_json(text: str) -> Any:
     """A JSON document as plain types.
 
@@ -70,8 +52,8 @@ def _no_number(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    found = float(text)
-    return found if math.isfinite(found) else _no_number(text)
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
 
 
 def _whole(text: str) -> int:
@@ -91,31 +73,31 @@ def parse_start(text: str, end: str) -> dict[str, Any]:
     Raises:
         ValueError: it is no JSON object, is nested too deeply, or is cut off.
     """
-    found: dict[str, Any] = {}
-    place = 0
-    while (member := _MEMBER.match(text, place)) and (member[1] == "{") is (place == 0):
+    members: dict[str, Any] = {}
+    position = 0
+    while (member := _MEMBER.match(text, position)) and (member[1] == "{") is (position == 0):
         if member[2] == end:
             if not text.endswith(("}", "}\n")):
                 raise ValueError("it is cut off")
-            return found
+            return members
+        name = json.loads(f'"{member[2]}"') if "\\" in member[2] else member[2]
         try:
-            found[json.loads(f'"{member[2]}"') if "\\" in member[2] else member[2]], place = (
-                _DECODER.raw_decode(text, member.end())
-            )
+            members[name], position = _DECODER.raw_decode(text, member.end())
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
-    whole = parse_json(text)  # it has no such member, or is damaged: then this says where
-    if not isinstance(whole, dict):
+    document = parse_json(text)  # it has no such member, or is damaged: then this says where
+    if not isinstance(document, dict):
         raise ValueError("it is no object")
-    return whole
+    return document
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON types for a dataclass, enum, tuple, mapping or scalar."""
-    if isinstance(value, Step):
+    """Plain JSON types for a dataclass, enum, tuple, mapping or scalar.
+
+    What has a form of its own (a step, an architecture) says it by ``to_json``, and reads it by the class method ``from_json``.
+    """
+    if hasattr(type(value), "to_json"):
         return value.to_json()
-    if isinstance(value, AsText):
-        return value.to_text()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Enum):
@@ -159,13 +141,13 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
                 raise CodecError(f"{where}: {rule.what} expected, {_short(value)} found")
         return value
     if origin is tuple:
-        item = typing.get_args(kind)
+        items = typing.get_args(kind)
         _expect(data, list, where)
-        if len(item) == 2 and item[1] is Ellipsis:
-            return tuple(_decode(item[0], entry, f"{where}[{i}]") for i, entry in enumerate(data))
-        if len(data) != len(item):
-            raise CodecError(f"{where}: {counted(len(item), 'item')} expected, {len(data)} found")
-        return tuple(_decode(item[i], entry, f"{where}[{i}]") for i, entry in enumerate(data))
+        if len(items) == 2 and items[1] is Ellipsis:
+            items = (items[0],) * len(data)
+        if len(data) != len(items):
+            raise CodecError(f"{where}: {counted(len(items), 'item')} expected, {len(data)} found")
+        return tuple(_decode(items[i], entry, f"{where}[{i}]") for i, entry in enumerate(data))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         _expect(data, dict, where)
         key_kind, value_kind = typing.get_args(kind)
@@ -173,14 +155,11 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
             _decode(key_kind, key, where): _decode(value_kind, item, f"{where}.{_short(key)}")
             for key, item in data.items()
         }
-    if kind is Step:
-        return _decode_step(data, where)
     target = origin or kind
-    if isinstance(target, type) and issubclass(target, AsText):
-        _expect(data, str, where)
+    if hasattr(target, "from_json"):
         try:
-            return target.from_text(data)
-        except ValueError as error:
+            return target.from_json(data)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CodecError(f"{where}: {_short(data)} is no {target.__name__}") from error
     if dataclasses.is_dataclass(target):
         return _decode_dataclass(kind, cast(type, target), data, where)
@@ -210,32 +189,20 @@ def _decode_union(kind: Any, data: Any, where: str) -> Any:
     raise CodecError(max(failures, key=len))
 
 
-def _decode_step(data: Any, where: str) -> Step:
-    _expect(data, dict, where)
-    try:
-        return step_from_json(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CodecError(f"{where}: no step: {_short(error.args[0] if error.args else error)}") from error
-
-
 def _decode_dataclass(kind: Any, target: type, data: Any, where: str) -> Any:
     _expect(data, dict, where)
     hints = dict(_hints(target))
     parameters = dict(zip(getattr(target, "__parameters__", ()), typing.get_args(kind), strict=False))
-    known = {field.name: field for field in dataclasses.fields(target)}
-    unknown = sorted(set(data) - set(known))
+    fields = {field.name: field for field in dataclasses.fields(target)}
+    unknown = sorted(set(data) - set(fields))
     if unknown:
         raise CodecError(f"{where}: unknown key {_short(unknown[0])} for {target.__name__}")
     values = {}
-    for name, field in known.items():
-        if name not in data:
-            has_default = (
-                field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-            )
-            if not has_default:
-                raise CodecError(f"{where}: key {name!r} is missing for {target.__name__}")
-            continue
-        values[name] = _decode(substitute(hints[name], parameters), data[name], f"{where}.{name}")
+    for name, field in fields.items():
+        if name in data:
+            values[name] = _decode(substitute(hints[name], parameters), data[name], f"{where}.{name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise CodecError(f"{where}: key {name!r} is missing for {target.__name__}")
     return target(**values)
 
 

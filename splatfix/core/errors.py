@@ -108,15 +108,15 @@ def usage_problem(code: str, what: str, *todo: Step) -> Problem:
 T = TypeVar("T")
 
 
-def require(found: T | Problem) -> T:
-    """What was found.
+def require(answer: T | Problem) -> T:
+    """The answer.
 
     Raises:
         SplatfixError: the problem.
     """
-    if isinstance(found, Problem):
-        raise found.error()
-    return found
+    if isinstance(answer, Problem):
+        raise answer.error()
+    return answer
 
 
 def usage_error(code: str, what: str, *todo: Step) -> SplatfixError:

@@ -59,7 +59,7 @@ def find_program(name: str, path: str | None = None) -> str | None:
     path = without_relative_path(os.environ)["PATH"] if path is None else path
     for folder in path.split(os.pathsep):
         for candidate in names:
-            found = os.path.join(folder.strip('"'), candidate)  # noqa: PTH118 - before every child, and fast
-            if os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113
-                return found
+            program = os.path.join(folder.strip('"'), candidate)  # noqa: PTH118 - before every child, and fast
+            if os.path.isfile(program) and os.access(program, os.X_OK):  # noqa: PTH113
+                return program
     return None

@@ -118,8 +118,8 @@ def without_credentials(text: str) -> str:
 def own_secrets() -> tuple[str, ...]:
     """Values of this process's environment variables that have a secret's name, as far as they can be told from other text."""
     values = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
-    found = {value for value in values if len(value) >= 8 and _SECRET_VALUE.match(value)}
-    return tuple(sorted(found, key=len, reverse=True))
+    secrets = {value for value in values if len(value) >= 8 and _SECRET_VALUE.match(value)}
+    return tuple(sorted(secrets, key=len, reverse=True))
 
 
 def redacted(value: T) -> T:

@@ -106,25 +106,25 @@ class ProcessRunner:
         stop: threading.Event | None = None,
     ) -> Completed:
         """See :meth:`Runner.run`."""
-        words = tuple(str(word) for word in argv)
+        command = tuple(str(word) for word in argv)
         merged = on_line is not None or log is not None
         if _no_more.is_set():
-            return Completed(words, None, "", "", 0.0, f"{words[0]} was not started: interrupted")
+            return Completed(command, None, error=f"{command[0]} was not started: interrupted")
         _watch()
         mark = f"{_OWN}{next(_numbers)}"
         variables = {**_in_scratch(isolated(env)), MARK: mark}
-        program = find_program(words[0], variables["PATH"])
+        program = find_program(command[0], variables["PATH"])
         if program is None:
             return Completed(
-                words, None, "", "", 0.0, f"could not start {words[0]}: {os.strerror(errno.ENOENT)}"
+                command, None, error=f"could not start {command[0]}: {os.strerror(errno.ENOENT)}"
             )
         started = time.monotonic()
         _starting.add(threading.get_ident())
         try:
             if _no_more.is_set():
-                return Completed(words, None, "", "", 0.0, f"{words[0]} was not started: interrupted")
+                return Completed(command, None, error=f"{command[0]} was not started: interrupted")
             process = _start(
-                words,
+                command,
                 mark,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -138,8 +138,8 @@ class ProcessRunner:
                 start_new_session=os.name == "posix",
             )
         except OSError as error:
-            reason = f"could not start {words[0]}: {error.strerror or error}"
-            return Completed(words, None, "", "", time.monotonic() - started, reason)
+            reason = f"could not start {command[0]}: {error.strerror or error}"
+            return Completed(command, None, seconds=time.monotonic() - started, error=reason)
         finally:
             _starting.discard(threading.get_ident())
         try:
@@ -157,10 +157,10 @@ class ProcessRunner:
             _living.pop(process, None)
         seconds = time.monotonic() - started
         if timed_out:
-            return Completed(words, None, stdout, stderr, seconds, f"no answer within {timeout:g} s")
+            return Completed(command, None, stdout, stderr, seconds, f"no answer within {timeout:g} s")
         if stop is not None and stop.is_set() and process.returncode:
-            return Completed(words, None, stdout, stderr, seconds, "stopped")
-        return Completed(words, process.returncode, stdout, stderr, seconds)
+            return Completed(command, None, stdout, stderr, seconds, "stopped")
+        return Completed(command, process.returncode, stdout, stderr, seconds)
 
 
 _OWN = f"{os.getpid()}-{os.urandom(8).hex()}:"
@@ -180,15 +180,15 @@ class _Start:
     interrupted = False
 
 
-def _start(words: tuple[str, ...], mark: str, **options: Any) -> subprocess.Popen[str]:
+def _start(command: tuple[str, ...], mark: str, **options: Any) -> subprocess.Popen[str]:
     """A child that :func:`interrupt` can end, from the first moment on."""
     if threading.current_thread() is not threading.main_thread():
-        process = subprocess.Popen(words, **options)
+        process = subprocess.Popen(command, **options)
         _living[process] = mark
     else:
         _Start.under_way = True
         try:
-            process = subprocess.Popen(words, **options)
+            process = subprocess.Popen(command, **options)
             _living[process] = mark
         finally:
             _Start.under_way = False

@@ -20,7 +20,7 @@ PREFIX = "splatfix-scratch-"
 """Of every folder where temporary files of all programs go; a person's own folder is not called so."""
 
 
-class Folder:
+class ScratchFolder:
     """A new folder that is locked until it is removed."""
 
     def __init__(self, base: Path, prefix: str, name: str = "") -> None:
@@ -54,7 +54,7 @@ def temporary_folder(prefix: str = PREFIX, base: Path | None = None) -> Iterator
     """
     if base is not None:
         sweep([base], prefix)
-    folder = Folder(Path(tempfile.gettempdir()) if base is None else base, prefix)
+    folder = ScratchFolder(base or Path(tempfile.gettempdir()), prefix)
     try:
         yield folder.path
     finally:
@@ -73,7 +73,7 @@ def sweep(bases: Iterable[Path], prefix: str = PREFIX) -> tuple[Path, ...]:
 
 
 _making = threading.Lock()
-_of_process: list[Folder] = []
+_of_process: list[ScratchFolder] = []
 
 
 def process_folder() -> Path | None:
@@ -86,7 +86,7 @@ def process_folder() -> Path | None:
             try:
                 base = Path(tempfile.gettempdir())
                 sweep([base])
-                _of_process.append(Folder(base, PREFIX))
+                _of_process.append(ScratchFolder(base, PREFIX))
                 atexit.register(_of_process[0].remove)
             except OSError:
                 return None

@@ -39,10 +39,9 @@ class Command:
         """One line for a POSIX shell or, with ``windows``, for cmd.exe."""
         program = " ".join(quoted(word, windows=windows) for word in self.argv)
         if windows:
-            return self._cmd(program)
-        return self._posix(program)
-
-    def _posix(self, program: str) -> str:
+            lines = [f'set "{name}={value or ""}"' for name, value in self.env]
+            lines += [f'set "{name}={folder};%{name}%"' for name, folder in self.prepend]
+            return " && ".join(filter(None, [*map(visible, lines), program]))
         removed: list[str] = []
         values: list[str] = []
         for name, value in self.env:
@@ -54,24 +53,11 @@ class Command:
             # ${PATH:+:$PATH}: without a colon at the end where the variable is empty, which would mean the current folder
             values.append(f'{name}="{double_quoted(folder)}${{{name}:+:${name}}}"')
         if program:
-            parts = [*values, program]
-            if removed:
-                parts = ["env", *(f"-u {name}" for name in removed), *parts]
-            return " ".join(parts)
-        lines: list[str] = []
-        if removed:
-            lines.append(f"unset {' '.join(removed)}")
-        if values:
-            lines.append(f"export {' '.join(values)}")
-        return " && ".join(lines)
-
-    def _cmd(self, program: str) -> str:
-        lines = [f'set "{name}={value or ""}"' for name, value in self.env]
-        lines += [f'set "{name}={folder};%{name}%"' for name, folder in self.prepend]
-        parts = [visible(line) for line in lines]
-        if program:
-            parts.append(program)
-        return " && ".join(parts)
+            without = ["env", *(f"-u {name}" for name in removed)] if removed else []
+            return " ".join([*without, *values, program])
+        unset = f"unset {' '.join(removed)}" if removed else ""
+        export = f"export {' '.join(values)}" if values else ""
+        return " && ".join(filter(None, [unset, export]))
 
 
 @dataclass(frozen=True)
@@ -93,37 +79,34 @@ class Step:
         """``text``, ``argv`` and ``env``, the line for the shell of this platform in ``command``, and what is to be filled in."""
         return step_json(self)
 
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Step:
+        """The inverse. Of a step that splatfix does itself this is what people read: text and command.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no step.
+        """
+        env = ((name, None if value is None else _text(value)) for name, value in document["env"].items())
+        command = Command(
+            tuple(map(_text, document["argv"])),
+            tuple(env),
+            tuple((name, _text(value)) for name, value in document["prepend"].items()),
+            tuple(name for name in BLANKS if name in document["fill_in"]),
+        )
+        return Step(_text(document["text"]), None if document["command"] is None else command)
+
 
 def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
     """A step for a JSON document, its ``command`` as the shell of that platform takes it; None without one."""
     command = step.command or Command()
-    shell = None
-    if step.command:
-        shell = command.shell(windows=windows)
     return {
         "text": step.text,
         "argv": list(command.argv),
         "env": dict(command.env),
         "prepend": dict(command.prepend),
-        "command": shell,
+        "command": command.shell(windows=windows) if step.command else None,
         "fill_in": {name: BLANKS[name] for name in command.blanks},
     }
-
-
-def step_from_json(document: Mapping[str, Any]) -> Step:
-    """The inverse of :func:`step_json`. Of a step that splatfix does itself this is what people read: text and command.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is no step.
-    """
-    env = {name: None if value is None else _text(value) for name, value in dict(document["env"]).items()}
-    command = Command(
-        tuple(map(_text, document["argv"])),
-        tuple(env.items()),
-        tuple((name, _text(value)) for name, value in dict(document["prepend"]).items()),
-        tuple(name for name in BLANKS if name in document["fill_in"]),
-    )
-    return Step(_text(document["text"]), None if document["command"] is None else command)
 
 
 def _text(value: object) -> str:

@@ -28,13 +28,13 @@ def distrust(folder: Path, *, inside: bool = True) -> str:
         top = folder.lstat()
         if not stat.S_ISDIR(top.st_mode):
             return f"{folder} is a link or no folder"
-        if why := _whose(folder, top, open_to_others=True):
-            return why
+        if reason := _whose(folder, top, open_to_others=True):
+            return reason
         for parent, folders, files in os.walk(folder) if inside else ():
             for name in (*folders, *files):
                 path = Path(parent, name)
-                if why := _whose(path, path.lstat(), open_to_others=bool(top.st_mode & 0o077)):
-                    return why
+                if reason := _whose(path, path.lstat(), open_to_others=bool(top.st_mode & 0o077)):
+                    return reason
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -54,10 +54,10 @@ def private_cache(name: str, base: Path | None = None) -> Path:
     except SplatfixError as error:
         error.todo = (_OWN_FOLDER,)
         raise
-    if why := distrust(folder.resolve(), inside=False):
+    if reason := distrust(folder.resolve(), inside=False):
         raise SplatfixError(
             "cache-not-private",
-            f"splatfix's cache is not used: {why}.",
+            f"splatfix's cache is not used: {reason}.",
             meaning="What somebody else can put there would be executed.",
             todo=(mend(folder), _OWN_FOLDER),
         )
@@ -79,27 +79,26 @@ def mend(folder: Path) -> Step:
     return run("chmod", "-R", "go-w", folder, text="If all of it is yours")
 
 
-def _whose(path: Path, found: os.stat_result, *, open_to_others: bool) -> str:
-    if found.st_uid not in (os.getuid(), 0):
+def _whose(path: Path, status: os.stat_result, *, open_to_others: bool) -> str:
+    """Why somebody else can have written it; "" where nobody can."""
+    if status.st_uid not in (os.getuid(), 0):
         return f"{path} belongs to another user"
-    if open_to_others and not stat.S_ISLNK(found.st_mode) and _open_to_others(found):
-        return f"{path} can be written by others"
-    return ""
+    is_open = False
+    if open_to_others and not stat.S_ISLNK(status.st_mode):
+        is_open = bool(status.st_mode & 0o002)
+        if not is_open and status.st_mode & 0o020:
+            is_open = not _is_own_group(status.st_gid)
+    return f"{path} can be written by others" if is_open else ""
 
 
-def _open_to_others(found: os.stat_result) -> bool:
-    """Others may write it; a group that has this user only (Debian's and Fedora's usual one) is nobody else."""
-    if found.st_mode & 0o002:
-        return True
-    if not found.st_mode & 0o020:
-        return False
+def _is_own_group(number: int) -> bool:
+    """The group has this user only (Debian's and Fedora's usual one), and is nobody else."""
     import grp
     import pwd
 
     try:
-        group, user = grp.getgrgid(found.st_gid), pwd.getpwuid(os.getuid())
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
     except KeyError:  # neither has a name here
-        return True
-    return not (
-        group.gr_gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
-    )
+        return False
+    is_named_so = group.gr_gid == user.pw_gid and group.gr_name == user.pw_name
+    return is_named_so and set(group.gr_mem) <= {user.pw_name}

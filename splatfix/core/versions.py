@@ -14,8 +14,8 @@ def release(text: str | None) -> tuple[int, ...]:
     try:
         return Version(text).release
     except InvalidVersion:
-        found = re.search(r"\d+(?:\.\d+)*", text)
-        return tuple(int(part) for part in found.group().split(".")) if found else ()
+        number = re.search(r"\d+(?:\.\d+)*", text)
+        return tuple(int(part) for part in number.group().split(".")) if number else ()
 
 
 def dotted(version: Iterable[int]) -> str:
@@ -25,5 +25,5 @@ def dotted(version: Iterable[int]) -> str:
 
 def major_minor(text: str | None) -> tuple[int, int] | None:
     """``12`` -> (12, 0), ``12.8.93`` -> (12, 8); None without a number."""
-    found = release(text)
-    return (found[0], found[1] if len(found) > 1 else 0) if found else None
+    numbers = release(text)
+    return (numbers[0], (*numbers, 0)[1]) if numbers else None

@@ -16,18 +16,18 @@ MARK = "SPLATFIX_CHILD"
 
 def end_marked(mark: str) -> int:
     """Kill every process whose mark is ``mark`` or, where that ends with a colon, begins so; returns how many (Linux)."""
-    wanted = f"\0{MARK}={mark}{'' if mark.endswith(':') else chr(0)}".encode()
+    marked = f"\0{MARK}={mark}{'' if mark.endswith(':') else chr(0)}".encode()
     killed: set[int] = set()
     while True:
-        found = {number for number in _processes() if number not in killed and _has(number, wanted)}
-        for number in found:
+        living = {number for number in _processes() if number not in killed and _has(number, marked)}
+        for number in living:
             try:
                 os.kill(number, signal.SIGKILL)
             except OSError:
                 continue
-        if not found:
+        if not living:
             return len(killed)
-        killed |= found  # one of them may have started another since it was looked at
+        killed |= living  # one of them may have started another since it was looked at
 
 
 def _processes() -> list[int]:
@@ -38,10 +38,10 @@ def _processes() -> list[int]:
         return []
 
 
-def _has(number: int, wanted: bytes) -> bool:
+def _has(number: int, marked: bytes) -> bool:
     try:
         with open(f"/proc/{number}/environ", "rb") as file:  # noqa: PTH123
-            return wanted in b"\0" + file.read()
+            return marked in b"\0" + file.read()
     except OSError:
         return False
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.resources import user_cache
-from splatfix.core.scratch import PREFIX, Folder, sweep
+from splatfix.core.scratch import PREFIX, ScratchFolder, sweep
 from splatfix.core.step import say
 
 # torch adds no architecture flags when any nvcc flag contains this text, and include flags contain the scratch path.
@@ -148,7 +148,7 @@ def _bases() -> list[Path]:
     return sorted(bases, key=lambda base: any(letter.isspace() for letter in str(base)))
 
 
-def _make_root(bases: list[Path], source: str) -> Folder:
+def _make_root(bases: list[Path], source: str) -> ScratchFolder:
     name = ""
     if source:
         name = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}"
@@ -159,7 +159,7 @@ def _make_root(bases: list[Path], source: str) -> Folder:
             continue
         try:
             base.mkdir(parents=True, exist_ok=True)
-            return Folder(base.resolve(), PREFIX, name)
+            return ScratchFolder(base.resolve(), PREFIX, name)
         except OSError as error:
             problems.append(f"{base}: {error.strerror or error}")
     raise SplatfixError(

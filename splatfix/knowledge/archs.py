@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from splatfix.core.codec import AsText
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, pair, table
 
@@ -21,7 +20,7 @@ _SHOWN_FROM = 75
 
 
 @dataclass(frozen=True, order=True)
-class Arch(AsText):
+class Arch:
     """A compute capability, and for code the variant: ``a`` (this chip only), ``f`` (its family) or none."""
 
     major: int
@@ -86,12 +85,12 @@ class Arch(AsText):
     def __str__(self) -> str:
         return self.sm
 
-    def to_text(self) -> str:
+    def to_json(self) -> str:
         """``sm_120a``"""
         return self.sm
 
     @classmethod
-    def from_text(cls, text: str) -> Arch:
+    def from_json(cls, text: str) -> Arch:
         """As :func:`parse_target`."""
         return parse_target(text)
 

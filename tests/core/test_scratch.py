@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core import scratch
-from splatfix.core.scratch import PREFIX, Folder, sweep, temporary_folder
+from splatfix.core.scratch import PREFIX, ScratchFolder, sweep, temporary_folder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX only")
 
@@ -81,7 +81,7 @@ def test_what_a_kill_left_goes_before_a_new_one(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_removed_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Folder(tmp_path, PREFIX)
+    folder = ScratchFolder(tmp_path, PREFIX)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)
         folder.remove()
@@ -100,7 +100,7 @@ def test_a_sweep_before_the_lock_takes_only_the_name(tmp_path: Path, monkeypatch
         return handle
 
     monkeypatch.setattr(scratch, "_open", swept_first)
-    folder = Folder(tmp_path, PREFIX, f"{PREFIX}wanted")
+    folder = ScratchFolder(tmp_path, PREFIX, f"{PREFIX}wanted")
     assert len(swept) == 1 and folder.path.is_dir() and sweep([tmp_path]) == ()
     folder.remove()
 
@@ -112,7 +112,7 @@ def test_a_file_system_without_locks_is_not_swept(tmp_path: Path, monkeypatch: p
         raise OSError(9, "Bad file descriptor")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    folder = Folder(tmp_path, PREFIX)
+    folder = ScratchFolder(tmp_path, PREFIX)
     assert sweep([tmp_path]) == () and folder.path.is_dir()
     folder.remove()
     assert not folder.path.exists()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatfix.core.table import Table
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import TomlTable, parse_toml
 
 
 @pytest.mark.parametrize(
@@ -23,7 +22,7 @@ from splatfix.core.toml import parse_toml
     ],
 )
 def test_wrong_types_are_named(text: str, wrong: str) -> None:
-    document = Table(parse_toml(text), "x.toml")
+    document = TomlTable(parse_toml(text), "x.toml")
     project = document.table("project")
     assert project.text("name") is None
     assert project.texts("dependencies") == (("y",) if "'y'" in text else ())
@@ -31,7 +30,7 @@ def test_wrong_types_are_named(text: str, wrong: str) -> None:
 
 
 def test_right_types() -> None:
-    document = Table(parse_toml("[project]\nname = 'x'\ndependencies = ['y']"), "x.toml")
+    document = TomlTable(parse_toml("[project]\nname = 'x'\ndependencies = ['y']"), "x.toml")
     assert document.table("project").text("name") == "x"
     assert document.table("project").texts("dependencies") == ("y",)
     assert document.table("other").text("name") is None and document.wrong == []

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
-from splatfix.core.table import Table
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import TomlTable, parse_toml
 from splatfix.facts.model.source import ArchVariable, CodeMatch, NativeModule, Source
 from splatfix.facts.source.build_variables import is_arch_variable
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
@@ -211,12 +210,12 @@ def _needs_cuda(
     return any(is_its_own(folder, file) for file in reader.files_below(folder, (".cu",), depth=8))
 
 
-def _pyproject(file: Path, reader: FolderReader) -> Table:
+def _pyproject(file: Path, reader: FolderReader) -> TomlTable:
     text = reader.text(file, _MOST_TOML)
     try:
-        return Table(parse_toml(text), file.name)
+        return TomlTable(parse_toml(text), file.name)
     except ValueError as error:
-        return Table({}, file.name, [f"pyproject.toml cannot be read: {error}"])
+        return TomlTable({}, file.name, [f"pyproject.toml cannot be read: {error}"])
 
 
 def _setup_cfg_option(folder: Path, name: str, reader: FolderReader) -> str:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from splatfix.core.table import Table
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import TomlTable, parse_toml
 from splatfix.facts.model.source import Pin
 from splatfix.facts.source.reader import FolderReader
 
@@ -56,7 +55,7 @@ def _of_requirements(text: str) -> Iterable[str]:
 def _of_project(text: str) -> Iterable[str]:
     """The dependencies of a project that describes itself, as nerfstudio does."""
     try:
-        document = Table(parse_toml(text), "pyproject.toml")
+        document = TomlTable(parse_toml(text), "pyproject.toml")
     except ValueError:
         return ()  # setup-unreadable tells of a damaged file where it matters
     return document.table("project").texts("dependencies")
