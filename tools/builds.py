@@ -27,7 +27,7 @@ from splatfix.core.files import sha256_of, write_text
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.core.scratch import temporary_folder
 from splatfix.facts import loaded_fatbins
-from splatfix.install.gpu_at_import import wants_gpu
+from splatfix.install.verify import wants_gpu
 from splatfix.knowledge import Arch
 
 RECORD = Path(__file__).resolve().parents[1] / "tests" / "records" / "native_builds.json"

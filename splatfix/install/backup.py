@@ -140,9 +140,8 @@ def backup_files(subject: str, contents: Mapping[Path, bytes], folder: Path, pat
     return backup
 
 
-def note_written(folder: Path, paths: JournalPaths) -> None:
+def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
     """Add to the backup what the installation, which is finished now, has left of every file that it touched."""
-    backup = read_backup(folder, paths)
     touched = dict.fromkeys([*installed_files(backup), *(Path(item.path) for item in backup.saved)])
     # bytecode is written whenever somebody imports, and is nobody's work
     written = tuple(_as_left(path, backup, folder) for path in touched if path.suffix != ".pyc")
@@ -150,7 +149,7 @@ def note_written(folder: Path, paths: JournalPaths) -> None:
 
 
 def read_backup(folder: Path, paths: JournalPaths) -> Backup:
-    """The backup that :func:`make_backup` wrote there, with the paths that it names in this environment.
+    """The backup that :func:`make_backup` wrote there, every copy intact, with the paths that it names in this environment.
 
     Raises:
         SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path, a link or a mode is one that splatfix does not
@@ -179,33 +178,27 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
         raise other_environment(file, str(error), todo) from error
     except (OutsidePath, ValueError) as error:
         raise tampered(file, str(error), todo) from error
-    return backup
-
-
-def check_backup(backup: Backup, folder: Path) -> None:
-    """Check that every copy is there and intact.
-
-    Raises:
-        SplatfixError: ``backup-damaged``.
-    """
     for item in backup.saved:
         blob = folder / "blobs" / item.blob
         refuse_link(blob)
         if item.blob and (not blob.is_file() or digest(blob.read_bytes()) != item.digest):
             what = f"The backup of {item.path} in {folder} is missing or damaged."
             raise _damaged(folder, what, f"{backup.subject} {backup.version_before}".strip())
+    return backup
 
 
 def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str, ...]:
     """Make everything that the installation touched what it was before. Doing it twice changes nothing more.
 
+    Args:
+        backup: as :func:`read_backup` has read it from ``folder``, which has checked its copies.
+
     Returns:
         What was left alone because it is not the installation's, a sentence each.
 
     Raises:
-        SplatfixError: ``backup-damaged`` before anything is changed; ``cannot-restore`` if the disk refuses.
+        SplatfixError: ``cannot-restore`` if the disk refuses.
     """
-    check_backup(backup, folder)
     saved = {item.path for item in backup.saved}
     notes = [f"{path} is outside of the environment and was left alone" for path in backup.foreign]
     try:

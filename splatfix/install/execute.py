@@ -19,7 +19,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import counted
 from splatfix.facts import Facts
-from splatfix.install.backup import backup_files, make_backup, note_written
+from splatfix.install.backup import Backup, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.downloads import provide_toolkit
@@ -354,11 +354,11 @@ class _Execution:
     def _put_in(self, wheels: Sequence[tuple[WheelFile, str]]) -> list[str]:
         """Install wheels, each with its subject, in one run of pip: all are backed up and written down before. The versions
         that they replaced."""
-        replaced, steps = [], []
+        paths = JournalPaths.of(self.environment)
+        begun: list[tuple[StepRecord, Backup]] = []
         for wheel, subject in wheels:
             folder = f"backup-{_file_name(subject)}"
             backup = make_backup(self.environment, wheel, self.folder / folder)
-            replaced.append(backup.version_before)
             self.foreign += [
                 f"{path} is listed by {wheel.name} {backup.version_before}, lies outside of the environment, and was left alone"
                 for path in backup.foreign
@@ -366,16 +366,16 @@ class _Execution:
             step = StepRecord(
                 "install-wheel", subject, backup=folder, distribution=wheel.name, version=wheel.version
             )
-            steps.append(self._begin(step))
+            begun.append((self._begin(step), backup))
         first, *others = (wheel.path for wheel, _ in wheels)
         pip_install(first, self.environment, self.runner, self.folder / "pip.log", others)
-        for step in steps:
-            note_written(self.folder / step.backup, JournalPaths.of(self.environment))
+        for step, backup in begun:
+            note_written(backup, self.folder / step.backup, paths)
             installed = find_installed(self.environment, step.distribution)
             # two of one name: which of them a later change concerns cannot be told
             digest = installed[0].digest if len(installed) == 1 else ""
             self._finish(step, digest=digest)
-        return replaced
+        return [backup.version_before for _, backup in begun]
 
     def _import(self, action: CheckImport, item: _Item) -> str:
         assert item.wheel is not None

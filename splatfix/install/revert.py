@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,8 @@ from packaging.utils import canonicalize_name
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
-from splatfix.install.backup import Backup
+from splatfix.facts import name_and_version
+from splatfix.install.backup import Backup, digest
 from splatfix.install.edit import digest_of
 from splatfix.install.environment import Environment, environment_lock, open_environment
 from splatfix.install.installed import find_installed
@@ -20,7 +21,6 @@ from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, di
 from splatfix.install.outcome import Restored, RevertOutcome, kept_of
 from splatfix.install.undo import (
     belongs_to_original,
-    is_restored,
     kept_folder,
     later_changes,
     left_alone,
@@ -128,20 +128,21 @@ class Reverter:
         Raises:
             SplatfixError: ``changed-since``, ``backup-damaged``, ``cannot-restore``.
         """
-        for step, backup in read_steps(self.environment, self.journal, entry).items():
+        backups = read_steps(self.environment, self.journal, entry)
+        for step, backup in backups.items():
             if not belongs_to_original(self.journal, entry, step):
                 self._refuse_if_edited_since(step, backup, self.journal.folder_of(entry) / step.backup)
             self._refuse_if_reinstalled_since(step)
-        return self._undo(entry)
+        return self._undo(entry, backups)
 
     def entries_without(self, interrupted: Sequence[RevertOutcome]) -> tuple[Entry, ...]:
         """The journal without runs that were, or in a dry run would be, undone already."""
         gone = {item.entry for item in interrupted}
         return tuple(entry for entry in self.journal.entries() if entry.id not in gone)
 
-    def _undo(self, entry: Entry) -> RevertOutcome:
+    def _undo(self, entry: Entry, backups: Mapping[StepRecord, Backup]) -> RevertOutcome:
         entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
-        restored = undo_changes(self.environment, self.journal, entry)
+        restored = undo_changes(self.environment, self.journal, entry, backups)
         self.journal.end(entry, EntryStatus.REVERTED, kept=kept_of(restored))
         return RevertOutcome(entry.id, str(self.environment.prefix), restored)
 
@@ -155,8 +156,11 @@ class Reverter:
 
     def _refuse_if_edited_since(self, step: StepRecord, backup: Backup, folder: Path) -> None:
         """A person's work in a file that ``--in-place`` edited must not be lost."""
-        if step.kind != "edit-source" or not step.done or is_restored(backup):
+        if step.kind != "edit-source" or not step.done:
             return
+        files = [(Path(item.path), item.digest) for item in backup.saved]
+        if all(path.is_file() and digest(path.read_bytes()) == before for path, before in files):
+            return  # somebody has restored it already
         if digest_of(self._copy_of(Path(item.path)) for item in backup.saved) != step.digest:
             raise SplatfixError(
                 "changed-since",
@@ -195,11 +199,14 @@ class DryRun(Reverter):
 
     def recover(self) -> tuple[RevertOutcome, ...]:
         """What undoing interrupted runs would do."""
-        return tuple(self._undo(entry) for entry in reversed(self.journal.unfinished()))
+        outcomes = []
+        for entry in reversed(self.journal.unfinished()):
+            outcomes.append(self._undo(entry, read_steps(self.environment, self.journal, entry)))
+        return tuple(outcomes)
 
-    def _undo(self, entry: Entry) -> RevertOutcome:
+    def _undo(self, entry: Entry, backups: Mapping[StepRecord, Backup]) -> RevertOutcome:
         items: list[Restored] = []
-        for step, backup in reversed(read_steps(self.environment, self.journal, entry).items()):
+        for step, backup in reversed(tuple(backups.items())):
             reason = belongs_to_original(self.journal, entry, step)
             if reason:
                 items.append(left_alone(step, reason))
@@ -229,17 +236,13 @@ class DryRun(Reverter):
         self._copies |= {Path(item.path): folder / "blobs" / item.blob for item in backup.saved if item.blob}
         if step.kind == "install-wheel":
             name = distribution_of(step)
-            records = {Path(s.path).parent.name: s.digest for s in backup.saved if s.path.endswith("RECORD")}
+            records: dict[tuple[str, str], str] = {}
+            for item in backup.saved:
+                project, version = name_and_version(Path(item.path).parent.name)
+                if item.path.endswith("RECORD"):
+                    records[canonicalize_name(project), version] = item.digest
             versions = [version for version in backup.version_before.split(", ") if version]
-            self._versions[name] = tuple((v, _digest_of_record(records, name, v)) for v in versions)
-
-
-def _digest_of_record(records: dict[str, str], name: str, version: str) -> str:
-    for info, digest in records.items():
-        project, _, rest = info.partition("-")
-        if canonicalize_name(project) == name and rest == f"{version}.dist-info":
-            return digest
-    return ""
+            self._versions[name] = tuple((v, records.get((name, v), "")) for v in versions)
 
 
 @contextmanager

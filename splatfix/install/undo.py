@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import read_text
-from splatfix.install.backup import Backup, check_backup, digest, installed_files, read_backup, restore
+from splatfix.install.backup import Backup, digest, installed_files, read_backup, restore
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry
@@ -58,14 +58,23 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
     return tuple(recovered)
 
 
-def undo_changes(environment: Environment, journal: Journal, entry: Entry) -> tuple[Restored, ...]:
+def undo_changes(
+    environment: Environment,
+    journal: Journal,
+    entry: Entry,
+    backups: Mapping[StepRecord, Backup] | None = None,
+) -> tuple[Restored, ...]:
     """Undo everything this entry changed, the last change first. Safe to repeat after a crash in the middle.
 
     What somebody has changed since is copied before, beside the journal's entry.
+
+    Args:
+        backups: as :func:`read_steps` has read them under the same lock; None reads them now.
     """
-    backups = read_steps(environment, journal, entry)
+    if backups is None:
+        backups = read_steps(environment, journal, entry)
     restored: list[Restored] = []
-    for step, backup in reversed(backups.items()):
+    for step, backup in reversed(tuple(backups.items())):
         reason = belongs_to_original(journal, entry, step)
         if reason:
             restored.append(left_alone(step, reason))
@@ -87,9 +96,25 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
     """The backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is.
 
     Raises:
-        SplatfixError: as :func:`read_backup` and :func:`check_backup`.
+        SplatfixError: as :func:`read_backup`; ``journal-tampered`` for a checkout's backup that names other files than were
+            edited, and where a path leads through a link that another backup makes.
     """
-    backups = {step: _read_step(environment, journal, entry, step) for step in entry.changes}
+    backups: dict[StepRecord, Backup] = {}
+    for step in entry.changes:
+        folder = journal.folder_of(entry) / step.backup
+        if step.kind == "edit-source":
+            source = Path(step.source)
+            if not source.is_absolute() or source == Path(source.anchor):
+                raise tampered(journal.file_of(entry), f"{step.source!r} is no checkout")
+            backup = read_backup(folder, JournalPaths.of(environment, step.source))
+            # the digests of edited files are written before the edit: without them nothing tells an edit from a forgery
+            if {item.path for item in backup.saved} != {item.path for item in backup.written}:
+                raise tampered(
+                    folder / "backup.json", "it names files of a checkout that splatfix did not edit"
+                )
+        else:
+            backup = read_backup(folder, JournalPaths.of(environment))
+        backups[step] = backup
     links = [link for backup in backups.values() for link in backup.links]
     for step, backup in backups.items():
         folders = [Path(folder) / "file" for folder in backup.folders_before]
@@ -101,37 +126,6 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
         refuse_link(copies.parent)
         refuse_link(copies)
     return backups
-
-
-def _read_step(environment: Environment, journal: Journal, entry: Entry, step: StepRecord) -> Backup:
-    """The backup of a step, checked whole.
-
-    Raises:
-        SplatfixError: as :func:`read_backup` and :func:`check_backup`.
-    """
-    folder = journal.folder_of(entry) / step.backup
-    if step.kind != "edit-source":
-        backup = read_backup(folder, JournalPaths.of(environment))
-        check_backup(backup, folder)
-        return backup
-    source = Path(step.source)
-    if not source.is_absolute() or source == Path(source.anchor):
-        raise tampered(journal.file_of(entry), f"{step.source!r} is no checkout")
-    backup = read_backup(folder, JournalPaths.of(environment, step.source))
-    check_backup(backup, folder)
-    edited = {item.path for item in backup.written}
-    # the digests of edited files are written down before the edit: without them nothing tells an edit from a forgery
-    if {item.path for item in backup.saved} != edited:
-        raise tampered(folder / "backup.json", "it names files of a checkout that splatfix did not edit")
-    return backup
-
-
-def is_restored(backup: Backup) -> bool:
-    """Every file is as it was before: somebody has restored it already."""
-    return all(
-        Path(item.path).is_file() and digest(Path(item.path).read_bytes()) == item.digest
-        for item in backup.saved
-    )
 
 
 def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str:

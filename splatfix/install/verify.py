@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import zipfile
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from packaging.utils import canonicalize_name
 
@@ -15,19 +16,27 @@ from splatfix.context import Context, make_context
 from splatfix.context.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
+from splatfix.core.reading import read_text
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.words import counted
 from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
+from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.install.environment import Environment, child_environment
-from splatfix.install.gpu_at_import import wants_gpu
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
 
 _TORCH_LIBRARIES = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
+# In order: the loader, for what links -lcuda; torch/csrc/cuda/Module.cpp and torch/cuda/__init__.py; numba and cupy.
+_NO_GPU = re.compile(
+    r"libcuda\.so\.1: cannot open shared object file|Found no NVIDIA driver|No CUDA GPUs are available"
+    r"|cudaErrorNoDevice|CUDA_ERROR_NO_DEVICE|no CUDA-capable device is detected"
+)
+_FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in ', re.MULTILINE)
+_ASKS = re.compile(r"\bcuda\.(is_available|device_count|get_device_\w+)\(")
 _IMPORT_TIMEOUT = 300.0
 _MARK = "splatfix-imported "
 
@@ -292,3 +301,31 @@ def _advice(message: str) -> tuple[Step, ...]:
             say("That symbol is torch's: it was compiled against another torch. Rebuild from clean sources."),
         )
     return (say(f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."),)
+
+
+def wants_gpu(stderr: str) -> str | None:
+    """Where and how a failed import asked for a GPU, or None if its failure has another reason.
+
+    Args:
+        stderr: what the interpreter printed, with the traceback at its end.
+    """
+    last_line = stderr.strip().rpartition("\n")[2]
+    message = _NO_GPU.search(last_line)
+    if message:
+        return message.group()
+    frames = _FRAME.findall(stderr)
+    if not frames:
+        return None
+    file, line = frames[-1][0], int(frames[-1][1])
+    # the line stands below an ``if`` that asks torch for a GPU
+    text = read_text(file)
+    try:
+        tree = parse_python(text) if isinstance(text, str) else None
+    except NotPython:
+        return None
+    for node in ast.walk(tree) if tree else ():
+        if not isinstance(node, ast.If) or not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        if _ASKS.search(ast.unparse(node.test)):
+            return f"{PurePath(file).name} line {line} raises an error where torch sees no GPU"
+    return None

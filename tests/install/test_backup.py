@@ -103,12 +103,12 @@ def test_a_development_install_is_put_back(environment: Environment, tmp_path: P
 def test_a_damaged_backup_changes_nothing(environment: Environment, tmp_path: Path) -> None:
     put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
     new = wheel(tmp_path / "b", "2.0")
-    backup = make_backup(environment, new, tmp_path / "backup")
+    make_backup(environment, new, tmp_path / "backup")
     put(new, environment, tmp_path)
     installed = snapshot(environment)
     next((tmp_path / "backup" / "blobs").iterdir()).write_bytes(b"rot")
     with pytest.raises(SplatfixError) as caught:
-        restore(environment, backup, tmp_path / "backup")
+        read_backup(tmp_path / "backup", JournalPaths.of(environment))
     assert caught.value.code == "backup-damaged"
     assert snapshot(environment) == installed
 

@@ -11,7 +11,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
-from splatfix.install.gpu_at_import import wants_gpu
+from splatfix.install.verify import wants_gpu
 from tests.archs import request_for
 from tests.plan.machines import make_plan
 

@@ -71,9 +71,9 @@ def replace(target: Environment, name: str, tmp_path: Path) -> tuple[Backup, Pat
     stem = name.replace("-", "_").replace(".", "_")
     path = write_wheel(tmp_path / "wheels", name, "1.0", {f"{stem}/__init__.py": b"old = False\n"}, "")
     folder = tmp_path / f"backup-{name}"
-    make_backup(target, open_wheel(path), folder)
+    backup = make_backup(target, open_wheel(path), folder)
     pip_install(path, target, ProcessRunner(), tmp_path / "pip.log")
-    note_written(folder, JournalPaths.of(target))
+    note_written(backup, folder, JournalPaths.of(target))
     return read_backup(folder, JournalPaths.of(target)), folder
 
 
