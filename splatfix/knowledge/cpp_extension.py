@@ -77,25 +77,9 @@ class ArchList:
     entries: tuple[ArchEntry, ...]
 
     @property
-    def flags(self) -> tuple[str, ...]:
-        """The nvcc flags, sorted as torch sorts them."""
-        flags = set()
-        for entry in self.entries:
-            virtual = entry.arch.compute
-            flags.add(f"-gencode=arch={virtual},code={entry.arch.sm}")
-            if entry.ptx:
-                flags.add(f"-gencode=arch={virtual},code={virtual}")
-        return tuple(sorted(flags))
-
-    @property
     def cubins(self) -> tuple[Arch, ...]:
         """Architectures with machine code, sorted."""
         return tuple(sorted({entry.arch for entry in self.entries}))
-
-    @property
-    def ptx(self) -> tuple[Arch, ...]:
-        """Architectures with PTX, sorted."""
-        return tuple(sorted({entry.arch for entry in self.entries if entry.ptx}))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.toml import parse_toml
+from splatfix.knowledge.rows import decode
 from splatfix.knowledge.stacks import variant
 
 
@@ -54,6 +55,7 @@ class Face:
     """What else it has, with the parameters: ``compute_relocation``, ``GaussianRasterizer.markVisible``."""
 
 
+_KINDS = ("kernels", "cuda")
 _RASTERIZER_NOTE = (
     "plain PyTorch, for small scenes: far slower than CUDA, the same image within rounding; gradients are the derivative, also "
     "where the CUDA kernel's are not (scale_modifier, antialiasing, kernel_size), unless SPLATFIX_UPSTREAM_GRADIENTS=1"
@@ -62,19 +64,15 @@ _RASTERIZER_NOTE = (
 
 def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     module = row["module"]
-    notes = [row["note"]] if "note" in row else []
-    if "rasterizer" in row["parts"]:
-        notes = [_RASTERIZER_NOTE, *notes]
-    return Dropin(
+    notes = [_RASTERIZER_NOTE] if "rasterizer" in row["parts"] else []
+    if "note" in row:
+        notes.append(row["note"])
+    files = {kind: [name for part in row["parts"] for name in parts[part].get(kind, ())] for kind in _KINDS}
+    return decode(
+        Dropin,
+        {"api": f"{module}/__init__.py", **row, **files},
         distribution=module.replace("_", "-"),
-        module=module,
-        kernels=tuple(name for part in row["parts"] for name in parts[part].get("kernels", ())),
-        api=row.get("api", f"{module}/__init__.py"),
         note="; ".join(notes),
-        serves=tuple(row["serves"]),
-        variant=row.get("variant", ""),
-        cuda=tuple(name for part in row["parts"] for name in parts[part].get("cuda", ())),
-        functions={name: tuple(parameters) for name, parameters in row.get("functions", {}).items()},
     )
 
 

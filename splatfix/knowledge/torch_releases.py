@@ -139,17 +139,6 @@ def place(platform: Platform = "linux", machine: str = "x86_64") -> str:
     return f"{platform}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(lowered, lowered) }"
 
 
-def code_runs(
-    code: BuildCode, arch: Arch, build_cuda: tuple[int, int] | None = None
-) -> Literal["cubin", "ptx", "no"]:
-    """How this code runs on a GPU, as far as architectures go."""
-    if any(cubin_runs_on(cubin, arch, build_cuda=build_cuda) for cubin in code.cubins):
-        return "cubin"
-    if any(ptx_runs_on(ptx, arch) for ptx in code.ptx):
-        return "ptx"
-    return "no"
-
-
 def how_build_runs(
     torch_build: TorchBuild, arch: Arch, platform: Platform = "linux", machine: str = "x86_64"
 ) -> Runs:
@@ -160,11 +149,11 @@ def how_build_runs(
     code = torch_build.code.get(where)
     if code is None:
         return "unknown"
-    runs = code_runs(code, arch, torch_build.cuda)
-    verified = torch_build.ptx_verified if runs == "ptx" else torch_build.code_verified
-    if not verified:
-        return "unknown"
-    return runs
+    if any(cubin_runs_on(cubin, arch, build_cuda=torch_build.cuda) for cubin in code.cubins):
+        return "cubin" if torch_build.code_verified else "unknown"
+    if any(ptx_runs_on(ptx, arch) for ptx in code.ptx):
+        return "ptx" if torch_build.ptx_verified else "unknown"
+    return "no" if torch_build.code_verified else "unknown"
 
 
 def build_runs_on(

@@ -87,8 +87,13 @@ def outcome(function: Any, *args: Any) -> tuple[str, ...] | str:
 
 
 def ours(result: object) -> tuple[str, ...] | str:
+    """The nvcc flags of a list, as torch writes and sorts them, or its exception."""
     if isinstance(result, ArchList):
-        return result.flags
+        flags = set()
+        for entry in result.entries:
+            arch = f"-gencode=arch={entry.arch.compute},code="
+            flags |= {arch + entry.arch.sm, arch + (entry.arch.compute if entry.ptx else entry.arch.sm)}
+        return tuple(sorted(flags))
     assert isinstance(result, ArchListError), result
     return result.exception
 
