@@ -28,7 +28,7 @@ from splatfix.facts import (
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import Changer, TorchWith, extension, loud, only, ptx, sass, statuses
+from .conftest import Changer, TorchWith, extension, loud, only, sass, statuses
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -96,13 +96,6 @@ def test_rocm_torch_where_an_nvidia_gpu_is_meant(changed: Changer, torch_with: T
     assert loud(alone, "sm_120")["cpu-only-torch"].status is Status.FAIL
 
 
-@pytest.mark.parametrize("cc", ["8.9", "12.1", "8.6", "10.3"])
-def test_an_arch_that_runs_sibling_code_is_no_alarm(changed: Changer, cc: str) -> None:
-    """An RTX 4090 (8.9) runs the 8.6 code; sm_121 runs 12.0; sm_103 runs 10.0."""
-    facts = changed(gpus=Fact((Gpu(0, "some GPU", cc=cc),), "NVML"), extensions=Fact((), ""))
-    assert "torch-arch-unsupported" not in loud(facts)
-
-
 # --- toolkit
 
 
@@ -132,32 +125,6 @@ def test_another_cuda_major_with_the_right_one_beside_it(changed: Changer) -> No
 
 
 # --- extensions
-
-
-@pytest.mark.parametrize(
-    ("code", "fails"),
-    [
-        ((sass("sm_120"),), False),
-        ((sass("sm_90"),), True),
-        ((sass("sm_120"), sass("sm_80")), True),
-        ((ptx("sm_90", (8, 8)),), False),
-        ((ptx("sm_90", (9, 0)),), False),  # ptx-newer-than-driver tells that
-        ((sass("sm_120a"),), False),
-        ((sass("sm_100f"),), True),
-        ((ptx("sm_90a", (8, 0)),), True),
-    ],
-)
-def test_extension_code_against_the_gpu(changed: Changer, code: tuple, fails: bool) -> None:  # type: ignore[type-arg]
-    facts = changed(extensions=Fact((extension("rasterizer", *code),), ""))
-    assert ("no-kernel-image" in loud(facts)) is fails
-
-
-def test_ptx_for_a_driver_that_is_not_known_is_unknown(changed: Changer) -> None:
-    facts = changed(
-        extensions=Fact((extension("r", ptx("sm_90", (8, 8))),), ""),
-        driver=Fact(Driver("999.10", None), "/proc"),
-    )
-    assert loud(facts)["no-kernel-image"].status is Status.UNKNOWN
 
 
 def test_an_interpreter_that_does_not_work(changed: Changer) -> None:

@@ -12,6 +12,7 @@ from splatfix.facts import (
     Colmap,
     Compiler,
     Confinement,
+    Distribution,
     Driver,
     EnvironmentFacts,
     Fact,
@@ -24,13 +25,14 @@ from splatfix.facts import (
     Pin,
     Resources,
     RuntimeLibrary,
+    Shadow,
     SplatPackage,
     Toolkit,
     ToolkitChoice,
 )
 
-from .conftest import Changer, TorchWith, extension, installed, of, sass, with_python
-from .test_checkout import INRIA, source, with_checkout
+from .conftest import Changer, TorchWith, extension, installed, of, ptx, sass, with_python
+from .test_checkout import INRIA, RASTERIZER, source, with_checkout
 from .test_packages import package
 
 GIB = 2**30
@@ -146,6 +148,29 @@ def pinned(requirement: str) -> tuple[Pin, ...]:
     return (Pin("environment.yml", name, f"=={version}"),)
 
 
+def having(name: str, version: str, **values: Any) -> tuple[Distribution, ...]:
+    return (Distribution(name, version, "/env", **values), *(installed().value or ()))
+
+
+def without(name: str, **versions: str) -> tuple[Distribution, ...]:
+    return tuple(item for item in installed(**versions).value or () if item.name != name)
+
+
+def isolated(*requires: str) -> Any:
+    """A source with a pyproject.toml."""
+    item = source("dgr")
+    files = {"build_files": ("setup.py", "pyproject.toml"), "build_requires": requires}
+    return (dataclasses.replace(item, source=dataclasses.replace(item.source, **files)),)
+
+
+def used(key: str, at_import: bool = True) -> Any:
+    return (CodeMatch(key, "utils/io.py", 7, "x = np.int(3)", at_import),)
+
+
+def ext(*code: Any) -> Any:
+    return (extension("r", *code),)
+
+
 def in_folder(folder: str, **values: Any) -> Any:
     item = source("dgr", **values)
     return (dataclasses.replace(item, source=dataclasses.replace(item.source, folder=folder)),)
@@ -228,6 +253,9 @@ ROWS = [
     row("forward-compat-on-geforce", "", gpus=cards("NVIDIA H200"), **COMPAT),
     row("forward-compat-on-geforce", "", libcuda=(LINUX,)),
     row("forward-compat-on-geforce", "fail", driver=driver("535.183.01", "13.0", cuda_error=804)),
+    row("torch-arch-unsupported", "pass", gpus=(Gpu(0, "x", cc="8.9"),)),  # an RTX 4090 runs the 8.6 code
+    row("torch-arch-unsupported", "pass", gpus=(Gpu(0, "x", cc="12.1"),)),
+    row("torch-arch-unsupported", "pass", gpus=(Gpu(0, "x", cc="10.3"),)),
     # --- containers
     row("container-shm-small", "skip", **confined(shm=64 * 2**20), remedy="docker run --shm-size 8g IMAGE"),
     row("container-shm-small", "warn", **confined(shm=8 * 2**20), remedy="docker run --shm-size 8g IMAGE"),
@@ -392,6 +420,32 @@ ROWS = [
     row("jit-cache-locked", "skip", **jit(locked="2026-01-01T23:30:00+00:00")),
     row("jit-cache-locked", "skip", **jit("", locked="2020-01-01T00:00:00+00:00")),  # its age is not known
     row("jit-cache-locked", "", **jit(current=False, locked="2020-01-01T00:00:00+00:00")),
+    row("no-kernel-image", "pass", extensions=ext(sass("sm_120"))),
+    row("no-kernel-image", "fail", extensions=ext(sass("sm_90"))),
+    row("no-kernel-image", "fail", extensions=ext(sass("sm_120"), sass("sm_80"))),
+    row("no-kernel-image", "pass", extensions=ext(ptx("sm_90", (8, 8)))),
+    row("no-kernel-image", "", extensions=ext(ptx("sm_90", (9, 0)))),  # ptx-newer-than-driver tells that
+    row("no-kernel-image", "pass", extensions=ext(sass("sm_120a"))),
+    row("no-kernel-image", "fail", extensions=ext(sass("sm_100f"))),
+    row("no-kernel-image", "fail", extensions=ext(ptx("sm_90a", (8, 0)))),
+    row("no-kernel-image", "unknown", extensions=ext(ptx("sm_90", (8, 8))), driver=driver("999.10")),
+    row("no-kernel-image", "skip", **NO_GPU),
+    row("torch-companions-mismatch", "warn", distributions=having("torchvision", "0.24.0", pins=("torch==2.9.0",))),
+    row("torch-companions-mismatch", "fail", distributions=having("torchvision", "0.24.0", pins=("torch==2.8.0",))),
+    row("torch-companions-mismatch", "pass", distributions=having("torchvision", "0.24.0", pins=("torch==2.9.1",))),
+    row("torch-companions-mismatch", "fail", distributions=having("torchvision", "0.24.0+cu126", pins=("torch==2.9.1+cu126",))),
+    row("lookalike-package", "fail", distributions=having("simple_knn", "2.0.1"), remedy="The stack needs"),
+    row("lookalike-package", "", distributions=having("simple_knn", "0.0.0")),
+    row("lookalike-package", "", distributions=having("simple_knn", "1.0", origin="file:///src/simple-knn")),
+    row("lookalike-package", "", distributions=having("simple_knn", "2.0.1", made_by_splatfix="drop-in")),
+    row("lookalike-package", "", distributions=having("simple-knn", "1.2", editable=True)),
+    row("lookalike-package", "", distributions=having("simple_knn", "1.1"), extensions=(extension("simple_knn"),)),
+    row("lookalike-package", "warn", distributions=having("gaussian_splatting", "2.11.0"),
+        extensions=(extension("gaussian_splatting"),)),
+    row("editable-source-gone", "fail", distributions=having("dgr", "0", editable=True, origin="file:///gone", source_gone=True)),
+    row("import-shadowing", "warn", packages=(package("inria-v1"),), shadows=(Shadow(RASTERIZER, "/home/u/dgr", False),)),
+    row("import-shadowing", "", packages=(package("inria-v1"),), shadows=(Shadow(RASTERIZER, "/home/u/dgr", True),)),
+    row("import-shadowing", "", shadows=(Shadow(RASTERIZER, "/home/u/dgr", False),)),  # nothing that it could hide
     row("shared-lib-not-found", "fail", **linked(unresolved=("libopencv_core.so.4",))),
     row("shared-lib-not-found", "fail", **linked(unresolved=("libcudart.so.12",))),
     row("shared-lib-not-found", "", **linked(unresolved=("libcuda.so.1", "libnvidia-ml.so.1"))),
@@ -478,6 +532,23 @@ ROWS = [
     row("build-isolation-enabled", "pass", dist={"pip": "25.2"}, sources=flags()),
     row("build-isolation-enabled", "pass", dist={"pip": "23.0.1"}, sources=flags()),
     row("build-isolation-enabled", "", sources=flags()),  # who builds is not known
+    row("build-isolation-enabled", "warn", dist={"pip": "23.0.1"}, sources=isolated("setuptools", "wheel")),
+    row("build-isolation-enabled", "warn", dist={"pip": "25.2"}, sources=isolated("setuptools", "torch")),  # another torch
+    row("build-isolation-enabled", "pass", dist={"pip": "25.2"}, sources=isolated("setuptools", "torch==2.9.1")),
+    row("build-isolation-enabled", "warn", distributions=without("setuptools", pip="24.0"), sources=flags()),
+    # load_pyproject_toml of pip 23.0.1, 23.1 and 25.2, read
+    row("build-isolation-enabled", "pass", distributions=without("wheel", pip="23.0.1"), sources=flags()),
+    row("build-isolation-enabled", "warn", distributions=without("wheel", pip="23.1"), sources=flags()),
+    row("build-isolation-enabled", "warn", distributions=without("wheel", pip="25.2"), sources=flags()),
+    row("numpy-alias-removed", "", python_matches=used("numpy-aliases"), dist={"numpy": "1.23.5"}),
+    row("numpy-alias-removed", "fail", python_matches=used("numpy-aliases"), dist={"numpy": "1.24.0"}, remedy="In the code"),
+    row("numpy-alias-removed", "warn", python_matches=used("numpy-aliases", at_import=False), dist={"numpy": "2.0"}),
+    row("torch-load-pickles", "", python_matches=used("torch-load-pickles", at_import=False), torch={"version": "2.5.1"}),
+    row("torch-load-pickles", "warn", python_matches=used("torch-load-pickles", at_import=False), torch={"version": "2.6.0"}),
+    row("distutils-removed", "", python_matches=used("distutils"), python={"version": "3.12.1"}),  # setuptools brings it
+    row("distutils-removed", "fail", python_matches=used("distutils"), python={"version": "3.12.1"}, remedy="install setuptools",
+        distributions=without("setuptools")),
+    row("distutils-removed", "", python_matches=used("distutils"), distributions=without("setuptools")),
     row("build-isolation-enabled", "warn", python={"kind": "uv"}, sources=flags(), remedy="uv pip install --python"),
     row("gsplat-version-mismatch", "pass", dist={"gsplat": "1.4.0+pt24cu124"}, pins=pinned("gsplat==1.4.0")),
     row("gsplat-version-mismatch", "warn", dist={"gsplat": "1.5.3"}, pins=pinned("gsplat==1.4.0")),

@@ -11,7 +11,7 @@ from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport, Instal
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.archs import Arch
 
-from .conftest import Changer, TorchWith, loud, of, statuses, with_python
+from .conftest import Changer, loud, of, statuses, with_python
 from .test_checkout import source, with_checkout
 from .test_packages import package, packages
 
@@ -98,24 +98,6 @@ def test_another_stacks_rasterizer_is_no_fallback(changed: Changer) -> None:
         with_checkout(facts, paths=("mine.py",), guarded=asked),
     ):
         assert statuses(other, "silent-fallback") == "warn"
-
-
-@pytest.mark.parametrize(
-    ("pin", "torch", "status"),
-    [
-        ("torch==2.9.0", "2.9.1+cu128", Status.WARN),
-        ("torch==2.8.0", "2.9.1+cu128", Status.FAIL),
-        ("torch==2.9.1", "2.9.1+cu128", Status.PASS),
-        ("torch==2.9.1+cu126", "2.9.1+cu128", Status.FAIL),
-    ],
-)
-def test_a_companion_of_another_patch_is_only_a_conflict(
-    changed: Changer, torch_with: TorchWith, pin: str, torch: str, status: Status
-) -> None:
-    _, plus, tag = pin.partition("+")
-    vision = Distribution("torchvision", f"0.24.0{plus}{tag}", "/env", pins=(pin,))
-    facts = changed(torch=torch_with(version=torch), distributions=Fact((vision,), ""))
-    assert [item.status for item in of(facts, "torch-companions-mismatch")] == [status]
 
 
 @pytest.mark.parametrize(

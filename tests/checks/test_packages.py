@@ -13,11 +13,11 @@ import pytest
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import make_context
-from splatfix.facts import Distribution, Fact, Facts, JitCache, Shadow, SplatPackage, gather
+from splatfix.facts import Distribution, Fact, Facts, SplatPackage, gather
 from splatfix.knowledge import stacks
 from tests.archs import goal
 
-from .conftest import Changer, extension, installed, loud, of, only, sass
+from .conftest import Changer, installed, loud, of, only
 
 SITE = "/env/lib/python3.11/site-packages"
 
@@ -64,7 +64,7 @@ def test_the_compiled_part(changed: Changer) -> None:
 def test_our_own_drop_ins_need_no_compiled_part(changed: Changer) -> None:
     mine = Distribution("simple_knn", "0.0.0", SITE, made_by_splatfix="drop-in")
     ours = SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))
-    facts = changed(packages=packages(ours), distributions=having(mine))
+    facts = changed(packages=packages(ours), distributions=Fact((mine, *(installed().value or ())), ""))
     assert not loud(facts)
 
 
@@ -80,82 +80,6 @@ def test_two_stacks_of_one_name(changed: Changer) -> None:
     assert "at once" in only(changed(packages=packages(shared)), "module-name-clash").summary
     same = package("inria-v1", distributions=("diff-gaussian-rasterization", "diff_gaussian_rasterization"))
     assert not loud(changed(packages=packages(same))), "one name in two spellings"
-
-
-def having(*items: Distribution) -> Fact[tuple[Distribution, ...]]:
-    return Fact((*items, *(installed().value or ())), "site-packages")
-
-
-def test_the_classifier_called_simple_knn(changed: Changer) -> None:
-    classifier = Distribution("simple_knn", "2.0.1", SITE)
-    facts = changed(
-        distributions=having(classifier),
-        packages=packages(SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))),
-    )
-    finding = only(facts, "lookalike-package")
-    assert finding.status is Status.FAIL
-    assert "unrelated classifier" in finding.summary
-
-
-@pytest.mark.parametrize(
-    "real",
-    [
-        Distribution("simple_knn", "0.0.0", SITE),
-        Distribution("simple_knn", "1.0", SITE, origin="file:///src/simple-knn"),
-        Distribution("simple_knn", "2.0.1", SITE, made_by_splatfix="drop-in"),
-        Distribution("simple-knn", "1.2", SITE, editable=True),
-    ],
-)
-def test_the_real_simple_knn_is_no_lookalike(changed: Changer, real: Distribution) -> None:
-    assert not of(changed(distributions=having(real)), "lookalike-package")
-
-
-def test_a_real_one_from_an_index_holds_code(changed: Changer) -> None:
-    item = dataclasses.replace(extension("simple_knn", sass("sm_120")), distribution="simple_knn")
-    facts = changed(
-        distributions=having(Distribution("simple_knn", "1.1", SITE)), extensions=Fact((item,), "")
-    )
-    assert not loud(facts)
-
-
-def test_the_repackaged_rasterizer(changed: Changer) -> None:
-    item = dataclasses.replace(
-        extension("gaussian_splatting", sass("sm_120")), distribution="gaussian_splatting"
-    )
-    facts = changed(
-        distributions=having(Distribution("gaussian_splatting", "2.11.0", SITE)),
-        extensions=Fact((item,), ""),
-    )
-    assert only(facts, "lookalike-package").status is Status.WARN
-
-
-def test_a_folder_in_front_of_the_package(changed: Changer) -> None:
-    shadow = Shadow("diff_gaussian_rasterization", "/home/u/diff_gaussian_rasterization", False)
-    have = packages(package("inria-v1"))
-    assert only(changed(packages=have, shadows=Fact((shadow,), "")), "import-shadowing").status is Status.WARN
-    built = dataclasses.replace(shadow, native=True)
-    assert not loud(changed(packages=have, shadows=Fact((built,), "")))
-    assert not loud(changed(shadows=Fact((shadow,), ""))), "nothing is installed that it could hide"
-
-
-def test_an_editable_source_that_is_gone(changed: Changer) -> None:
-    lost = Distribution("dgr", "0.0.0", SITE, editable=True, origin="file:///gone", source_gone=True)
-    facts = changed(distributions=having(lost))
-    assert only(facts, "editable-source-gone").status is Status.FAIL
-
-
-GSPLAT = SplatPackage("gsplat", f"{SITE}/gsplat", ("gsplat",))
-
-
-def test_gsplat_with_kernels(changed: Changer) -> None:
-    built = dataclasses.replace(extension("gsplat", sass("sm_120")), path="gsplat/csrc.so")
-    facts = changed(packages=packages(GSPLAT), toolkits=Fact((), "PATH"), extensions=Fact((built,), ""))
-    assert of(facts, "gsplat-without-kernels")[0].status is Status.PASS
-    cached = JitCache(
-        "gsplat_cuda", "/c/gsplat_cuda", "py311_cu128", True, None, None, "/c/gsplat_cuda/gsplat_cuda.so"
-    )
-    facts = changed(packages=packages(GSPLAT), toolkits=Fact((), "PATH"), jit_caches=Fact((cached,), ""))
-    assert of(facts, "gsplat-without-kernels")[0].status is Status.PASS
 
 
 def unpacked(requirement: str, python: Path, site: Path, downloads: Path) -> Facts:

@@ -6,15 +6,13 @@ import dataclasses
 import re
 from typing import Any
 
-import pytest
-
 from splatfix.checks import Finding, Status
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
-from splatfix.facts import CodeMatch, Distribution, Fact, Facts, ImportedModule, Interpreter, Pin
+from splatfix.facts import CodeMatch, Distribution, Fact, Facts, ImportedModule, Pin
 from splatfix.plan.requirements import require_build_tools
 
-from .conftest import Changer, TorchWith, of
+from .conftest import Changer, TorchWith, of, with_python
 from .test_checkout import source, with_checkout
 
 HERE = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")
@@ -136,58 +134,13 @@ def in_script(changed: Changer, key: str, *, at_import: bool = True, **versions:
     return with_checkout(changed(distributions=Fact(known, "site-packages")), python_matches=(match,))
 
 
-def with_python(facts: Facts, version: str) -> Facts:
-    python = facts.environment.interpreter.value
-    assert isinstance(python, Interpreter)
-    new = Fact(dataclasses.replace(python, version=version), "")
-    return dataclasses.replace(facts, environment=dataclasses.replace(facts.environment, interpreter=new))
-
-
-@pytest.mark.parametrize(("numpy", "told"), [("1.23.5", False), ("1.24.0", True), ("2.4.6", True)])
-def test_numpy_that_lacks_a_name(changed: Changer, numpy: str, told: bool) -> None:
-    found = of(in_script(changed, "numpy-aliases", numpy=numpy), "numpy-alias-removed")
-    assert bool(found) is told
-    if told:
-        assert found[0].status is Status.FAIL and f"numpy {numpy}" in found[0].summary
-        assert found[0].evidence[0].name == "utils/io.py:7"
-
-
-def test_inside_a_function_it_is_a_warning(changed: Changer) -> None:
-    found = of(in_script(changed, "numpy-aliases", at_import=False, numpy="2.0"), "numpy-alias-removed")
-    assert found[0].status is Status.WARN
-
-
-@pytest.mark.parametrize(("torch", "told"), [("2.5.1", False), ("2.6.0", True)])
-def test_a_checkpoint_that_torch_may_refuse(
-    changed: Changer, torch_with: TorchWith, torch: str, told: bool
-) -> None:
-    facts = in_script(changed, "torch-load-pickles", at_import=False)
-    environment = dataclasses.replace(facts.environment, torch=torch_with(version=torch))
-    found = of(dataclasses.replace(facts, environment=environment), "torch-load-pickles")
-    assert bool(found) is told
-    if told:
-        assert found[0].status is Status.WARN
-        assert (
-            "utils/io.py:7 loads a tuple without weights_only, which torch 2.6.0 refuses where"
-            in found[0].summary
-        )
-
-
-def test_setuptools_brings_distutils_back(changed: Changer) -> None:
-    facts = with_python(in_script(changed, "distutils", setuptools="84.2"), "3.12.1")
-    assert not of(facts, "distutils-removed")
-    finding = one(with_python(in_script(changed, "distutils", pip="25"), "3.12.1"), "distutils-removed")
-    assert lines(finding) == ["/env/bin/python -m pip install setuptools"]
-    assert not of(with_python(in_script(changed, "distutils", pip="25"), "3.11.9"), "distutils-removed")
-
-
 def test_an_extension_is_mended_on_a_copy(changed: Changer) -> None:
     match = CodeMatch("mutable-dataclass-default", "dgr/__init__.py", 9, "sort: Sort = Sort()")
     facts = with_checkout(changed(), sources=(source("dgr", matches=(match,)),))
-    finding = one(with_python(facts, "3.11.7"), "mutable-dataclass-default")
+    finding = one(with_python(facts, version="3.11.7"), "mutable-dataclass-default")
     assert finding.evidence[0].name == "submodules/dgr/dgr/__init__.py:9"
     assert lines(finding)[0].startswith("splatfix install /home/u/gs/submodules/dgr --python")
-    assert not of(with_python(facts, "3.10.14"), "mutable-dataclass-default")
+    assert not of(with_python(facts, version="3.10.14"), "mutable-dataclass-default")
 
 
 def test_pkg_resources_that_setuptools_dropped(changed: Changer) -> None:
