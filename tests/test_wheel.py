@@ -65,7 +65,22 @@ def test_everything_travels_in_the_wheel(wheel: Path) -> None:
     for wanted in ("patches", "dockerfiles", "constraints.txt"):
         assert any(name.startswith(f"splatfix/_bundled/{wanted}") for name in names), wanted
     for folder, suffixes in (
-        ("splatfix", (".py", ".json", ".toml", ".txt", ".html", ".md", ".tex", ".form")),
+        (
+            "splatfix",
+            (
+                ".py",
+                ".json",
+                ".toml",
+                ".txt",
+                ".html",
+                ".md",
+                ".tex",
+                ".form",
+                ".Dockerfile",
+                ".dockerignore",
+                ".compose",
+            ),
+        ),
         ("smoke_trainer", (".py", ".png", ".jpg", ".bin")),
     ):
         for path in (ROOT / folder).rglob("*"):
