@@ -7,46 +7,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from splatfix import __version__
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.resources import kernels_folder
 from splatfix.core.step import run
-from splatfix.install.rasterizer_templates import compiled_half, rasterizer_package
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
 from splatfix.knowledge.dropins import Dropin
-from splatfix.knowledge.stacks import variant
+from splatfix.knowledge.stacks import Variant, variant
 
 _HEAD = '"""{name} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
 _HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC", "warp": "on gswarp"}
 
 _CALLS = re.compile(rb"from \._(ssim|knn|rasterizer|contributions)_cuda import")
 
-_FUSED_SSIM = '''
-from ._ssim import fused_ssim as _fused_ssim
-from ._ssim import fused_ssim3d as _fused_ssim3d
 
-allowed_padding = ["same", "valid"]
-
-
-def fused_ssim(img1, img2, padding="same", train=True):
-    """Mean SSIM of [B, C, H, W] images as a scalar; the gradient goes to img1."""
-    assert padding in allowed_padding
-    return _fused_ssim(img1, img2, padding, train)
-
-
-def fused_ssim3d(img1, img2, padding="same", train=True):
-    """Mean SSIM of [B, C, D, H, W] volumes as a scalar; the gradient goes to img1."""
-    assert padding in allowed_padding
-    return _fused_ssim3d(img1, img2, padding, train)
-'''
-
-_SIMPLE_KNN = """
-from ._knn import distCUDA2
-
-__all__ = ["distCUDA2"]
-"""
+@cache
+def _sections() -> dict[str, str]:
+    """The texts that stand beside the copied kernels, by title."""
+    text = Path(__file__).with_name("dropin_templates.txt").read_text(encoding="utf-8")
+    _, *sections = re.split(r"^=== (.+)\n", text, flags=re.MULTILINE)
+    return dict(zip(sections[::2], sections[1::2], strict=True))
 
 
 def make_dropin_wheel(
@@ -120,9 +103,82 @@ def _kernel(name: str) -> bytes:
 def _templates(dropin: Dropin) -> dict[str, str]:
     """Files of the drop-in beside its kernels and manifest, by path: their Python source without the first docstring."""
     if dropin.distribution == "fused-ssim":
-        return {dropin.api: _FUSED_SSIM}
+        return {dropin.api: _sections()["fused-ssim"]}
     if dropin.distribution == "simple-knn":
-        return {dropin.api: _SIMPLE_KNN}
+        return {dropin.api: _sections()["simple-knn"]}
     row = variant(dropin.serves[0])
     assert row is not None
-    return {dropin.api: rasterizer_package(row), f"{dropin.module}/_C.py": compiled_half(row)}
+    return {dropin.api: _rasterizer_package(row), f"{dropin.module}/_C.py": _compiled_half(row)}
+
+
+def _rasterizer_package(row: Variant) -> str:
+    """The package of one variant, from its fingerprint: settings fields, parameters of forward, results."""
+    # the variants that drop-ins serve have all three; tests/knowledge holds it
+    assert row.settings is not None and row.forward is not None and row.returns is not None
+    sections = _sections()
+    types = dict(line.split(": ") for line in sections["types"].splitlines())
+    gaussians = "opacities, scales, rotations, covariances"
+    results = {
+        "color": "rendered.color",
+        "radii": "rendered.radii",
+        "invdepths": "rendered.invdepth",
+        "is_used": f"_is_used(settings, means3D, {gaussians})",
+        "allmap": "rendered.allmap",
+        "countBuffer": f"*_sums(settings, pixel_weights, means3D, rendered.radii, {gaussians})",
+        "accum_metric_counts": f"_marked(settings, get_flag, metric_map, means3D, {gaussians})",
+    }
+    returned = [results[name] for name in row.returns if name in results]
+    # what comes back beside image, radii and inverse depth: of several the first
+    extras = [name for name in ("countBuffer", "accum_metric_counts", "is_used") if name in row.returns]
+
+    imports = ""
+    if "SparseGaussianAdam" in row.extra_classes:
+        imports += "from ._helpers import SparseGaussianAdam\n"
+    if extras:
+        imports += "from ._contributions import contributions as _contributions\n"
+    if extras[:1] == ["countBuffer"]:
+        imports += "from ._contributions import screen_positions as _screen_positions\n"
+
+    # means3D, means2D and opacities must be given, the rest may be left out
+    parameters = [f"        {name}," for name in row.forward[:3]]
+    parameters += [f"        {name}=None," for name in row.forward[3:]]
+    kernel = "rasterizer import rasterize"
+    if "allmap" in row.returns:
+        kernel = "surfels import rasterize_surfels"
+    dc, join = "", ""
+    if "dc" in row.forward:
+        dc, join = "dc, ", sections["join-dc"]
+
+    text = sections["rasterizer"]
+    replacements = {
+        "fields": "\n".join(f"    {name}: {types[name]}" for name in row.settings),
+        "parameters": "\n".join(parameters),
+        "returns": ", ".join(row.returns),
+        "results": ", ".join(returned),
+        "own": sections.get(f"own-{row.key}", ""),
+        "kernel": kernel,
+        "dc": dc,
+        "join": join,
+        "imports": imports,
+    }
+    for mark, value in replacements.items():
+        text = text.replace(f"@{mark}@", value)
+    if "visible_filter" in row.methods:
+        text += sections["visible-filter"]
+    return text + "".join(sections[f"extra-{name}"] for name in extras[:1])
+
+
+def _compiled_half(row: Variant) -> str:
+    """The module ``_C``: what callers use of it works, the passes that only a compiler makes say what they are."""
+    helpers = {
+        "adamUpdate": "from ._helpers import sparse_adam_step as _sparse_adam_step\n",
+        "compute_relocation": "from ._helpers import compute_relocation\n",
+    }
+    imports = "".join(line for name, line in helpers.items() if name in row.exports)
+    text = _sections()["compiled-half"].replace("@imports@", imports).replace("@module@", row.module)
+    if "rasterize_aussians_filter" in row.exports:  # Scaffold's spelling
+        text += '\n\ndef rasterize_aussians_filter(*args):\n    """The compiled filter."""\n'
+        text += "    raise NotImplementedError(_ABSENT)\n"
+    if "adamUpdate" in row.exports:
+        text += _sections()["adam-update"]
+    return text
