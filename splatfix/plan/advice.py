@@ -103,7 +103,12 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
             return True
         families = ("torch", "gpu") if is_driver else ("torch", "driver", "gpu")
         install = _step_of(option, InstallTorch)
-        return install is not None and _gone_with(install, finding, assessment, families)
+        if install is None:
+            return False
+        # gone once this torch is there, and no other failure begins; asked of the checks themselves
+        context = make_context(with_torch(assessment.facts, install), assessment.context.goal)
+        failing = _failing(context, families)
+        return finding.code not in failing and failing <= _failing(assessment.context, families)
     parts = _parts_of(finding, assessment)
     if not parts or not check_named(finding.code).cured_by_rebuild:
         return False
@@ -127,13 +132,6 @@ def _parts_of(finding: Finding, assessment: Assessment) -> list[NativePart]:
 
 def _serves_as_it_is(options: Options) -> bool:
     return any(option.kind is OptionKind.KEEP for option in options.available)
-
-
-def _gone_with(step: InstallTorch, finding: Finding, assessment: Assessment, families: Sequence[str]) -> bool:
-    """The check no longer fails once this torch is there, and no other begins to; asked of the checks themselves."""
-    context = make_context(with_torch(assessment.facts, step), assessment.context.goal)
-    failing = _failing(context, families)
-    return finding.code not in failing and failing <= _failing(assessment.context, families)
 
 
 def _failing(context: Context, families: Sequence[str]) -> set[str]:

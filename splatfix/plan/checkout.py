@@ -104,7 +104,12 @@ def _extension_folders(
     if known is None and has_build_file(folder):
         return _with_extensions_below(folder, notes)
     if known is None and not is_checkout(folder):
-        raise _inside_empty_submodule(folder) or no_checkout(folder)
+        around = checkout_around(folder)
+        path = folder.relative_to(around).as_posix()
+        # empty because it is a submodule that was never fetched
+        if any(item.empty and item.path == path for item in read_submodules(around)):
+            raise _incomplete(around, around, [path])
+        raise no_checkout(folder)
     extensions, unreadable = _extensions_of(folder, known)
     notes += _notes_on(folder, extensions, known, recognition)
     notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
@@ -122,15 +127,6 @@ def _with_extensions_below(folder: Path, notes: list[str]) -> list[Path]:
     names = ", ".join(path.relative_to(folder).as_posix() for path in below)
     notes.append(f"{folder.name} needs extensions that lie below it ({names}); they are built first")
     return [*below, folder]
-
-
-def _inside_empty_submodule(folder: Path) -> SplatfixError | None:
-    """That a folder is empty because it is a submodule that was never fetched."""
-    around = checkout_around(folder)
-    path = folder.relative_to(around).as_posix()
-    if not any(item.empty and item.path == path for item in read_submodules(around)):
-        return None
-    return _incomplete(around, around, [path])
 
 
 def _no_folder(text: str) -> SplatfixError:
@@ -374,7 +370,10 @@ def _incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Sp
     names = [*(item.path for item in submodules), *others]
     todo = _fetching(root, folder, submodules)
     if others:
-        todo.append(_restoring(root, others))
+        restore = say(f"Clone it again with --recursive: {', '.join(others)} came with the repository.")
+        if git_folder(root):
+            restore = run("git", "-C", root, "checkout", "--", *others, text="Restore them from git")
+        todo.append(restore)
     todo.append(say("Or name the extensions to build one by one."))
     verb = "is" if len(names) == 1 else "are"
     return SplatfixError(
@@ -395,12 +394,6 @@ def _fetching(root: Path, folder: Path, submodules: Sequence[Submodule]) -> list
     if not steps:
         return []
     return [*steps, let_splatfix_fetch(run("splatfix", "install", folder))]
-
-
-def _restoring(root: Path, paths: Sequence[str]) -> Step:
-    if git_folder(root):
-        return run("git", "-C", root, "checkout", "--", *paths, text="Restore them from git")
-    return say(f"Clone it again with --recursive: {', '.join(paths)} came with the repository.")
 
 
 def expected_extensions(named: Iterable[str], read: Checkout | None = None) -> dict[str, tuple[str, ...]]:

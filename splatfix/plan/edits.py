@@ -156,6 +156,7 @@ def _refused(
     )
 
 
+_GUARD = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef\s+(\w+)\s*\n\s*#[ \t]*define\s+\1", re.DOTALL)
 _ANCHOR = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once|include\b)[^\n]*\n", re.MULTILINE)
 
 
@@ -174,22 +175,13 @@ def _add_include(text: str, header: str) -> str:
 def _after_includes(text: str, addition: str) -> str:
     """The addition after the last include that stands at the top level of the file (not inside a conditional)."""
     depth, at = 0, 0
+    # in a header with a classic include guard around everything the top level is one deeper
+    top = 1 if _GUARD.match(text) else 0
     for match in re.finditer(
         r"^[ \t]*#[ \t]*(if|ifdef|ifndef|endif|include)\b[^\n]*(?:\n|$)", text, re.MULTILINE
     ):
         word = match.group(1)
-        if word == "include" and depth <= _guard_depth(text):
+        if word == "include" and depth <= top:
             at = match.end()
         depth += {"include": 0, "endif": -1}.get(word, 1)
     return text[:at] + addition.lstrip("\n") + text[at:]
-
-
-def _guard_depth(text: str) -> int:
-    """1 in a header with a classic include guard around everything, else 0."""
-    return (
-        1
-        if re.match(
-            r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef\s+(\w+)\s*\n\s*#[ \t]*define\s+\1", text, re.DOTALL
-        )
-        else 0
-    )

@@ -91,6 +91,7 @@ def plan_image(request: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan:
     _require_fit_names(Path(request.checkout), [source.folder for source in sources])
     archs = _archs(request.targets)
     machine = "aarch64" if all(arch.number in _ARM_ONLY for arch in archs) else "x86_64"
+    install = Request(sources=(request.checkout,), targets=archs, jobs=request.jobs, with_dependencies=True)
     rejected: list[Rejected] = []
     stopped: SplatfixError | None = None
     for ranked in _builds(request, archs, machine):
@@ -101,7 +102,8 @@ def plan_image(request: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan:
             rejected.append(Rejected(name, obstacle))
             continue
         try:
-            plan = _install_plan(request, archs, _facts_inside(base, ranked.build, machine, checkout))
+            context = make_context(_facts_inside(base, ranked.build, machine, checkout), Goal(archs))
+            plan = plan_install(install, context)
         except SplatfixError as error:
             # of several builds that install has no plan for, the best one's reason is the one to tell
             stopped = stopped or error
@@ -111,11 +113,6 @@ def plan_image(request: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan:
         image = _image(request, checkout.value, sources, plan, base, ranked, archs, machine)
         return replace(image, rejected=tuple(rejected[:_MOST_REJECTED]))
     raise stopped or _no_build(request, archs, rejected)
-
-
-def _install_plan(request: ImageRequest, archs: tuple[Arch, ...], facts: Facts) -> InstallPlan:
-    install = Request(sources=(request.checkout,), targets=archs, jobs=request.jobs, with_dependencies=True)
-    return plan_install(install, make_context(facts, Goal(archs)))
 
 
 def _no_wheel(build: TorchBuild, base: _Base, machine: str) -> str:

@@ -93,18 +93,14 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
         present = next((part for part in installed.values() if part.names & aliases[name]), None)
         if present:
             parts.append(replace(present, variant=present.variant or key))
-        elif source and _is_installed_without_gpu_code(context, source, aliases[name]):
+        elif (
+            source and not source.needs_cuda and distributions_of(context.facts, aliases[name], source.folder)
+        ):
+            # no GPU code to look for in it: that pip lists it is all that can be known
             parts.append(NativePart(name, key, installed=True, cpu=True, names=aliases[name]))
         else:
             parts.append(NativePart(name, key))
     return tuple(parts)
-
-
-def _is_installed_without_gpu_code(context: Context, source: Source, aliases: frozenset[str]) -> bool:
-    """There is no GPU code to look for in it: that pip lists it is all that can be known."""
-    if source.needs_cuda:
-        return False
-    return bool(distributions_of(context.facts, aliases, source.folder))
 
 
 def _aliases(name: str, source: Source | None) -> frozenset[str]:
@@ -158,7 +154,9 @@ def _installed(
         error = next((item.error for item in files if item.error), package.error)
         if not dropin and not files and not error:
             error = "its compiled part is not there"
-        if code or dropin or error or _is_cuda(package):
+        row_names = variants(leaf(package))
+        is_cuda = package.native or package.native_missing or row_names
+        if code or dropin or error or is_cuda:
             keys = keys_of(package)
             unfit = [
                 *failures_of(package, files, findings),
@@ -166,7 +164,7 @@ def _installed(
             ]
             yield NativePart(
                 package.distributions[0] if package.distributions else package.module,
-                _only_variant(package),
+                next(iter(variant_names(package)), "") if row_names else "",
                 True,
                 dropin,
                 code,
@@ -182,17 +180,6 @@ def _findings(context: Context) -> tuple[Finding, ...]:
         return ()
     families = (family.name for family in FAMILIES.values() if family.of_packages)
     return run_checks(context, select(families))
-
-
-def _is_cuda(package: SplatPackage) -> bool:
-    return bool(package.native or package.native_missing or variants(leaf(package)))
-
-
-def _only_variant(package: SplatPackage) -> str:
-    if not variants(leaf(package)):
-        return ""
-    names = variant_names(package)
-    return names[0] if names else ""
 
 
 def failures_of(

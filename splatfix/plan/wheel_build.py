@@ -56,7 +56,9 @@ def _archs_and_edits(
     edits = needed_edits(source, conditions)
     if conditions.gpu_missing:
         no_longer_asks = any(edit.rule == "gpu-at-build" for edit in edits)
-        if not no_longer_asks or _asks_gpu(source):
+        # told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask
+        asks_which = source.switches.asks_gpu and not own_variables(source)
+        if not no_longer_asks or asks_which:
             raise _needs_gpu(source)
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
@@ -94,11 +96,6 @@ def _conditions(source: Source, facts: Facts, tools: Tools) -> BuildConditions:
     # it would compile none of its CUDA code, and reads no variable that changes that
     waits_for_gpu = source.switches.by_gpu and not source.switches.on
     return replace(conditions, gpu_missing=waits_for_gpu and make_context(facts).has_working_gpu is not True)
-
-
-def _asks_gpu(source: Source) -> bool:
-    """Told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask."""
-    return source.switches.asks_gpu and not own_variables(source)
 
 
 def _needs_gpu(source: Source) -> SplatfixError:
@@ -148,14 +145,10 @@ def _copy_of(source: Source) -> _ScratchCopy:
         reasons.append(Reason(f"copies {repository}: its build reads files above {folder}"))
     variables = {}
     if source.version_from_git:
-        version = _version_from_git(folder)
+        around = (git_folder(path) for path in (folder, *folder.parents))
+        commit = commit_of(next((git for git in around if git), None))
+        version = f"0+g{commit[:9]}" if commit else "0"
         variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
         reason = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
         reasons.append(Reason(f"SETUPTOOLS_SCM_PRETEND_VERSION={version}: {reason}"))
     return _ScratchCopy(str(repository) if repository != folder else "", variables, tuple(reasons))
-
-
-def _version_from_git(folder: Path) -> str:
-    around = (git_folder(path) for path in (folder, *folder.parents))
-    commit = commit_of(next((git for git in around if git), None))
-    return f"0+g{commit[:9]}" if commit else "0"

@@ -20,7 +20,9 @@ def keep(assessment: Assessment) -> Option:
         against += objections
         unsure += open_questions
     if not against:
-        against = _torch_failures(assessment)
+        # why the installed torch itself cannot be used, beside what GPU code it carries
+        findings = run_checks(assessment.context, select(("torch",)))
+        against = [item.summary.rstrip(".") for item in findings if item.status is Status.FAIL]
     if against:
         raise NotApplicable("; ".join(dict.fromkeys(against)))
     if any(not part.anywhere and not part.code for part in assessment.parts):
@@ -62,9 +64,3 @@ def _reasons(assessment: Assessment) -> list[Reason]:
     if dropins := ", ".join(part.name for part in parts if part.dropin):
         reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {dropins}", "pip's list"))
     return reasons
-
-
-def _torch_failures(assessment: Assessment) -> list[str]:
-    """Why checks say that the installed torch itself cannot be used, beside what GPU code it carries."""
-    findings = run_checks(assessment.context, select(("torch",)))
-    return [item.summary.rstrip(".") for item in findings if item.status is Status.FAIL]

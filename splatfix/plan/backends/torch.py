@@ -80,7 +80,11 @@ def _cheaper_offers(assessment: Assessment, torch: Torch, tools: Tools) -> list[
     serves = f"not needed: torch {torch.version} has code for {assessment.names}"
     if tools.cost == 0:
         raise NotApplicable(f"{serves}, and a toolkit for it is here")
-    offers = [offer for offer in offers_for(assessment) if not _is_older(torch, offer.build)]
+    offers = [
+        offer
+        for offer in offers_for(assessment)
+        if release(offer.build.release)[:2] >= release(torch.version)[:2]
+    ]
     least = min((offer.tools for offer in offers), key=lambda item: item.cost, default=None)
     if least is None:
         raise NotApplicable(serves)
@@ -283,11 +287,6 @@ def _is_installed(assessment: Assessment, build: TorchBuild) -> bool:
     if torch is None:
         return False
     return torch.version.startswith(f"{build.release}.") and torch.cuda == cuda_of(build)
-
-
-def _is_older(torch: Torch, build: TorchBuild) -> bool:
-    """Of an older release than the installed one."""
-    return release(build.release)[:2] < release(torch.version)[:2]
 
 
 def cuda_of(build: TorchBuild) -> str:
