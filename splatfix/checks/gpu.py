@@ -391,13 +391,13 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
         return
     visible, hidden = context.visible_gpus, sorted(context.hidden_gpus)
     evidence = tuple(_visibility_evidence(context))
-    correction = set_variable(NAME, reading.meant)
+    correction = set_variable(NAME, reading.valid)
     total = counted(len(gpus), "GPU")
     if context.hides_all:
         obstacle = reading.lost or "CUDA does not list the GPU that it names"
         if context.machine.container and re.match("[0-9]", value):
             obstacle += "; a container counts its own GPUs, from 0"
-        if not (reading.lost and reading.meant):
+        if not (reading.lost and reading.valid):
             text = f"Show them all, or set it to one, such as {_example(value, gpus)}"
             correction = unset_variable(NAME, text=text)
         yield this.fail(
@@ -405,7 +405,7 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
             evidence=evidence,
             remedy=correction,
         )
-    elif visible and reading.lost and reading.meant:
+    elif visible and reading.lost and reading.valid:
         yield this.warn(
             f"{NAME}={value!r} leaves {len(visible)} of {total}: {reading.lost}.",
             evidence=evidence,

@@ -109,7 +109,7 @@ class Gpus(Inventory):
             return gpus
         by_uuid = self.variables.get(NAME, "").startswith(("GPU-", "MIG-"))
         if by_uuid or self._ordered_by_bus:
-            return tuple(gpus[place] for place in reading.places)
+            return tuple(gpus[index] for index in reading.places)
         return gpus
 
     @property
@@ -146,20 +146,20 @@ class Gpus(Inventory):
     def gpu_of(self, device: str) -> Gpu | None:
         """The GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is not certain."""
         kind, _, number = device.partition(":")
-        place = int(number or 0) if (number or "0").isdecimal() else -1
-        if kind != "cuda" or not 0 <= place < len(self.visible_gpus):
+        index = int(number or 0) if (number or "0").isdecimal() else -1
+        if kind != "cuda" or not 0 <= index < len(self.visible_gpus):
             return None
         # of equal cards the order does not matter
         equal = len({gpu.name for gpu in self.visible_gpus}) == 1
         if not (self.machine.cuda.known or equal or self._ordered_by_bus):
             return None
-        return self.visible_gpus[place]
+        return self.visible_gpus[index]
 
     def own_archs(self, device: str = "") -> dict[Arch, list[str]]:
         """The architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those that
         programs see, or of the one that ``device`` (``cuda:1``) means."""
-        meant = self.gpu_of(device) if device else None
-        gpus = (meant,) if meant else self.visible_gpus or self._without_variable or self.nvidia_gpus
+        chosen = self.gpu_of(device) if device else None
+        gpus = (chosen,) if chosen else self.visible_gpus or self._without_variable or self.nvidia_gpus
         used = {gpu.index for gpu in gpus}
         archs: dict[Arch, list[str]] = {}
         for gpu in self.nvidia_gpus:

@@ -124,7 +124,7 @@ def builds_for_all(
     python = None if leaving_out == "python" else here.python
     glibc = None if leaving_out == "glibc" else here.glibc
     common: list[RankedBuild] = []
-    for place, arch in enumerate(archs):
+    for index, arch in enumerate(archs):
         builds = builds_for_arch(
             arch,
             here.platform,
@@ -135,7 +135,7 @@ def builds_for_all(
             include_unknown=include_unknown,
         )
         keys = {(item.build.release, item.build.tag) for item in builds}
-        if place == 0:
+        if index == 0:
             common = list(builds)
         else:
             common = [item for item in common if (item.build.release, item.build.tag) in keys]

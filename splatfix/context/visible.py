@@ -20,7 +20,7 @@ class Reading:
     """Places in the GPUs, in the value's order; None where it names MIG instances that no card here has."""
     lost: str = ""
     """What CUDA drops of the value, and why, as a sentence; "" where it takes all of it."""
-    meant: str = ""
+    valid: str = ""
     """The entries that do name a GPU, each once, as a value; "" where none does."""
 
 
@@ -40,9 +40,9 @@ def read_value(value: str, gpus: Sequence[Gpu]) -> Reading:
 def _instance(name: str, gpus: Sequence[Gpu]) -> Reading:
     # before driver 470: MIG-GPU-<UUID of the card>/<GPU instance>/<compute instance>
     card = name.removeprefix("MIG-").partition("/")[0]
-    for place, gpu in enumerate(gpus):
+    for index, gpu in enumerate(gpus):
         if name in gpu.mig_uuids or gpu.uuid == card:
-            return Reading((place,), meant=name)
+            return Reading((index,), valid=name)
     return Reading(None, f"no MIG instance here is called {name}")
 
 
@@ -82,7 +82,7 @@ def _uuids(value: str, gpus: Sequence[Gpu]) -> Reading:
     named = list(itertools.takewhile(lambda entry: entry.startswith("GPU-"), entries))
     fitting = []
     for entry in named:
-        fitting.append([place for place, gpu in enumerate(gpus) if (gpu.uuid or "").startswith(entry)])
+        fitting.append([index for index, gpu in enumerate(gpus) if (gpu.uuid or "").startswith(entry)])
     # a beginning that two UUIDs share names none
     visible = [places[0] for places in itertools.takewhile(lambda places: len(places) == 1, fitting)]
     repeated = _repeated(named) or _repeated(visible)
@@ -103,7 +103,7 @@ def _uuids(value: str, gpus: Sequence[Gpu]) -> Reading:
 
 
 def _repeated(entries: Sequence[str] | Sequence[int]) -> str:
-    for place, entry in enumerate(entries):
-        if entry in entries[:place]:
+    for index, entry in enumerate(entries):
+        if entry in entries[:index]:
             return str(entry)
     return ""

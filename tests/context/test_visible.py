@@ -97,7 +97,7 @@ def test_hidden_only_where_that_is_certain(
 )
 def test_what_cuda_drops_is_told(value: str, places: tuple[int, ...] | None, words: str, meant: str) -> None:
     reading = read_value(value, CARDS)
-    assert (reading.places, reading.meant) == (places, meant)
+    assert (reading.places, reading.valid) == (places, meant)
     assert words in reading.lost
     assert bool(words) == bool(reading.lost)
 
