@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splatfix.core.codec import CodecError, from_json, parse_start, to_json
@@ -94,7 +94,6 @@ def test_what_has_no_json_form_is_refused() -> None:
 
 
 _INNER = st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.text(max_size=4)
-_INNER = st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.text(max_size=4)
 _MEMBERS = st.dictionaries(
     st.text(max_size=4),
     st.recursive(_INNER, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=2), inner)),
@@ -102,6 +101,7 @@ _MEMBERS = st.dictionaries(
 )
 
 
+@settings(max_examples=40)
 @given(_MEMBERS, st.booleans(), st.sampled_from([None, 2]))
 def test_the_start_of_a_document_is_what_json_reads(
     members: dict[str, Any], ascii_only: bool, indent: int | None

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,17 +42,19 @@ def test_a_long_text_is_cut_between_words() -> None:
     assert beginning("x" * 30, 10) == "xxxxxxxxxx ... (30 characters in all)"
 
 
-def _trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(_ROOT.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def _nodes() -> tuple[tuple[Path, ast.AST], ...]:
+    """Every node of every file with its file: parsed once, which takes longest."""
+    paths = sorted(_ROOT.rglob("*.py"))
+    trees = [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+    return tuple((path, node) for path, tree in trees for node in ast.walk(tree))
 
 
 def _nouns() -> set[str]:
     """Whatever is counted somewhere, in the plural."""
     return {
         counted(2, node.args[1].value).rpartition(" ")[2]
-        for _, tree in _trees()
-        for node in ast.walk(tree)
+        for _, node in _nodes()
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "counted"
@@ -65,8 +67,7 @@ def test_no_text_says_one_files() -> None:
     counts = re.compile(rf" (?:more |other |cached |found )?(?:{'|'.join(sorted(_nouns()))})\b(?! per )")
     wrong = [
         f"{path.relative_to(_ROOT)}:{node.lineno}: {{{ast.unparse(value.value)}}}{text.value}"
-        for path, tree in _trees()
-        for node in ast.walk(tree)
+        for path, node in _nodes()
         if isinstance(node, ast.JoinedStr)
         for value, text in zip(node.values, node.values[1:], strict=False)
         if isinstance(value, ast.FormattedValue)

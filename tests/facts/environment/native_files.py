@@ -35,30 +35,15 @@ def library(
 ) -> Path:
     """Compile a shared library that exports and imports these functions and needs these libraries."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    wanted = list(imports)
+    wanted, word = list(imports), re.sub(r"\W", "_", path.name)
     lines = [f"int {name}(void) {{ return 1; }}" for name in exports]
     lines += [f"extern int {name}(void);" for name in wanted]
-    lines.append(f"int uses_{_word(path)}(void) {{ return 0{''.join(f' + {name}()' for name in wanted)}; }}")
-    command = [
-        "gcc",
-        "-shared",
-        "-fPIC",
-        "-O0",
-        "-w",
-        "-x",
-        "c",
-        "-",
-        "-o",
-        str(path),
-        f"-Wl,-soname,{path.name}",
-    ]
+    lines.append(f"int uses_{word}(void) {{ return 0{''.join(f' + {name}()' for name in wanted)}; }}")
+    command = ["gcc", "-shared", "-fPIC", "-O0", "-w", "-x", "c", "-"]
+    command += ["-o", str(path), f"-Wl,-soname,{path.name}"]
     command += ["-Wl,--no-as-needed", *flags, "-x", "none", *map(str, links)]
     subprocess.run(command, input="\n".join(lines), text=True, check=True, capture_output=True)
     return path
-
-
-def _word(path: Path) -> str:
-    return re.sub(r"\W", "_", path.name)
 
 
 def torch_in(site: Path, c10: Iterable[str] = (NEW_ABI,), cpu: Iterable[str] = (EMPTY,)) -> Path:

@@ -235,26 +235,13 @@ def test_a_real_torchvision_of_another_torch(
 ) -> None:
     """The published wheel beside a torch it was not made for: what we name is what the loader stumbles over."""
     torch = pytest.importorskip("torch")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--only-binary=:all:",
-            "-d",
-            str(tmp_path),
-            "--python-version",
-            f"{sys.version_info.major}.{sys.version_info.minor}",
-            f"torchvision=={version}",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    pip = [
+        sys.executable,
+        *["-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version"],
+    ]
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    argv = [*pip, python, "-d", str(tmp_path), f"torchvision=={version}"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode:
         pytest.skip(f"no wheel to download: {done.stderr.strip()[-200:]}")
     with zipfile.ZipFile(next(tmp_path.glob("torchvision*.whl"))) as wheel:

@@ -27,7 +27,6 @@ from splatfix.facts.environment.packages import (
     read_packages,
     read_shadows,
 )
-from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.python_source import guarded_imports
 from tests.binaries.forge_elf import ElfForge
 
@@ -298,45 +297,6 @@ def test_python_agrees_about_shadows(empty_venv: Path, site_packages: Path, tmp_
         assert said == wanted
         ours = read_shadows(LiveSystem(), str(tmp_path / "here"), packages)
         assert bool(ours) is (wanted == "here")
-
-
-# --- Python files of a trainer
-
-RENDER = """
-import math
-from diff_gaussian_rasterization import GaussianRasterizationSettings as Settings, GaussianRasterizer
-
-def render(camera, model, fast):
-    settings = Settings(image_height=1, image_width=2, bg=camera.bg)
-    rasterizer = GaussianRasterizer(raster_settings=settings)
-    if fast:
-        image, radii, depth = rasterizer(means3D=model.xyz, opacities=model.o, dc=model.dc)
-    else:
-        out = rasterizer(means3D=model.xyz, opacities=model.o)
-    return image
-
-def count(settings, model):
-    image, *rest = GaussianRasterizer(settings)(**model.inputs)
-"""
-
-
-def test_calls_of_the_rasterizer() -> None:
-    first, second, third = extension_calls("r.py", tuple(ast.walk(ast.parse(RENDER))), 9)[0]
-    assert first.module == "diff_gaussian_rasterization"
-    assert (first.function, first.settings, first.settings_positional) == (
-        "render",
-        ("image_height", "image_width", "bg"),
-        0,
-    )
-    assert (first.forward, first.unpacks) == (("means3D", "opacities", "dc"), 3)
-    assert first.results == ("image", "radii", "depth")
-    assert (second.forward, second.unpacks) == (("means3D", "opacities"), None)
-    assert (third.function, third.settings_positional, third.forward, third.unpacks) == (
-        "count",
-        -1,
-        (),
-        None,
-    )
 
 
 @pytest.mark.parametrize(

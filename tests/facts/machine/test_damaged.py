@@ -137,7 +137,7 @@ class AnyNvml(PlaybackSystem):
         return answer
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(reply=st.dictionaries(st.sampled_from(["gpus", "driver", "cuda", "error", "error_code"]), JSON))
 def test_whatever_nvml_answers(reply: dict[str, Any]) -> None:
     system = AnyNvml(raw_machines()["card-without-driver"])
@@ -148,7 +148,7 @@ def test_whatever_nvml_answers(reply: dict[str, Any]) -> None:
     assert driver.known or driver.error
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.text(max_size=300))
 def test_whatever_a_program_or_file_says(text: str) -> None:
     class Says(PlaybackSystem):

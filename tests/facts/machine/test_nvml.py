@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import threading
 import types
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,34 +25,24 @@ class NVMLError(Exception):
         self.value = value
 
 
-def refuse(*_: Any) -> Any:
-    raise NVMLError(3)  # not supported
+def binding(**answers: Any) -> types.ModuleType:
+    """A pynvml whose calls give what is named (of a function, its result), and fail with "not supported" otherwise."""
 
+    class Binding(types.ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            def answer(*arguments: Any) -> Any:
+                if name not in answers:
+                    raise NVMLError
+                if isinstance(answers[name], Exception):
+                    raise answers[name]
+                return answers[name](*arguments) if callable(answers[name]) else answers[name]
 
-def binding(**calls: Any) -> SimpleNamespace:
-    """A binding in which every call is refused but those given."""
-    names = (
-        "nvmlInit",
-        "nvmlShutdown",
-        "nvmlSystemGetDriverVersion",
-        "nvmlSystemGetCudaDriverVersion_v2",
-        "nvmlDeviceGetCount",
-        "nvmlDeviceGetHandleByIndex",
-        "nvmlDeviceGetMemoryInfo",
-        "nvmlDeviceGetPciInfo",
-        "nvmlDeviceGetCudaComputeCapability",
-        "nvmlDeviceGetComputeMode",
-        "nvmlDeviceGetMigMode",
-        "nvmlDeviceGetMaxMigDeviceCount",
-        "nvmlDeviceGetMigDeviceHandleByIndex",
-        "nvmlDeviceGetName",
-        "nvmlDeviceGetUUID",
-        "nvmlDeviceGetMaxClockInfo",
-        "nvmlDeviceGetEnforcedPowerLimit",
-        "nvmlDeviceGetPowerManagementDefaultLimit",
-    )
-    quiet = {"nvmlInit": lambda: None, "nvmlShutdown": lambda: None}
-    return SimpleNamespace(NVMLError=NVMLError, **{**dict.fromkeys(names, refuse), **quiet, **calls})
+            return answer
+
+    answers = {"nvmlInit": None, "nvmlShutdown": None, **answers}
+    module = Binding("pynvml")
+    module.NVMLError = NVMLError  # type: ignore[attr-defined]
+    return module
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, **calls: Any) -> dict[str, Any]:
@@ -96,12 +86,8 @@ def test_a_card_that_gives_no_handle_is_still_counted(monkeypatch: pytest.Monkey
     assert ask(monkeypatch, nvmlDeviceGetCount=lambda: 1)["gpus"] == [{"index": 0, "error_code": 3}]
 
 
-def stale() -> None:
-    raise NVMLError(18)
-
-
 def test_a_start_that_fails_is_told_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ask(monkeypatch, nvmlInit=stale) == {"error": "error 18", "error_code": 18}
+    assert ask(monkeypatch, nvmlInit=NVMLError(18)) == {"error": "error 18", "error_code": 18}
 
 
 def test_a_library_off_the_loaders_path_is_loaded_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,37 +104,6 @@ def test_a_library_off_the_loaders_path_is_loaded_by_hand(monkeypatch: pytest.Mo
     assert reply["gpus"] == []
     assert loaded == ["/usr/lib/wsl/lib/libnvidia-ml.so.1"]
     assert len(starts) == 2
-
-
-def library(**answers: Any) -> types.ModuleType:
-    """A pynvml whose calls give what is named, and fail with "not supported" otherwise."""
-
-    def call(name: str) -> Callable[..., Any]:
-        def answer(*_: Any) -> Any:
-            if name not in answers:
-                raise NVMLError
-            if isinstance(answers[name], Exception):
-                raise answers[name]
-            return answers[name]
-
-        return answer
-
-    module = types.ModuleType("pynvml")
-    module.NVMLError = NVMLError  # type: ignore[attr-defined]
-    for name in (
-        "nvmlInit",
-        "nvmlDeviceGetCount",
-        "nvmlDeviceGetHandleByIndex",
-        "nvmlDeviceGetMemoryInfo",
-        "nvmlDeviceGetUtilizationRates",
-        "nvmlDeviceGetComputeRunningProcesses_v3",
-        "nvmlDeviceGetComputeRunningProcesses_v2",
-        "nvmlDeviceGetName",
-        "nvmlDeviceGetGraphicsRunningProcesses_v3",
-        "nvmlDeviceGetGraphicsRunningProcesses_v2",
-    ):
-        setattr(module, name, call(name))
-    return module
 
 
 def process(pid: int, memory: int | None) -> types.SimpleNamespace:
@@ -168,7 +123,7 @@ CARD: dict[str, Any] = {
 
 
 def test_a_card_with_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", library(**CARD))
+    monkeypatch.setitem(sys.modules, "pynvml", binding(**CARD))
     meter = NvmlMeter()
     expected = {10: 5 << 30, 11: None, 12: 1 << 30}
     assert meter.read() == (GpuUse(0, "NVIDIA GeForce RTX 5090", 32 << 30, 9 << 30, 93, expected),)
@@ -177,22 +132,19 @@ def test_a_card_with_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_driver_does_not_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     little = {name: CARD[name] for name in ("nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex")}
-    monkeypatch.setitem(sys.modules, "pynvml", library(**little))
+    monkeypatch.setitem(sys.modules, "pynvml", binding(**little))
     assert NvmlMeter().read() == (GpuUse(0, "unknown", None, None, None, {}),)
 
 
 def test_no_driver_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=NVMLError(9)))
+    monkeypatch.setitem(sys.modules, "pynvml", binding(nvmlInit=NVMLError(9)))
     meter = NvmlMeter()
     assert meter.read() == () and meter.problem == "NVML: error 9"
 
 
 def test_a_driver_that_hangs_is_given_up_and_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
-
     hanging = threading.Event()
-    played = library(**CARD)
-    played.nvmlDeviceGetCount = lambda: hanging.wait(30)  # type: ignore[attr-defined]
+    played = binding(**{**CARD, "nvmlDeviceGetCount": lambda: hanging.wait(30)})
     monkeypatch.setitem(sys.modules, "pynvml", played)
     meter = NvmlMeter(timeout=0.1)
     assert meter.read() == () and meter.problem == "NVML: no answer within 0.1 s"

@@ -243,29 +243,32 @@ def test_windows_by_the_installers_variables(machine_of: MachineOf) -> None:
     assert "lib/x64/cudart.lib" not in item.missing
 
 
-def test_missing_headers_in_the_environments_packages(machine_of: MachineOf) -> None:
-    root = "/usr/local/cuda-12.4"
+@pytest.mark.parametrize(
+    ("version", "elsewhere"),
+    [
+        ("12.4", {"cublas_v2.h": "cublas/include", "cusparse.h": "cusparse/include"}),
+        ("13.0", {"cublasLt.h": "cu13/include", "cub/cub.cuh": "cu13/include/cccl"}),
+    ],
+)
+def test_missing_headers_in_the_environments_packages(
+    machine_of: MachineOf, version: str, elsewhere: dict[str, str]
+) -> None:
+    """Headers of CUDA 13 are none for a toolkit 12.4, nor the other way round."""
+    root = f"/usr/local/cuda-{version}"
+    brought = ["cublas/include/cublas_v2.h", "cusparse/include/cusparse.h", "nccl/lib/libnccl.so.2"]
+    brought += ["cu13/include/cublasLt.h", "cu13/include/cccl/cub/cub.cuh"]
     box = machine_of(
         files={f"{root}/include/crt/host_config.h": LIMITS},
-        exists=[
-            f"{root}/bin/nvcc",
-            f"{SITE}/nvidia/cublas/include/cublas_v2.h",
-            f"{SITE}/nvidia/cusparse/include/cusparse.h",
-            f"{SITE}/nvidia/cu13/include/cccl/cub/cub.cuh",
-            f"{SITE}/nvidia/nccl/lib/libnccl.so.2",
-        ],
-        commands={(f"{root}/bin/nvcc", "--version"): VERSION},
+        exists=[f"{root}/bin/nvcc", *(f"{SITE}/nvidia/{name}" for name in brought)],
+        commands={(f"{root}/bin/nvcc", "--version"): VERSION.replace("12.4", version)},
     )
-    brought = toolkits.packaged(box, [SITE])
-    assert brought.includes == tuple(
+    packaged = toolkits.packaged(box, [SITE])
+    assert packaged.includes == tuple(
         f"{SITE}/nvidia/{name}/include" for name in ("cu13", "cublas", "cusparse")
     )
-    item = roots(box, brought)[root]
-    assert item.elsewhere == {
-        "cublas_v2.h": f"{SITE}/nvidia/cublas/include",
-        "cusparse.h": f"{SITE}/nvidia/cusparse/include",
-    }, "headers of CUDA 13 are none for a toolkit 12.4"
-    assert "include/cusolverDn.h" in item.missing
+    item = roots(box, packaged)[root]
+    wanted = {header: f"{SITE}/nvidia/{folder}" for header, folder in elsewhere.items()}
+    assert item.elsewhere == wanted and "include/cusolverDn.h" in item.missing
 
 
 def test_debians_nvcc_names_no_top(machine_of: MachineOf) -> None:
@@ -276,25 +279,6 @@ def test_debians_nvcc_names_no_top(machine_of: MachineOf) -> None:
         commands={("/usr/bin/nvcc", "--dryrun", "-x", "cu", "-c", "/dev/null", "-o", "/dev/null"): said}
     )
     assert toolkits.ask_root(box, "/usr/bin/nvcc") == "/usr"
-
-
-def test_headers_of_cuda_13_packages_for_a_toolkit_13(machine_of: MachineOf) -> None:
-    root = "/usr/local/cuda-13.0"
-    box = machine_of(
-        files={f"{root}/include/crt/host_config.h": LIMITS},
-        exists=[
-            f"{root}/bin/nvcc",
-            f"{SITE}/nvidia/cublas/include/cublas_v2.h",
-            f"{SITE}/nvidia/cu13/include/cusparse.h",
-            f"{SITE}/nvidia/cu13/include/cccl/cub/cub.cuh",
-        ],
-        commands={(f"{root}/bin/nvcc", "--version"): VERSION.replace("12.4", "13.0")},
-    )
-    item = roots(box, toolkits.packaged(box, [SITE]))[root]
-    assert item.elsewhere == {
-        "cusparse.h": f"{SITE}/nvidia/cu13/include",
-        "cub/cub.cuh": f"{SITE}/nvidia/cu13/include/cccl",
-    }
 
 
 @pytest.mark.parametrize("place", ["include/cub", "include/cccl/cub"])

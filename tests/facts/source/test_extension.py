@@ -333,11 +333,6 @@ def test_a_walk_ends_and_names_what_it_could_not_read(
     assert not near.complete and near.found == (tmp_path / "a" / "ext",)
 
 
-def test_nothing_is_executed(tmp_path: Path) -> None:
-    source(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_what_setup_links_by_name(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text(
         "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"

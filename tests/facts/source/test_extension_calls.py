@@ -53,7 +53,10 @@ def test_what_is_taken_of_the_results(body: str, unpacks: int | None, at_least: 
 def test_arguments() -> None:
     found = rendering("return rasterizer(pc.a, pc.b, shs=None, scores=pc.s)")
     assert (found.forward, found.forward_positional) == (("shs", "scores"), 2)
-    assert rendering("return rasterizer(**pc)").forward_positional == -1
+    hidden = rendering("return rasterizer(**pc)")
+    assert (hidden.forward, hidden.forward_positional) == ((), -1)
+    unsettled = calls("from diff_gauss import GaussianRasterizer as R\ndef f(s):\n    R(s)(1)\n")[0][0]
+    assert unsettled.settings_positional == -1
     assert (found.file, found.line, found.function) == ("a.py", 5, "render")
 
 
@@ -74,6 +77,7 @@ def test_calls_in_branches() -> None:
         settings = S(debug=1)
         return GaussianRasterizer(settings, f_count=True)(shs=1)
     """
+    assert calls(text)[0][0].results == ("image", "radii", "depth")
     found = [(item.settings, item.forward, item.unpacks, item.constructor) for item in calls(text)[0]]
     assert found == [
         (("bg", "antialiasing"), ("dc",), 3, ()),
