@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import Confinement
@@ -28,14 +28,13 @@ _MOUNT_MARKS = (
 """Parts of the folders that an engine's root file system and its files (resolv.conf, hostname) come from."""
 
 
-@dataclass(frozen=True)
-class _Mount:
+class _Mount(NamedTuple):
     """A line of mountinfo; see proc(5)."""
 
     point: str
-    options: tuple[str, ...]
+    options: list[str]
     kind: str
-    more: tuple[str, ...]
+    more: list[str]
     root: str
     """Which folder of the file system is mounted."""
 
@@ -49,9 +48,21 @@ def probe(system: System) -> Fact[Confinement]:
     root, shm = at.get("/"), at.get(_SHM)
     status = system.read("/proc/self/status") or ""
     uid = whole_number(captured(r"^Uid:\s+(\d+)", status, re.MULTILINE))
+    size = None
+    for option in shm.more if shm else ():
+        # bytes of a tmpfs that is limited; it may be in another way
+        if match := re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option):
+            size = int(match.group(1)) * _UNITS[match.group(2)]
+            break
+    closed: list[str] = []
+    if uid and any(name.startswith("nvidia") for name in system.listdir("/dev")):
+        # find asks the kernel, which also knows of groups and access lists
+        files = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c")
+        done = system.run([*files, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
+        closed = sorted(line for line in done.stdout.splitlines() if line.startswith("/dev/nvidia"))
     return Fact(
         Confinement(
-            shm=_size(shm.more) if shm else None,
+            shm=size,
             processes=_number(system, "/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"),
             memory=_number(
                 system, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
@@ -59,7 +70,7 @@ def probe(system: System) -> Fact[Confinement]:
             read_only=None if root is None else "ro" in root.options,
             writable=tuple(path for path in _TEMPORARY if path in at and "rw" in at[path].options),
             user=uid,
-            closed_devices=_closed(system) if uid else (),
+            closed_devices=tuple(closed),
             wsl_device=system.exists("/dev/dxg"),
         ),
         MOUNTS,
@@ -83,17 +94,7 @@ def _mounts(text: str) -> Iterator[_Mount]:
         here, _, there = line.partition(" - ")
         fields, others = here.split(), there.split()
         if len(fields) > 5 and len(others) > 2:
-            yield _Mount(
-                fields[4], tuple(fields[5].split(",")), others[0], tuple(others[2].split(",")), fields[3]
-            )
-
-
-def _size(options: tuple[str, ...]) -> int | None:
-    """Bytes of a tmpfs; None where it is not limited, or in another way."""
-    for option in options:
-        if match := re.fullmatch(r"size=([0-9]{1,15})([kmg]?)", option):
-            return int(match.group(1)) * _UNITS[match.group(2)]
-    return None
+            yield _Mount(fields[4], fields[5].split(","), others[0], others[2].split(","), fields[3])
 
 
 def _number(system: System, *paths: str) -> int | None:
@@ -103,13 +104,3 @@ def _number(system: System, *paths: str) -> int | None:
         if number is not None:
             return number if number < _NO_LIMIT else None
     return None
-
-
-def _closed(system: System) -> tuple[str, ...]:
-    """The driver's device files that this process may not read and write, by its user and groups."""
-    if not any(name.startswith("nvidia") for name in system.listdir("/dev")):
-        return ()
-    # find asks the kernel, which also knows of groups and access lists
-    files = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c")
-    done = system.run([*files, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
-    return tuple(sorted(line for line in done.stdout.splitlines() if line.startswith("/dev/nvidia")))

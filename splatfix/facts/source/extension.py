@@ -12,7 +12,12 @@ from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
 from splatfix.core.toml import TomlTable, parse_toml
 from splatfix.facts.model.source import ArchVariable, CodeMatch, NativeModule, Source
-from splatfix.facts.source.build_variables import is_arch_variable
+from splatfix.facts.source.build_variables import (
+    arch_variables,
+    cuda_switches,
+    environment_writes,
+    is_arch_variable,
+)
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
 from splatfix.facts.source.missing_folders import is_its_own, missing_folders
 from splatfix.facts.source.reader import FolderReader, is_there
@@ -63,27 +68,30 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     modules = tuple(_modules(folder, script))
     if not modules and "CMakeLists.txt" in build_files:
         modules = tuple(_modules_of_cmake(folder, reader))
-    packages = script.texts("packages")
+    packages = script.setup_texts("packages")
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     cmake_reads = dict.fromkeys(_CMAKE_ENVIRONMENT.findall(reader.text(folder / "CMakeLists.txt")))
     source = Source(
         folder=str(folder),
         build_files=build_files,
-        name=script.text("name") or name,
-        version=script.text("version") or version,
+        name=script.setup_text("name") or name,
+        version=script.setup_text("version") or version,
         packages=packages,
         modules=modules,
         needs_cuda=_needs_cuda(folder, script, modules, reader),
         uses_torch_builder=script.mentions("CUDAExtension", "CppExtension", "BuildExtension"),
         build_requires=build_requires,
-        requires=(*script.texts("install_requires"), *dependencies),
+        requires=(*script.setup_texts("install_requires"), *dependencies),
         python=python
-        or script.text("python_requires")
+        or script.setup_text("python_requires")
         or _setup_cfg_option(folder, "python_requires", reader),
-        reads=tuple(dict.fromkeys((*script.reads, *cmake_reads))),
-        sets=script.sets,
-        arch_variables=(*script.arch_variables, *map(ArchVariable, filter(is_arch_variable, cmake_reads))),
-        switches=script.switches,
+        reads=tuple(dict.fromkeys((*(read.name for read in script.reads), *cmake_reads))),
+        sets=environment_writes(script),
+        arch_variables=(
+            *arch_variables(script.reads, script),
+            *map(ArchVariable, filter(is_arch_variable, cmake_reads)),
+        ),
+        switches=cuda_switches(script.reads, script),
         version_from_git=script.mentions("use_scm_version", "setuptools_scm")
         or any(_SCM.match(requirement) for requirement in build_requires),
         nvcc_flags=script.nvcc_flags,
@@ -96,7 +104,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         clone=git_folder(folder, reader) is not None,
         error="; ".join(filter(None, (script.error, *pyproject.wrong[:3]))),
     )
-    for reason in script.evaluator.exceeded:
+    for reason in script.exceeded:
         reader.leave_out(folder / "setup.py", reason)
     return redacted(source)
 
@@ -176,8 +184,8 @@ def _declares_modules(folder: Path, reader: FolderReader, *, any_kind: bool) -> 
 
 def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
     for call in script.calls("CUDAExtension", "CppExtension", "Extension"):
-        name = script.value(call, "name", position=0)
-        declared = script.value(call, "sources", position=1)
+        name = script.argument(call, "name", position=0)
+        declared = script.argument(call, "sources", position=1)
         sources: tuple[str, ...] = ()
         if isinstance(declared, list):
             sources = tuple(item for item in declared if isinstance(item, str))

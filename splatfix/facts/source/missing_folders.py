@@ -79,7 +79,7 @@ class _Build:
             parts = [text_constant(argument) for argument in call.args]
             if any(part in texts for part in parts):
                 texts = [text for text in texts if text not in parts]
-                texts.append(self._script.evaluator.joined_path(call))
+                texts.append(self._script.joined_path(call))
         for text in texts:
             yield text.removeprefix("-I").strip()
 

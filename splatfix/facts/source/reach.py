@@ -69,7 +69,7 @@ def _levels_of_script(script: SetupScript) -> Iterator[int]:
     for node in script.nodes:
         if not isinstance(node, ast.expr) or id(node) in parts_of_paths:
             continue
-        path = script.evaluator.path(node)
+        path = script.path(node)
         if path is not None:
             yield posixpath.normpath(path).split("/").count("..")
             parts_of_paths.update(map(id, ast.walk(node)))

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from splatfix.facts.model.source import ArchVariable, CudaSwitches
-from splatfix.facts.source.build_variables import (
-    VariableRead,
-    arch_variables,
-    cuda_switches,
-    environment_reads,
-    environment_writes,
-)
+from splatfix.facts.source.build_variables import VariableRead, environment_reads
 from splatfix.facts.source.evaluator import OWN_FOLDER, StaticEvaluator, markers
 from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.syntax import imported, keyword_value, last_name, text_constant, texts_below
@@ -26,47 +19,23 @@ _VERSION_NUMBER = re.compile(r"\b\d+(\.\d+)*\b")
 _CXX_STANDARD = re.compile(r"[-/]+std[=:]")
 
 
-class SetupScript:
-    """One parsed setup.py. Values that only running it would tell are left out, never guessed.
+class SetupScript(StaticEvaluator):
+    """One parsed setup.py, by the evaluator of its syntax tree. Values that only running it would tell are left out, never guessed.
 
     What it declares is worked out when it is asked: most folders of a checkout only have to say whether they hold an extension.
     """
 
     def __init__(self, trees: Sequence[ast.Module] = (), *, error: str = "", source: str = "") -> None:
-        self.evaluator = StaticEvaluator(trees)
+        super().__init__(trees)
         self.error = error
         self.source = source
         """The text of a script with an error."""
         self._body: Sequence[ast.stmt] = trees[0].body if trees else ()
 
-    @property
-    def nodes(self) -> tuple[ast.AST, ...]:
-        """The whole syntax tree, from the outside inwards."""
-        return self.evaluator.nodes
-
     @cached_property
-    def _reads(self) -> tuple[VariableRead, ...]:
-        return environment_reads(self.evaluator)
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Environment variables that it reads."""
-        return _unique(read.name for read in self._reads)
-
-    @property
-    def sets(self) -> Mapping[str, str | None]:
-        """Environment variables that it sets; see :class:`Source`."""
-        return environment_writes(self.evaluator)
-
-    @property
-    def arch_variables(self) -> tuple[ArchVariable, ...]:
-        """Those of ``reads`` that name GPU architectures."""
-        return arch_variables(self._reads, self.evaluator)
-
-    @property
-    def switches(self) -> CudaSwitches:
-        """What decides whether CUDA code is compiled."""
-        return cuda_switches(self._reads, self.evaluator)
+    def reads(self) -> tuple[VariableRead, ...]:
+        """Every expression that reads an environment variable."""
+        return environment_reads(self)
 
     @cached_property
     def nvcc_flags(self) -> tuple[str, ...]:
@@ -87,7 +56,7 @@ class SetupScript:
                 owner = node.func.value
                 if isinstance(owner, ast.Subscript) and _is_nvcc(owner.slice):
                     lists += node.args
-        return _unique(text for text in self.evaluator.texts_that_reach(lists) if text != "nvcc")
+        return _unique(text for text in self.texts_that_reach(lists) if text != "nvcc")
 
     @cached_property
     def include_dirs(self) -> tuple[str, ...]:
@@ -103,10 +72,10 @@ class SetupScript:
         names: list[str] = []
         visited: set[int] = set()
         for value in self._keyword_values("libraries"):
-            names += texts_below(self.evaluator.named_list(value), visited)
+            names += texts_below(self.named_list(value), visited)
         visited = set()  # one list may be handed to both
         for value in self._keyword_values("extra_link_args"):
-            flags = texts_below(self.evaluator.named_list(value), visited)
+            flags = texts_below(self.named_list(value), visited)
             names += [flag.removeprefix("-l") for flag in flags if flag.startswith("-l")]
         return _unique(names)
 
@@ -168,25 +137,25 @@ class SetupScript:
                 return True
         return False
 
-    def value(self, call: ast.Call, keyword: str, position: int | None = None) -> Any:
+    def argument(self, call: ast.Call, keyword: str, position: int | None = None) -> Any:
         """The literal value of an argument, with simple names followed; None when only running would tell."""
         argument = keyword_value(call, keyword)
         if argument is None and position is not None and len(call.args) > position:
             argument = call.args[position]
-        return None if argument is None else self.evaluator.value(argument)
+        return None if argument is None else self.value(argument)
 
-    def text(self, keyword: str) -> str | None:
+    def setup_text(self, keyword: str) -> str | None:
         """A text argument of ``setup(...)``."""
         for call in self.calls("setup"):
-            value = self.value(call, keyword)
+            value = self.argument(call, keyword)
             if isinstance(value, str):
                 return value
         return None
 
-    def texts(self, keyword: str) -> tuple[str, ...]:
+    def setup_texts(self, keyword: str) -> tuple[str, ...]:
         """A list-of-texts argument of ``setup(...)``, as far as it is literal."""
         for call in self.calls("setup"):
-            value = self.value(call, keyword)
+            value = self.argument(call, keyword)
             if isinstance(value, list):
                 return tuple(item for item in value if isinstance(item, str))
         return ()
@@ -227,7 +196,7 @@ def standard_flags(script: SetupScript) -> tuple[str, ...]:
             lists.append(flags)
     texts: list[Any] = []
     for node in lists:
-        value = script.evaluator.value(node)
+        value = script.value(node)
         if isinstance(value, list):
             texts += value
     texts += script.nvcc_flags
@@ -236,7 +205,7 @@ def standard_flags(script: SetupScript) -> tuple[str, ...]:
 
 def own_path_in_flags(script: SetupScript) -> bool:
     """A flag joins "-I" and the folder of setup.py, as the Inria family does for glm."""
-    own_folder = script.evaluator.holding(OWN_FOLDER)
+    own_folder = script.holding(OWN_FOLDER)
     for node in script.nodes:
         start: ast.AST | None = None
         if isinstance(node, ast.BinOp):
