@@ -52,7 +52,10 @@ class VariableRead:
 def environment_reads(evaluator: StaticEvaluator) -> tuple[VariableRead, ...]:
     """Every expression that reads a variable, also through a function of the file's own that is given its name."""
     reads: list[VariableRead] = []
-    environ = {"environ", *_names_of_environ(evaluator)}
+    environ = {"environ"}
+    for node in evaluator.nodes:
+        if isinstance(node, ast.Assign) and last_name(node.value) == "environ":  # ``env = os.environ``
+            environ.update(map(last_name, node.targets))
     for node in evaluator.nodes:
         key, default = _key_and_default(node, environ)
         name = text_constant(key)
@@ -66,15 +69,16 @@ def environment_writes(evaluator: StaticEvaluator) -> dict[str, str | None]:
     computed one. What is set only where it was not set before is no such variable."""
     written: dict[str, str | None] = {}
     holding: dict[str, set[Marker]] = {}
-    for name, value, statement in _writes(evaluator):
-        if name not in holding and len(holding) < _MOST_VARIABLES:
-            holding[name] = evaluator.holding(("text", name))
-        depends_on = list(evaluator.conditions(statement))
-        if value is not None:
-            depends_on.append(value)
-        if any(holding.get(name, set()) & markers(expression) for expression in depends_on):
-            continue
-        written[name] = "" if value is None else text_constant(value)
+    for statement in evaluator.nodes:
+        for key, value in _written_items(statement):
+            name = text_constant(key)
+            if name is None:
+                continue
+            if name not in holding and len(holding) < _MOST_VARIABLES:
+                holding[name] = evaluator.holding(("text", name))
+            depends_on = [*evaluator.conditions(statement), *([] if value is None else [value])]
+            if not any(holding.get(name, set()) & markers(expression) for expression in depends_on):
+                written[name] = "" if value is None else text_constant(value)
     return written
 
 
@@ -101,13 +105,6 @@ def cuda_switches(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> 
         also={name: _value_for_on(of_name, evaluator) for name, of_name in _by_name(also).items()},
         off=tuple(dict.fromkeys(off)),
     )
-
-
-def _names_of_environ(evaluator: StaticEvaluator) -> Iterator[str]:
-    """``env`` of ``env = os.environ``."""
-    for node in evaluator.nodes:
-        if isinstance(node, ast.Assign) and last_name(node.value) == "environ":
-            yield from map(last_name, node.targets)
 
 
 def _key_and_default(node: ast.AST, environ: set[str]) -> tuple[ast.expr | None, ast.expr | None]:
@@ -153,15 +150,6 @@ def _positions_of_keys(function: ast.FunctionDef) -> Iterator[int]:
             yield parameters.index(key.id)
 
 
-def _writes(evaluator: StaticEvaluator) -> Iterator[tuple[str, ast.expr | None, ast.AST]]:
-    """(name, value, statement); no value for a variable that is removed."""
-    for node in evaluator.nodes:
-        for key, value in _written_items(node):
-            name = text_constant(key)
-            if name is not None:
-                yield name, value, node
-
-
 def _written_items(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
     """(key, value) of every item of ``os.environ`` that a statement or call sets or removes."""
     if isinstance(node, (ast.Assign, ast.Delete)):
@@ -203,10 +191,11 @@ def _arch_variable(name: str, evaluator: StaticEvaluator, reads: Sequence[Variab
                 dotted = True
             elif split_at:
                 separator = split_at
-    for default in _numbers_in_defaults(reads):
+    texts = (text_constant(read.default) for read in reads)
+    default = next((text for text in texts if text is not None and re.search(r"\d", text)), None)
+    if default is not None:
         dotted = re.search(r"\d\.\d", default) is not None
         separator = next((sign for sign in _SEPARATORS if sign in default), separator)
-        break
     if separator not in _SEPARATORS:
         separator = ";"
     return ArchVariable(name, dotted, separator, plain=is_number and not dotted)
@@ -227,13 +216,6 @@ def _conversions(evaluator: StaticEvaluator, holding: set[Marker]) -> Iterator[t
             converted = node.args[0]
         if holding & markers(converted):
             yield node, function
-
-
-def _numbers_in_defaults(reads: Sequence[VariableRead]) -> Iterator[str]:
-    for read in reads:
-        default = text_constant(read.default)
-        if default is not None and re.search(r"\d", default):
-            yield default
 
 
 def _value_for_on(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> str:
@@ -292,20 +274,11 @@ def _gpu_decides(evaluator: StaticEvaluator) -> bool:
         if last_name(node) in ("CUDAExtension", "CppExtension"):
             if any(decided & markers(test) for test in evaluator.conditions(node)):
                 return True
-        elif isinstance(node, ast.If) and _ends_the_build(node) and _denies(node.test, decided):
+        elif isinstance(node, ast.If) and any(isinstance(item, ast.Raise) for item in node.body):
+            denials = [part for part in ast.walk(node.test) if isinstance(part, ast.UnaryOp)]
+            if not any(isinstance(part.op, ast.Not) and decided & markers(part.operand) for part in denials):
+                continue
             # for AMD's GPUs a build may well need to see one, to learn which it is
             around = islice(evaluator.conditions(node), 5)
             return not any(re.search(r"rocm|hip", ast.unparse(test), re.IGNORECASE) for test in around)
-    return False
-
-
-def _ends_the_build(branch: ast.If) -> bool:
-    return any(isinstance(statement, ast.Raise) for statement in branch.body)
-
-
-def _denies(test: ast.expr, holding: set[Marker]) -> bool:
-    """A condition says ``not`` of something made of what ``holding`` says."""
-    for part in ast.walk(test):
-        if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not) and holding & markers(part.operand):
-            return True
     return False

@@ -272,7 +272,7 @@ class StaticEvaluator:
             if on_condition:
                 bound += self._bound_on_condition.get(marker, ())
             for names in bound:
-                new = [_name(name) for name in names if _name(name) not in holding]
+                new = [("name", name) for name in names if ("name", name) not in holding]
                 holding.update(new)
                 pending += new
         return holding
@@ -284,8 +284,15 @@ class StaticEvaluator:
             return
         put_into: dict[str, list[ast.AST]] = {}
         for node in self.nodes:
-            for name, value in _list_fillings(node):
-                put_into.setdefault(name, []).append(value)
+            # right-hand sides and arguments through which lists get their items
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "insert"):
+                    put_into.setdefault(last_name(node.func.value), []).extend(node.args)
+            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.comprehension)):
+                targets, _ = _binding(node)
+                filling = node.iter if isinstance(node, (ast.For, ast.comprehension)) else node.value
+                for target in targets:
+                    put_into.setdefault(last_name(target), []).append(filling)
         visited: set[int] = set()
         while pending:
             for node in walk_once(pending.pop(), visited):
@@ -306,16 +313,12 @@ def markers(expression: ast.AST) -> frozenset[Marker]:
             found_markers.add(("text", text))
         if not name:
             continue
-        found_markers.add(_name(name))
+        found_markers.add(("name", name))
         if name == "is_available" or name.endswith("cuda.is_available"):
             found_markers.add(GPU_IN_SIGHT)
         if name == "__file__" or last_name(node) in _WORKING_FOLDER:
             found_markers.add(OWN_FOLDER)
     return frozenset(found_markers)
-
-
-def _name(name: str) -> Marker:
-    return "name", name
 
 
 def _binding(node: ast.AST) -> tuple[list[ast.expr], ast.expr | None]:
@@ -340,19 +343,6 @@ def _bound_names(target: ast.expr) -> Iterator[str]:
         name = dotted_name(target)
         if name:
             yield name
-
-
-def _list_fillings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The right-hand sides and arguments through which lists get their items, each with the list's name."""
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "insert"):
-            for argument in node.args:
-                yield last_name(node.func.value), argument
-    elif isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.comprehension)):
-        targets, value = _binding(node)
-        if value is not None:
-            for target in targets:
-                yield last_name(target), value
 
 
 def _plain_path(text: str) -> str:

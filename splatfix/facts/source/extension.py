@@ -33,6 +33,7 @@ _NOT_BUILT = {"test", "tests", "docs"}
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
 _BUILD_FILES = ("setup.py", "pyproject.toml", "CMakeLists.txt")
 _MOST_TOML = 512 << 10
+_TORCH_NAMES = ("CUDAExtension", "CppExtension")
 _LONGEST_LINE = 160
 _BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_module_names}
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
@@ -58,7 +59,11 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         script = read_setup_script(folder / "setup.py", reader)
     else:
         script = parse_setup_script(setup_text, reader, folder)
-    pyproject = _pyproject(folder / "pyproject.toml", reader)
+    text = reader.text(folder / "pyproject.toml", _MOST_TOML)
+    try:
+        pyproject = TomlTable(parse_toml(text), "pyproject.toml")
+    except ValueError as error:
+        pyproject = TomlTable({}, "pyproject.toml", [f"pyproject.toml cannot be read: {error}"])
     # the order of these reads is that of the errors that are told
     project, build_system = pyproject.table("project"), pyproject.table("build-system")
     name, version = project.text("name"), project.text("version")
@@ -68,6 +73,18 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     modules = tuple(_modules(folder, script))
     if not modules and "CMakeLists.txt" in build_files:
         modules = tuple(_modules_of_cmake(folder, reader))
+    python = python or script.setup_text("python_requires") or ""
+    if not python:
+        # "" also where it cannot be read: its build will say so
+        options = [
+            values for name, values in sections(reader.text(folder / "setup.cfg")) if name == "options"
+        ]
+        python = next((values["python_requires"] for values in options if "python_requires" in values), "")
+    build_imports = []
+    for module in script.imports_in_all:
+        is_own = any(is_there(folder / name) for name in (module, f"{module}.py"))
+        if module not in _BUILDERS and not is_own:
+            build_imports.append(module)
     packages = script.setup_texts("packages")
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     cmake_reads = dict.fromkeys(_CMAKE_ENVIRONMENT.findall(reader.text(folder / "CMakeLists.txt")))
@@ -82,9 +99,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         uses_torch_builder=script.mentions("CUDAExtension", "CppExtension", "BuildExtension"),
         build_requires=build_requires,
         requires=(*script.setup_texts("install_requires"), *dependencies),
-        python=python
-        or script.setup_text("python_requires")
-        or _setup_cfg_option(folder, "python_requires", reader),
+        python=python,
         reads=tuple(dict.fromkeys((*(read.name for read in script.reads), *cmake_reads))),
         sets=environment_writes(script),
         arch_variables=(
@@ -97,7 +112,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         nvcc_flags=script.nvcc_flags,
         libraries=script.libraries,
         imports=tuple(module for module in script.imports if module.partition(".")[0] in _OF_SETUPTOOLS),
-        build_imports=tuple(module for module in script.imports_in_all if _is_foreign(folder, module)),
+        build_imports=tuple(build_imports),
         needs=read_packages_of(folder, packages, modules).imports,
         missing_folders=tuple(missing_folders(folder, script, submodules, reader)),
         submodules=submodules,
@@ -107,10 +122,6 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     for reason in script.exceeded:
         reader.leave_out(folder / "setup.py", reason)
     return redacted(source)
-
-
-def _is_foreign(folder: Path, module: str) -> bool:
-    return module not in _BUILDERS and not any(is_there(folder / name) for name in (module, f"{module}.py"))
 
 
 @dataclass(frozen=True)
@@ -156,10 +167,12 @@ def walk_extensions(
             if is_near:
                 reader.leave_out(folder, f"it holds more than {most} folders; the others are not looked into")
             return FolderWalk(tuple(sorted(extensions)), tuple(unreadable), complete=not is_near)
-        may_count = current != folder or not below
-        if may_count and _declares_modules(current, reader, any_kind=is_near):
-            extensions.append(current)
-            continue
+        if current != folder or not below:
+            script = read_setup_script(current / "setup.py", reader)
+            names = _TORCH_NAMES if not is_near else (*_TORCH_NAMES, "Extension", "ext_modules")
+            if script.mentions(*names) or (script.error and any(name in script.source for name in names)):
+                extensions.append(current)
+                continue
         if level == depth:
             continue
         entries = reader.children(current)
@@ -170,16 +183,6 @@ def walk_extensions(
             if entry.name not in skipped and entry.is_dir(follow_symlinks=False):
                 pending.append((current / entry.name, level + 1))
     return FolderWalk(tuple(sorted(extensions)), tuple(unreadable))
-
-
-def _declares_modules(folder: Path, reader: FolderReader, *, any_kind: bool) -> bool:
-    script = read_setup_script(folder / "setup.py", reader)
-    names = ["CUDAExtension", "CppExtension"]
-    if any_kind:
-        names += ["Extension", "ext_modules"]
-    if script.error:
-        return any(name in script.source for name in names)
-    return script.mentions(*names)
 
 
 def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
@@ -216,22 +219,6 @@ def _needs_cuda(
         return False
     # sources that only running setup.py would list: what lies there is compiled
     return any(is_its_own(folder, file) for file in reader.files_below(folder, (".cu",), depth=8))
-
-
-def _pyproject(file: Path, reader: FolderReader) -> TomlTable:
-    text = reader.text(file, _MOST_TOML)
-    try:
-        return TomlTable(parse_toml(text), file.name)
-    except ValueError as error:
-        return TomlTable({}, file.name, [f"pyproject.toml cannot be read: {error}"])
-
-
-def _setup_cfg_option(folder: Path, name: str, reader: FolderReader) -> str:
-    """One of the options in setup.cfg; "" where there is none, also because the file cannot be read: its build will say so."""
-    for section, values in sections(reader.text(folder / "setup.cfg")):
-        if section == "options" and name in values:
-            return values[name]
-    return ""
 
 
 def code_matches(

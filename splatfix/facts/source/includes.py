@@ -61,7 +61,9 @@ def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> Inc
     """Those of this machine and environment; a toolkit or torch that is not on this disk is left out."""
     toolkits = {}
     for toolkit in machine.toolkits.value or ():
-        folders = tuple(_with_cccl(_toolkit_includes(Path(toolkit.root))))
+        targets = FolderReader().children(Path(toolkit.root, "targets"))
+        roots = [Path(toolkit.root), *(Path(target.path) for target in targets)]
+        folders = tuple(_with_cccl(root / "include" for root in roots))
         # facts may come from another machine (diagnose --facts)
         if _holds(folders, "cuda_runtime.h"):
             toolkits[toolkit.root] = folders
@@ -103,7 +105,9 @@ def missing_headers(
         searched: where compilers look here.
     """
     own_folders = [folder, *(folder / text for text in include_dirs if "\0" not in text)]
-    pending = _declared_sources(folder, source) or list(reader.files_below(folder, _COMPILED, depth=4))
+    names = [name for module in source.modules for name in module.sources if name.endswith(_COMPILED)]
+    pending = [folder / name for name in names if is_there(folder / name)]
+    pending = pending or list(reader.files_below(folder, _COMPILED, depth=4))
     visited, checked = set(pending), set[str]()
     while pending:
         file = pending.pop(0)
@@ -112,7 +116,9 @@ def missing_headers(
         for line, header in certain_includes(without_comments(file.name, reader.text(file))):
             own = _first_with((file.parent, *own_folders), header)
             if own is not None:
-                if _is_own(own, folder) and own not in visited and len(visited) < _MOST_FILES:
+                inside = Path(os.path.relpath(own, folder)).parts
+                is_carried = any(_CARRIED_LIBRARY.fullmatch(part) for part in inside)
+                if not is_carried and own not in visited and len(visited) < _MOST_FILES:
                     visited.add(own)
                     pending.append(own)
                 continue
@@ -123,27 +129,11 @@ def missing_headers(
                     yield MissingHeader(header, os.path.relpath(file, folder), line, lacking)
 
 
-def _declared_sources(folder: Path, source: Source) -> list[Path]:
-    """Those that setup.py names, as far as they are there."""
-    paths = []
-    for module in source.modules:
-        for name in module.sources:
-            if name.endswith(_COMPILED) and is_there(folder / name):
-                paths.append(folder / name)
-    return paths
-
-
 def _first_with(folders: Iterable[Path], header: str) -> Path | None:
     for folder in folders:
         if is_there(folder / header):
             return folder / header
     return None
-
-
-def _is_own(header: Path, folder: Path) -> bool:
-    """It is no part of a library that the source carries along."""
-    inside = Path(os.path.relpath(header, folder)).parts
-    return not any(_CARRIED_LIBRARY.fullmatch(part) for part in inside)
 
 
 def certain_includes(text: str) -> Iterator[tuple[int, str]]:
@@ -172,12 +162,6 @@ def _is_guarded(directives: Sequence[tuple[int, str, str]]) -> bool:
         return False
     macro = directives[1][2].split()
     return bool(macro) and re.search(rf"\b{re.escape(macro[0])}\b", directives[0][2]) is not None
-
-
-def _toolkit_includes(root: Path) -> Iterator[Path]:
-    yield root / "include"
-    for target in FolderReader().children(root / "targets"):
-        yield Path(target.path, "include")
 
 
 def _with_cccl(folders: Iterable[Path]) -> Iterator[Path]:

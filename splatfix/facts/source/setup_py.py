@@ -20,7 +20,7 @@ _CXX_STANDARD = re.compile(r"[-/]+std[=:]")
 
 
 class SetupScript(StaticEvaluator):
-    """One parsed setup.py, by the evaluator of its syntax tree. Values that only running it would tell are left out, never guessed.
+    """One parsed setup.py. Values that only running it would tell are left out, never guessed.
 
     What it declares is worked out when it is asked: most folders of a checkout only have to say whether they hold an extension.
     """
