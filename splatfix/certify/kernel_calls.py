@@ -16,7 +16,7 @@ from torch import Tensor
 from splatfix.certify.kernel_agreement import Ran
 from splatfix.certify.kernel_references import (
     Pinhole,
-    Splats,
+    ReferenceSplats,
     knn_reference,
     relative_error,
     splat_reference,
@@ -68,8 +68,8 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     arguments = inspect.signature(kernel.GaussianRasterizer.forward).parameters
     _refuse_unknown(fields, arguments)
     camera, splats = _scene(fields, one_tile=hasattr(getattr(kernel, "_C", None), "compute_relocation"))
-    exact = Splats(*(item.double().requires_grad_(True) for item in splats))
-    given = Splats(*(item.to(device).requires_grad_(True) for item in splats))
+    exact = ReferenceSplats(*(item.double().requires_grad_(True) for item in splats))
+    given = ReferenceSplats(*(item.to(device).requires_grad_(True) for item in splats))
     # the backward pass of FastGS writes four columns: the sums of absolute gradients are apart
     columns = 4 if "metric_map" in fields else 3
     means2d = torch.zeros(COUNT, columns, device=device, requires_grad=True)
@@ -111,8 +111,8 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     splats = splats._replace(
         scales=splats.scales[:, :2].contiguous(), rotations=torch.nn.functional.normalize(turns)
     )
-    exact = Splats(*(item.double().requires_grad_(True) for item in splats))
-    given = Splats(*(item.to(device).requires_grad_(True) for item in splats))
+    exact = ReferenceSplats(*(item.double().requires_grad_(True) for item in splats))
+    given = ReferenceSplats(*(item.to(device).requires_grad_(True) for item in splats))
     means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
     arguments = inspect.signature(kernel.GaussianRasterizer.forward).parameters
     # as trainers hand rotations on; the kernel does not differentiate its own normalization
@@ -141,7 +141,7 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     return result
 
 
-def _scene(fields: List[str], one_tile: bool) -> tuple[Pinhole, Splats]:
+def _scene(fields: List[str], one_tile: bool) -> tuple[Pinhole, ReferenceSplats]:
     """A camera and Gaussians in front of it. ``one_tile``: no larger than a tile of 16 pixels, as the branch of 3dgs-mcmc cuts
     Gaussians closer than 3 sigma."""
     width, height = (16, 16) if one_tile else (40, 32)
@@ -150,7 +150,7 @@ def _scene(fields: List[str], one_tile: bool) -> tuple[Pinhole, Splats]:
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(*shape, generator=generator)
 
-    splats = Splats(
+    splats = ReferenceSplats(
         torch.cat([uniform(-0.8, 0.8, COUNT, 2) * (width / 40), uniform(3.5, 5.0, COUNT, 1)], 1),
         uniform(0.05, 0.25, COUNT, 3),
         torch.nn.functional.normalize(torch.randn(COUNT, 4, generator=generator)),
@@ -217,7 +217,7 @@ def _filled(kind: Any) -> List[str]:
     return [name for name in kind._fields if name not in defaults]
 
 
-def _draw(kernel: Any, arguments: Any, camera: Pinhole, splats: Splats, means2d: Tensor) -> Any:
+def _draw(kernel: Any, arguments: Any, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
     device = means2d.device
     inputs = {
         "means3D": splats.means,

@@ -41,7 +41,7 @@ def knn_reference(points: Tensor) -> Tensor:
     return torch.topk(squared, 3, largest=False).values.mean(1)
 
 
-class Splats(NamedTuple):
+class ReferenceSplats(NamedTuple):
     """Gaussians as the rasterizers take them; the leaves whose gradients are compared."""
 
     means: Tensor  # [P, 3]
@@ -71,7 +71,7 @@ class Pinhole(NamedTuple):
     offset: Optional[Tensor] = None
 
 
-def splat_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
+def splat_reference(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
     """Color [3, H, W] and inverse depth [1, H, W] of Gaussians blended front to back at every pixel, without tiles.
 
     Pixel centres lie at integers, the image centre at ((W - 1) / 2, (H - 1) / 2). The kernels cut every Gaussian at the tiles
@@ -126,7 +126,7 @@ def splat_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
     return image + camera.background[:, None, None] * through, inverse
 
 
-def surfel_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
+def surfel_reference(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
     """Color [3, H, W] and allmap [7, H, W] of discs with the first two scales of each Gaussian, as 2DGS defines them.
 
     Rays meet the plane of every disc in camera space. Where a pixel lies nearer to the center of the disc's box, in units of
@@ -177,7 +177,7 @@ def surfel_reference(camera: Pinhole, splats: Splats) -> Tuple[Tensor, Tensor]:
     return image + camera.background[:, None, None] * through, torch.cat([maps, distortion[None]])
 
 
-def _turns(splats: Splats) -> Tensor:
+def _turns(splats: ReferenceSplats) -> Tensor:
     """Rotation matrices [P, 3, 3]."""
     w, x, y, z = splats.rotations.unbind(-1)
     return torch.stack(
@@ -196,7 +196,7 @@ def _turns(splats: Splats) -> Tensor:
     ).reshape(-1, 3, 3)
 
 
-def _colors(splats: Splats) -> Tensor:
+def _colors(splats: ReferenceSplats) -> Tensor:
     """Spherical harmonics of degree 1 seen from the origin, [P, 3]; never below 0 in the scenes that are drawn."""
     x, y, z = torch.nn.functional.normalize(splats.means).t()[:, :, None]
     first = 0.4886025119029199

@@ -89,7 +89,7 @@ class StartedCommand:
             signal.signal(signal.SIGTERM, on_terminate)
 
 
-class Running:
+class RunningProcess:
     """A process that was started elsewhere."""
 
     def __init__(self, pid: int, system: System) -> None:
@@ -131,12 +131,12 @@ def target_of(arguments: tuple[str, ...], *, quiet: bool = False, system: System
                 f"{' '.join(arguments[1:])!r} follows the process ID {arguments[0]}.",
                 run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
             )
-        return Running(int(arguments[0]), system or LiveSystem())
+        return RunningProcess(int(arguments[0]), system or LiveSystem())
     return StartedCommand(arguments, stdout=sys.stderr.fileno() if quiet else None)
 
 
 @dataclass(frozen=True)
-class Sample:
+class MemorySample:
     """One sample; None was not measured. Memory in GiB, as in the trainer's own series.
 
     From outside only the memory of the whole process is visible (``vram_reserved_gb``: tensors, the allocator's reserve
@@ -183,7 +183,7 @@ class Meter:
         self._before: tuple[float, float] | None = None
         self._unnamed_before = {gpu.index: self._unnamed(gpu) for gpu in gpus.read()}
         self._settled: float | None = None
-        self.samples: list[Sample] = []
+        self.samples: list[MemorySample] = []
         self.notes: list[str] = []
         if gpus.problem:
             self._note(f"VRAM is not measured: {gpus.problem}")
@@ -193,7 +193,7 @@ class Meter:
         """The baseline in GiB; None while it has not settled."""
         return self._settled
 
-    def take(self, seconds: float, pid: int, host: HostUse | None) -> Sample:
+    def take(self, seconds: float, pid: int, host: HostUse | None) -> MemorySample:
         """One sample at ``seconds`` since the start."""
         family = set(host.processes if host else (pid,))
         readings = self._gpus.read()
@@ -202,7 +202,7 @@ class Meter:
         held, cards = self._held(readings, family)
         shares = [gpu.used / gpu.total for gpu in cards if gpu.used is not None and gpu.total]
         busy = [gpu.utilisation for gpu in cards if gpu.utilisation is not None]
-        sample = Sample(
+        sample = MemorySample(
             seconds=round(seconds, 3),
             vram_allocated_gb=None,
             vram_reserved_gb=held,
@@ -331,7 +331,7 @@ def _event_writer(folder: Path) -> Any:
     return EventFileWriter(str(folder), flush_secs=1)
 
 
-def _add_to_board(board: Any, sample: Sample, step: int) -> None:
+def _add_to_board(board: Any, sample: MemorySample, step: int) -> None:
     """One value for each measurement, under the names of the trainer's own TensorBoard series."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary as Scalars

@@ -15,7 +15,7 @@ from splatfix.certify.smoke import list_scenes
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.core.runner import Runner
-from splatfix.core.step import run, say
+from splatfix.core.step import run, say, value_options
 from splatfix.knowledge.published import public_scenes
 
 SCENE_TIMEOUT = 4 * 3600.0
@@ -48,17 +48,14 @@ class Suite:
 
     def trainer_arguments(self, scene: str) -> list[str]:
         """Command-line arguments that select scene, length and resolution."""
-        if self.data is None:
-            arguments = [scene, "--preset", self.name]
-        else:
-            arguments = [scene, "--data", str(self.data)]
-        if self.iterations is not None:
-            arguments += ["--iterations", str(self.iterations)]
-        if self.resolution is not None:
-            arguments += ["--resolution", str(self.resolution)]
-        if self.strategy:
-            arguments += ["--strategy", self.strategy]
-        return arguments
+        options = {
+            "--preset": self.name if self.data is None else None,
+            "--data": self.data,
+            "--iterations": self.iterations,
+            "--resolution": self.resolution,
+            "--strategy": self.strategy or None,
+        }
+        return [scene, *value_options(options)]
 
 
 NO_SCENES = Suite("", (), 0.0)
@@ -146,7 +143,7 @@ def data_suite(
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleScene:
     """One sample scene. ``size`` is (width, height) of its images in pixels; ``files`` maps each file to its SHA-256."""
 
     name: str
@@ -168,14 +165,14 @@ def samples_folder() -> Path:
     return smoke_trainer_folder() / "samples"
 
 
-def find_samples(names: Iterable[str] = ()) -> tuple[Sample, ...]:
+def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
     """The samples of those names, all without one.
 
     Raises:
         SplatfixError: ``unknown-scene`` (exit code 2).
     """
     index = json.loads((samples_folder() / "samples.json").read_text(encoding="utf-8"))
-    known = {row["name"]: Sample(**{**row, "size": tuple(row["size"])}) for row in index["scenes"]}
+    known = {row["name"]: SampleScene(**{**row, "size": tuple(row["size"])}) for row in index["scenes"]}
     chosen = tuple(names) or tuple(known)
     for name in chosen:
         if name not in known:
@@ -187,7 +184,7 @@ def find_samples(names: Iterable[str] = ()) -> tuple[Sample, ...]:
     return tuple(known[name] for name in chosen)
 
 
-def check_sample(sample: Sample, root: Path | None = None) -> tuple[str, ...]:
+def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ...]:
     """The files of ``root/NAME`` (default: the bundled scene) that are missing or changed, each with that word.
 
     Raises:
@@ -213,7 +210,7 @@ def check_sample(sample: Sample, root: Path | None = None) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def export_sample(sample: Sample, out: Path) -> Path:
+def export_sample(sample: SampleScene, out: Path) -> Path:
     """Copy a sample scene to ``out/NAME`` and return that folder.
 
     Raises:

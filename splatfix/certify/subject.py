@@ -14,7 +14,7 @@ from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.smoke import stage
 from splatfix.core.errors import usage_error
 from splatfix.core.files import read_json
-from splatfix.core.step import Command, say, target_options
+from splatfix.core.step import Command, say, target_options, value_options
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
@@ -61,19 +61,12 @@ class SmokeSubject:
         """The command line that asks for the same."""
         request, suite = self.request, self.suite
         arguments = ["splatfix", "certify", "--python", self.python]
-        if suite.data is not None:
-            arguments += ["--data", str(suite.data)]
-        if request.level is not None:
-            arguments += ["--level", str(request.level)]
-        else:
-            if suite.data is None:
-                arguments += ["--suite", suite.name]
-            if request.scene is not None:
-                arguments += ["--scene", request.scene]
-            if suite.iterations is not None:
-                arguments += ["--iterations", str(suite.iterations)]
-            if suite.resolution is not None:
-                arguments += ["--resolution", str(suite.resolution)]
+        arguments += value_options({"--data": suite.data, "--level": request.level})
+        if request.level is None:
+            name = suite.name if suite.data is None else None
+            scene = {"--suite": name, "--scene": request.scene}
+            length = {"--iterations": suite.iterations, "--resolution": suite.resolution}
+            arguments += value_options({**scene, **length})
         if suite.scenes or request.level is None:
             arguments += self.trainer_arguments
         else:

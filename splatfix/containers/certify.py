@@ -40,7 +40,7 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_json
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
-from splatfix.core.step import Command, run, say, target_options
+from splatfix.core.step import Command, run, say, target_options, value_options
 
 _MOST_CERTIFICATES = 16 << 20
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -144,9 +144,7 @@ def host_command(request: ContainerRequest, lane: Lane) -> Command:
     """The command line on this machine that asks for the same; what belongs to its engine and its site is left out."""
     arguments = ["splatfix", "certify", "--container", lane.name]
     options = {"--suite": request.suite, "--repo": request.repo, "--base-image": request.base_image}
-    for name, value in options.items():
-        if value is not None:
-            arguments += [name, str(value)]
+    arguments += value_options(options)
     arguments += target_options(request.targets)
     for folder in request.extensions:
         arguments += ["--extension", folder]

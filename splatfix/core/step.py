@@ -138,6 +138,15 @@ def target_options(targets: Iterable[object]) -> tuple[str, ...]:
     return tuple(arguments)
 
 
+def value_options(values: Mapping[str, object]) -> tuple[str, ...]:
+    """``--seed 0`` for each of them, by option; what is None was not given."""
+    arguments: list[str] = []
+    for name, value in values.items():
+        if value is not None:
+            arguments += (name, str(value))
+    return tuple(arguments)
+
+
 def fill_in(*argv: str | os.PathLike[str], text: str = "") -> Step:
     """A step that is a command with words of :data:`BLANKS` in it."""
     parts = tuple(os.fspath(part) for part in argv)

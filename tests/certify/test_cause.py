@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from splatfix.certify.advice import advised
-from splatfix.certify.cause import explained
+from splatfix.certify.advice import advised, explained
 from splatfix.certify.criteria.stack import judge_stack
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.record import TrainingRecord

@@ -17,7 +17,7 @@ from splatfix.app.monitor import summary_lines
 from splatfix.certify.monitor import (
     HIDDEN,
     Meter,
-    Running,
+    RunningProcess,
     StartedCommand,
     summarize,
     target_of,
@@ -124,7 +124,7 @@ def test_running_process(tmp_path: Path) -> None:
     assert summary.exit_code is None and summary.target == f"process {child.pid}"
     assert summary.samples >= 2 and child.wait() == 0
     with pytest.raises(SplatfixError) as caught:
-        Running(child.pid, LiveSystem())
+        RunningProcess(child.pid, LiveSystem())
     assert (caught.value.code, int(caught.value.exit_code)) == ("no-such-process", 2)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from splatfix.certify.cause import explained, steps_in_words
+from splatfix.certify.advice import explained, steps_in_words
 from splatfix.certify.criteria import gradients, learning
 from splatfix.certify.criteria.criterion import criterion, not_measured
 from splatfix.certify.model import Criterion, Mend, Outcome

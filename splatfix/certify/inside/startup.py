@@ -10,7 +10,7 @@ import sys
 import traceback
 
 CONFIGURATION = "SPLATFIX_INSIDE"
-"""Names the JSON file: see :class:`splatfix.certify.stacks.child.Inside`."""
+"""Names the JSON file: see :func:`splatfix.certify.stacks.child.stage_inside`."""
 
 
 def set_up() -> None:

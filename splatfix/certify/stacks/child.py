@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from splatfix.certify.smoke import child_variables
 from splatfix.certify.stacks.subject import StackSubject
+from splatfix.certify.stacks.threads import VARIABLE
 from splatfix.facts import Argument
 from splatfix.knowledge.schedules import short_schedule, words_for
 
@@ -39,43 +39,16 @@ esac
 """
 
 
-@dataclass(frozen=True)
-class Inside:
-    """What the code inside a trainer is told; see ``splatfix/certify/inside``."""
-
-    checkout: Path
-    cpu: bool
-    """Calls for CUDA land on the CPU."""
-    extensions: tuple[str, ...]
-    """Top-level modules whose calls are counted."""
-    placeholders: tuple[str, ...] = ()
-    """Missing modules that may be imported, though not used."""
-    standins: tuple[str, ...] = ()
-    """Missing compiled packages that a stand-in takes the place of; of :data:`STANDINS`."""
-    written: tuple[Path, ...] = ()
-    """Folders that only this run writes to."""
-    needed: tuple[str, ...] = ()
-    """Modules that the checkout imports and cannot do without."""
-
-    @classmethod
-    def of(cls, subject: StackSubject, written: tuple[Path, ...]) -> Inside:
-        """For the scripts of a subject; on a GPU nothing is passed over."""
-        return cls(
-            subject.source,
-            subject.rehearsed,
-            subject.extensions,
-            subject.placeholders,
-            subject.standins,
-            written if subject.rehearsed else (),
-            subject.needed if subject.rehearsed else (),
-        )
-
-
-def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) -> dict[str, str]:
+def stage_inside(
+    folder: Path, subject: StackSubject, out: Path, written: Sequence[Path] = ()
+) -> dict[str, str]:
     """Put the observer into ``folder`` and return the variables with which a child loads it, and the drop-ins, first.
+
+    On a GPU nothing is passed over: no file that torch refuses to load, and no module that lacks a library.
 
     Args:
         out: an existing folder for what it observes.
+        written: folders that only this run writes to.
     """
     package = folder / "splatfix" / "certify"
     if not package.exists():
@@ -83,24 +56,26 @@ def stage_inside(folder: Path, inside: Inside, out: Path, dropins: Path | None) 
         for parent in (package, package.parent):
             (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
         shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
-    for name in inside.standins:
+    for name in subject.standins:
         shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
     settings = {
         "out": str(out),
-        "checkout": str(inside.checkout),
-        "cpu": inside.cpu,
-        "extensions": list(inside.extensions),
-        "placeholders": list(inside.placeholders),
-        "needed": list(inside.needed),
-        "written": [str(folder) for folder in inside.written],
+        "checkout": str(subject.source),
+        "cpu": subject.rehearsed,
+        "extensions": subject.extensions,
+        "placeholders": subject.placeholders,
+        "needed": subject.needed if subject.rehearsed else (),
+        "written": list(map(str, written)) if subject.rehearsed else (),
     }
     configuration = out / "inside.json"
     configuration.write_text(json.dumps(settings), encoding="utf-8")
     variables = child_variables(folder)
-    if inside.cpu and shutil.which("nvidia-smi") is None:
+    if subject.rehearsed and shutil.which("nvidia-smi") is None:
         variables["PATH"] = f"{_without_gpus(folder / 'bin')}{os.pathsep}{variables.get('PATH', os.defpath)}"
+    if subject.threads:
+        variables[VARIABLE] = str(subject.threads.count)
     # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
-    search_path = [str(folder), str(dropins or ""), os.environ.get("PYTHONPATH", "")]
+    search_path = [str(folder), str(subject.dropins or ""), os.environ.get("PYTHONPATH", "")]
     return {
         **variables,
         "PYTHONPATH": os.pathsep.join(filter(None, search_path)),

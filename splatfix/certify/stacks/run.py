@@ -22,12 +22,11 @@ from splatfix.certify.model import Mend, SceneRun
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import child_variables, stage
-from splatfix.certify.stacks.child import Inside, copy_scene, stage_inside, training_arguments
+from splatfix.certify.stacks.child import copy_scene, stage_inside, training_arguments
 from splatfix.certify.stacks.observed import read_observed, result_of
 from splatfix.certify.stacks.progress import following
 from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.certify.stacks.subject import METRICS, RENDER, TRAIN, StackSubject, Started
-from splatfix.certify.stacks.threads import VARIABLE
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, write_json
 from splatfix.core.runner import Completed, Runner
@@ -131,10 +130,9 @@ class StackTrainer:
         where = f"{self._scene}: {script}"
         tell(where, {})
         folder = make_folder(self._folder / f"observed-{Path(script).stem}-{log}")
-        inside = Inside.of(subject, written=(self._model, self._folder / "work"))
-        variables = stage_inside(make_folder(self._folder / "inside"), inside, folder, subject.dropins)
-        if subject.threads:
-            variables[VARIABLE] = str(subject.threads.count)
+        work = make_folder(self._folder / "work")
+        inside = make_folder(self._folder / "inside")
+        variables = stage_inside(inside, subject, folder, (self._model, work))
         with ExitStack() as stack:
             if script == TRAIN:
                 self._observed = folder
@@ -144,7 +142,7 @@ class StackTrainer:
                 [subject.python, str(subject.source / script), *arguments],
                 timeout=TIMEOUT if subject.rehearsed else GPU_TIMEOUT,
                 env=variables,
-                cwd=make_folder(self._folder / "work"),
+                cwd=work,
                 on_line=lambda line: None,
                 log=self._report / log,
             )

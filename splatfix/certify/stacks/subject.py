@@ -8,7 +8,7 @@ from pathlib import Path
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.threads import Threads
-from splatfix.core.step import Command, target_options
+from splatfix.core.step import Command, target_options, value_options
 
 TRAIN, RENDER, METRICS = "train.py", "render.py", "metrics.py"
 
@@ -69,22 +69,11 @@ class StackSubject:
     def command(self) -> Command:
         """The command line that asks for the same."""
         request = self.request
-        arguments = [
-            "splatfix",
-            "rehearse",
-            str(request.checkout),
-            "--python",
-            self.python,
-            "--device",
-            self.device,
-        ]
-        if request.scene:
-            arguments += ["--scene", str(request.scene)]
+        arguments = ["splatfix", "rehearse", str(request.checkout)]
+        arguments += ["--python", self.python, "--device", self.device]
+        arguments += value_options({"--scene": request.scene})
         arguments += target_options(request.targets)
-        if request.iterations is not None:
-            arguments += ["--iterations", str(request.iterations)]
-        if request.resolution is not None:
-            arguments += ["--resolution", str(request.resolution)]
+        arguments += value_options({"--iterations": request.iterations, "--resolution": request.resolution})
         if request.train_arguments:
             arguments += ["--", *request.train_arguments]
         return Command(tuple(arguments))
