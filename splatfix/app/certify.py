@@ -18,9 +18,9 @@ from splatfix.attest.dsse import ENVELOPE
 from splatfix.attest.report import require_key_elsewhere, require_room
 from splatfix.certify import (
     Certificate,
+    CertifyRequest,
     Interrupted,
     RehearseRequest,
-    Request,
     SmokeSubject,
     Verdict,
     smoke_subject,
@@ -55,7 +55,7 @@ _NOTHING = "Interrupted: nothing was certified."
 _EXIT_CODES = {Verdict.CERTIFIED: Exit.OK, Verdict.REHEARSED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
 
 
-def certify(request: Request) -> Result:
+def certify(request: CertifyRequest) -> Result:
     """Train the scenes and judge the outcome.
 
     Raises:

@@ -14,7 +14,7 @@ from splatfix.certify.model import (
 )
 from splatfix.certify.prerequisites import device_for, idle_gpu, require_gpu
 from splatfix.certify.report_folder import make_room
-from splatfix.certify.request import RehearseRequest, Request
+from splatfix.certify.request import CertifyRequest, RehearseRequest
 from splatfix.certify.scenes import SUITES, Suite, data_suite, sample_suite
 from splatfix.certify.subject import SmokeSubject, smoke_subject
 
@@ -22,13 +22,13 @@ __all__ = [
     "IMPLEMENTATIONS",
     "SUITES",
     "Certificate",
+    "CertifyRequest",
     "Criterion",
     "Interrupted",
     "KernelCheck",
     "Mend",
     "Outcome",
     "RehearseRequest",
-    "Request",
     "SceneRun",
     "Skipped",
     "SmokeSubject",

@@ -25,7 +25,7 @@ class TrainingRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request(TrainingRequest):
+class CertifyRequest(TrainingRequest):
     """Of ``certify``: scenes for splatfix's own trainer."""
 
     suite: str | None = None

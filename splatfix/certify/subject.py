@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify.prerequisites import device_for, require_gpu
-from splatfix.certify.request import Request
+from splatfix.certify.request import CertifyRequest
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.smoke import stage
@@ -24,7 +24,7 @@ from splatfix.knowledge.published import Method, methods
 class SmokeSubject:
     """Splatfix's own trainer in one environment."""
 
-    request: Request
+    request: CertifyRequest
     python: str
     device: str
     suite: Suite
@@ -76,7 +76,7 @@ class SmokeSubject:
         return Command((*arguments, *target_options(self.targets)))
 
 
-def smoke_subject(request: Request, python: str, facts: Facts) -> SmokeSubject:
+def smoke_subject(request: CertifyRequest, python: str, facts: Facts) -> SmokeSubject:
     """The suite, device and baseline that a request means on this machine.
 
     Raises:
@@ -92,7 +92,7 @@ def smoke_subject(request: Request, python: str, facts: Facts) -> SmokeSubject:
     return SmokeSubject(request, python, device, suite, baseline, method.name if method else "")
 
 
-def _suite(request: Request, method: Method | None, python: str, device: str) -> Suite:
+def _suite(request: CertifyRequest, method: Method | None, python: str, device: str) -> Suite:
     """The scenes that were asked for, those of a run level, or none.
 
     Raises:
@@ -120,14 +120,14 @@ def _suite(request: Request, method: Method | None, python: str, device: str) ->
     return replace(suite, strategy=method.strategy) if method else suite
 
 
-def _samples(request: Request) -> Suite:
+def _samples(request: CertifyRequest) -> Suite:
     if request.level is not None:
         name = "standard" if request.level == FULL else "quick"
         return sample_suite(name)
     return sample_suite(request.suite, request.iterations, request.resolution, only=request.scene)
 
 
-def published_method(request: Request) -> Method | None:
+def published_method(request: CertifyRequest) -> Method | None:
     """The published figures that ``--baseline`` names; None where it names a file.
 
     Raises:

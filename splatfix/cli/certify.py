@@ -188,7 +188,7 @@ def certify(
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
     from splatfix.app import certify as app
-    from splatfix.certify.request import ContainerRequest, RehearseRequest, Request
+    from splatfix.certify.request import CertifyRequest, ContainerRequest, RehearseRequest
 
     options.one_form(as_json, form.value)
     monitoring = exit_codes is options.ExitCodes.monitoring
@@ -225,7 +225,7 @@ def certify(
             monitoring=monitoring,
         )
         finish(app.rehearse(of_checkout), as_json, form.value)
-    request = Request(
+    request = CertifyRequest(
         suite=suite,
         scene=scene,
         data=data,

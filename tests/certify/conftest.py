@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
-from splatfix.certify import KernelCheck, Outcome, Request, SmokeSubject, Suite
+from splatfix.certify import CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
 from splatfix.certify.kernels import WHICH
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
@@ -92,7 +92,7 @@ def subject(
     **request: Any,
 ) -> SmokeSubject:
     """The smoke trainer on a suite, as a request would have it here."""
-    asked = Request(out=out, device=device, **request)
+    asked = CertifyRequest(out=out, device=device, **request)
     return SmokeSubject(asked, python, device, suite, baseline, published, stage_files)
 
 

@@ -17,49 +17,19 @@ PEM = b"# a\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 HEX = "0123456789abcdef" * 4
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "debian",
-        "debian:bookworm-slim",
-        "nvidia/cuda:13.0.1-devel-ubuntu24.04",
-        "docker.io/library/debian",
-        "localhost:5000/a/b_c/d__e/f--g:V1.2",
-        f"debian@sha256:{HEX}",
-        f"a.example/x:1@sha256:{HEX}",
-        f"sha256:{HEX}",
-        HEX,
-        "[::1]:5000/x",
-    ],
-)
-def test_names_of_images(name: str) -> None:
-    assert image_name(name) == name
-
-
+NAMES = f"debian nvidia/cuda:13.0.1-devel-ubuntu24.04 localhost:5000/a/b_c/d__e/f--g:V1.2 [::1]:5000/x {HEX} sha256:{HEX} "
 LONG = ("debian:" + "a" * 129, "a" * 600, "a" * 1_000_000, "a_" * 90_000)
-WORDS = (
-    "",
-    " ",
-    "-",
-    "--rm",
-    "Debian",
-    "debian:",
-    "debian:bookworm slim",
-    "a//b",
-    "a/",
-    "/a",
-    "a:b:c",
-    "https://a/b",
-    "a@b",
-)
-STRANGE = ("../a", "a\nRUN x", "a\0b", "\x1b[31m", "\udcff", "a$(x)")
+STRANGE = ("", " ", "debian:bookworm slim", "a\nRUN x", "a\0b", "\x1b[31m", "\udcff")
+WRONG = "- --rm Debian debian: a//b a/ /a a:b:c https://a/b a@b ../a a$(x)"
 
 
-@pytest.mark.parametrize("name", [*WORDS, *STRANGE, *LONG], ids=lambda name: ascii(name[:20]))
-def test_what_is_no_name(name: str) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        image_name(name)
-    assert (caught.value.code, caught.value.exit_code) == ("not-an-image", Exit.USAGE)
+def test_names_of_images() -> None:
+    for name in f"{NAMES} debian@sha256:{HEX} a.example/x:1@sha256:{HEX}".split():
+        assert image_name(name) == name
+    for name in (*WRONG.split(), *STRANGE, *LONG):
+        with pytest.raises(SplatfixError) as caught:
+            image_name(name)
+        assert (caught.value.code, caught.value.exit_code) == ("not-an-image", Exit.USAGE), name[:20]
 
 
 def test_certificates_are_read(tmp_path: Path) -> None:
