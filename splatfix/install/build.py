@@ -148,7 +148,11 @@ def _run_pip(
         **more,
     }
     if action.cuda_mismatch:
-        variables["PYTHONPATH"] = str(_silenced_check(scratch.root / "silenced"))
+        # first on PYTHONPATH, it silences torch's check of the toolkit
+        silenced = scratch.root / "silenced"
+        silenced.mkdir()
+        (silenced / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
+        variables["PYTHONPATH"] = str(silenced)
     argv = build_command(environment, scratch.source, scratch.wheels)
     lines = BuildLines()
 
@@ -285,13 +289,6 @@ def compiler_cache(action: BuildWheel, scratch: Path) -> dict[str, str]:
     script.write_text(f'#!/bin/sh\nexec {program} {shlex.quote(cxx)} "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     return {"CXX": str(script), "CCACHE_BASEDIR": str(scratch), "CCACHE_NOHASHDIR": "1"}
-
-
-def _silenced_check(folder: Path) -> Path:
-    """Make ``folder`` for ``--force-cuda-mismatch``: first on PYTHONPATH, it silences torch's check of the toolkit."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
-    return folder
 
 
 class BuildLines:

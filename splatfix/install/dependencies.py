@@ -11,6 +11,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from splatfix.context.requirements import name_of
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, Runner
@@ -20,16 +21,6 @@ from splatfix.install.downloads import pip_with_index
 from splatfix.install.environment import Environment
 from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.plan.steps import InstallDependencies
-
-
-@dataclass(frozen=True)
-class FetchedWheels:
-    """What pip brought."""
-
-    wheels: tuple[Path, ...] = ()
-    """To be installed; none where everything is there."""
-    left_out: tuple[str, ...] = ()
-    """Optional requirements that pip could not bring, each with what it said."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +40,16 @@ class Fetcher:
     log: Path
     doing: Callable[[str], None]
 
-    def fetch(self) -> FetchedWheels:
-        """The wheels of all requirements; of the optional ones those that can be had.
+    def fetch(self) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+        """The wheels of all requirements, () where everything is there; of the optional ones those that can be had.
+
+        Optional ones that pip could not bring come second, each with what it said.
 
         Raises:
             SplatfixError: ``dependencies-not-found`` with what pip said.
         """
         try:
-            return FetchedWheels(self._wheels(self.action.requirements, "all"))
+            return self._wheels(self.action.requirements, "all"), ()
         except SplatfixError as error:
             if not self.action.optional or error.details.get("network"):
                 raise
@@ -78,7 +71,7 @@ class Fetcher:
                     pending[:0] = [group[:half], group[half:]]
                 else:
                     left_out.append(f"{group[0]}: {error.what}")
-        return FetchedWheels(wheels, tuple(left_out))
+        return wheels, tuple(left_out)
 
     def _wheels(self, requirements: Sequence[str], name: str) -> tuple[Path, ...]:
         """The wheels for these, in a folder of their own."""
@@ -86,7 +79,7 @@ class Fetcher:
         folder = self.folder / name
         folder.mkdir(parents=True)
         report, constraints = folder / "report.json", folder / "constraints.txt"
-        names = {_name_of(text) for text in requirements}
+        names = {name_of(text) for text in requirements}
         constraints.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, names)))
         index = ["--extra-index-url", self.action.index] if self.action.index else []
         self.doing("working out what they need")
@@ -116,7 +109,7 @@ class Fetcher:
     def _of_another_torch(self, pin: str) -> bool:
         """PyPI's torchvision beside torch's CPU build of PyTorch's own index: "operator torchvision::nms does not exist"."""
         own = next((item.version for item in self.installed if canonicalize_name(item.name) == "torch"), "")
-        return own.endswith("+cpu") and _name_of(pin) in COMPANIONS and not pin.endswith("+cpu")
+        return own.endswith("+cpu") and name_of(pin) in COMPANIONS and not pin.endswith("+cpu")
 
     def _failed(self, requirements: Sequence[str], completed: Completed) -> SplatfixError:
         output = completed.stdout + completed.stderr
@@ -160,7 +153,3 @@ def _pin(row: dict[str, Any]) -> str:
     if row.get("is_direct"):
         return f"{name} @ {row['download_info']['url']}"
     return f"{name}=={version}"
-
-
-def _name_of(requirement: str) -> str:
-    return canonicalize_name(re.split(r"[<>=!~\[;@ ]", requirement)[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.core.step import say
+from splatfix.core.step import Step, say
 from splatfix.plan.edits import PlannedEdit, edited
 from splatfix.plan.steps import EditSource, InstallStep
 
@@ -38,29 +38,25 @@ def require_editable(actions: Iterable[InstallStep]) -> None:
     Raises:
         SplatfixError: ``cannot-write-source``.
     """
+    leave_away = say("Leave --in-place away: the edits are then made in a scratch copy only.")
+    another = say("Or use a checkout that you may write to.")
     edits = [action for action in actions if isinstance(action, EditSource)]
     for action in edits:
         source = os.path.realpath(action.source)
         for name in edited_files(action.edits):
             folder = os.path.realpath((Path(action.source) / name).parent)
             if os.path.commonpath([source, folder]) != source or (Path(action.source) / name).is_symlink():
-                raise SplatfixError(
-                    "cannot-write-source",
-                    f"--in-place would edit {name}, which is a link or lies behind one that leads out of {action.source}.",
-                    meaning="Nothing was built and nothing was changed.",
-                    todo=(say("Leave --in-place away: the edits are then made in a scratch copy only."),),
-                )
+                reason = f"{name}, which is a link or lies behind one that leads out of {action.source}"
+                raise _not_editable(reason, leave_away)
     for path in (Path(action.source) / name for action in edits for name in edited_files(action.edits)):
         if not os.access(path.parent, os.W_OK):
-            raise SplatfixError(
-                "cannot-write-source",
-                f"--in-place would edit {path}, and {path.parent} cannot be written to.",
-                meaning="Nothing was built and nothing was changed.",
-                todo=(
-                    say("Leave --in-place away: the edits are then made in a scratch copy only."),
-                    say("Or use a checkout that you may write to."),
-                ),
-            )
+            raise _not_editable(f"{path}, and {path.parent} cannot be written to", leave_away, another)
+
+
+def _not_editable(reason: str, *todo: Step) -> SplatfixError:
+    problem = f"--in-place would edit {reason}."
+    meaning = "Nothing was built and nothing was changed."
+    return SplatfixError("cannot-write-source", problem, meaning=meaning, todo=todo)
 
 
 def edited_files(edits: Sequence[PlannedEdit]) -> tuple[str, ...]:

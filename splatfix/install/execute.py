@@ -121,7 +121,7 @@ def execute(
         entry=work.entry.id,
         items=work.results(),
         log=str(work.folder),
-        recovered=tuple(item.entry.id for item in recovered),
+        recovered=tuple(item.entry for item in recovered),
         kept=kept_of(restored for item in recovered for restored in item.items),
         seconds=time.monotonic() - started,
     )
@@ -211,9 +211,9 @@ class _Execution:
         folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
         written: list[Path] = []
         fetcher = Fetcher(action, installed, self.environment, self.runner, folder, log, doing)
-        fetched = fetcher.fetch()
-        self.lacking = [f"not installed, and its scripts may lack it: {text}" for text in fetched.left_out]
-        wheels = [open_wheel(path) for path in fetched.wheels]
+        paths, left_out = fetcher.fetch()
+        self.lacking = [f"not installed, and its scripts may lack it: {text}" for text in left_out]
+        wheels = [open_wheel(path) for path in paths]
         if wheels:
             doing(f"installing {counted(len(wheels), 'wheel')}")
             self._put_in([(wheel, wheel.name) for wheel in wheels])

@@ -91,13 +91,11 @@ class JournalPaths:
             path = Path(text)
             if not any(path.is_relative_to(folder) for _, folder in self.anchors):
                 path = _real(path)  # the same environment may be known by a link's name too
-            if not any(_is_below(str(path), folder) for folder in (*self._named(), *self.real_anchors)):
+            named = [str(folder) for _, folder in self.anchors]
+            if not any(_is_below(str(path), folder) for folder in (*named, *self.real_anchors)):
                 raise OtherEnvironment(f"{text} lies outside of {self.anchors[0][1]}")
         self.check(path)
         return path
-
-    def _named(self) -> tuple[str, ...]:
-        return tuple(str(folder) for _, folder in self.anchors)
 
     def check(self, path: Path) -> None:
         """See that writing to ``path`` changes nothing outside of these folders, whatever links lie on the way.

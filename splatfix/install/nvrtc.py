@@ -116,14 +116,11 @@ def _compiled(
         for name, source, number in answer["files"]:
             file = Path(scratch, name)
             code[name] = file.read_bytes()
-            proofs.append(_proven(file, source, _of_number(archs, number)))
+            target = next(arch for arch in archs if arch.number == number)
+            proofs.append(_proven(file, source, target))
     shown = "; ".join(dict.fromkeys(proofs))
     shown_by = f"compiled by {compiler.title} {answer[compiler.name]}: {shown}"
     return code, Rung(RungName.BUILT, True, shown_by)
-
-
-def _of_number(archs: Sequence[Arch], number: int) -> Arch:
-    return next(arch for arch in archs if arch.number == number)
 
 
 def _answer(stdout: str) -> dict[str, Any]:

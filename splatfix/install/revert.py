@@ -117,10 +117,7 @@ class Reverter:
         Raises:
             SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
         """
-        recovered = recover(self.environment, self.journal)
-        return tuple(
-            RevertOutcome(run.entry.id, str(self.environment.prefix), run.items) for run in recovered
-        )
+        return recover(self.environment, self.journal)
 
     def revert(self, entry: Entry) -> RevertOutcome:
         """Make the environment what it was before that entry.

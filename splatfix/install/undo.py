@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,14 @@ from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry
 from splatfix.install.journal_paths import JournalPaths, OutsidePath, check_links
-from splatfix.install.outcome import Kept, Restored, kept_of
+from splatfix.install.outcome import Kept, Restored, RevertOutcome, kept_of
 from splatfix.install.tampering import refuse_link, tampered
 from splatfix.install.wheels import MANIFEST
 
 _MOST_MANIFEST = 1 << 20
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """One interrupted run that was undone."""
-
-    entry: Entry
-    items: tuple[Restored, ...]
-
-
-def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]:
+def recover(environment: Environment, journal: Journal) -> tuple[RevertOutcome, ...]:
     """Undo runs whose process died, the latest first. Only for the holder of the environment's lock.
 
     Raises:
@@ -44,7 +36,7 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
     for entry in unfinished:
         read_steps(environment, journal, entry)
     wait_for_pip(environment)
-    recovered: list[Recovered] = []
+    recovered: list[RevertOutcome] = []
     for entry in reversed(unfinished):
         items = undo_changes(environment, journal, entry)
         if entry.status is EntryStatus.REVERTING:
@@ -53,8 +45,8 @@ def recover(environment: Environment, journal: Journal) -> tuple[Recovered, ...]
             status = EntryStatus.ROLLED_BACK
         else:
             status = EntryStatus.FAILED
-        over = journal.end(entry, status, "its process ended before it was finished", kept_of(items))
-        recovered.append(Recovered(over, items))
+        journal.end(entry, status, "its process ended before it was finished", kept_of(items))
+        recovered.append(RevertOutcome(entry.id, str(environment.prefix), items))
     return tuple(recovered)
 
 
@@ -137,19 +129,16 @@ def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str
     if os.path.realpath(original) == os.path.realpath(here):
         return ""
     file = Journal(original / ".splatfix").file_of(entry)
+    try:
+        active = file.is_file() and load_entry(file).active
+    except (OSError, SplatfixError):  # no journal that could restore anything
+        active = False
     # moved, or undone there: then no other environment will restore the checkout
-    if not _is_active(file):
+    if not active:
         return ""
     return (
         f"{step.source} is left as it is: {original}, which this environment was copied from, still uses it"
     )
-
-
-def _is_active(file: Path) -> bool:
-    try:
-        return file.is_file() and load_entry(file).active
-    except (OSError, SplatfixError):  # no journal that could restore anything
-        return False
 
 
 def left_alone(step: StepRecord, reason: str) -> Restored:

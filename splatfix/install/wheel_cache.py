@@ -174,6 +174,7 @@ class WheelCache:
             return None
         try:
             document = read_json(folder / "entry.json", "an entry of the wheel cache")
+            written = (folder / "entry.json").stat().st_mtime
             entry = CachedWheel(
                 key=folder.name,
                 wheel=Path(str(document["wheel"])).name,
@@ -181,17 +182,13 @@ class WheelCache:
                 digest=str(document["digest"]),
                 identity={str(name): str(value) for name, value in document["identity"].items()},
                 source=str(document.get("source", "")),
-                created=_day((folder / "entry.json").stat().st_mtime),
+                created=datetime.datetime.fromtimestamp(written, datetime.timezone.utc).date().isoformat(),
             )
         except (SplatfixError, OSError, KeyError, TypeError, ValueError, AttributeError):
             return None
         if not (folder / entry.wheel).is_file():
             return None
         return entry
-
-
-def _day(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).date().isoformat()
 
 
 def wheel_key(source: Path, identity: Mapping[str, str]) -> str:

@@ -210,12 +210,14 @@ def test_the_torchvision_of_another_torch_is_left_out(
     step = InstallDependencies(requirements=both, optional=both)
     installed = [Distribution("torch", torch, "")]
     log, doing = tmp_path / "pip.log", list[str]().append
-    fetched = Fetcher(step, installed, environment, ProcessRunner(), tmp_path / "to", log, doing).fetch()
-    assert {wheel.name.split("-")[0] for wheel in fetched.wheels} == {
+    paths, left_out = Fetcher(
+        step, installed, environment, ProcessRunner(), tmp_path / "to", log, doing
+    ).fetch()
+    assert {wheel.name.split("-")[0] for wheel in paths} == {
         "plyfile",
         *(["torchvision"] if brought else []),
     }
-    assert ["for a CUDA torch" in text for text in fetched.left_out] == ([] if brought else [True])
+    assert ["for a CUDA torch" in text for text in left_out] == ([] if brought else [True])
 
 
 def test_an_old_pip_is_told_to_be_upgraded(
