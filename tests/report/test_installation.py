@@ -69,7 +69,9 @@ def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None
 def test_a_plan_without_steps_says_why_nothing_is_to_do() -> None:
     """``--backend auto`` where what is installed serves, and nothing can be built."""
     kind = OptionKind.KEEP
-    plan = InstallPlan(kind, kind.title(), steps=(), reasons=(Reason("it serves"),), python="p", prefix="/env")
+    plan = InstallPlan(
+        kind, kind.title(), steps=(), reasons=(Reason("it serves"),), python="p", prefix="/env"
+    )
     stream = io.StringIO()
     result = nothing_to_do(plan)
     result.text(Console(file=stream, width=300, color_system=None))
