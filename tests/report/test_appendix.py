@@ -19,27 +19,13 @@ FORM = (
     *("Software dependencies", "Data sets", "Installation", "Experiment workflow"),
     *("Evaluation and expected results", "Experiment customization", "Notes"),
 )
-CHECK_LIST = (
-    *(
-        "Algorithm",
-        "Program",
-        "Compilation",
-        "Binary",
-        "Model",
-        "Data set",
-        "Run-time environment",
-        "Hardware",
-    ),
-    *("Run-time state", "Execution", "Metrics", "Output", "Experiments"),
-    "How much disk space required (approximately)?",
-    "How much time is needed to prepare workflow (approximately)?",
-    "How much time is needed to complete experiments (approximately)?",
-    *(
-        "Publicly available?",
-        "Code licenses (if publicly available)?",
-        "Data licenses (if publicly available)?",
-    ),
-    *("Workflow automation framework used?", "Archived (provide DOI)?"),
+CHECK_LIST = tuple(
+    """Algorithm; Program; Compilation; Binary; Model; Data set; Run-time environment; Hardware; Run-time state; Execution;
+    Metrics; Output; Experiments; How much disk space required (approximately)?;
+    How much time is needed to prepare workflow (approximately)?;
+    How much time is needed to complete experiments (approximately)?; Publicly available?;
+    Code licenses (if publicly available)?; Data licenses (if publicly available)?; Workflow automation framework used?;
+    Archived (provide DOI)?""".replace("\n    ", " ").split("; ")
 )
 
 
