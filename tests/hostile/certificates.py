@@ -27,17 +27,8 @@ from .words import CONTROL, MARKUP, UNICODE
 FORMS = ("text", "markdown", "junit", "prometheus", "issue", "appendix", "html")
 WRITES = ("out",)
 KEPT = {
-    "verdict",
-    "command",
-    "outcome",
-    "issued",
-    "splatfix_version",
-    "kind",
-    "name",
-    "images",
-    "log",
-    "rung",
-    "proves",
+    *("verdict", "command", "outcome", "issued", "splatfix_version", "kind", "name", "images", "log"),
+    *("rung", "proves"),
 }
 """What must be of the right spelling for a certificate to be one."""
 MACHINES = ("rtx-3090-and-5090", "h200")

@@ -20,17 +20,8 @@ from .mutate import damaged_text
 # What a stranger leaves where Python would look first; each says that it ran.
 _SPRUNG = "import os\nopen(os.environ['HOSTILE_TRAP'], 'a').write(__file__)\n"
 TRAPS = (
-    "json",
-    "torch",
-    "pip",
-    "setuptools",
-    "site",
-    "sitecustomize",
-    "usercustomize",
-    "re",
-    "typing",
-    "numpy",
-    "rich",
+    *("json", "torch", "pip", "setuptools", "site", "sitecustomize", "usercustomize", "re", "typing"),
+    *("numpy", "rich"),
 )
 
 

@@ -27,16 +27,8 @@ ADDRESSES = (
     f"git+https://user:{CANARY}@git.example/x@v1#egg=x",
 )
 _BEGINNINGS = (
-    "hf_",
-    "ghp_",
-    "github_pat_",
-    "glpat-",
-    "sk-",
-    "sk-ant-api03-",
-    "xoxb-",
-    "xoxa-",
-    "xoxp-",
-    "pypi-",
+    *("hf_", "ghp_", "github_pat_", "glpat-", "sk-", "sk-ant-api03-", "xoxb-", "xoxa-"),
+    *("xoxp-", "pypi-"),
 )
 TOKENS = (
     *(beginning + CANARY * 2 for beginning in _BEGINNINGS),
@@ -61,14 +53,8 @@ def found_in(data: bytes | str) -> list[str]:
 def environment_variables() -> dict[str, str]:
     """Variables that decide something in a build, and some that only hold a secret."""
     names = (
-        "CC",
-        "CXX",
-        "CPATH",
-        "LIBRARY_PATH",
-        "PYTHONPATH",
-        "TORCH_CUDA_ARCH_LIST",
-        "MAX_JOBS",
-        "CUDAHOSTCXX",
+        *("CC", "CXX", "CPATH", "LIBRARY_PATH", "PYTHONPATH", "TORCH_CUDA_ARCH_LIST"),
+        *("MAX_JOBS", "CUDAHOSTCXX"),
     )
     flags = " ".join(FLAGS)
     return {

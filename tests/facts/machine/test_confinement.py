@@ -15,19 +15,8 @@ from splatfix.facts.system.playback import PlaybackSystem
 
 RECORDED = json.loads(Path(__file__).with_name("containers.json").read_text(encoding="utf-8"))["containers"]
 FIND = (
-    "find",
-    "/dev",
-    "-maxdepth",
-    "1",
-    "-name",
-    "nvidia*",
-    "-type",
-    "c",
-    "!",
-    "(",
-    "-readable",
-    "-writable",
-    ")",
+    *("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c", "!", "(", "-readable"),
+    *("-writable", ")"),
 )
 GIB = 2**30
 MachineOf = Callable[..., PlaybackSystem]

@@ -126,13 +126,8 @@ def test_older_facts_leave_new_fields_unknown(tmp_path: Path) -> None:
     document = to_json(new)
     assert isinstance(document, dict)
     fields = (
-        "libcuda",
-        "linkable_libcuda",
-        "header_copies",
-        "missing_graphics",
-        "missing_msvc_runtime",
-        "container_toolkit",
-        "colmap",
+        *("libcuda", "linkable_libcuda", "header_copies", "missing_graphics", "missing_msvc_runtime"),
+        *("container_toolkit", "colmap"),
     )
     for name in fields:
         del document["machine"][name]

@@ -143,13 +143,8 @@ def test_a_submodule_that_gitmodules_lacks(repository: Path) -> None:
 
 def test_who_uses_an_empty_submodule(tmp_path: Path) -> None:
     names = (
-        "submodules/simple-knn",
-        "deps/optix-dev",
-        "viewer",
-        "third_party/pkg",
-        "croco",
-        "mesh/flexicubes",
-        "there",
+        *("submodules/simple-knn", "deps/optix-dev", "viewer", "third_party/pkg", "croco"),
+        *("mesh/flexicubes", "there"),
     )
     text = "".join(f'[submodule "{name}"]\n\tpath = {name}\n\turl = https://x.org/a\n' for name in names)
     files = {

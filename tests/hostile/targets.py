@@ -1,0 +1,143 @@
+"""What is fuzzed: for each reader of strangers' bytes a function that reads some, and seeds. Imported by ``fuzz`` when it may."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from smoke_trainer.data import colmap
+from smoke_trainer.errors import SceneError
+from splatfix.checks import Status, run_checks
+from splatfix.context import Goal, make_context
+from splatfix.core.codec import to_json
+from splatfix.core.errors import SplatfixError
+from splatfix.facts import load, read_source
+from splatfix.facts.source.checkout import read_checkout
+from splatfix.install.wheels import write_wheel
+from splatfix.knowledge import KnowledgeError, load_overrides
+from splatfix.knowledge.breakages import source_patterns
+from tests.machines import facts_of
+
+from . import binaries
+from .checkouts import FILES
+from .documents import TOML, logs, read_log, read_wheel
+from .scenes import ply_files, read_ply
+
+Read = Callable[[bytes, Path], None]
+"""Reads the bytes, with a folder for files; raises only for what its documentation does not allow."""
+
+
+def _binaries(data: bytes, _: Path) -> None:
+    for call in binaries.calls_for(data):
+        binaries.outcome(call, data, b"")
+
+
+_SOURCES = (
+    *("setup.py", "pyproject.toml", "setup.cfg", "train.py"),
+    *("ext.cu", "environment.yml", ".gitmodules", ".git/config"),
+)
+
+
+_PATTERNS = tuple(source_patterns())
+
+
+def _source(data: bytes, folder: Path) -> None:
+    """The first letter says which of the files it is."""
+    for number, name in enumerate(_SOURCES):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data[1:] if data[:1] == b"%d" % number else b"")
+    read_source(folder)
+    read_checkout(folder, _PATTERNS)
+
+
+_COLMAP: tuple[Callable[[Path], object], ...] = (
+    *(colmap.read_cameras_binary, colmap.read_images_binary, colmap.read_points_binary),
+    *(colmap.read_cameras_text, colmap.read_images_text, colmap.read_points_text),
+)
+
+
+def _colmap(data: bytes, folder: Path) -> None:
+    (folder / "model").write_bytes(data[1:])
+    try:
+        _COLMAP[data[0] % len(_COLMAP) if data else 0](folder / "model")
+    except SceneError as error:
+        assert "model" in error.message
+
+
+def _colmap_seeds() -> Mapping[str, bytes]:
+    number = struct.Struct("<Q").pack
+    camera = struct.pack("<IiQQ4d", 1, 1, 48, 36, 45.0, 46.0, 25.0, 17.0)
+    image = struct.pack("<I7dI", 1, 1, 0, 0, 0, 1, 2, 3, 1) + b"a.png\0" + number(1)
+    image += struct.pack("<2dQ", 1, 2, 3)
+    point = struct.pack("<Q3d3Bd", 1, 1.0, 2.0, 3.0, 1, 2, 3, 0.5) + number(1) + struct.pack("<II", 1, 0)
+    texts = (
+        b"# c\n1 PINHOLE 48 36 45 46 25 17\n",
+        b"1 1 0 0 0 1 2 3 1 a.png\n1 2 3\n",
+        b"1 1 2 3 4 5 6 0.5 1 0\n",
+    )
+    files = (number(1) + camera, number(1) + image, number(1) + point, *texts)
+    return {f"file-{index}": bytes([index]) + data for index, data in enumerate(files)}
+
+
+def _ply(data: bytes, folder: Path) -> None:
+    (folder / "p.ply").write_bytes(data)
+    read_ply(folder / "p.ply")
+
+
+def _facts(data: bytes, folder: Path) -> None:
+    (folder / "facts.json").write_bytes(data)
+    try:
+        facts = load(folder / "facts.json")
+    except SplatfixError:
+        return
+    findings = run_checks(make_context(facts, Goal()))
+    broken = [item.summary for item in findings if item.status is Status.CRASH]
+    assert not broken, broken
+
+
+def _facts_seeds() -> Mapping[str, bytes]:
+    names = ("rtx-5080", "a100-mig-kubernetes", "rtx-4090-windows-vs2022")
+    return {name: json.dumps(to_json(facts_of(name)), separators=(",", ":")).encode() for name in names}
+
+
+def _overrides(data: bytes, folder: Path) -> None:
+    (folder / "extra.toml").write_bytes(data)
+    try:
+        load_overrides(folder / "extra.toml")
+    except KnowledgeError as error:
+        assert "extra.toml" in str(error)
+
+
+def _wheel(data: bytes, folder: Path) -> None:
+    (folder / "pkg-1-py3-none-any.whl").write_bytes(data)
+    read_wheel(folder / "pkg-1-py3-none-any.whl")
+
+
+def _wheel_seeds() -> Mapping[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"pkg.py": b"", "pkg-1.dist-info/entry_points.txt": b"[console_scripts]\nrun = pkg:main\n"}
+        return {"wheel": write_wheel(Path(folder), "pkg", "1", files, "").read_bytes()}
+
+
+READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
+    "binaries": (
+        _binaries,
+        lambda: {name: data for name, data in binaries.corpus().items() if len(data) < 50_000},
+    ),
+    "source": (
+        _source,
+        lambda: {
+            name.replace("/", "_"): b"%d%s" % (n, FILES[name].encode()) for n, name in enumerate(_SOURCES)
+        },
+    ),
+    "colmap": (_colmap, _colmap_seeds),
+    "ply": (_ply, ply_files),
+    "facts": (_facts, _facts_seeds),
+    "logs": (lambda data, _: read_log(data), lambda: {str(n): text for n, text in enumerate(logs())}),
+    "overrides": (_overrides, lambda: {"example": TOML}),
+    "wheels": (_wheel, _wheel_seeds),
+}
