@@ -1,25 +1,185 @@
-"""What sources and their training scripts import and the environment lacks: named before a build, or installed with it."""
+"""What sources and their training scripts need and the environment lacks: refused or named before a build, or installed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
-from splatfix.context.requirements import name_of, unmet
+from splatfix.context.requirements import met, name_of, unmet, version_of, version_there
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run, target_options
-from splatfix.facts import Facts, Source, read_pins, read_scripts, resolved_folder
+from splatfix.core.step import run, say, target_options
+from splatfix.facts import Facts, ImportedModule, Source, read_pins, read_scripts, resolved_folder
+from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.plan.option import Request
-from splatfix.plan.requirements import (
-    declared_repositories,
-    for_setup,
-    lacking_requirements,
-    require_build_tools,
-    undeclared,
-)
 from splatfix.plan.steps import InstallDependencies, Reason
+
+# setuptools >= 70.1 writes wheels itself; before, the wheel project did
+_WHEEL_INSIDE = Version("70.1")
+
+
+@dataclass(frozen=True)
+class Lacks:
+    """What one source needs and the target environment does not have."""
+
+    to_build: tuple[str, ...]
+    """Requirements of its build."""
+    to_import: tuple[str, ...]
+    """Requirements of its packages that pip can bring."""
+    declared: tuple[str, ...]
+    """Those that it declares itself."""
+    imported: MissingModules
+    """What its packages are seen to import; its own requirements.txt tells what brings that."""
+    by_setup: MissingModules
+    """What its setup.py imports."""
+    to_compile: tuple[Repository, ...]
+    """What it declares and pip cannot bring: it has to be compiled against the installed torch."""
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """What pip has to bring before it is built, once each."""
+        return tuple({name_of(text): text for text in (*self.to_build, *self.to_import)}.values())
+
+
+def _lacks_of(facts: Facts, source: Source, together: Sequence[Source]) -> Lacks:
+    by_setup = missing_modules(facts, (ImportedModule(name, "setup.py", 0) for name in source.build_imports))
+    pins = (pin.name for pin in read_pins(Path(source.folder)))
+    imported = missing_modules(facts, source.needs, declared=pins, brought=brought_by((source, *together)))
+    to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
+    to_build += [text for text in source.build_requires if not met(facts, text)]
+    _add_unlisted(to_build, by_setup.requirements, to_build)
+    declared = tuple(unmet(facts, source))
+    to_import: list[str] = []
+    to_compile: list[Repository] = []
+    for text in declared:
+        repository = repository_of(name_of(text).replace("-", "_"))
+        if repository:
+            to_compile.append(repository)
+        else:
+            to_import.append(text)
+    _add_unlisted(to_import, imported.requirements, [*to_build, *to_import])
+    if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
+        to_build = [text for text in to_build if text != "ninja"]
+        to_import = [text for text in to_import if text != "ninja"]
+    return Lacks(tuple(to_build), tuple(to_import), declared, imported, by_setup, tuple(to_compile))
+
+
+def _add_unlisted(requirements: list[str], more: Sequence[str], listed: Sequence[str]) -> None:
+    """Add what is not among the listed ones under another version already."""
+    names = {name_of(text) for text in listed}
+    requirements += [text for text in more if name_of(text) not in names]
+
+
+def _build_tools(facts: Facts, source: Source) -> Iterator[str]:
+    yield "setuptools"
+    try:
+        inside = Version(version_of(facts, "setuptools") or "0") >= _WHEEL_INSIDE
+    except InvalidVersion:
+        inside = False
+    if not inside:
+        yield "wheel"
+    if source.uses_torch_builder:
+        yield "ninja"
+
+
+def require_build_tools(
+    facts: Facts, source: Source, together: Sequence[Source] = (), *, installing: bool = False
+) -> Lacks:
+    """See that a build has all it needs (setuptools, wheel, ninja, pyproject.toml's), and what its package imports.
+
+    Gives what it lacks all the same.
+
+    The build runs without isolation and the wheel is installed without dependencies, so all must be there already; else
+    it would fail at the first import, after a build of many minutes. Without CUDA code any C compiler will do, but there
+    must be one.
+
+    Args:
+        together: the sources that are installed with it, which may import each other.
+        installing: what pip can bring is installed first, and is no obstacle.
+
+    Raises:
+        SplatfixError: ``build-tools-missing`` naming all of them at once, ``import-not-built``, ``python-does-not-fit``,
+            ``torch-does-not-fit``, ``no-host-compiler``.
+    """
+    _require_python(facts, source)
+    if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
+        raise SplatfixError(
+            "no-host-compiler",
+            f"No C compiler was found on this machine ({facts.machine.compilers.found_via}).",
+            meaning=f"{source.label} has C or C++ code to compile.",
+            todo=(
+                run("sudo", "apt-get", "install", "build-essential", text="On Debian and Ubuntu"),
+                say("Or name one: CC=/path/to/gcc"),
+            ),
+        )
+    lacks = _lacks_of(facts, source, together)
+    installed = version_there(facts, "torch")
+    for text in (*lacks.to_build, *lacks.to_import):
+        if name_of(text) == "torch" and installed is not None:
+            raise SplatfixError(
+                "torch-does-not-fit",
+                f"{source.label} asks for {text}, and torch {installed} is installed.",
+                meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
+                todo=(say("Use an environment whose torch fits, and name it with --python."),),
+            )
+    if lacks.imported.repositories:
+        raise _not_built(facts, source, lacks.imported.repositories)
+    interpreter = facts.environment.interpreter.value
+    if not lacks.requirements or interpreter is None or installing:
+        return lacks
+    purposes = []
+    for requirements, purpose in ((lacks.to_build, "to be built"), (lacks.to_import, "to be imported")):
+        if requirements:
+            purposes.append(f"{', '.join(dict.fromkeys(requirements))} {purpose}")
+    raise SplatfixError(
+        "build-tools-missing",
+        f"The environment of {interpreter.executable} lacks what {source.label} needs: {' and '.join(purposes)}.",
+        meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
+        "adds no packages to it unasked.",
+        todo=(pip(facts, "install", *pip_arguments(facts, lacks.requirements)),),
+    )
+
+
+def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository]) -> SplatfixError:
+    """It imports something else that has to be compiled against the installed torch."""
+    names = ", ".join(item.module for item in repositories)
+    steps = []
+    for item in repositories:
+        steps.append(run("git", "clone", "--recursive", item.address))
+        steps.append(run("splatfix", "install", item.clone, *python_option(facts)))
+    return SplatfixError(
+        "import-not-built",
+        f"{source.label} imports {names} when it is imported, and {names} is not installed.",
+        meaning="It would fail at its first import, after the whole build. Nothing was built and nothing was changed.",
+        todo=(*steps, say("Then run this again.")),
+    )
+
+
+def _require_python(facts: Facts, source: Source) -> None:
+    """pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled."""
+    interpreter = facts.environment.interpreter.value
+    if not source.python or interpreter is None:
+        return
+    try:
+        fits = SpecifierSet(source.python).contains(interpreter.version, prereleases=True)
+    except (InvalidSpecifier, InvalidVersion):
+        return  # setuptools itself will say what is wrong with it
+    if fits:
+        return
+    raise SplatfixError(
+        "python-does-not-fit",
+        f"{source.label} asks for Python {source.python}, and {interpreter.executable} is Python {interpreter.version}.",
+        meaning="pip would refuse to install what was built; nothing was built and nothing was changed.",
+        todo=(
+            say("Use an environment whose Python fits, and name it with --python."),
+            say("Or check out a version of the source that takes this Python."),
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -53,8 +213,8 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     """
     gathered = _Gathered()
     for source in sources:
-        _require_tools(request, facts, source, sources)
-        _gather_of_source(gathered, facts, source, sources)
+        lacks = _require_tools(request, facts, source, sources)
+        _gather_of_source(gathered, source, lacks)
     for text in request.sources:
         _gather_of_scripts(gathered, request, facts, text, sources)
     notes = tuple(gathered.notes)
@@ -77,15 +237,18 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     return Dependencies((step,), notes)
 
 
-def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, sources: Sequence[Source]) -> None:
-    for requirement in lacking_requirements(facts, source, sources):
+def _gather_of_source(gathered: _Gathered, source: Source, lacks: Lacks) -> None:
+    for requirement in lacks.requirements:
         gathered.reasons[requirement] = f"{source.label} needs it"
-    missing = undeclared(facts, source, sources)
-    gathered.optional |= dict.fromkeys(_only_declared(facts, source, missing))
+    missing = lacks.imported
+    # what it declares, and is not seen to import when it is imported, nor to need for its build, can be left out
+    if not missing.unknown:
+        needed = {name_of(text) for text in (*missing.requirements, *source.build_requires)}
+        gathered.optional |= dict.fromkeys(text for text in lacks.declared if name_of(text) not in needed)
     gathered.modules |= dict.fromkeys(missing.modules)
-    gathered.notes += _unknown(f"the setup.py of {source.label} imports", for_setup(facts, source))
+    gathered.notes += _unknown(f"the setup.py of {source.label} imports", lacks.by_setup)
     gathered.notes += _unknown(f"{source.label} imports", missing)
-    for repository in declared_repositories(facts, source):
+    for repository in lacks.to_compile:
         gathered.notes.append(
             f"{source.label} asks for {repository.module}, which has to be built from {repository.address}"
         )
@@ -116,10 +279,10 @@ def _gather_of_scripts(
     gathered.notes += _unknown("its scripts import", missing)
 
 
-def _require_tools(request: Request, facts: Facts, source: Source, sources: Sequence[Source]) -> None:
-    """Refuse a source that lacks something, with the command that goes on all the same."""
+def _require_tools(request: Request, facts: Facts, source: Source, sources: Sequence[Source]) -> Lacks:
+    """What a source lacks; refused, with the command that goes on all the same, where it must be there."""
     try:
-        require_build_tools(facts, source, sources, installing=request.with_dependencies)
+        return require_build_tools(facts, source, sources, installing=request.with_dependencies)
     except SplatfixError as error:
         targets, python = target_options(request.targets), python_option(facts)
         if error.code == "build-tools-missing":
@@ -146,14 +309,6 @@ def _is_buildable(facts: Facts, source: Source, sources: Sequence[Source]) -> bo
     except SplatfixError as error:
         return error.code == "build-tools-missing"
     return True
-
-
-def _only_declared(facts: Facts, source: Source, missing: MissingModules) -> list[str]:
-    """What it declares and lacks, and is not seen to import when it is imported, nor to need for its build."""
-    if missing.unknown:
-        return []
-    needed = {name_of(text) for text in (*missing.requirements, *source.build_requires)}
-    return [text for text in unmet(facts, source) if name_of(text) not in needed]
 
 
 def _missing_in_scripts(source: str, facts: Facts, sources: Sequence[Source]) -> MissingModules:

@@ -10,7 +10,7 @@ from splatfix.checks import Finding, Status
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import CodeMatch, Distribution, Fact, Facts, ImportedModule, Pin
-from splatfix.plan.requirements import require_build_tools
+from splatfix.plan.dependencies import require_build_tools
 
 from .conftest import Changer, TorchWith, of, with_python
 from .test_checkout import source, with_checkout

@@ -119,36 +119,34 @@ def test_a_module_that_prints_on_import_is_no_failure(environment: Environment, 
     assert install(environment, source).items[0].modules == ("tiny_probe", "tiny_probe._C")
 
 
-def test_a_crash_on_import_is_taken_back(environment: Environment, tmp_path: Path) -> None:
-    before = snapshot(environment)
-    crash = "#include <stdlib.h>\n__attribute__((constructor)) static void dies(void) { abort(); }"
-    with pytest.raises(SplatfixError) as caught:
-        install(environment, write_extension(tmp_path / "source", extra=crash))
-    assert caught.value.code == "import-failed" and "SIGABRT" in caught.value.what
-    assert snapshot(environment) == before
-
-
-def test_an_undefined_symbol_is_named(environment: Environment, tmp_path: Path) -> None:
-    before = snapshot(environment)
-    lost = "extern int nowhere(void);\nint (*keep)(void) = nowhere;"
-    with pytest.raises(SplatfixError) as caught:
-        install(environment, write_extension(tmp_path / "source", extra=lost))
-    assert "undefined symbol: nowhere" in caught.value.what and caught.value.todo
-    assert snapshot(environment) == before
-
-
-def test_a_build_failure_names_its_cause_and_changes_nothing(
-    environment: Environment, tmp_path: Path
+@pytest.mark.parametrize(
+    ("extra", "code", "words", "status"),
+    [
+        (
+            "#include <stdlib.h>\n__attribute__((constructor)) static void dies(void) { abort(); }",
+            "import-failed",
+            "SIGABRT",
+            EntryStatus.ROLLED_BACK,
+        ),
+        (
+            "extern int nowhere(void);\nint (*keep)(void) = nowhere;",
+            "import-failed",
+            "undefined symbol: nowhere",
+            EntryStatus.ROLLED_BACK,
+        ),
+        ("int half = ;", "build-failed", "probe.c:2", EntryStatus.FAILED),
+    ],
+)
+def test_c_code_that_fails_is_named_and_taken_back(
+    environment: Environment, tmp_path: Path, extra: str, code: str, words: str, status: EntryStatus
 ) -> None:
     before = snapshot(environment)
     with pytest.raises(SplatfixError) as caught:
-        install(environment, write_extension(tmp_path / "source", extra="int half = ;"))
-    error = caught.value
-    assert error.code == "build-failed"
-    assert "probe.c:2" in error.what and "expected expression" in error.what
-    assert Path(error.details["log"]).read_text().count("expected expression") >= 1
-    assert snapshot(environment) == before
-    assert last_status(environment) is EntryStatus.FAILED
+        install(environment, write_extension(tmp_path / "source", extra=extra))
+    assert (caught.value.code, words in caught.value.what) == (code, True), caught.value.what
+    if code == "build-failed":
+        assert "expected expression" in Path(caught.value.details["log"]).read_text()
+    assert snapshot(environment) == before and last_status(environment) is status
 
 
 def test_a_source_for_another_python_is_told_as_that(environment: Environment, tmp_path: Path) -> None:
