@@ -11,6 +11,8 @@ TORCH := torch==2.13.0
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 # splatfix looks at the activated environment first; what is made here is looked at with its own.
 unexport VIRTUAL_ENV CONDA_PREFIX
+# Bytecode of the rewritten tests is kept, whatever the shell says: collecting them takes half the time then.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record slow docker-test benchmarks gpu-check gpu-check-rehearse clean
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gc
+import io
 import json
 import os
 import signal
@@ -39,6 +40,17 @@ def ctrl_c_is_heard() -> None:
     """A run in the background inherits that SIGINT is ignored, and so would every process that a test interrupts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """Collecting makes millions of objects that all stay: to look for rubbish among them takes a third of its time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays, and is not looked through again by any collection of a test."""
+    gc.freeze()
+    gc.enable()
 
 
 Survived = Callable[[str, int], None]
@@ -101,7 +113,7 @@ def site_packages(empty_venv: Path) -> Path:
 def splatfix(capfd: pytest.CaptureFixture[str]) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the command line as a person does, but in this process: ``splatfix("diagnose", "--json")``.
 
-    ``columns`` is the width of the terminal; without it the output goes to a pipe.
+    ``columns`` is the width of the terminal; without it the output goes to a pipe. ``given`` is the standard input.
     """
 
     def run(
@@ -109,6 +121,7 @@ def splatfix(capfd: pytest.CaptureFixture[str]) -> Callable[..., subprocess.Comp
         cwd: Path | None = None,
         env: dict[str, str] | None = None,
         columns: int | None = None,
+        given: bytes = b"",
     ) -> subprocess.CompletedProcess[str]:
         argv = ["splatfix", *map(os.fspath, words)]
         variables = {name: value for name, value in (env or os.environ).items() if name != "COLUMNS"}
@@ -116,7 +129,7 @@ def splatfix(capfd: pytest.CaptureFixture[str]) -> Callable[..., subprocess.Comp
             variables["COLUMNS"] = str(columns)
         before = capfd.readouterr()
         with _process_state(), mock.patch.dict(os.environ, variables, clear=True):
-            sys.argv = argv
+            sys.argv, sys.stdin = argv, io.TextIOWrapper(io.BytesIO(given), encoding="utf-8")
             os.chdir(cwd or Path.cwd())
             code = _main()
         said = capfd.readouterr()
@@ -153,7 +166,7 @@ def _process_state() -> Iterator[None]:
     from splatfix.report import console
 
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    argv, folder, hook = sys.argv, Path.cwd(), threading.excepthook
+    argv, given, folder, hook = sys.argv, sys.stdin, Path.cwd(), threading.excepthook
     console.out.cache_clear()
     console.err.cache_clear()
     try:
@@ -161,7 +174,7 @@ def _process_state() -> Iterator[None]:
     finally:
         gc.enable()
         os.chdir(folder)
-        sys.argv, threading.excepthook = argv, hook
+        sys.argv, sys.stdin, threading.excepthook = argv, given, hook
         for number, handler in signals.items():
             signal.signal(number, handler)
         console.out.cache_clear()

@@ -117,6 +117,7 @@ def test_it_runs_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> No
     assert not any(tmp_path.iterdir()), "diagnose writes nothing"
 
 
+@pytest.mark.slow
 def test_it_certifies_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (site,) = (installed.parent.parent / "lib").glob("python*/site-packages")

@@ -126,11 +126,11 @@ def calibration(said: Sequence[Said]) -> list[dict[str, Any]]:
 
 def record() -> dict[str, Any]:
     """Everything that is measured."""
-    given, held, made = read("given"), read("held_out"), read("made_here")
+    given, held = read("given"), read("held_out")
     wording = by_wording([*given, *held])
-    all_said = [said_of(case) for case in (*given, *held, *made)]
+    said = {name: [said_of(case) for case in read(name)] for name in ("given", "held_out", "made_here")}
     return {
-        "given": summary([said_of(case) for case in given]),
+        "given": summary(said["given"]),
         "first_looks": [
             {
                 "batch": batch,
@@ -139,11 +139,11 @@ def record() -> dict[str, Any]:
             }
             for batch, date in enumerate(BATCHES)
         ],
-        "held_out_now": summary([said_of(case) for case in held]),
-        "made_here": summary([said_of(case) for case in made]),
+        "held_out_now": summary(said["held_out"]),
+        "made_here": summary(said["made_here"]),
         "wordings_held_out": summary(wording),
         "classes_held_out": summary(by_class([*given, *held])),
-        "calibration": calibration(all_said),
+        "calibration": calibration([item for cases in said.values() for item in cases]),
         "calibration_wordings_held_out": calibration(wording),
         "classes": sum(bool(failure.wordings) for failure in failures().values()),
         "wordings": sum(len(failure.wordings) for failure in failures().values()),

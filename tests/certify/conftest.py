@@ -40,6 +40,22 @@ class RecordedKernels(ProcessRunner):
         return super().run(argv, **options)
 
 
+class MeasuredKernels(RecordedKernels):
+    """Measures these implementations; for all others it answers."""
+
+    def __init__(self, *modules: str) -> None:
+        self.modules = modules
+
+    def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+        """See :meth:`splatfix.core.runner.Runner.run`."""
+        words = tuple(map(str, argv))
+        if words[1:3] == ("-c", WHICH):
+            return Completed(words, 0, "\n".join(("splatfix", *self.modules)), "", 0.0)
+        if Path(words[1]).name == "kernel_probe.py" and words[3] in self.modules:
+            return ProcessRunner.run(self, argv, **options)
+        return super().run(argv, **options)
+
+
 class RecordedTrainer(RecordedKernels):
     """Answers for the trainer too: one result per scene, the recorded one without another."""
 

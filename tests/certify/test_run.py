@@ -37,7 +37,15 @@ from splatfix.core.runner import Runner
 from splatfix.facts import Facts
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS
-from tests.certify.conftest import SHORT, RecordedKernels, RecordedTrainer, Stage, sabotage, subject
+from tests.certify.conftest import (
+    SHORT,
+    MeasuredKernels,
+    RecordedKernels,
+    RecordedTrainer,
+    Stage,
+    sabotage,
+    subject,
+)
 
 
 def levels(certificate: Certificate) -> dict[RungName, bool | None]:
@@ -63,16 +71,9 @@ def failed_criteria(certificate: Certificate) -> set[str]:
 
 
 class TestCertified:
-    @pytest.mark.parametrize(
-        "suite",
-        [
-            dataclasses.replace(SUITES["quick"], scenes=("figurine",)),
-            pytest.param(SUITES["quick"], marks=pytest.mark.slow),
-        ],
-        ids=["figurine", "quick"],
-    )
-    def test_preset_with_its_floors(self, tmp_path: Path, known: Facts, suite: Suite) -> None:
-        certificate, _ = run_and_report(subject(suite, tmp_path), known)
+    @pytest.mark.slow
+    def test_preset_with_its_floors(self, tmp_path: Path, known: Facts) -> None:
+        certificate, _ = run_and_report(subject(SUITES["quick"], tmp_path), known)
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
         assert certificate.reasons == ()
         assert levels(certificate) == {
@@ -104,7 +105,8 @@ class TestCertified:
                 wheel.extractall(path)
             return path
 
-        certificate = run(tmp_path, known, with_dropin, renderer="inria")
+        measured = MeasuredKernels("diff_gaussian_rasterization", "splatfix.kernels.rasterizer")
+        certificate = run(tmp_path, known, with_dropin, measured, renderer="inria")
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
         (kernel,) = [k for k in certificate.kernels if k.implementation == "diff_gaussian_rasterization"]
         assert (kernel.kind, kernel.outcome) == ("drop-in", Outcome.MET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,22 +16,38 @@ from tests.machines import folder
 LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
 
 
-def splatfix(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+Explain = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+def in_a_child(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "splatfix", "explain", *words], input=given, capture_output=True
     )
 
 
-def test_a_file_and_standard_input(tmp_path: Path) -> None:
+@pytest.fixture
+def explain(splatfix: Callable[..., subprocess.CompletedProcess[str]]) -> Explain:
+    """The command in this process; how it ends as a process of its own is told by ``in_a_child``."""
+
+    def run(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        done = splatfix("explain", *words, given=given)
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.encode(), done.stderr.encode()
+        )
+
+    return run
+
+
+def test_a_file_and_standard_input(explain: Explain, tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     log.write_text(LOG)
-    for done in (splatfix(str(log)), splatfix(given=LOG.encode()), splatfix("-", given=LOG.encode())):
+    for done in (explain(str(log)), explain(given=LOG.encode()), explain("-", given=LOG.encode())):
         assert done.returncode == 0
         assert b"toolkit_too_old_for_arch" in done.stdout and b"compute_120" in done.stdout
 
 
-def test_the_document(tmp_path: Path) -> None:
-    done = splatfix("--json", given=LOG.encode())
+def test_the_document(explain: Explain, tmp_path: Path) -> None:
+    done = explain("--json", given=LOG.encode())
     document = check(json.loads(done.stdout))
     first = document["causes"][0]
     assert (document["schema_version"], document["command"], document["recognised"]) == (2, "explain", True)
@@ -38,36 +55,36 @@ def test_the_document(tmp_path: Path) -> None:
     assert first["lines"] == [LOG.strip()] and first["line_numbers"] == [1]
 
 
-def test_not_recognised_says_what_to_collect() -> None:
-    done = splatfix("--json", given=b"all is well\n")
+def test_not_recognised_says_what_to_collect(explain: Explain) -> None:
+    done = explain("--json", given=b"all is well\n")
     document = check(json.loads(done.stdout))
     assert done.returncode == 3 and not document["recognised"] and document["collect"]
-    assert b"Not recognised" in splatfix(given=b"all is well\n").stdout
+    assert b"Not recognised" in explain(given=b"all is well\n").stdout
 
 
-def test_facts_name_what_the_words_leave_open_and_bring_the_remedy_of_the_check() -> None:
+def test_facts_name_what_the_words_leave_open_and_bring_the_remedy_of_the_check(explain: Explain) -> None:
     log = b"TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
-    assert splatfix(given=log).returncode == 3
-    done = splatfix("--facts", str(folder("a100-conda-without-nvcc")), "--json", given=log)
+    assert explain(given=log).returncode == 3
+    done = explain("--facts", str(folder("a100-conda-without-nvcc")), "--json", given=log)
     first = json.loads(done.stdout)["causes"][0]
     assert (done.returncode, first["class"]) == (0, "cuda_toolkit_missing") and first["confidence"] > 0.5
     assert len(first["fix"]) > 2 and any(step["argv"] for step in first["fix"])
 
 
-def test_many_logs() -> None:
+def test_many_logs(explain: Explain) -> None:
     given = "".join(
         json.dumps({"id": n, "log": text}) + "\n" for n, text in enumerate((LOG, "", "fine\x1b\u202e"))
     )
-    done = splatfix("--jsonl", given=given.encode())
+    done = explain("--jsonl", given=given.encode())
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0 and [row["id"] for row in rows] == [0, 1, 2]
     assert rows[0]["causes"][0]["class"] == "toolkit_too_old_for_arch" and rows[1]["causes"] == []
 
 
-def test_a_line_that_is_no_log_does_not_end_the_others() -> None:
+def test_a_line_that_is_no_log_does_not_end_the_others(explain: Explain) -> None:
     bad = [b'{"id": 7}', b"[1", b"", b'{"id": 8, "log": 5}', b"\xff\xfe", b"[" * 100_000, b'"text"']
     good = json.dumps({"id": "last", "log": LOG}).encode()
-    done = splatfix("--jsonl", given=b"\n".join([*bad, good]))
+    done = explain("--jsonl", given=b"\n".join([*bad, good]))
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr) == (0, b"")
     assert [row["id"] for row in rows] == [7, None, 8, None, None, None, "last"]
@@ -88,11 +105,11 @@ def test_each_of_many_logs_is_answered_before_the_next_is_read() -> None:
         assert process.wait() == 0
 
 
-def test_facts_count_for_many_logs_as_for_one() -> None:
+def test_facts_count_for_many_logs_as_for_one(explain: Explain) -> None:
     log = "TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
     given = json.dumps({"id": 1, "log": log}).encode() + b"\n"
     plain, facts = (
-        json.loads(splatfix("--jsonl", *words, given=given).stdout)["causes"]
+        json.loads(explain("--jsonl", *words, given=given).stdout)["causes"]
         for words in ((), ("--facts", str(folder("a100-conda-without-nvcc"))))
     )
     assert facts[0]["class"] == "cuda_toolkit_missing"
@@ -102,10 +119,10 @@ def test_facts_count_for_many_logs_as_for_one() -> None:
 
 def test_a_command_runs_and_keeps_its_exit_code() -> None:
     code = f"import sys; print('before'); sys.stderr.write({LOG!r}); sys.exit(7)"
-    done = splatfix("--", sys.executable, "-c", code)
+    done = in_a_child("--", sys.executable, "-c", code)
     assert (done.returncode, done.stdout.splitlines()) == (7, [b"before"])
     assert LOG.strip().encode() in done.stderr and b"toolkit_too_old_for_arch" in done.stderr
-    quiet = splatfix("--json", "--", sys.executable, "-c", code)
+    quiet = in_a_child("--json", "--", sys.executable, "-c", code)
     document = json.loads(quiet.stdout)
     assert document["command_exit_code"] == quiet.returncode == 7 and b"before" in quiet.stderr
     assert document["facts"].startswith(f"this machine, {Path(sys.executable).parent}")
@@ -116,12 +133,12 @@ def test_facts_of_this_machine_do_not_count_where_a_command_ran_elsewhere(tmp_pa
     program = tmp_path / "docker"
     program.write_text(f'#!/bin/sh\necho "{LOG.strip()}"; exit 3\n')
     program.chmod(0o755)
-    done = splatfix("--json", "--", str(program))
+    done = in_a_child("--json", "--", str(program))
     assert (done.returncode, json.loads(done.stdout)["facts"]) == (3, "")
 
 
 def test_a_command_that_succeeds_is_not_explained() -> None:
-    done = splatfix("--", sys.executable, "-c", "print('Unsupported gpu architecture compute_120')")
+    done = in_a_child("--", sys.executable, "-c", "print('Unsupported gpu architecture compute_120')")
     assert done.returncode == 0 and b"toolkit" not in done.stdout + done.stderr
 
 
@@ -137,12 +154,12 @@ def test_a_command_that_succeeds_is_not_explained() -> None:
         (["--", "/no/such/program"], b"", b"cannot-start"),
     ],
 )
-def test_wrong_use(words: list[str], given: bytes, code: bytes) -> None:
-    done = splatfix(*words, given=given)
+def test_wrong_use(explain: Explain, words: list[str], given: bytes, code: bytes) -> None:
+    done = explain(*words, given=given)
     assert done.returncode == 2 and code in done.stderr and b"Traceback" not in done.stderr
 
 
-def test_classes() -> None:
-    listed = check(json.loads(splatfix("--list", "--json").stdout))["classes"]
+def test_classes(explain: Explain) -> None:
+    listed = check(json.loads(explain("--list", "--json").stdout))["classes"]
     assert len(listed) == 75 and all(row["wordings"] and row["sources"] for row in listed)
-    assert b"parameter packs" in splatfix("--class", "host_gcc_too_new").stdout
+    assert b"parameter packs" in explain("--class", "host_gcc_too_new").stdout

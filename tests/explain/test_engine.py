@@ -36,6 +36,7 @@ def test_other_cases_stay_right(name: str) -> None:
 
 
 @pytest.mark.slow  # the tests above hold the same cases to their thresholds
+@pytest.mark.slow
 def test_the_record_is_what_the_tool_measures() -> None:
     found = record()
     assert json.loads(RECORD.read_text()) == found

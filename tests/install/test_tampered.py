@@ -16,7 +16,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.install import revert
 from splatfix.install.environment import Environment, environment_lock
 
-from .environments import install, write_extension
+from .environments import install, make_environment, write_extension
 
 Tampering = Callable[[Environment, Path], None]
 
@@ -257,19 +257,33 @@ TAMPERINGS: list[Tampering] = [
 CODES = {"journal-tampered", "journal-of-another-environment"}
 
 
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
+    """An environment into which a package and its successor were installed, and a copy that brings it back."""
+    folder = tmp_path_factory.mktemp("twice")
+    environment = make_environment(folder / "env")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLATFIX_CACHE", str(folder / "cache"))
+        install(environment, write_extension(folder / "one"))
+        install(environment, write_extension(folder / "two", version="2.0", answer=7))
+    shutil.copytree(environment.prefix, folder / "untouched", symlinks=True)
+    return environment, folder / "untouched"
+
+
 @pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda it: it.__name__)
 def test_tampering_is_refused_and_nothing_is_touched(
-    environment: Environment, tmp_path: Path, victim: Path, tampering: Tampering
+    twice: tuple[Environment, Path], tmp_path: Path, victim: Path, tampering: Tampering
 ) -> None:
-    install(environment, write_extension(tmp_path / "one"))
-    install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
+    environment, untouched = twice
+    shutil.rmtree(environment.prefix)
+    shutil.copytree(untouched, environment.prefix, symlinks=True)
     tampering(environment, victim)
-    held = tree(tmp_path)
+    held = tree(tmp_path) | tree(environment.prefix)
     for dry_run in (True, False):
         with pytest.raises(SplatfixError) as caught:
             revert(environment.python, dry_run=dry_run)
         assert caught.value.code in CODES and caught.value.todo
-        assert tree(tmp_path) == held
+        assert tree(tmp_path) | tree(environment.prefix) == held
     with pytest.raises(SplatfixError) as caught:
         edit_status(environment)
         install(environment, write_extension(tmp_path / "three", name="other_probe"))

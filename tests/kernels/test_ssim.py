@@ -182,14 +182,14 @@ def test_float32_stays_within_its_rounding_for_any_shape(spec, padding, numbers)
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(
     size=st.tuples(
-        st.integers(1, 2), st.integers(1, 2), st.integers(1, 14), st.integers(1, 14), st.integers(1, 14)
+        st.integers(1, 2), st.integers(1, 2), st.integers(1, 12), st.integers(1, 6), st.integers(1, 6)
     ),
     padding=st.sampled_from(PADDINGS),
     seed=st.integers(0, 999),
 )
 def test_volumes_equal_the_reference(size, padding, seed):
     if padding == "valid":
-        size = (*size[:2], *(s + 10 for s in size[2:]))
+        size = (*size[:2], *(s % 4 + 11 for s in size[2:]))
     generator = torch.Generator().manual_seed(seed)
     x, y = (torch.rand(size, generator=generator, dtype=torch.float64) for _ in range(2))
     expected, gradient = reference(x, y, padding)
