@@ -118,6 +118,7 @@ def test_it_runs_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.every_push
 def test_it_certifies_from_an_unrelated_folder(installed: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (site,) = (installed.parent.parent / "lib").glob("python*/site-packages")

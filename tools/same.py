@@ -35,7 +35,7 @@ TARGETS = ("auto", "sm_120", "sm_75")
 BACKENDS = ("native", "pure", "nvrtc", "warp", "auto")
 
 
-_machines: list[Any] = []
+_simulated: list[Any] = []
 """The simulated machine that is looked at; empty: this one."""
 
 
@@ -52,10 +52,10 @@ def _as_machine(folder: str) -> contextlib.ExitStack:
     stack = contextlib.ExitStack()
     # It stays: a type whose own __new__ was taken away again refuses every argument.
     LiveSystem.__new__ = lambda kind, *words, **options: (  # type: ignore[method-assign,assignment]
-        PlaybackSystem(_machines[-1]) if _machines else object.__new__(kind)
+        PlaybackSystem(_simulated[-1]) if _simulated else object.__new__(kind)
     )
-    _machines.append(raw)
-    stack.callback(_machines.pop)
+    _simulated.append(raw)
+    stack.callback(_simulated.pop)
     stack.enter_context(
         mock.patch.object(interpreter, "_interpreter_at", lambda given: str(raw.machine["python"]))
     )

@@ -72,6 +72,7 @@ def failed_criteria(certificate: Certificate) -> set[str]:
 
 class TestCertified:
     @pytest.mark.slow
+    @pytest.mark.every_push
     def test_preset_with_its_floors(self, tmp_path: Path, known: Facts) -> None:
         certificate, _ = run_and_report(subject(SUITES["quick"], tmp_path), known)
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
