@@ -25,7 +25,7 @@ from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
 from splatfix.containers import Lane
 from splatfix.core.codec import substitute
-from splatfix.core.errors import Exit, Problem
+from splatfix.core.errors import Exit
 from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
 from splatfix.facts import Facts, Source
@@ -67,7 +67,7 @@ class Goal(typing.TypedDict):
     no_dropins: dict[str, str]
     prepare: list[Step]
     fetch: bool
-    refused: Problem | None
+    refused: Error | None
     built_from: dict[str, Source]
     variants: dict[str, list[str]]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
 from splatfix.facts import ArchVariable, Source, is_arch_variable
 from splatfix.knowledge import Arch
@@ -41,7 +41,7 @@ class ArchChoice:
 
 def choose_archs(
     source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None = None
-) -> ArchChoice | Problem:
+) -> ArchChoice | SplatfixError:
     """What makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
 
     The order is torch's own: a setup.py that hands nvcc any flag with "arch" in it makes torch add nothing, so then
@@ -51,9 +51,9 @@ def choose_archs(
     PTX is asked for and setup.py decides itself.
     """
     choice = _choose(source, build_archs, torch_version, ptx)
-    if ptx is None or isinstance(choice, Problem) or choice.decider is Decider.TORCH:
+    if ptx is None or isinstance(choice, SplatfixError) or choice.decider is Decider.TORCH:
         return choice
-    return Problem(
+    return SplatfixError(
         "ptx-not-possible",
         f"{source.label} cannot be built with PTX: {choice.why}.",
         meaning="Only a package that leaves its architectures to torch takes 9.0+PTX from TORCH_CUDA_ARCH_LIST.",
@@ -66,7 +66,7 @@ def choose_archs(
 
 def _choose(
     source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None
-) -> ArchChoice | Problem:
+) -> ArchChoice | SplatfixError:
     own = own_variables(source)
     flag = arch_flags_switched_off(source.nvcc_flags, torch_version)
     overwritten = TORCH_VARIABLE in source.sets
@@ -107,7 +107,7 @@ def _choose(
 def own_choice(source: Source, archs: Sequence[Arch], torch_version: str) -> tuple[ArchVariable, str] | None:
     """The variable that decides for a source in the place of torch's, and what to set it to; None where none does."""
     choice = choose_archs(source, archs, torch_version)
-    if isinstance(choice, Problem) or choice.decider is not Decider.OWN_VARIABLE:
+    if isinstance(choice, SplatfixError) or choice.decider is not Decider.OWN_VARIABLE:
         return None
     own = own_variables(source)[0]
     return own, choice.variables[own.name]
@@ -141,13 +141,13 @@ def understood(variable: ArchVariable, value: str) -> bool:
 
 def _fixed(
     source: Source, build_archs: Sequence[Arch], text: str, fixed: tuple[Arch, ...]
-) -> ArchChoice | Problem:
+) -> ArchChoice | SplatfixError:
     """The choice of a source with numbers written in it; the problem where they leave out one to build for."""
     left_out = ", ".join(arch.sm for arch in build_archs if arch not in fixed)
     if not left_out:
         names = ", ".join(arch.sm for arch in build_archs)
         return ArchChoice(Decider.FIXED, why=f"its setup.py already compiles for {names}")
-    return Problem(
+    return SplatfixError(
         "arch-fixed-in-source",
         f"{source.label} compiles for {', '.join(arch.sm for arch in fixed) or text} and nothing else: "
         f"its setup.py says so ({text}).",

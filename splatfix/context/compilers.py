@@ -9,7 +9,7 @@ from typing import Literal
 
 from splatfix.context.model import Choice, rejected_all
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.core.words import few
@@ -120,7 +120,7 @@ def _no_compiler(
     toolkit: Toolkit,
     version: tuple[int, ...],
     objections: Sequence[tuple[str, str]],
-) -> Problem:
+) -> SplatfixError:
     compilers = facts.machine.compilers
     if objections:
         candidates = few([f"{path}: {objection}" for path, objection in objections], 4, "; ")
@@ -128,7 +128,7 @@ def _no_compiler(
         candidates = "none was found"
     else:
         candidates = f"which are here is not known ({compilers.error})"
-    return Problem(
+    return SplatfixError(
         "no-host-compiler",
         f"No host compiler fits nvcc {toolkit.version} and torch: {candidates}.",
         meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",

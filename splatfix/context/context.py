@@ -17,7 +17,7 @@ from splatfix.context.model import Choice, Goal, Target
 from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
 from splatfix.facts import Facts, FatbinGroup
 from splatfix.knowledge import AUTO, Arch
@@ -46,7 +46,7 @@ class Context(PendingBuilds):
         return self.find_targets((), self.goal.device)
 
     @cached_property
-    def no_target(self) -> Problem | None:
+    def no_target(self) -> SplatfixError | None:
         """Why there is no target, where the machine's own GPUs are meant and there is none."""
         # --target auto beside a named GPU still promises that this machine has one
         if self.targets and (self.own_targets or AUTO not in self.goal.targets):
@@ -71,7 +71,7 @@ class Context(PendingBuilds):
         """What a build by splatfix takes for the installed torch and the targets."""
         torch = self.torch
         if torch is None or torch.cuda is None:
-            problem = Problem("no-cuda-torch", "There is no CUDA build of torch to build for.")
+            problem = SplatfixError("no-cuda-torch", "There is no CUDA build of torch to build for.")
             return Choice(None, problem=problem)
         if not self.targets:
             return Choice(None, problem=self.no_target)

@@ -8,7 +8,7 @@ from functools import cached_property
 from splatfix.context.installed import Inventory
 from splatfix.context.model import Target
 from splatfix.context.visible import NAME, Reading, read_value
-from splatfix.core.errors import Exit, Problem
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.facts import CudaDevice, Gpu, same_bus
@@ -198,7 +198,7 @@ class Gpus(Inventory):
         level = drivers.cuda_level_of_driver(version) if version else None
         return f"{level[0]}.{level[1]}" if level else driver.cuda
 
-    def no_gpu_problem(self) -> Problem:
+    def no_gpu_problem(self) -> SplatfixError:
         """Why ``auto`` finds no GPU to serve here."""
         gpus = self.machine.gpus
         others = [gpu for gpu in gpus.value or () if gpu not in self.nvidia_gpus]
@@ -218,7 +218,7 @@ class Gpus(Inventory):
         todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
         if example:
             todo = say(f"To build for it all the same, name it: --target {example.sm}")
-        return Problem(
+        return SplatfixError(
             "no-gpu-to-target",
             problem,
             meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from splatfix.core.errors import Problem, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.knowledge import Arch, Auto
 
 T = TypeVar("T")
@@ -83,12 +83,12 @@ class Choice(Generic[T]):
 
     value: T | None
     rejected: tuple[Rejected, ...] = ()
-    problem: Problem | None = None
+    problem: SplatfixError | None = None
 
     def error(self) -> SplatfixError:
         """What to tell a person who needs the value."""
         assert self.problem is not None, "there is a value"
-        return self.problem.error()
+        return self.problem
 
     def required(self) -> T:
         """The value.

@@ -13,7 +13,7 @@ from splatfix.context.model import Choice, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Problem
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import Facts, Toolkit, Torch, resolved_folder
@@ -61,7 +61,7 @@ def choose_toolkit(
     if problem:
         return Choice(None, problem=problem)
     toolkits = (instead,) if instead else candidates(facts, cuda_home)
-    if isinstance(toolkits, Problem):
+    if isinstance(toolkits, SplatfixError):
         return Choice(None, problem=toolkits)
     cuda = release(torch.cuda)
     objections: list[tuple[str, str]] = []
@@ -113,7 +113,7 @@ def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Ar
     return newest_serving(filter(compiles, known or known_archs()), target)
 
 
-def _unserved(targets: Iterable[Arch], torch: Torch) -> Problem | None:
+def _unserved(targets: Iterable[Arch], torch: Torch) -> SplatfixError | None:
     """That torch knows nothing that serves one of these, with any toolkit; None where it does."""
     target = next((one for one in targets if build_arch(one, torch) is None), None)
     if target is None:
@@ -123,7 +123,7 @@ def _unserved(targets: Iterable[Arch], torch: Torch) -> Problem | None:
     if first:
         # the patch that was read stands for its minor
         newer = f"torch {dotted(release(first)[:2])} or newer in that environment"
-    return Problem(
+    return SplatfixError(
         "arch-unknown-to-torch",
         f"torch {torch.version} does not support {target.sm}: its TORCH_CUDA_ARCH_LIST takes "
         f"{', '.join(torch.knows_archs)}.",
@@ -170,14 +170,14 @@ _VITAL = (
 )
 
 
-def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Problem:
+def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | SplatfixError:
     """The toolkits of this machine, or the one in the folder that the person named."""
     if not cuda_home:
         return facts.machine.toolkits.value or ()
     root = str(resolved_folder(cuda_home) or PurePath(cuda_home))
     named = tuple(item for item in facts.machine.toolkits.value or () if item.root == root)
     if not named:
-        return Problem(
+        return SplatfixError(
             "no-toolkit-there",
             f"There is no CUDA toolkit in {cuda_home}.",
             meaning="A toolkit root holds bin/nvcc and include/cuda_runtime.h.",
@@ -201,7 +201,7 @@ def _no_toolkit(
     targets: Sequence[Arch],
     objections: Sequence[tuple[str, str]],
     cuda_home: str | None,
-) -> Problem:
+) -> SplatfixError:
     cuda = torch.cuda or ""
     major = cuda.partition(".")[0]
     dropped = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
@@ -210,7 +210,7 @@ def _no_toolkit(
     subject = f"The toolkit in {cuda_home} does not fit" if cuda_home else "No toolkit on this machine fits"
     names = ", ".join(arch.sm for arch in targets)
     channel = f"nvidia/label/cuda-{cuda}.0"
-    return Problem(
+    return SplatfixError(
         "no-matching-toolkit",
         f"{subject} torch's CUDA {cuda} and {names}: {_considered(facts, objections)}.",
         meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must support the GPU.",
@@ -229,7 +229,9 @@ def _last_major(arch: Arch) -> int | None:
     return info.last_toolkit[0] if info and info.last_toolkit else None
 
 
-def _needs_older_cuda(facts: Facts, cuda: str, targets: Sequence[Arch], dropped: Sequence[Arch]) -> Problem:
+def _needs_older_cuda(
+    facts: Facts, cuda: str, targets: Sequence[Arch], dropped: Sequence[Arch]
+) -> SplatfixError:
     latest = min(_last_major(arch) or 0 for arch in dropped)
     builds = [item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= latest]
     if builds:
@@ -240,7 +242,7 @@ def _needs_older_cuda(facts: Facts, cuda: str, targets: Sequence[Arch], dropped:
         names = ", ".join(arch.sm for arch in targets)
         todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
     names = ", ".join(arch.sm for arch in dropped)
-    return Problem(
+    return SplatfixError(
         "arch-dropped-by-cuda",
         f"No CUDA {cuda.partition('.')[0]} toolkit compiles for {names}: the last that does is CUDA {latest}.",
         meaning="torch's CUDA and the toolkit's must have one major, so this torch cannot support that GPU.",
@@ -263,7 +265,7 @@ def choose_ptx(
     if problem:
         return Choice(None, problem=problem)
     toolkits = candidates(facts, cuda_home)
-    if isinstance(toolkits, Problem):
+    if isinstance(toolkits, SplatfixError):
         return Choice(None, problem=toolkits)
     cuda = release(torch.cuda)
     objections: list[tuple[str, str]] = []
@@ -281,7 +283,7 @@ def choose_ptx(
     if fitting:
         return Choice(min(fitting, key=rank), rejected_all("toolkit", objections))
     names = ", ".join(arch.sm for arch in targets)
-    problem = Problem(
+    problem = SplatfixError(
         "ptx-unavailable",
         f"No toolkit here produces PTX that runs on {names}: {_considered(facts, objections)}.",
         meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",

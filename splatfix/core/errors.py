@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -26,6 +25,8 @@ class Exit(IntEnum):
 
 class SplatfixError(Exception):
     """Anything splatfix has to tell a person instead of finishing; without the credentials of what it quotes.
+
+    What is an expected alternative until somebody needs it is returned as a value, and raised then (:func:`require`).
 
     Args:
         code: stable kebab-case name of the error, for scripts and searches.
@@ -77,45 +78,17 @@ class SplatfixError(Exception):
         }
 
 
-@dataclass(frozen=True)
-class Problem:
-    """An error as data, for what is an expected alternative until somebody needs it; see :class:`SplatfixError`."""
-
-    code: str
-    what: str
-    meaning: str = ""
-    todo: tuple[Step, ...] = ()
-    exit_code: Exit = Exit.FAILURE
-    details: dict[str, Any] = field(default_factory=dict)
-
-    def error(self) -> SplatfixError:
-        """The error to raise."""
-        return SplatfixError(
-            self.code,
-            self.what,
-            meaning=self.meaning,
-            todo=self.todo,
-            exit_code=self.exit_code,
-            details=dict(self.details),
-        )
-
-
-def usage_problem(code: str, what: str, *todo: Step) -> Problem:
-    """A wrong call, as data: exit code 2."""
-    return Problem(code, what, todo=todo, exit_code=Exit.USAGE)
-
-
 T = TypeVar("T")
 
 
-def require(answer: T | Problem) -> T:
+def require(answer: T | SplatfixError) -> T:
     """The answer.
 
     Raises:
-        SplatfixError: the problem.
+        SplatfixError: the answer is one.
     """
-    if isinstance(answer, Problem):
-        raise answer.error()
+    if isinstance(answer, SplatfixError):
+        raise answer
     return answer
 
 

@@ -62,7 +62,7 @@ def usable_targets(context: Context) -> tuple[Arch, ...]:
         SplatfixError: ``no-gpu-to-target`` where this machine's own GPU is meant and there is none.
     """
     if context.no_target:
-        raise context.no_target.error()
+        raise context.no_target
     return context.archs
 
 

@@ -100,7 +100,7 @@ def tools_with(context: Context, torch: Torch, choice: Choice[BuildToolkit], *to
         torch,
         toolkit,
         compilers.value,
-        compilers.problem.error() if compilers.problem else None,
+        compilers.problem,
         (*choice.rejected, *compilers.rejected),
         toolkit_steps,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from splatfix.context import Context, Rejected, make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.installed import python_versions
-from splatfix.core.errors import Problem, SplatfixError, require
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.facts import Facts, Source, commit_of, git_folder, read_source, repository_of, source_texts
@@ -74,7 +74,7 @@ def _archs_and_edits(
     return require(choice), edits
 
 
-def _choose_archs(source: Source, tools: Tools) -> ArchChoice | Problem:
+def _choose_archs(source: Source, tools: Tools) -> ArchChoice | SplatfixError:
     chosen = tools.chosen
     return choose_archs(source, chosen.build_archs, tools.torch.version, chosen.ptx)
 

@@ -11,7 +11,7 @@ import pytest
 
 from splatfix import plan
 from splatfix.context import Choice, Goal, make_context
-from splatfix.core.errors import Problem, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
 from splatfix.facts import (
     Compiler,
@@ -143,14 +143,14 @@ def extensions(**variants: Sequence[str]) -> SourceSummary:
     return SourceSummary(variants={name: tuple(keys) for name, keys in variants.items()})
 
 
-def refused(made: object, *args: Any, **options: Any) -> Problem | SplatfixError:
+def refused(made: object, *args: Any, **options: Any) -> SplatfixError | SplatfixError:
     """The problem that a choice came to, or with which a call of this function ends."""
     if callable(made):
         with pytest.raises(SplatfixError) as caught:
             made(*args, **options)
         return caught.value
     problem = made.problem if isinstance(made, Choice) else made
-    assert isinstance(problem, Problem), made
+    assert isinstance(problem, SplatfixError), made
     return problem
 
 

@@ -11,7 +11,7 @@ import pytest
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs
 from splatfix.context.compilers import choose_compilers
 from splatfix.context.toolkits import choose_toolkit
-from splatfix.core.errors import Exit, Problem, require
+from splatfix.core.errors import Exit, SplatfixError, require
 from splatfix.facts import Driver, Fact, Facts, Gpu, NativeModule, Source, read_source
 from splatfix.knowledge import Arch
 from splatfix.plan.build_environment import (
@@ -30,7 +30,9 @@ from .test_install_plan import refused as no_plan
 WANTED = (Arch(12, 0), Arch(9, 0, "a"))
 
 
-def chosen(folder: Path, flags: str = "", before: str = "", torch: str = "2.11.0") -> ArchChoice | Problem:
+def chosen(
+    folder: Path, flags: str = "", before: str = "", torch: str = "2.11.0"
+) -> ArchChoice | SplatfixError:
     return choose_archs(read_source(cuda_source(folder, flags=flags, before=before)), WANTED, torch)
 
 
