@@ -84,7 +84,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     facts = _facts(interpreter, to_install)
     plan = planned(to_install, facts, named=request.is_named)
     if not plan.steps:
-        return nothing_to_do(plan)
+        return shown(plan)
     if not request.as_json:
         installation.show_plan(console.out(), plan, why=request.why)
         confirm("Go ahead?")
@@ -116,21 +116,16 @@ def plan(request: InstallRequest) -> Result:
             installation.show_fetched(console.err(), folder, ())
     interpreter, to_install = _prepare(request)
     plan = planned(to_install, _facts(interpreter, to_install), named=request.is_named)
-    if not plan.steps:
-        return nothing_to_do(plan, dry_run=True)
-    return Result(
-        "install",
-        lambda: installation.install_document(plan=plan, dry_run=True),
-        lambda console: installation.show_plan(console, plan, install_step(plan)),
-    )
+    return shown(plan, dry_run=True)
 
 
-def nothing_to_do(plan: InstallPlan, *, dry_run: bool = False) -> Result:
-    """What is installed is kept, and why."""
+def shown(plan: InstallPlan, *, dry_run: bool = False) -> Result:
+    """A plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
+    execute_it = install_step(plan) if plan.steps else None
     return Result(
         "install",
         lambda: installation.install_document(plan=plan, dry_run=dry_run),
-        lambda console: installation.show_plan(console, plan),
+        lambda console: installation.show_plan(console, plan, execute_it),
     )
 
 
@@ -156,7 +151,8 @@ def explain(request: InstallRequest) -> Result:
         plan = plan_install(to_install, context)
     except SplatfixError as error:
         # the options that it would advise to look at are what follows
-        problem = error.with_todo(*(step for step in error.todo if not _shows_options(step)))
+        shows_options = [step for step in error.todo if step.command and "--why" in step.command.argv]
+        problem = error.with_todo(*(step for step in error.todo if step not in shows_options))
     if problem and problem.exit_code is Exit.USAGE and named:
         raise problem
     if plan and not named and not plan.targets:
@@ -187,10 +183,6 @@ def explain(request: InstallRequest) -> Result:
         exit_code,
         problem,
     )
-
-
-def _shows_options(step: Step) -> bool:
-    return step.command is not None and "--why" in step.command.argv
 
 
 def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Result:

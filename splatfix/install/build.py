@@ -181,16 +181,13 @@ def _run_pip(
     if done.error:
         return BuildFailure("unknown", (done.error,))
     said = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
-    return _of_the_source(_with_left_out(explain_build(said), scratch), action, scratch)
-
-
-def _with_left_out(cause: BuildFailure, scratch: Scratch) -> BuildFailure:
-    """The cause, with what was not copied where its lines speak of that."""
-    for item in scratch.left_out:
-        if any(item.path in line for line in cause.lines):
-            note = f"{item.path} was not copied for the build ({item.reason})."
-            return replace(cause, meaning=f"{cause.meaning} {note}".strip())
-    return cause
+    cause = explain_build(said)
+    # what was not copied is told where the failure's lines speak of it
+    missed = next((item for item in scratch.left_out if any(item.path in line for line in cause.lines)), None)
+    if missed:
+        note = f"{missed.path} was not copied for the build ({missed.reason})."
+        cause = replace(cause, meaning=f"{cause.meaning} {note}".strip())
+    return _of_the_source(cause, action, scratch)
 
 
 def _linking(

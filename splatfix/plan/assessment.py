@@ -151,9 +151,14 @@ def assess(context: Context, sources: SourceSummary = NO_SOURCES, keep: tuple[st
         # --target auto beside a named GPU, on a machine without one, promises something that is not there
         return Assessment(make_context(context.facts, replace(context.goal, targets=())), sources, keep)
     assessment = Assessment(context, sources, keep, native_parts(context, sources))
-    if assessment.here:
-        return replace(assessment, repairs=_repairs(context.facts))
-    return assessment
+    if not assessment.here:
+        return assessment
+    # asked of the machine's own GPUs, whatever the targets are: that is what the driver and the container serve
+    blocking = [check for check in all_checks() if check.blocks]
+    repairs: dict[Step, None] = {}
+    for finding in most_urgent_first(run_checks(make_context(context.facts), blocking)):
+        repairs.update(dict.fromkeys(repair_of(finding)))
+    return replace(assessment, repairs=tuple(repairs))
 
 
 def code_serves(
@@ -268,15 +273,6 @@ def most_urgent_first(findings: Iterable[Finding]) -> list[Finding]:
     """The failures among the findings: first those that stop everything else, in the order of their repair."""
     failed = (finding for finding in findings if finding.status is Status.FAIL)
     return sorted(failed, key=lambda finding: check_named(finding.code).blocks or len(Blocks) + 1)
-
-
-def _repairs(facts: Facts) -> tuple[Step, ...]:
-    # asked of the machine's own GPUs, whatever the targets are: that is what the driver and the container serve
-    blocking = [check for check in all_checks() if check.blocks]
-    repairs: dict[Step, None] = {}
-    for finding in most_urgent_first(run_checks(make_context(facts), blocking)):
-        repairs.update(dict.fromkeys(repair_of(finding)))
-    return tuple(repairs)
 
 
 def repair_of(finding: Finding) -> tuple[Step, ...]:

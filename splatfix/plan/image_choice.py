@@ -268,6 +268,16 @@ def _image(
     arch_list = _arch_list(builds, archs)
     driver = _driver(build, archs)
     wheels = base.wheels
+    toolkit_requirements: tuple[str, ...] = ()
+    if wheels:
+        in_step = (f"{name}=={cuda_of(build)}.*" for name in KEPT_IN_STEP)
+        toolkit_requirements = (wheels.requirement, *in_step)
+    copies = [_relative(path, folder) for path in _copied(plan)]
+    image_sources = []
+    for step in builds:
+        edits = tuple(f"{edit.rule}: {edit.cures}" for edit in step.edits)
+        label = sources_by_folder[step.source].label
+        image_sources.append(ImageSource(label, _relative(step.source, folder), edits))
     return ImagePlan(
         stack=recognition.stack.key if recognition else "",
         name=recognition.stack.name if recognition else "this checkout",
@@ -283,12 +293,12 @@ def _image(
         machine=machine,
         driver=driver,
         arch_list=arch_list,
-        sources=tuple(_source(step, sources_by_folder[step.source], folder) for step in builds),
-        copies=_copies(plan, folder),
+        sources=tuple(image_sources),
+        copies=(".",) if "." in copies else tuple(dict.fromkeys(copies)),
         marker=str(PurePosixPath(_relative(first.source, folder)) / build_file),
         build_tools=tuple(f"{name}=={version}" for name, version in BUILD_TOOLS.items()),
         requirements=requirements,
-        toolkit_requirements=_toolkit_requirements(base, build),
+        toolkit_requirements=toolkit_requirements,
         toolkit_links=wheels_links(wheels) if wheels else (),
         toolkit_folder=wheels.cuda_home if wheels else "",
         run_packages=libraries_for(requirements),
@@ -298,11 +308,6 @@ def _image(
         reasons=tuple(_reasons(ranked, archs, base, arch_list, driver)),
         notes=_notes(plan, folder, unfit, is_known=recognition is not None),
     )
-
-
-def _source(step: BuildWheel, source: Source, folder: Path) -> ImageSource:
-    edits = tuple(f"{edit.rule}: {edit.cures}" for edit in step.edits)
-    return ImageSource(source.label, _relative(step.source, folder), edits)
 
 
 def _requirements(plan: InstallPlan) -> tuple[tuple[str, ...], list[str]]:
@@ -326,11 +331,6 @@ def _arch_list(builds: Sequence[BuildWheel], archs: Sequence[Arch]) -> str:
     return ";".join(arch.cc for arch in archs)
 
 
-def _copies(plan: InstallPlan, folder: Path) -> tuple[str, ...]:
-    copies = [_relative(path, folder) for path in _copied(plan)]
-    return (".",) if "." in copies else tuple(dict.fromkeys(copies))
-
-
 def _notes(plan: InstallPlan, folder: Path, unfit: Sequence[str], *, is_known: bool) -> tuple[str, ...]:
     notes = []
     if not is_known:
@@ -341,12 +341,6 @@ def _notes(plan: InstallPlan, folder: Path, unfit: Sequence[str], *, is_known: b
         if not note.startswith(f"{folder} is "):
             notes.append(note.replace(str(folder), "."))
     return tuple(visible(note) for note in notes)
-
-
-def _toolkit_requirements(base: _Base, build: TorchBuild) -> tuple[str, ...]:
-    if base.wheels is None:
-        return ()
-    return (base.wheels.requirement, *(f"{name}=={cuda_of(build)}.*" for name in KEPT_IN_STEP))
 
 
 def _reasons(

@@ -146,7 +146,10 @@ def _installed(
         keys_of: the variants that are meant by a package.
     """
     facts = context.facts
-    findings = _findings(context)
+    findings: tuple[Finding, ...] = ()
+    if context.environment.packages.value:
+        families = (family.name for family in FAMILIES.values() if family.of_packages)
+        findings = run_checks(context, select(families))
     for package in packages:
         files = files_of(package, facts)
         dropin = is_dropin(context, package)
@@ -173,13 +176,6 @@ def _installed(
                 names=names_of(package),
                 conflict=conflict_with(package, keys),
             )
-
-
-def _findings(context: Context) -> tuple[Finding, ...]:
-    if not context.environment.packages.value:
-        return ()
-    families = (family.name for family in FAMILIES.values() if family.of_packages)
-    return run_checks(context, select(families))
 
 
 def failures_of(

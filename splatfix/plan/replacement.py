@@ -42,7 +42,10 @@ def _modules(checkout: Checkout) -> Iterator[str]:
         if name not in own and name.removesuffix("_cuda") not in own:
             yield name
     served = {dropin.module for dropin in DROPINS}
-    yield from _in_submodules(checkout, served, built)
+    # what a submodule is named after, where there is a drop-in for it or it is known to have none
+    folders = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
+    known = served | {name.replace("-", "_") for name in IRREPLACEABLE}
+    yield from sorted((folders & known) - {name.rpartition(".")[2] for name in built})
     stack = stack_of(checkout)
     for key in (*stack.needs, *stack.also_needs) if stack else ():
         row = variant(key)
@@ -50,13 +53,6 @@ def _modules(checkout: Checkout) -> Iterator[str]:
             yield row.module
         elif key in served:
             yield key
-
-
-def _in_submodules(checkout: Checkout, served: set[str], built: Iterable[str]) -> list[str]:
-    """Modules with a drop-in, or known to have none, that a submodule is named after."""
-    folders = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
-    known = served | {name.replace("-", "_") for name in IRREPLACEABLE}
-    return sorted((folders & known) - {name.rpartition(".")[2] for name in built})
 
 
 def modules_of(source: Source) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from splatfix.app.install import nothing_to_do
+from splatfix.app.install import shown
 from splatfix.core.errors import Exit
 from splatfix.install.outcome import Restored, RevertOutcome
 from splatfix.plan import BuildWheel, InstallPlan, OptionKind
@@ -73,7 +73,7 @@ def test_a_plan_without_steps_says_why_nothing_is_to_do() -> None:
         kind, kind.title(), steps=(), reasons=(Reason("it serves"),), python="p", prefix="/env"
     )
     stream = io.StringIO()
-    result = nothing_to_do(plan)
+    result = shown(plan)
     result.text(Console(file=stream, width=300, color_system=None))
     assert stream.getvalue().splitlines()[0] == "✓ Nothing to install in /env: keep what is installed"
     assert "because it serves" in stream.getvalue() and result.exit_code is Exit.OK

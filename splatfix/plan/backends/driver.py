@@ -49,7 +49,11 @@ def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None],
             raise NotApplicable(f"{need.reason}, but driver {last[0]} is the last for {arch.sm}")
     which = "the Windows driver (WSL2 uses it)" if assessment.facts.machine.wsl else "the NVIDIA driver"
     upgrade = say(f"upgrade {which} to {driver_words(need.version)} or newer, then reboot")
-    following = first_with(_with_driver(assessment.facts, need.version))
+    level = drivers.cuda_level_at_least(need.version)
+    newer = Driver(driver_words(need.version), ".".join(map(str, level)) if level else None)
+    facts = assessment.facts
+    machine = replace(facts.machine, driver=Fact(newer, "as it would be"))
+    following = first_with(replace(facts, machine=machine))
     if following is None:
         return make_option(assessment, OptionKind.DRIVER, (upgrade,), (Reason(need.reason),))
     reasons = (Reason(f"{need.reason}; then: {following.title}"), *following.reasons)
@@ -73,13 +77,6 @@ def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
     build, floor = later
     torch = f"torch {build.torch} {build.tag}, which serves {assessment.names}"
     return _Need(floor, f"{torch}, needs driver {driver_words(floor)}")
-
-
-def _with_driver(facts: Facts, version: tuple[int, ...]) -> Facts:
-    """The same machine with another driver."""
-    level = drivers.cuda_level_at_least(version)
-    newer = Driver(driver_words(version), ".".join(map(str, level)) if level else None)
-    return replace(facts, machine=replace(facts.machine, driver=Fact(newer, "as it would be")))
 
 
 def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
