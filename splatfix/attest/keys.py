@@ -39,9 +39,8 @@ class PublicKey:
         """SHA-256 of its SubjectPublicKeyInfo (RFC 8410), the same whatever form its file has."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-        return hashlib.sha256(
-            self.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        ).hexdigest()
+        encoded = self.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return hashlib.sha256(encoded).hexdigest()
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
         """Whether the holder of the private half signed exactly these bytes (RFC 8032)."""
@@ -87,18 +86,19 @@ def load_private(path: Path, passphrase: Callable[[], str]) -> PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
 
     content = _content(path, todo_if_missing=MAKE_ONE)
-    _refuse_other_than_private(path, content)
+    if b" PRIVATE KEY-----" not in content:
+        if content.startswith(b"ssh-") or b"PUBLIC KEY-----" in content:
+            half = say("Name the private half of that pair: the file that the public key was made from.")
+            raise _unusable(path, "it is a public key, which cannot sign", half)
+        raise _unusable(path, "it holds no private key", *MAKE_ONE)
     load: Any = load_pem_private_key
     if b"BEGIN OPENSSH PRIVATE KEY" in content:
         load = load_ssh_private_key
     try:
-        try:
-            key = load(content, None)
-        except TypeError:
-            # Both loaders say so where a key is encrypted and no passphrase was given.
-            key = _load_encrypted(load, path, content, passphrase)
-    except SplatfixError:
-        raise
+        key = load(content, None)
+    except TypeError:
+        # Both loaders say so where a key is encrypted and no passphrase was given.
+        key = _load_encrypted(load, path, content, passphrase)
     except Exception as error:
         # What a damaged file makes the loaders raise is not documented, and differs between versions of cryptography.
         raise _unusable(path, "it is damaged, or of a kind that cannot sign here") from error
@@ -107,20 +107,6 @@ def load_private(path: Path, passphrase: Callable[[], str]) -> PrivateKey:
     # Windows has no such modes: what stat says there is made up.
     shared = os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
     return PrivateKey(key, shared)
-
-
-def _refuse_other_than_private(path: Path, content: bytes) -> None:
-    """Stop at a file that is no private key in any of the forms.
-
-    Raises:
-        SplatfixError: ``unusable-key`` (exit code 2).
-    """
-    if b" PRIVATE KEY-----" in content:
-        return
-    if content.startswith(b"ssh-") or b"PUBLIC KEY-----" in content:
-        half = say("Name the private half of that pair: the file that the public key was made from.")
-        raise _unusable(path, "it is a public key, which cannot sign", half)
-    raise _unusable(path, "it holds no private key", *MAKE_ONE)
 
 
 def _load_encrypted(load: Any, path: Path, content: bytes, passphrase: Callable[[], str]) -> Any:
@@ -183,15 +169,11 @@ def _require_cryptography() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError as error:
+        pip = (sys.executable, "-m", "pip", "install", "cryptography[ssh]")
         raise SplatfixError(
             "signing-not-installed",
             "Signatures need the package cryptography, which is not in splatfix's environment.",
             meaning="Nothing was started.",
-            todo=(
-                run(
-                    *(sys.executable, "-m", "pip", "install", "cryptography[ssh]"),
-                    text="Install it there; in a pipx or uv tool, inject it",
-                ),
-            ),
+            todo=(run(*pip, text="Install it there; in a pipx or uv tool, inject it"),),
             exit_code=Exit.UNDETERMINED,
         ) from error

@@ -96,27 +96,19 @@ def require_room(folder: Path, scenes: tuple[str, ...]) -> None:
     if (folder / CERTIFICATE).is_file():
         # Scenes of the report that is there now, which is set aside before this one is written.
         parts.update(log.parent.name for log in folder.glob("*/trainer.log"))
-    for name in _names_in(folder):
+    names: list[str] = []
+    if folder.is_dir():
+        try:
+            names = sorted(path.name for path in folder.iterdir())
+        except OSError as error:
+            raise usage_error("cannot-read", f"Cannot read {folder}: {error.strerror or error}.") from error
+    for name in names:
         if name not in parts and not EARLIER.fullmatch(name):
             raise usage_error(
                 "not-our-folder",
                 f"{folder} holds {name!a}, which is no part of a report and would be signed with it.",
                 say("Choose a folder of its own with --out."),
             )
-
-
-def _names_in(folder: Path) -> list[str]:
-    """Names of what lies in a folder, sorted; none where there is no folder yet.
-
-    Raises:
-        SplatfixError: ``cannot-read`` (exit code 2).
-    """
-    if not folder.is_dir():
-        return []
-    try:
-        return sorted(path.name for path in folder.iterdir())
-    except OSError as error:
-        raise usage_error("cannot-read", f"Cannot read {folder}: {error.strerror or error}.") from error
 
 
 def verify_folder(folder: Path, key: PublicKey) -> Verification:
@@ -127,9 +119,10 @@ def verify_folder(folder: Path, key: PublicKey) -> Verification:
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) where the folder cannot be listed; ``unknown-statement`` (3).
     """
-    envelope, problem = _read(folder)
-    if envelope is None:
-        return Verification(key.id, (Mismatch(ENVELOPE, problem),))
+    try:
+        envelope = _read(folder / ENVELOPE)
+    except ValueError as error:
+        return Verification(key.id, (Mismatch(ENVELOPE, str(error)),))
     if not key.verifies(envelope.signature, pae(envelope.payload_type, envelope.payload)):
         problem = f"the signature does not hold for the key {key.id}"
         if envelope.keyid == key.id:
@@ -137,7 +130,17 @@ def verify_folder(folder: Path, key: PublicKey) -> Verification:
         else:
             problem += f"; the file names {envelope.keyid[:80]}"
         return Verification(key.id, (Mismatch(ENVELOPE, problem),))
-    statement = _statement_in(envelope, folder)
+    try:
+        if envelope.payload_type != PAYLOAD_TYPE:
+            raise ValueError(f"its payload is {envelope.payload_type[:80]!a}")
+        statement = parse_statement(envelope.payload)
+    except ValueError as error:
+        raise SplatfixError(
+            "unknown-statement",
+            f"The key signed {folder / ENVELOPE}, but what it says is no statement that this splatfix knows: {error}.",
+            todo=(say("Check it with the version of splatfix that made it, or a later one."),),
+            exit_code=Exit.UNDETERMINED,
+        ) from error
     mismatches = []
     if envelope.keyid != key.id:
         # Nobody signs the id: the signature holds all the same, and the file is yet not the one that was written.
@@ -156,39 +159,20 @@ def verify_folder(folder: Path, key: PublicKey) -> Verification:
     return Verification(key.id, tuple(mismatches), names, statement.predicate, contents.earlier)
 
 
-def _statement_in(envelope: Envelope, folder: Path) -> Statement:
-    """The statement of an envelope whose signature holds.
+def _read(path: Path) -> Envelope:
+    """The envelope.
 
     Raises:
-        SplatfixError: ``unknown-statement`` (exit code 3).
+        ValueError: there is none.
     """
-    try:
-        if envelope.payload_type != PAYLOAD_TYPE:
-            raise ValueError(f"its payload is {envelope.payload_type[:80]!a}")
-        return parse_statement(envelope.payload)
-    except ValueError as error:
-        raise SplatfixError(
-            "unknown-statement",
-            f"The key signed {folder / ENVELOPE}, but what it says is no statement that this splatfix knows: {error}.",
-            todo=(say("Check it with the version of splatfix that made it, or a later one."),),
-            exit_code=Exit.UNDETERMINED,
-        ) from error
-
-
-def _read(folder: Path) -> tuple[Envelope | None, str]:
-    """The envelope, or why there is none."""
-    path = folder / ENVELOPE
     if path.is_symlink():
-        return None, "a link"
+        raise ValueError("a link")
     content = read_bytes(path, MOST)
     if content is None:
-        return None, "missing: the report is not signed"
+        raise ValueError("missing: the report is not signed")
     if not isinstance(content, bytes):
-        return None, content.reason
-    try:
-        return decode(content), ""
-    except ValueError as error:
-        return None, str(error)
+        raise ValueError(content.reason)
+    return decode(content)
 
 
 def _compare(
@@ -221,11 +205,11 @@ def compare_installed(statement: Mapping[str, Any], site_packages: Sequence[Path
     """
     sources = statement["sources"]
     ran = {str(item["file"]): item["sha256"] for item in statement["ran"] if item["file"]}
-    return tuple(
-        Installed(file, _difference(file, digest, site_packages))
-        for file, digest in ran.items()
-        if file not in sources
-    )
+    compared = []
+    for file, digest in ran.items():
+        if file not in sources:
+            compared.append(Installed(file, _difference(file, digest, site_packages)))
+    return tuple(compared)
 
 
 def _difference(file: str, digest: Any, site_packages: Sequence[Path]) -> str:

@@ -187,14 +187,11 @@ def predicate_of(certificate: Mapping[str, Any]) -> dict[str, Any]:
     was handed.
     """
     environment = _mapping(certificate.get("environment"))
-    commit = None
-    written = re.search(r"\(commit (\w+)\)", str(environment.get("splatfix", "")))
-    if written:
-        commit = written[1]
+    commit = re.search(r"\(commit (\w+)\)", str(environment.get("splatfix", "")))
     return {
         **{name: certificate.get(name) for name in _VERDICT},
         "levels": certificate.get("proof", []),
-        "splatfix": {"version": certificate.get("splatfix_version"), "commit": commit},
+        "splatfix": {"version": certificate.get("splatfix_version"), "commit": commit and commit[1]},
         "environment": environment,
         "ran": _implementations(certificate.get("scenes")),
         "sources": _mapping(certificate.get("sources")),
@@ -224,6 +221,4 @@ def _implementations(scenes: Any) -> list[dict[str, Any]]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     """The value where it is an object of JSON, else an empty one."""
-    if isinstance(value, Mapping):
-        return value
-    return {}
+    return value if isinstance(value, Mapping) else {}

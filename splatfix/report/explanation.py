@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from splatfix.core.codec import to_json
 from splatfix.core.step import Step, step_json
 from splatfix.core.words import counted
 from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass
@@ -120,24 +121,10 @@ def _share(cause: FailureCause) -> str:
 
 
 def _cause_json(cause: FailureCause) -> dict[str, Any]:
-    return {
-        "class": cause.name,
-        "confidence": cause.confidence,
-        "lines": list(cause.lines),
-        "line_numbers": list(cause.line_numbers),
-        "why": cause.why,
-        "fix": [step_json(step) for step in cause.fix],
-        "consequence_of": cause.consequence_of,
-    }
+    row = to_json(cause)
+    return {"class": row.pop("name"), **row, "fix": [step_json(step) for step in cause.fix]}
 
 
 def _class_json(item: KnownClass) -> Mapping[str, Any]:
-    return {
-        "class": item.name,
-        "definition": item.definition,
-        "why": item.why,
-        "fix": item.fix,
-        "checks": list(item.checks),
-        "wordings": item.wordings,
-        "sources": list(item.sources),
-    }
+    row = to_json(item)
+    return {"class": row.pop("name"), **row}
