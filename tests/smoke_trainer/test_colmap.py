@@ -127,26 +127,6 @@ def test_every_truncation_of_a_binary_model_is_one_clear_error(name, scene_folde
         read_colmap(folder)
 
 
-@pytest.mark.parametrize("suffix", ["bin", "txt"])
-@pytest.mark.parametrize("name", ["cameras", "images", "points3D"])
-@FUZZ
-@given(data=st.data())
-def test_overwritten_bytes_are_read_or_refused_but_never_crash(name, suffix, scene_folder, data):
-    folder = scene_folder("colmap-binary" if suffix == "bin" else "colmap-text")
-    path = folder / SPARSE / f"{name}.{suffix}"
-    content = bytearray(path.read_bytes())
-    at = data.draw(st.integers(0, len(content) - 1))
-    patch = data.draw(st.binary(min_size=1, max_size=16))
-    content[at : at + len(patch)] = patch
-    path.write_bytes(bytes(content))
-    try:
-        result = read_colmap(folder)
-    except SceneError as error:
-        assert str(path.parent) in str(error)
-    else:
-        assert result.points is not None and np.isfinite(result.points.xyz).all()
-
-
 def test_an_absurd_count_is_refused_before_memory_is_asked_for(scene_folder):
     folder = scene_folder("colmap-binary")
     path = folder / SPARSE / "points3D.bin"

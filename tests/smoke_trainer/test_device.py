@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,10 +153,3 @@ def test_speed_leaves_the_warm_up_out(short_run: ShortRun, monkeypatch: pytest.M
     assert seconds["warm_up"] >= 0.3
     expected = 5 / (seconds["train"] - seconds["warm_up"])
     assert document["iterations_per_second"] == pytest.approx(expected, rel=0.05)
-
-
-def test_a_short_run_is_all_warm_up(short_run: ShortRun, tmp_path: Path) -> None:
-    document = train(short_run(WARM_UP)).document
-    assert document["iterations_per_second"] == pytest.approx(
-        WARM_UP / document["seconds"]["train"], rel=0.05
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from smoke_trainer import ply
 from smoke_trainer.data import colmap, files, images
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
-from tests.smoke_trainer.tiny import tiny_scene
 
 READERS = {
     "cameras.bin": colmap.read_cameras_binary,
@@ -108,6 +108,7 @@ def test_images_of_many_pixels(mode: str, side: int, tmp_path: Path) -> None:
     assert "scale the images down" in caught.value.hint and peak() - before < 50 << 20
 
 
+@pytest.mark.slow
 def test_images_as_large_as_may_be(tmp_path: Path) -> None:
     Image.new("1", (8000, 8000), 1).save(tmp_path / "a.png")
     before = peak()
@@ -121,9 +122,10 @@ def test_no_image_is_handed_to_another_program(tmp_path: Path) -> None:
         images.decode(tmp_path / "a.png", (9, 9))
 
 
-def test_a_size_that_cannot_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny_scene("colmap-binary").write(tmp_path / "x")
+def test_a_size_that_cannot_be_trained(
+    written_scenes: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("smoke_trainer.data.load.MAX_TRAINED", 10)
     with pytest.raises(SceneError, match="pixels to train on") as caught:
-        load_scene(str(tmp_path / "x"))
+        load_scene(str(written_scenes("colmap-binary")))
     assert "--resolution" in caught.value.hint

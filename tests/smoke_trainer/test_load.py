@@ -208,7 +208,7 @@ def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_ru
     distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
     assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1
     assert not any("show none of the points" in note for note in scene.notes)
-    document = train(short_run(10, scene=str(points.parents[2]))).document
+    document = train(short_run(5, scene=str(points.parents[2]), random_points=2000)).document
     assert document["status"] == "ok" and document["gradients"]["xyz"]["min"] > 0
 
 
