@@ -129,11 +129,7 @@ gcc = ">=14"
 
 def logs() -> list[bytes]:
     """The build logs of the tests of root causes."""
-    return [
-        text.encode()
-        for name, text in vars(test_build_output).items()
-        if name.isupper() and isinstance(text, str)
-    ]
+    return [text.encode() for text in test_build_output.LOGS.values()]
 
 
 def log_cases(count: int, seed: int) -> Iterator[Case]:

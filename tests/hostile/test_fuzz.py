@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import ROOT, Survived
 from tests.hostile.fuzz import GUIDED, TARGETS, blindly
+from tests.hostile.targets import READERS
 
 
 @pytest.mark.slow
@@ -22,6 +23,10 @@ def test_nothing_breaks_a_reader(target: str, survived: Survived) -> None:
     runs = re.search(r"executed_units: (\d+)", done.stderr)
     assert runs and int(runs.group(1)) > 50, done.stderr[-4000:]
     survived(f"{'guided' if GUIDED else 'blind'} fuzzing of {target}", int(runs.group(1)))
+
+
+def test_every_reader_has_seeds() -> None:
+    assert tuple(READERS) == TARGETS and all(seeds() for _, seeds in READERS.values())
 
 
 def test_what_breaks_a_reader_is_kept(tmp_path: Path) -> None:

@@ -34,14 +34,15 @@ def test_nvml_is_completed_by_the_pci_bus(machine_of: MachineOf) -> None:
     files = {**bus("0000:01:00.0", "10de", "2c02"), **bus("0000:00:02.0", "8086", "a780")}
     link = {"/sys/bus/pci/devices/0000:01:00.0/driver": "/sys/bus/pci/drivers/nvidia"}
     seen = gpus.probe(machine_of(files=files, nvml=reply, links=link))
-    found, driver = seen.gpus, seen.driver
-    assert found.value is not None
-    assert [(g.index, g.vendor, g.pci_id, g.kernel_driver) for g in found.value] == [
+    assert [(g.index, g.vendor, g.pci_id, g.kernel_driver) for g in seen.gpus.value] == [
         (0, "nvidia", "10de:2c02", "nvidia"),
         (1, "intel", "8086:a780", ""),
     ]
-    assert driver.value is not None
-    assert (driver.value.version, driver.value.cuda, driver.value.open_module) == ("575.57.08", "12.9", None)
+    assert (seen.driver.value.version, seen.driver.value.cuda, seen.driver.value.open_module) == (
+        "575.57.08",
+        "12.9",
+        None,
+    )
 
 
 def test_libcuda_answers_where_nvml_does_not(machine_of: MachineOf) -> None:
@@ -50,20 +51,16 @@ def test_libcuda_answers_where_nvml_does_not(machine_of: MachineOf) -> None:
     )
     machine = machine_of(nvml=NO_NVML, commands={CUDA: answer}, exists=["/dev/nvhost-gpu"])
     seen = gpus.probe(machine)
-    found, driver = seen.gpus, seen.driver
-    assert [(g.name, g.cc) for g in found.value or ()] == [("Orin", "8.7")]
-    assert found.found_via == "libcuda"
-    assert driver.value is not None
-    assert driver.value.cuda == "12.6"
+    assert [(g.name, g.cc) for g in seen.gpus.value or ()] == [("Orin", "8.7")]
+    assert seen.gpus.found_via == "libcuda"
+    assert seen.driver.value.cuda == "12.6"
 
 
 def test_nvidia_smi_with_not_available_fields(machine_of: MachineOf) -> None:
     text = "0, NVIDIA GB10, 12.1, 580.159.03, [N/A], 0000000F:01:00.0, GPU-e24bed87-5853-1036-cbfc-b54eac6acda1\n"
     seen = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: text}, exists=["/dev/nvidiactl"]))
-    found, driver = seen.gpus, seen.driver
-    assert [(g.name, g.cc, g.memory_total) for g in found.value or ()] == [("NVIDIA GB10", "12.1", None)]
-    assert driver.value is not None
-    assert driver.value.version == "580.159.03"
+    assert [(g.name, g.cc, g.memory_total) for g in seen.gpus.value or ()] == [("NVIDIA GB10", "12.1", None)]
+    assert seen.driver.value.version == "580.159.03"
 
 
 def test_an_old_nvidia_smi_knows_no_capability(machine_of: MachineOf) -> None:
@@ -81,12 +78,10 @@ def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
         **bus("0000:01:00.0", "10de", "2204"),
     }
     seen = gpus.probe(machine_of(nvml=NO_NVML, files=files))
-    found, driver = seen.gpus, seen.driver
-    assert [(g.name, g.cc, g.pci_id) for g in found.value or ()] == [
+    assert [(g.name, g.cc, g.pci_id) for g in seen.gpus.value or ()] == [
         ("NVIDIA GeForce RTX 3090", "8.6", "10de:2204")
     ]
-    assert driver.value is not None
-    assert (driver.value.version, driver.value.open_module) == ("535.183.01", None), (
+    assert (seen.driver.value.version, seen.driver.value.open_module) == ("535.183.01", None), (
         "/sys does not tell openness"
     )
 
@@ -130,10 +125,9 @@ def test_a_jetson_by_its_device_tree(machine_of: MachineOf) -> None:
 
 def test_no_card_at_all_is_known_to_be_none(machine_of: MachineOf) -> None:
     seen = gpus.probe(machine_of(nvml=NO_NVML, files=bus("0000:00:01.0", "1234", "1111")))
-    found, driver = seen.gpus, seen.driver
-    assert found.value == ()
-    assert driver.value is None
-    assert driver.error
+    assert seen.gpus.value == ()
+    assert seen.driver.value is None
+    assert seen.driver.error
 
 
 @pytest.mark.parametrize(
@@ -176,6 +170,5 @@ def test_a_mac_with_two_gpus(machine_of: MachineOf) -> None:
         "          Online: Yes\n"
     )
     seen = gpus.probe(machine_of("darwin", commands={("system_profiler", "SPDisplaysDataType"): text}))
-    found, driver = seen.gpus, seen.driver
-    assert [g.vendor for g in found.value or ()] == ["intel", "amd"]
-    assert driver.value is None
+    assert [g.vendor for g in seen.gpus.value or ()] == ["intel", "amd"]
+    assert seen.driver.value is None
