@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from splatfix.checks.evidence import variable
+from splatfix.checks.evidence import set_or_unset, variable
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import arch_list_by_itself, own_archs
@@ -21,7 +21,7 @@ from splatfix.core.step import Step, prepend_variable, say, set_variable, unset_
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
 from splatfix.facts import ArchVariable, Torch
-from splatfix.knowledge import Arch, drivers
+from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import (
     ArchEntry,
@@ -67,13 +67,14 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
         # 8.6+PTX;sm_120 -> 8.6, 12.0
         numbers = re.findall(r"(\d{1,2})\.?(\d[af]?)(?!\d)", value)
         archs = Arch.known_among(".".join(number) for number in numbers)
-        kind = "compute capabilities" if own.dotted else "plain numbers"
-        example = written(own, [Arch(8, 6)])
+        kind, example = "plain numbers", written(own, [Arch(8, 6)])
+        if own.dotted:
+            kind = "compute capabilities"
         yield this.fail(
             f"{label} reads {kind} such as {example} from {name}, not {value!r}.",
             subject=name,
             evidence=variable(context, name),
-            remedy=set_variable(name, written(own, archs)) if archs else unset_variable(name),
+            remedy=set_or_unset(name, written(own, archs)),
         )
 
 
@@ -104,7 +105,9 @@ def arch_list_unbuildable(context: Context, this: Check) -> Iterator[Finding]:
 def _list_without(context: Context, entries: Sequence[ArchEntry], refused: Sequence[ArchEntry]) -> Step:
     """Set the list to what is left of it; where nothing is, to the targets."""
     accepted = [str(entry) for entry in entries if entry not in refused]
-    return set_variable(_NAME, ";".join(accepted)) if accepted else _for_targets(context)
+    if not accepted:
+        return _for_targets(context)
+    return set_variable(_NAME, ";".join(accepted))
 
 
 @check("arch-list-below-minimum", "TORCH_CUDA_ARCH_LIST names only GPUs that the source supports")
@@ -133,10 +136,10 @@ def arch_list_misses_gpu(context: Context, this: Check) -> Iterator[Finding]:
     """A list left over from another machine or a container image builds extensions that this GPU cannot run: no machine code
     of its major, and no PTX that its driver can compile. Nothing says so before the first kernel."""
     entries = _entries(context)
-    toolkit = context.build_toolkit
-    ptx = drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0)) if toolkit else None
-    for target in context.targets if entries else ():
-        if not any(_serves(item, target, context, ptx) for item in entries):
+    if not entries:
+        return
+    for target in context.targets:
+        if not any(_serves(item, target, context) for item in entries):
             yield this.warn(
                 f"{_NAME}={context.variables[_NAME]} builds nothing that {target.label} can run.",
                 subject=target.label,
@@ -184,13 +187,13 @@ def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
     """With TORCH_CUDA_ARCH_LIST unset and no GPU visible (docker build, a login node, CI) torch's builder ends in "IndexError:
     list index out of range"; fused-ssim falls back to 7.5, 8.0 and 8.9 without PTX. Source: `_get_cuda_arch_flags`.
     `splatfix install --target` sets the list itself."""
-    if context.torch_cuda is None or context.has_working_gpu is not False or not context.toolkits:
+    torch = context.torch
+    if torch is None or torch.cuda is None or context.has_working_gpu is not False or not context.toolkits:
         return
     gpus = Evidence("GPUs", "none that torch would see", context.machine.gpus.found_via)
     choosing_themselves = set()
     for item in context.sources_to_build:
-        version = context.torch.version if context.torch else "2.9"
-        choice = own_choice(item.source, context.archs, version)
+        choice = own_choice(item.source, context.archs, torch.version)
         if choice is None:
             continue
         own = choice[0]
@@ -209,9 +212,10 @@ def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
         return
     builds = [name for name in context.builds_ahead if name not in choosing_themselves]
     if builds or not choosing_themselves:
-        subject = f" of {', '.join(builds)}" if builds else ""
-        yield this.finding(
-            Status.WARN if builds else Status.SKIP,
+        report, subject = this.skip, ""
+        if builds:
+            report, subject = this.warn, f" of {', '.join(builds)}"
+        yield report(
             f"No GPU is visible and {_NAME} is not set: a build{subject} would not know which GPU to compile for.",
             evidence=(variable(context, _NAME), gpus),
             remedy=_for_targets(context),
@@ -225,16 +229,19 @@ def _entries(context: Context) -> tuple[ArchEntry, ...]:
     if not text or torch is None or context.torch_cuda is None:
         return ()
     result = expand_arch_list(text, torch.version)
-    return result.entries if isinstance(result, ArchList) else ()
+    if not isinstance(result, ArchList):
+        return ()
+    return result.entries
 
 
-def _serves(entry: ArchEntry, target: Target, context: Context, ptx: tuple[int, int] | None) -> bool:
+def _serves(entry: ArchEntry, target: Target, context: Context) -> bool:
     if cubin_runs_on(entry.arch, target.arch):
         return True
-    level = major_minor(context.driver_level(target.arch))
-    # where either level is not known, nothing is known to refuse the PTX
-    refused = ptx and level and drivers.ptx_jit_ok(ptx, level) is False
-    return entry.ptx and ptx_runs_on(entry.arch, target.arch) and not refused
+    if not entry.ptx or not ptx_runs_on(entry.arch, target.arch):
+        return False
+    # where the PTX version or the driver's level is not known, nothing is known to refuse it
+    toolkit = context.build_toolkit
+    return toolkit is None or context.compiles_ptx(toolkit.version, target.arch) is not False
 
 
 def _may_be_known(item: str, torch: Torch) -> bool:
@@ -382,7 +389,9 @@ def ninja_not_on_path(context: Context, this: Check) -> Iterator[Finding]:
     if context.compiles_at_first_use:
         names = ", ".join(context.compiles_at_first_use)
         status, consequence = Status.WARN, f": {names} cannot compile at the first import."
-    folder = f"{python.prefix}\\Scripts" if context.windows else f"{python.prefix}/bin"
+    folder = f"{python.prefix}/bin"
+    if context.windows:
+        folder = f"{python.prefix}\\Scripts"
     yield this.finding(
         status,
         f"ninja is in the environment, but not on PATH{consequence}",
@@ -428,7 +437,9 @@ def linker_libcuda_missing(context: Context, this: Check) -> Iterator[Finding]:
     linking = [item.source for item in context.sources_to_build if "cuda" in item.source.libraries]
     if not linking or linkable.value is None or linkable.value or context.machine.system != "linux":
         return
-    stubs = f"{toolkit.root}/lib64/stubs" if toolkit else "lib64/stubs of a CUDA toolkit"
+    stubs = "lib64/stubs of a CUDA toolkit"
+    if toolkit is not None:
+        stubs = f"{toolkit.root}/lib64/stubs"
     others = f"Other builds need its folder on LIBRARY_PATH: {stubs}, where it is there, or the driver's."
     remedy = [context.install(linking[0].folder, text="This gives the linker one"), say(others)]
     if context.machine.wsl:
@@ -456,11 +467,11 @@ def cub_thrust_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         if inside or not others:
             continue
         # all others come after the -I of the toolkit
-        in_front = copy.via == "CUB_HOME"
-        note = "" if in_front else "; it is searched after the toolkit's"
+        report, note = this.skip, "; it is searched after the toolkit's"
+        if copy.via == "CUB_HOME":
+            report, note = this.warn, ""
         versions = f"CUB {copy.cub or 'not there'}, Thrust {copy.thrust or 'not there'}"
-        yield this.finding(
-            Status.WARN if in_front else Status.SKIP,
+        yield report(
             f"{copy.folder} holds CUB or Thrust {others[0]}, the toolkit's are {toolkit.cub}{note}.",
             subject=copy.folder,
             evidence=(
@@ -484,10 +495,15 @@ def _jobs_ahead(context: Context) -> tuple[int, str]:
             limit = int(setting)
     most, name = 0, ""
     for item in context.sources_to_build:
-        files = sum(file.endswith(".cu") for module in item.source.modules for file in module.sources)
+        files = 0
+        for module in item.source.modules:
+            files += sum(file.endswith(".cu") for file in module.sources)
         if min(limit, files) > most:
             most, name = min(limit, files), item.source.label
     if "gsplat" in context.compiles_at_first_use:
-        jobs = limit if setting else min(limit, _GSPLAT_JOBS)
+        # its own limit stands aside for MAX_JOBS
+        jobs = limit
+        if not setting:
+            jobs = min(limit, _GSPLAT_JOBS)
         most, name = max((most, name), (jobs, "gsplat"))
     return most, name

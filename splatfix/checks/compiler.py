@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import host_compiler, reason, torch_version, variable
-from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.evidence import host_compiler, lack_for_builds, reason, torch_version, variable
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.compilers import family_of
@@ -31,9 +31,11 @@ def host_compiler_missing(context: Context, this: Check) -> Iterator[Finding]:
             evidence=Evidence(compiler.path, version, ", ".join(compiler.found_via)),
         )
     elif context.torch_cuda is not None:
-        package = "the Visual Studio Build Tools (C++ workload)" if context.windows else "g++"
+        package = "g++"
+        if context.windows:
+            package = "the Visual Studio Build Tools (C++ workload)"
         yield this.finding(
-            Status.SKIP if context.made_to_run else Status.WARN,
+            lack_for_builds(context),
             "No C++ compiler was found: extensions cannot be built here.",
             evidence=Evidence("searched", compilers.found_via),
             remedy=f"Install {package}.",
@@ -51,18 +53,11 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     family, major = family_of(compiler), release(compiler.version)[0]
     limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family)
     nvcc, name = f"nvcc {toolkit.version}", f"{compiler.kind} {compiler.version}"
-    shown = "not known" if limit is None else limit
     evidence = (
         host_compiler(compiler),
-        Evidence("nvcc's limit", f"{family} {shown}", f"crt/host_config.h of {toolkit.root}"),
+        Evidence("nvcc's limit", f"{family} {limit or 'not known'}", f"crt/host_config.h of {toolkit.root}"),
     )
-    # nvcc takes one dash or two
-    switches = {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"}
-    flags = {name: context.variables.get(name, "") for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS")}
-    allowed = (
-        name for name, text in flags.items() if switches & set(text.replace("--allow", "-allow").split())
-    )
-    allowing = next(allowed, "")
+    allowing = _check_switched_off(context)
     if limit is None:
         yield this.unknown(f"nvcc's limit for {family} is not known.", evidence=evidence)
     elif family == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
@@ -87,6 +82,17 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
+def _check_switched_off(context: Context) -> str:
+    """The variable by which somebody switched off nvcc's look at its host compiler; "" for none."""
+    switches = {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"}
+    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
+        # nvcc takes one dash or two
+        flags = context.variables.get(name, "").replace("--allow", "-allow").split()
+        if switches & set(flags):
+            return name
+    return ""
+
+
 @check("host-gcc-too-old", "torch's headers support the host compiler")
 def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     """torch's own headers refuse an old gcc ("You're trying to build PyTorch with a too old version of GCC. We need GCC 9
@@ -105,8 +111,10 @@ def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _newer_gcc(context: Context, oldest: int) -> Step:
-    toolkit = context.build_toolkit
-    compiler = _best_here(context, "gcc", oldest, toolkit.gcc_max if toolkit else None)
+    toolkit, newest = context.build_toolkit, None
+    if toolkit is not None:
+        newest = toolkit.gcc_max
+    compiler = _best_here(context, "gcc", oldest, newest)
     if compiler:
         return _use(compiler)
     ways = "module load gcc, gcc-toolset, or conda's gxx_linux-64"
@@ -205,12 +213,13 @@ def _pair(context: Context, compiler: Compiler | None) -> tuple[Toolkit | None, 
 
 def _other_compiler(context: Context, toolkit: Toolkit, family: str, limit: int) -> Step:
     """An accepted compiler that is already here, else the one to install."""
-    torch = context.torch
-    oldest = host_compilers.oldest_gcc_of_torch(torch.version) if torch and family == "gcc" else None
+    oldest, name = None, f"clang-{limit}"
+    if family == "gcc":
+        name = f"g++-{limit}"
+        oldest = host_compilers.oldest_gcc_of_torch(context.torch_version)
     compiler = _best_here(context, family, oldest, limit)
     if compiler:
         return _use(compiler)
-    name = f"g++-{limit}" if family == "gcc" else f"clang-{limit}"
     return say(
         f"Install {name} and set CC, CXX and CUDAHOSTCXX to it; or use a newer CUDA toolkit than {toolkit.version}."
     )
@@ -297,10 +306,13 @@ def distutils_use_sdk_unset(context: Context, this: Check) -> Iterator[Finding]:
         return
     if "DISTUTILS_USE_SDK" in variables:
         return
-    waiting = [item.source.label for item in context.sources_to_build if item.source.uses_torch_builder]
-    stopped = waiting[0] if waiting else "a build"
-    yield this.finding(
-        Status.WARN if waiting else Status.SKIP,
+    report, stopped = this.skip, "a build"
+    for item in context.sources_to_build:
+        # CMake and a plain setuptools build go through: the check is in torch's BuildExtension
+        if item.source.uses_torch_builder:
+            report, stopped = this.warn, item.source.label
+            break
+    yield report(
         f"Visual Studio's prompt is open, and DISTUTILS_USE_SDK is not set: torch stops {stopped}.",
         evidence=(variable(context, "VSCMD_ARG_TGT_ARCH"), variable(context, "DISTUTILS_USE_SDK")),
         remedy=set_variable("DISTUTILS_USE_SDK", "1"),

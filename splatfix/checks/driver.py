@@ -22,6 +22,7 @@ check = checks_of("driver")
 
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 _NO_PERMISSION = 4  # NVML_ERROR_NO_PERMISSION
+_NVML_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 _UNKNOWN = 999  # NVML_ERROR_UNKNOWN
 _MISMATCH, _OPERATING_SYSTEM = 803, 304  # CUresult
 
@@ -83,10 +84,11 @@ def driver_library_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     if driver is None:
         return
     versions_differ = driver.version and driver.library_version and driver.version != driver.library_version
-    if not versions_differ and driver.nvml_error != 18 and driver.cuda_error != _MISMATCH:
+    if not versions_differ and driver.nvml_error != _NVML_MISMATCH and driver.cuda_error != _MISMATCH:
         return
-    module = driver.version or "of another version"
-    libraries = driver.library_version if versions_differ else "of another version"
+    module, libraries = driver.version or "of another version", "of another version"
+    if versions_differ:
+        libraries = driver.library_version or libraries
     versions = f"the loaded kernel module is {module}, its libraries are {libraries}"
     signs = [versions]
     if driver.nvml_error:
@@ -159,13 +161,16 @@ def cuda_does_not_start(context: Context, this: Check) -> Iterator[Finding]:
     if driver is None or cuda == Fact():
         return  # gpu-without-driver tells the one; the other are facts from a splatfix that did not ask
     if cuda.value:
-        names = ", ".join(f"cuda:{place} {item.name}" for place, item in enumerate(cuda.value))
+        names = ", ".join(f"cuda:{index} {item.name}" for index, item in enumerate(cuda.value))
         yield this.ok(
             f"CUDA starts and lists {counted(len(cuda.value), 'GPU')}.",
             evidence=Evidence("cuInit", names, cuda.found_via),
         )
         return
-    code = driver.cuda_error if cuda.value is None else NO_DEVICE
+    # cuInit succeeded and listed nothing: as torch sees it, no device
+    code = driver.cuda_error
+    if cuda.value is not None:
+        code = NO_DEVICE
     if _start_told_elsewhere(context, driver, code):
         return
     if context.machine.container and driver.nvml_error == _UNKNOWN:
@@ -231,17 +236,21 @@ def _taken_away(context: Context, this: Check, code: int | None) -> Finding:
 def _refused(context: Context, this: Check, code: int) -> Finding:
     """cuInit's code with what it means here."""
     container, driver = context.machine.container, context.machine.driver.value
-    known = drivers.start_failure(code)
-    name = f" ({known.name})" if known else ""
-    evidence = (Evidence("cuInit", f"error {code}{name}", "child process"), *_given(context))
+    known, error = drivers.start_failure(code), f"error {code}"
+    if known is not None:
+        error += f" ({known.name})"
+    evidence = (Evidence("cuInit", error, "child process"), *_given(context))
     files = context.machine.device_files.value
     # in a container and in WSL2 having no device files at all is another failure, with checks of its own
     own_module = files is not None and not (container or context.machine.wsl)
     if "nvidia-uvm" not in (files or ()) and (files or own_module):
-        steps = [run("sudo", "nvidia-modprobe", "-u", "-c=0", text="On the host" if container else "")]
+        # root's tool of the driver: -u loads nvidia_uvm, -c=0 makes its device files
+        modprobe = ("sudo", "nvidia-modprobe", "-u", "-c=0")
+        steps = [run(*modprobe)]
         if container:
             passing = "with the GPU passed by the engine and not by single --device options"
-            steps.append(say(f"Then start the container anew, {passing}."))
+            again = say(f"Then start the container anew, {passing}.")
+            steps = [run(*modprobe, text="On the host"), again]
         summary = f"CUDA does not start (error {code}): /dev/nvidia-uvm is not here."
         return this.fail(summary, evidence=evidence, remedy=steps)
     if code == NO_DEVICE and all(gpu.mig and not gpu.mig_devices for gpu in context.nvidia_gpus):
@@ -257,7 +266,12 @@ def _refused(context: Context, this: Check, code: int) -> Finding:
     lines = known.remedy
     if container and known.container_remedy:
         lines = known.container_remedy
-    steps = [run(*shlex.split(line[2:])) if line.startswith("$ ") else say(line) for line in lines]
+    steps = []
+    for line in lines:
+        step = say(line)
+        if line.startswith("$ "):
+            step = run(*shlex.split(line[2:]))
+        steps.append(step)
     return this.fail(f"CUDA does not start (error {code}): {known.means}.", evidence=evidence, remedy=steps)
 
 
@@ -349,12 +363,15 @@ def forward_compat_on_geforce(context: Context, this: Check) -> Iterator[Finding
     names = [gpu.name for gpu in context.nvidia_gpus]
     from_compat = bool(libraries) and "/compat/" in libraries[0]
     refused = driver is not None and driver.cuda_error == drivers.FORWARD_COMPAT_REFUSED
+    # of data-centre cards nobody but cuInit knows for which driver branches they take one
     if not refused and not (from_compat and any("GeForce" in name for name in names)):
         return
-    start = f"error {driver.cuda_error}" if driver and driver.cuda_error else "not asked"
-    library = libraries[0] if libraries else "a compat folder"
+    start = "not asked"
+    if driver is not None and driver.cuda_error:
+        start = f"error {driver.cuda_error}"
+    library, card = next(iter(libraries), "a compat folder"), next(iter(names), "this GPU")
     yield this.fail(
-        f"libcuda comes from {library}, which {names[0] if names else 'this GPU'} does not support.",
+        f"libcuda comes from {library}, which {card} does not support.",
         evidence=(
             Evidence("libcuda.so.1", ", ".join(libraries) or "not known", via),
             Evidence("cuInit", start),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import reason, unread_files, version_of
-from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.evidence import lack_for_builds, reason, unread_files, version_of
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch
 from splatfix.context import Context
@@ -69,7 +69,7 @@ def no_installer(context: Context, this: Check) -> Iterator[Finding]:
     if installer is None:
         if installers.error:
             yield this.finding(
-                Status.SKIP if context.made_to_run else Status.WARN,
+                lack_for_builds(context),
                 "The environment has no pip, and neither uv nor another pip that installs there was found.",
                 evidence=evidence,
                 remedy=run(python.executable, "-m", "ensurepip", text="Add pip to it"),
@@ -97,10 +97,13 @@ def build_tools(context: Context, this: Check) -> Iterator[Finding]:
     setuptools = context.distribution("setuptools")
     missing = []
     if setuptools is None:
-        # below the release that dropped what this torch's builder imports of it
-        imports = context.torch.builder_imports if context.torch else ()
-        limits = [limit for name, limit in SETUPTOOLS_DROPPED.items() if name in imports]
-        missing.append(f"setuptools<{min(limits)}" if limits else "setuptools")
+        requirement = "setuptools"
+        # below the release that dropped what this torch's builder imports of it; the table begins with the oldest
+        for name, limit in SETUPTOOLS_DROPPED.items():
+            if context.torch is not None and name in context.torch.builder_imports:
+                requirement = f"setuptools<{limit}"
+                break
+        missing.append(requirement)
     # setuptools 70.1 took over bdist_wheel, for which wheel was needed before
     brings_wheel = setuptools is not None and release(setuptools.version) >= (70, 1)
     if not context.distribution("wheel") and not brings_wheel:
@@ -111,7 +114,7 @@ def build_tools(context: Context, this: Check) -> Iterator[Finding]:
     if missing:
         names = ", ".join(requirement.partition("<")[0] for requirement in missing)
         yield this.finding(
-            Status.SKIP if context.made_to_run else Status.WARN,
+            lack_for_builds(context),
             f"Missing to build extensions: {names}.",
             evidence=evidence,
             remedy=pip(context.facts, "install", *missing),
@@ -201,11 +204,15 @@ def python_version_unsupported(context: Context, this: Check) -> Iterator[Findin
         obstacle = f"it is {python.implementation}"
     else:
         obstacle = "no release in splatfix's tables has wheels for it"
-        supports = {row.release: row.supports_python(version) for row in rows} if version else {}
-        fitting = [name for name, answer in supports.items() if answer]
+        fitting, undecided = [], []
+        for row in rows:
+            supported = version and row.supports_python(version)
+            if supported:
+                fitting.append(row.release)
+            elif supported is None:
+                undecided.append(row.release)
         if fitting:
             newest = max(fitting, key=release)
-            undecided = [name for name, answer in supports.items() if answer is None]
             open_end = ""
             if undecided:
                 open_end = f"; of {max(undecided, key=release)} that is not known"
@@ -247,8 +254,11 @@ def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
         )
         return
     pin = pinned_torch(context)
-    row = torch_releases.release(pin.spec.removeprefix("==")) if pin else None
-    if pin is None or row is None:
+    if pin is None:
+        return
+    pinned = pin.spec.removeprefix("==")
+    row = torch_releases.release(pinned)
+    if row is None:
         return
     platform = context.platform or "linux"
     minor, glibc = major_minor(python.version), major_minor(context.machine.glibc)
@@ -258,7 +268,7 @@ def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
     ]
     if obstacles and all(obstacles):
         yield this.warn(
-            f"{pin.file} pins torch {pin.spec.removeprefix('==')}: {obstacles[0]}",
+            f"{pin.file} pins torch {pinned}: {obstacles[0]}",
             evidence=(
                 Evidence(pin.file, f"{pin.name}{pin.spec}", "its text"),
                 Evidence("Python", python.version, python.executable),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator
 
-from splatfix.checks.model import Evidence, Finding
+from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check
 from splatfix.context import Context
 from splatfix.core.reading import Unread
-from splatfix.core.step import Step, fill_in, say
+from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
 from splatfix.core.words import counted
 from splatfix.facts import CheckoutSource, Compiler
 
@@ -20,14 +21,29 @@ def reason(error: str) -> Evidence:
 
 def variable(context: Context, name: str, unset: str = "not set") -> Evidence:
     """An environment variable as it is set where splatfix was started."""
-    value = context.variables.get(name)
-    return Evidence(name, unset if value is None else value or "(empty)", "environment variable")
+    # one that is set to nothing is another thing than one that is not set: CUDA_VISIBLE_DEVICES="" hides all GPUs
+    value = context.variables.get(name, unset) or "(empty)"
+    return Evidence(name, value, "environment variable")
+
+
+def set_or_unset(name: str, value: str) -> Step:
+    """Set a variable to what is left of its value; unset it where nothing is."""
+    if not value:
+        return unset_variable(name)
+    return set_variable(name, value)
+
+
+def lack_for_builds(context: Context) -> Status:
+    """What it means that something is missing which only builds need."""
+    # an image that was made to run has had its compilers taken out on purpose
+    if context.made_to_run:
+        return Status.SKIP
+    return Status.WARN
 
 
 def torch_version(context: Context) -> Evidence:
     """Version of the installed torch."""
-    torch = context.environment.torch
-    return Evidence("torch", torch.value.version if torch.value else "none", torch.found_via)
+    return Evidence("torch", context.torch_version or "none", context.environment.torch.found_via)
 
 
 def torch_cuda(context: Context) -> Evidence:
@@ -38,14 +54,13 @@ def torch_cuda(context: Context) -> Evidence:
 
 def version_of(context: Context, name: str) -> Evidence:
     """Version of an installed distribution."""
-    installed = context.distribution(name)
-    version = installed.version if installed else "not installed"
+    version = context.version_of(name) or "not installed"
     return Evidence(name, version, context.environment.distributions.found_via)
 
 
 def file_of(source: CheckoutSource, name: str = "setup.py") -> str:
     """A file of a source, relative to its checkout."""
-    return name if source.path == "." else f"{source.path}/{name}"
+    return posixpath.normpath(posixpath.join(source.path, name))
 
 
 def host_compiler(compiler: Compiler) -> Evidence:

@@ -85,8 +85,9 @@ def _no_card(context: Context, this: Check) -> Finding:
     hint = "give --target sm_120 to judge for a GPU elsewhere"
     if context.goal.targets:
         hint = "binaries are judged for --target"
-    others = ", ".join(gpu.name for gpu in context.machine.gpus.value or ())
-    instead = f", but {others}: CUDA extensions cannot run on it" if others else ""
+    instead, others = "", ", ".join(gpu.name for gpu in context.machine.gpus.value or ())
+    if others:
+        instead = f", but {others}: CUDA extensions cannot run on it"
     # wgpu also lists renderers in software, which are no help
     adapters = [item for item in context.machine.adapters.value or () if item.kind != "cpu"]
     brush = ""
@@ -101,9 +102,10 @@ def _no_card(context: Context, this: Check) -> Finding:
 
 def _lost(context: Context, this: Check, gpu: Gpu) -> Finding:
     # with another card that answers, programs still run
-    status = Status.FAIL if context.all_lost else Status.WARN
-    return this.finding(
-        status,
+    report = this.warn
+    if context.all_lost:
+        report = this.fail
+    return report(
         f"GPU {gpu.index}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
         subject=f"GPU {gpu.index}",
         evidence=_gpu_evidence(context, gpu),
@@ -120,18 +122,16 @@ def _present(context: Context, this: Check, gpu: Gpu) -> Finding:
         parts[1] = f"compute capability {gpu.cc}"
     if gpu.memory_total:
         parts.append(f"{gpu.memory_total / 2**30:.1f} GiB")
-    hidden = context.left_aside.get(gpu.index, "")
-    no_instance = gpu.mig and not gpu.mig_devices
-    status = Status.PASS
-    if not gpu.cc or no_instance:
-        status = Status.UNKNOWN
-    return this.finding(
-        status,
-        f"GPU {gpu.index}: {', '.join(parts)}{_instances(gpu)}{hidden and f'; {hidden}'}",
-        subject=f"GPU {gpu.index}",
-        evidence=_gpu_evidence(context, gpu),
-        remedy=[run("nvidia-smi", "-L")] if no_instance else [],
-    )
+    summary = f"GPU {gpu.index}: {', '.join(parts)}{_instances(gpu)}"
+    if gpu.index in context.left_aside:
+        summary += f"; {context.left_aside[gpu.index]}"
+    # in MIG mode the card itself runs nothing, its instances do: whether there is one, nvidia-smi may know
+    report, remedy = this.ok, list[Step]()
+    if gpu.mig and not gpu.mig_devices:
+        report, remedy = this.unknown, [run("nvidia-smi", "-L")]
+    elif not gpu.cc:
+        report = this.unknown
+    return report(summary, subject=f"GPU {gpu.index}", evidence=_gpu_evidence(context, gpu), remedy=remedy)
 
 
 @check(
@@ -174,8 +174,11 @@ def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -
     """Cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
     names = ", ".join(gpu.name for gpu in cards)
-    it = "it" if len(cards) == 1 else "them"
-    version = "none"
+    it, subject, version = "it", "", "none"
+    if len(cards) > 1:
+        it = "them"
+    if bound:
+        subject = f"bound to {bound}"
     if driver:
         version = driver.version or "version not known"
     if bound.startswith("vfio"):
@@ -191,18 +194,22 @@ def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -
             "rebuild the initramfs, then reboot."
         ]
     elif driver is None:
-        instead = f" ({bound} is bound to {it}, without CUDA support)" if bound else ""
-        summary = f"{names} found, but no NVIDIA driver is loaded{instead}."
-        gives_way = " (it keeps nouveau off the card)" if bound == "nouveau" else ""
+        summary, note = f"{names} found, but no NVIDIA driver is loaded.", ""
+        if bound:
+            instead = f"{bound} is bound to {it}, without CUDA support"
+            summary = f"{names} found, but no NVIDIA driver is loaded ({instead})."
+        # the packages of NVIDIA's driver blacklist nouveau, so that nothing has to be done about it by hand
+        if bound == "nouveau":
+            note = " (it keeps nouveau off the card)"
         check_it = run("nvidia-smi", text="Then check that the driver answers")
-        remedy = [_install_driver(context, gives_way), check_it]
+        remedy = [_install_driver(context, note), check_it]
     else:
         loaded = f"driver {driver.version or '(version not known)'}"
         summary = f"{names} found, but {loaded}, which is loaded, does not drive {it}."
         remedy = _newer_driver(cards, driver)
     return this.fail(
         summary,
-        subject=f"bound to {bound}" if bound else "",
+        subject=subject,
         evidence=(
             Evidence("GPUs", names, context.machine.gpus.found_via),
             Evidence("bound to", bound or "nothing", "/sys/bus/pci/devices/*/driver"),
@@ -213,8 +220,11 @@ def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -
 
 
 def _install_driver(context: Context, note: str = "") -> str:
-    host = "on the host " if context.machine.container else ""
-    return f"Install the NVIDIA driver {host}with your system's package manager{note}, then reboot."
+    task = "Install the NVIDIA driver"
+    # a container uses the kernel module of its host
+    if context.machine.container:
+        task += " on the host"
+    return f"{task} with your system's package manager{note}, then reboot."
 
 
 def _out_of_the_virtual_machine(context: Context, it: str, cards: Sequence[Gpu]) -> list[str | Step]:
@@ -289,8 +299,9 @@ def _instances(gpu: Gpu) -> str:
     if not gpu.mig_devices:
         return "; MIG is on, but no instance of it is seen here: without one no CUDA program can use the card"
     names = ", ".join(item.removeprefix(f"{gpu.name} ") for item in gpu.mig_devices)
-    one = "one of " if len(gpu.mig_devices) > 1 else ""
-    return f"; a program gets {one}{names} of it, with its share of the memory"
+    if len(gpu.mig_devices) > 1:
+        names = f"one of {names}"
+    return f"; a program gets {names} of it, with its share of the memory"
 
 
 def _gpu_evidence(context: Context, gpu: Gpu) -> Evidence:
@@ -432,9 +443,12 @@ def _visibility_evidence(context: Context) -> Iterator[Evidence]:
 
 def _example(value: str, gpus: tuple[Gpu, ...]) -> str:
     """A value that works, in the form that somebody chose."""
+    form = value[:4]
+    if form not in ("GPU-", "MIG-"):
+        return "0"
     for gpu in gpus:
         for uuid in (*gpu.mig_uuids, gpu.uuid or ""):
-            if uuid and value[:4] in ("GPU-", "MIG-") and uuid.startswith(value[:4]):
+            if uuid.startswith(form):
                 return uuid
     return "0"
 
@@ -457,7 +471,7 @@ def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
     )
     numbered = value is not None and re.fullmatch(r"[\d,\s]+", value) and value.strip()
     if value is not None and numbered and mixed and order != "PCI_BUS_ID":
-        by_bus = [cards[place].index for place in read_value(value, cards).places or ()]
+        by_bus = [cards[position].index for position in read_value(value, cards).places or ()]
         by_cuda = [gpu.index for gpu in context.visible_gpus]
         if context.machine.cuda.known and by_cuda == by_bus:
             return
@@ -471,9 +485,12 @@ def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
             remedy=set_variable(_ORDER, "PCI_BUS_ID"),
         )
     elif value is None or "," in value:
-        by_bus_first = [set_variable(_ORDER, "PCI_BUS_ID")] if mixed else []
+        remedy = [set_variable(NAME, str(cards[0].index))]
+        # among equal cards both ways to count name one that is as good
+        if mixed:
+            remedy.insert(0, set_variable(_ORDER, "PCI_BUS_ID"))
         yield this.skip(
             f"{counted(len(cards), 'GPU')} found: train on cuda:0 and select the GPU with {NAME}.",
             evidence=evidence,
-            remedy=(*by_bus_first, set_variable(NAME, str(cards[0].index))),
+            remedy=remedy,
         )

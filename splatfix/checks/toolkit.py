@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import reason, torch_cuda
-from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.evidence import lack_for_builds, reason, torch_cuda
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import arch_list_by_itself
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
 from splatfix.core.step import Step, prepend_variable, say, set_variable
-from splatfix.core.versions import dotted, major_minor, release
+from splatfix.core.versions import dotted, release
 from splatfix.facts import Toolkit, ToolkitChoice
-from splatfix.knowledge import drivers
 from splatfix.knowledge.archs import Arch, arch_info, newest_serving, ptx_runs_on
 from splatfix.knowledge.cpp_extension import ArchList
 
@@ -45,7 +44,7 @@ def cuda_toolkit_missing(context: Context, this: Check) -> Iterator[Finding]:
     for toolkit in toolkits.value:
         evidence.append(Evidence(toolkit.root, toolkit.error or f"missing {', '.join(toolkit.missing)}"))
     yield this.finding(
-        Status.SKIP if context.made_to_run else Status.WARN,
+        lack_for_builds(context),
         "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
         evidence=evidence,
         remedy=_a_toolkit(context),
@@ -58,8 +57,10 @@ def _a_toolkit(context: Context) -> tuple[Step, ...]:
     step = say(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
     if python is None or python.kind != "conda" or not version:
         return (step,)
+    home = python.prefix
     # on Windows conda keeps what is no Python in Library
-    home = f"{python.prefix}\\Library" if context.windows else python.prefix
+    if context.windows:
+        home += r"\Library"
     return (
         conda_toolkit(python.prefix, version, "Install it into this conda environment"),
         set_variable("CUDA_HOME", home, "Then point CUDA_HOME to it"),
@@ -172,13 +173,10 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
             continue
         older = newest_serving(Arch.known_among(toolkit.archs), target.arch)
         if older is not None:
-            status, consequence = Status.SKIP, ""
-            by_torch = arch_list_by_itself(context, context.torch) if context.torch else None
-            asked_for = by_torch.cubins if isinstance(by_torch, ArchList) else ()
-            if not context.goal.targets and any(arch.plain.sm not in toolkit.archs for arch in asked_for):
-                status, consequence = Status.WARN, ", for which torch would compile"
-            yield this.finding(
-                status,
+            report, consequence = this.skip, ""
+            if not context.goal.targets and _torch_asks_for_more(context, toolkit):
+                report, consequence = this.warn, ", for which torch would compile"
+            yield report(
                 f"Toolkit {toolkit.version} does not support {target.arch.cc}{consequence}; "
                 f"{older.cc} is what to build, and runs on {target.label}.",
                 subject=target.label,
@@ -190,9 +188,10 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
         info = arch_info(target.arch)
         which = f"splatfix's tables do not know which toolkit compiles for {target.arch.sm}."
         if info and info.first_toolkit:
-            last = f" up to {dotted(info.last_toolkit)}" if info.last_toolkit else ""
-            first = dotted(info.first_toolkit)
-            which = f"{target.arch.sm} ({info.name}) needs a CUDA toolkit from {first}{last}."
+            span = f"from {dotted(info.first_toolkit)}"
+            if info.last_toolkit:
+                span += f" up to {dotted(info.last_toolkit)}"
+            which = f"{target.arch.sm} ({info.name}) needs a CUDA toolkit {span}."
         remedy = [say(which), *_by_ptx(context, toolkit, target.arch)]
         if others:
             remedy = [set_variable("CUDA_HOME", others[0].root)]
@@ -202,6 +201,16 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
             evidence=evidence,
             remedy=remedy,
         )
+
+
+def _torch_asks_for_more(context: Context, toolkit: Toolkit) -> bool:
+    """Without a list torch would have this nvcc compile for an architecture that it does not know."""
+    if context.torch is None:
+        return False
+    asked_for = arch_list_by_itself(context, context.torch)
+    if not isinstance(asked_for, ArchList):
+        return False
+    return any(arch.plain.sm not in toolkit.archs for arch in asked_for.cubins)
 
 
 def _mismatch_evidence(context: Context, toolkit: Toolkit) -> tuple[Evidence, ...]:
@@ -218,10 +227,7 @@ def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
     torch = context.torch
     plain = [one for one in Arch.known_among(toolkit.archs) if not one.variant]
     older = max((one for one in plain if ptx_runs_on(one, arch)), default=None)
-    isa = drivers.ptx_isa_of_cuda(major_minor(toolkit.version) or (0, 0))
-    level = major_minor(context.driver_level(arch))
-    refused_by_driver = isa and level and drivers.ptx_jit_ok(isa, level) is False
-    if older is None or refused_by_driver:
+    if older is None or context.compiles_ptx(toolkit.version, arch) is False:
         return ()
     if torch and torch.knows_archs and older.cc not in torch.knows_archs:
         return ()
@@ -256,8 +262,10 @@ def _missing_parts(context: Context, toolkit: Toolkit) -> list[Step]:
     folders = list(dict.fromkeys(toolkit.elsewhere.values()))
     steps: list[Step] = []
     if folders:
+        name, separator = "CPATH", ":"
         # cl reads INCLUDE, not CPATH
-        name, separator = ("INCLUDE", ";") if context.windows else ("CPATH", ":")
+        if context.windows:
+            name, separator = "INCLUDE", ";"
         steps.append(prepend_variable(name, separator.join(folders)))
     if missing or not folders:
         names = ", ".join(missing)

@@ -124,14 +124,20 @@ def written(variable: ArchVariable, archs: Sequence[Arch]) -> str:
     """Architectures in the form that a variable wants: ``86;90a``, ``8.6,9.0``."""
     texts = []
     for arch in archs:
-        arch = arch.plain if variable.plain else arch
-        texts.append(arch.cc if variable.dotted else str(arch.number) + arch.variant)
+        if variable.plain:
+            arch = arch.plain
+        if variable.dotted:
+            texts.append(arch.cc)
+        else:
+            texts.append(f"{arch.number}{arch.variant}")
     return variable.separator.join(dict.fromkeys(texts))
 
 
 def understood(variable: ArchVariable, value: str) -> bool:
     """The value has the form that the variable wants."""
-    entry = r"\d{1,2}\.\d" if variable.dotted else r"\d{2,3}"
+    entry = r"\d{2,3}"
+    if variable.dotted:
+        entry = r"\d{1,2}\.\d"
     if not variable.plain:
         entry += "[af]?"
     if variable.dotted and not variable.plain:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PureWindowsPath
 
 from splatfix.core.step import Step, fill_in, run, say, target_options
 from splatfix.facts import Facts, Installer, Interpreter
@@ -22,8 +23,10 @@ def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: st
     """
     targets = target_options(dict.fromkeys(archs))
     python = facts.environment.interpreter.value
-    refuses = python is not None and python.externally_managed  # it takes an environment of its own
-    environment = ("--python", "FOLDER") if refuses else python_option(facts)
+    refuses, environment = False, python_option(facts)
+    # it takes an environment of its own, which only the person can name
+    if python is not None and python.externally_managed:
+        refuses, environment = True, ("--python", "FOLDER")
     argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
     if targets and sources and not refuses:
         return run(*argv, *targets, text=text)
@@ -36,15 +39,19 @@ def source_of(facts: Facts, distribution: str | None) -> str:
     Its release on PyPI, or the folder that it was installed from.
     """
     for item in facts.environment.distributions.value or ():
+        if item.name == distribution and item.name.lower() in BY_RELEASE:
+            return f"{item.name}=={item.version}"
         if item.name == distribution:
-            return f"{item.name}=={item.version}" if item.name.lower() in BY_RELEASE else item.source
+            return item.source
     return ""
 
 
 def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, ...]:
     """What ``splatfix install`` takes to build all of these again; () where that of one is not known."""
     sources = tuple(source_of(facts, name) for name in distributions)
-    return sources if all(sources) else ()
+    if not all(sources):
+        return ()
+    return sources
 
 
 def pip(facts: Facts, verb: str, *arguments: str, text: str = "") -> Step:
@@ -63,8 +70,10 @@ def pip(facts: Facts, verb: str, *arguments: str, text: str = "") -> Step:
         return say(f"This Python refuses installations (PEP 668). {make}. Then: {install}")
     installer = installer_of(facts)
     if installer is None:
+        installer = Installer()
         # a uv elsewhere has made it, when none was found
-        installer = Installer("uv", "uv") if python.kind == "uv" else Installer()
+        if python.kind == "uv":
+            installer = Installer("uv", "uv")
     return run(*installer.command(python.executable, verb, *arguments), text=text)
 
 
@@ -75,15 +84,20 @@ def make_environment(python: Interpreter) -> Step:
 
 def python_to_be(facts: Facts) -> str:
     """The interpreter in the environment of :func:`make_environment`."""
-    return r".venv\Scripts\python.exe" if facts.machine.system == "windows" else ".venv/bin/python"
+    if facts.machine.system == "windows":
+        return r".venv\Scripts\python.exe"
+    return ".venv/bin/python"
 
 
 def installer_of(facts: Facts) -> Installer | None:
     """What installs in the target environment; None when nothing was found that does."""
     if facts.environment.installer.value:
         return facts.environment.installer.value
+    # where nobody asked (facts of an earlier splatfix), a pip that is listed counts
     names = {item.name.lower() for item in facts.environment.distributions.value or ()}
-    return Installer() if "pip" in names else None
+    if "pip" not in names:
+        return None
+    return Installer()
 
 
 def removed_by(facts: Facts) -> str:
@@ -92,14 +106,18 @@ def removed_by(facts: Facts) -> str:
     uv 0.13 and Poetry 2.5 were tried: `uv run` and `poetry install` leave it alone.
     """
     python = facts.environment.interpreter.value
-    name = python.lock_file.replace("\\", "/").rpartition("/")[2] if python else ""
+    if python is None:
+        return ""
+    name = PureWindowsPath(python.lock_file).name
     return {"uv.lock": "uv sync", "poetry.lock": "poetry sync"}.get(name, "")
 
 
 def python_option(facts: Facts) -> tuple[str, ...]:
     """``--python /env/bin/python``; () where the interpreter did not answer."""
     python = facts.environment.interpreter.value
-    return ("--python", python.executable) if python else ()
+    if python is None:
+        return ()
+    return ("--python", python.executable)
 
 
 def see_options(facts: Facts) -> Step:
@@ -117,7 +135,11 @@ def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
 def remove_command(facts: Facts, path: str, text: str = "", *, folder: bool = False) -> Step:
     """The command that removes a file, or a folder with what is in it, in this machine's shell."""
     if facts.machine.system == "windows":
-        verb = ("rmdir", "/s") if folder else ("del",)
-        return run(*verb, path.replace("/", "\\"), text=text)
-    options = ("-r",) if folder else ()
-    return run("rm", *options, path, text=text)
+        # cmd.exe takes a slash for the beginning of an option
+        path = path.replace("/", "\\")
+        if folder:
+            return run("rmdir", "/s", path, text=text)
+        return run("del", path, text=text)
+    if folder:
+        return run("rm", "-r", path, text=text)
+    return run("rm", path, text=text)

@@ -11,7 +11,7 @@ from splatfix.context.model import Choice, rejected_all
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say
-from splatfix.core.versions import release
+from splatfix.core.versions import major_minor, release
 from splatfix.core.words import few
 from splatfix.facts import Compiler, Facts, Toolkit, Torch
 from splatfix.knowledge.breakages import breakage
@@ -65,8 +65,10 @@ def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
         rank = 0
     elif name in ("g++", "g++.exe", "cl.exe", "cl"):
         rank = 1
+    elif compiler.kind == "g++":
+        rank = 2
     else:
-        rank = 2 if compiler.kind == "g++" else 3
+        rank = 3  # PyTorch compiles its own wheels with gcc
     newest_first = [-number for number in release(compiler.version)]
     return rank, newest_first, compiler.path
 
@@ -80,11 +82,15 @@ def _compiler_objection(
         return compiler.error or "it does not say its version"
     if compiler.kind == "cl":
         bounds = limits(version)
-        number = numbers[0] * 100 + numbers[1] if len(numbers) > 1 else 0
-        refused = bounds is not None and bounds.accepts("msvc", number) is False
-        return f"{nvcc} does not accept _MSC_VER {number}" if refused else None
-    family: Literal["gcc", "clang"] = "gcc" if compiler.kind == "g++" else "clang"
-    newest = toolkit.gcc_max if family == "gcc" else toolkit.clang_max
+        major, minor = major_minor(compiler.version) or (0, 0)
+        number = major * 100 + minor  # 19.40 is _MSC_VER 1940
+        if bounds is not None and bounds.accepts("msvc", number) is False:
+            return f"{nvcc} does not accept _MSC_VER {number}"
+        return None
+    family: Literal["gcc", "clang"] = "gcc"
+    newest = toolkit.gcc_max
+    if compiler.kind == "clang++":
+        family, newest = "clang", toolkit.clang_max
     if newest is not None and numbers[0] > newest:
         return f"{family} {compiler.version}: {nvcc} accepts up to {family} {newest}"
     if family == "gcc":
@@ -111,7 +117,8 @@ def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:
     for path in paths:
         if path.replace("\\", "/") == beside:
             return path
-    return paths[0] if paths else None
+    # a compiler that is a link or a wrapper may have its partner in another folder
+    return next(iter(paths), None)
 
 
 def _no_compiler(
@@ -156,8 +163,9 @@ def compiler_to_install(
     interpreter, distribution = facts.environment.interpreter.value, facts.machine.distribution
     if interpreter and interpreter.kind == "conda":
         # no root, and an older glibc comes along
-        processor = "aarch64" if facts.machine.machine in ("aarch64", "arm64") else "64"
-        package = f"gxx_linux-{processor}={best}"
+        package = f"gxx_linux-64={best}"
+        if facts.machine.machine in ("aarch64", "arm64"):
+            package = f"gxx_linux-aarch64={best}"
         steps.append(run("conda", "install", "-p", interpreter.prefix, "-c", "conda-forge", package))
     elif glibc_clash(facts, toolkit):
         steps = [
@@ -177,12 +185,12 @@ def _visual_studio(facts: Facts, toolkit: Toolkit, version: tuple[int, ...]) -> 
     newest = toolkit.msvc_max
     if not newest and bounds and bounds.msvc:
         newest = bounds.msvc[1]
-    # _MSC_VER 1939 is toolset 14.39
-    toolset = f"toolset 14.{newest % 100} at most" if newest else ""
+    component, limit = "", ""
+    if newest:
+        toolset = f"toolset 14.{newest % 100} at most"  # _MSC_VER 1939 is toolset 14.39
+        component, limit = f' ("MSVC v143 C++ x64 build tools", {toolset})', f" ({toolset})"
     if any(item.kind == "cl" for item in facts.machine.compilers.value or ()):
-        component = f' ("MSVC v143 C++ x64 build tools", {toolset})' if toolset else ""
         return f"Add an older toolset in the Visual Studio Installer{component}, or use a newer CUDA toolkit."
-    limit = f" ({toolset})" if toolset else ""
     return f'Install the Build Tools for Visual Studio with "Desktop development with C++"{limit}.'
 
 

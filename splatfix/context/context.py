@@ -93,7 +93,7 @@ class Context(PendingBuilds):
     @property
     def torch_wheel(self) -> TorchBuild | None:
         """The published build advised for the targets."""
-        return self.torch_wheels[0] if self.torch_wheels else None
+        return next(iter(self.torch_wheels), None)
 
 
 def make_context(facts: Facts, goal: Goal | None = None) -> Context:

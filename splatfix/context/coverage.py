@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from splatfix.core.versions import major_minor, release
+from splatfix.core.versions import dotted, major_minor, release
 from splatfix.core.words import counted
 from splatfix.facts import EntryKind, Fatbin, FatbinGroup
 from splatfix.knowledge import archs, drivers
@@ -35,15 +35,18 @@ class Coverage:
         if self.usable:
             if self.via == "sass":
                 return f"has native {self.target} code"
-            how = "PTX" if self.via == "ptx" else "native code and PTX"
-            note = " (it is unknown whether this driver can compile it)" if self.ptx_unsure else ""
-            return f"runs on {self.target} with {how}, compiled by the driver at first use{note}"
+            code = {"ptx": "PTX", "mixed": "native code and PTX"}[self.via]
+            sentence = f"runs on {self.target} with {code}, compiled by the driver at first use"
+            if self.ptx_unsure:
+                sentence += " (it is unknown whether this driver can compile it)"
+            return sentence
         if self.too_new_ptx and not self.missing:
             return f"its PTX is newer than the driver can compile for {self.target}"
         if not self.total:
             return "it carries no GPU code"
-        lacking = len(self.missing) + len(self.too_new_ptx)
-        verb = "has" if lacking == 1 else "have"
+        lacking, verb = len(self.missing) + len(self.too_new_ptx), "have"
+        if lacking == 1:
+            verb = "has"
         return f"{lacking} of {counted(self.total, 'fatbin')} {verb} no code for {self.target}"
 
 
@@ -80,7 +83,9 @@ def judge(
             kinds.add(kind)
             unsure |= not certain
     usable = bool(filled) and not missing and not too_new
-    via = "mixed" if len(kinds) > 1 else next(iter(kinds), "none")
+    via = next(iter(kinds), "none")
+    if len(kinds) > 1:
+        via = "mixed"
     return Coverage(target.sm, usable, via, tuple(missing), tuple(too_new), unsure, len(filled))
 
 
@@ -104,9 +109,9 @@ def _runs_by(
         if entry.ptx_version and level:
             compiles = drivers.ptx_jit_ok(entry.ptx_version, level)
         # PTX that compiles for certain beats PTX that may, which beats PTX that does not
-        if compiles is False:
-            best = ("too-new", True) if best[0] == "none" else best
-        elif best != ("ptx", True):
+        if compiles is False and best[0] == "none":
+            best = ("too-new", True)
+        elif compiles is not False and best != ("ptx", True):
             best = ("ptx", compiles is True)
     return best
 
@@ -125,8 +130,7 @@ def code_words(groups: tuple[FatbinGroup, ...]) -> str:
         _, kind, arch, version = key
         name = arch
         if kind != EntryKind.SASS.value:
-            ptx = f" {version[0]}.{version[1]}" if version else ""
-            name = f"{kind.upper()}{ptx} for {arch}"
+            name = f"{kind.upper()} {dotted(version or ())}".rstrip() + f" for {arch}"
         if counts[key] != total:
             name += f" ({counts[key]} of {counted(total, 'fatbin')})"
         names.append(name)

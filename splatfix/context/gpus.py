@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from splatfix.context.model import Target
 from splatfix.context.visible import NAME, Reading, read_value
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import say
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import CudaDevice, Gpu, same_bus
 from splatfix.knowledge import AUTO, Arch, Auto, drivers
 
@@ -28,7 +29,9 @@ class Gpus(Inventory):
         A card that only the PCI bus shows is driven by something else (vfio, nouveau, nothing), or is the host's and was not
         given to this container; so are those that a kernel module alone lists inside a container.
         """
-        not_usable = {"bus"} if self.machine.container is None else {"bus", "kernel module"}
+        not_usable = {"bus"}
+        if self.machine.container is not None:
+            not_usable.add("kernel module")
         gpus = self.machine.gpus.value or ()
         return tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.shown_by not in not_usable)
 
@@ -58,8 +61,10 @@ class Gpus(Inventory):
             return False
         if cuda.known or cuda.absent:
             return bool(cuda.value)
+        if driver.absent:
+            return False
         if driver.value is None:
-            return False if driver.absent else None
+            return None
         if driver.value.cuda_error is not None:
             return False
         # a Jetson has no NVML, but its libcuda answers
@@ -69,14 +74,17 @@ class Gpus(Inventory):
     def _without_variable(self) -> tuple[Gpu, ...]:
         """What CUDA lists where CUDA_VISIBLE_DEVICES is not set, in its order; the driver's list where it was not asked."""
         devices = self.machine.cuda_unfiltered.value
-        return self.nvidia_gpus if devices is None else _as_cuda_lists(devices, self.nvidia_gpus)
+        if devices is None:
+            return self.nvidia_gpus
+        return _as_cuda_lists(devices, self.nvidia_gpus)
 
     @cached_property
     def visible_value(self) -> Reading | None:
         """What CUDA_VISIBLE_DEVICES leaves of the GPUs that the driver lists, or of CUDA's own where they are known; None
         where it is not set."""
-        value = self.variables.get(NAME)
-        return None if value is None else read_value(value, self._without_variable)
+        if NAME not in self.variables:
+            return None
+        return read_value(self.variables[NAME], self._without_variable)
 
     @cached_property
     def hides_all(self) -> bool:
@@ -129,9 +137,11 @@ class Gpus(Inventory):
         for gpu in self.nvidia_gpus:
             if not self.hides_all and gpu.index not in self.hidden_gpus:
                 continue
+            reasons[gpu.index] = "not listed by CUDA"
+            # a lost card and one in MIG mode without instances no variable would show
             unusable = gpu.nvml_error is not None or (gpu.mig and not gpu.mig_devices)
-            by_variable = NAME in self.variables and not unusable
-            reasons[gpu.index] = f"hidden by {NAME}" if by_variable else "not listed by CUDA"
+            if NAME in self.variables and not unusable:
+                reasons[gpu.index] = f"hidden by {NAME}"
         for gpu in self.unused_cards:
             if self.machine.container:
                 reasons[gpu.index] = "not given to this container"
@@ -145,9 +155,12 @@ class Gpus(Inventory):
 
     def gpu_of(self, device: str) -> Gpu | None:
         """The GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is not certain."""
-        kind, _, number = device.partition(":")
-        index = int(number or 0) if (number or "0").isdecimal() else -1
-        if kind != "cuda" or not 0 <= index < len(self.visible_gpus):
+        # torch's own syntax of a device; "cuda" alone is its first
+        match = re.fullmatch(r"cuda(?::(\d*))?", device, re.ASCII)
+        if match is None:
+            return None
+        index = int(match[1] or 0)
+        if index >= len(self.visible_gpus):
             return None
         # of equal cards the order does not matter
         equal = len({gpu.name for gpu in self.visible_gpus}) == 1
@@ -158,8 +171,10 @@ class Gpus(Inventory):
     def own_archs(self, device: str = "") -> dict[Arch, list[str]]:
         """The architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those that
         programs see, or of the one that ``device`` (``cuda:1``) means."""
-        chosen = self.gpu_of(device) if device else None
-        gpus = (chosen,) if chosen else self.visible_gpus or self._without_variable or self.nvidia_gpus
+        chosen = self.gpu_of(device)
+        gpus = self.visible_gpus or self._without_variable or self.nvidia_gpus
+        if chosen is not None:
+            gpus = (chosen,)
         used = {gpu.index for gpu in gpus}
         archs: dict[Arch, list[str]] = {}
         for gpu in self.nvidia_gpus:
@@ -192,11 +207,21 @@ class Gpus(Inventory):
         here = {Arch.known(gpu.cc) for gpu in self.nvidia_gpus}
         if driver is None or (self.machine.gpus.value is not None and target.plain not in here):
             return None
+        # libraries and kernel module of two versions: an upgrade that waits for its reboot
         if driver.cuda and driver.library_version in (None, driver.version):
             return driver.cuda
         version = release(driver.library_version or driver.version)
-        level = drivers.cuda_level_of_driver(version) if version else None
-        return f"{level[0]}.{level[1]}" if level else driver.cuda
+        if not version:
+            return driver.cuda
+        level = drivers.cuda_level_of_driver(version)
+        return dotted(level or ()) or driver.cuda
+
+    def compiles_ptx(self, toolkit_version: str | None, arch: Arch) -> bool | None:
+        """Whether this machine's driver compiles the PTX that nvcc of this version writes, for a GPU; None: not known."""
+        isa = drivers.ptx_isa_of_cuda(major_minor(toolkit_version) or (0, 0))
+        if isa is None:
+            return None
+        return drivers.ptx_jit_ok(isa, major_minor(self.driver_level(arch)))
 
     def no_gpu_problem(self) -> SplatfixError:
         """Why ``auto`` finds no GPU to serve here."""

@@ -63,7 +63,7 @@ def missing_modules(
     unknown: list[str] = []
     for need in needs:
         # torch has the module, which only passes on to the package
-        module = "tensorboard" if need.name == "torch.utils.tensorboard" else need.name
+        module = need.name.replace("torch.utils.tensorboard", "tensorboard")
         if module in installed or need.name in skipped or need.name in missing:
             continue
         missing[need.name] = need

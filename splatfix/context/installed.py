@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import (
     Checkout,
+    CheckoutSource,
     Distribution,
     EnvironmentFacts,
     Facts,
@@ -73,11 +74,13 @@ class Inventory:
     @property
     def python(self) -> tuple[int, int] | None:
         """(major, minor) of the target interpreter."""
-        return major_minor(self.interpreter.version) if self.interpreter else None
+        if self.interpreter is None:
+            return None
+        return major_minor(self.interpreter.version)
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """Inventory distributions, as far as they are known."""
+        """Installed distributions, as far as they are known."""
         return self.environment.distributions.value or ()
 
     @cached_property
@@ -89,9 +92,16 @@ class Inventory:
         """The installed distribution of that name, in any of its spellings."""
         return self._by_name.get(canonicalize_name(name))
 
+    def version_of(self, name: str) -> str:
+        """The version of an installed distribution; "" where it is not installed."""
+        distribution = self.distribution(name)
+        if distribution is None:
+            return ""
+        return distribution.version
+
     @property
     def packages(self) -> tuple[SplatPackage, ...]:
-        """Inventory splatting packages, as far as they are known."""
+        """Installed splatting packages, as far as they are known."""
         return self.environment.packages.value or ()
 
     @property
@@ -100,20 +110,38 @@ class Inventory:
         return self.environment.torch.value
 
     @property
+    def torch_version(self) -> str:
+        """Version of the target environment's torch; "" without one."""
+        if self.torch is None:
+            return ""
+        return self.torch.version
+
+    @property
     def torch_cuda(self) -> tuple[int, int] | None:
         """(major, minor) of ``torch.version.cuda``; None for no torch or a build without CUDA."""
-        return major_minor(self.torch.cuda) if self.torch else None
+        if self.torch is None:
+            return None
+        return major_minor(self.torch.cuda)
 
     @property
     def checkout(self) -> Checkout | None:
         """The checkout, where one was read."""
         return self.facts.checkout.value
 
+    @property
+    def sources(self) -> tuple[CheckoutSource, ...]:
+        """The extensions in the checkout, built or not."""
+        if self.checkout is None:
+            return ()
+        return self.checkout.sources
+
 
 def installed_driver(facts: Facts) -> str:
     """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
     driver = facts.machine.driver.value
-    return (driver.library_version or driver.version or "") if driver else ""
+    if driver is None:
+        return ""
+    return driver.library_version or driver.version or ""
 
 
 def python_versions(facts: Facts) -> dict[str, tuple[int, ...]]:

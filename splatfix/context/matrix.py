@@ -18,7 +18,10 @@ def binary_matrix(context: Context) -> BinaryMatrix:
         for target in context.targets:
             # each group as often as it occurs, so that the reason counts right
             verdict = context.judge((group for group in code for _ in range(group.count)), target.arch)
-            usable = None if verdict.usable and verdict.ptx_unsure else verdict.usable
+            usable: bool | None = verdict.usable
+            # whether this driver compiles its PTX is not known
+            if verdict.usable and verdict.ptx_unsure:
+                usable = None
             fits.append(Fit(usable, verdict.reason))
         binaries.append(BinaryFit(path, code_words(code), tuple(fits)))
     unread = [f"{item.path}: {item.error}" for item in context.extensions if item.error]

@@ -36,7 +36,9 @@ class PendingBuilds(Toolchain):
         never_loaded: list[Extension] = []
         for row in rows.values():
             same_major = [key for key in row if cuda and key[0] == cuda[0]]
-            loaded = cuda if cuda in row else min(same_major, default=max(row))
+            loaded = min(same_major, default=max(row))
+            if cuda is not None and cuda in row:
+                loaded = cuda
             never_loaded += [item for key, item in row.items() if key != loaded]
         return tuple(item for item in extensions if item not in never_loaded)
 
@@ -54,7 +56,7 @@ class PendingBuilds(Toolchain):
     def sources_to_build(self) -> tuple[CheckoutSource, ...]:
         """Sources of the checkout that are still to be built: where what they build is installed, the build went well."""
         pending = []
-        for item in self.checkout.sources if self.checkout else ():
+        for item in self.sources:
             files = files_installed(self.facts, names_built(item.source), item.source.folder)
             if item.source.needs_cuda and not any(file.importable for file in files):
                 pending.append(item)
@@ -103,7 +105,10 @@ def distributions_of(facts: Facts, names: Collection[str], folder: str = "") -> 
     """Installed distributions of these normalised names, or that were installed from this folder."""
     owners = []
     for item in facts.environment.distributions.value or ():
-        origins = (origin_folder(item), item.built.source if item.built else "")
+        origins = [origin_folder(item)]
+        # splatfix builds from a copy; its manifest says of what
+        if item.built is not None:
+            origins.append(item.built.source)
         if canonicalize_name(item.name) in names or (folder and folder in origins):
             owners.append(item.name)
     return tuple(owners)

@@ -24,14 +24,15 @@ def name_of(requirement: str) -> str:
 
 def version_of(facts: Facts, name: str) -> str | None:
     """The installed version of a distribution in the target environment, or None."""
-    distribution = Inventory(facts).distribution(name)
-    return distribution.version if distribution else None
+    return Inventory(facts).version_of(name) or None
 
 
 def version_there(facts: Facts, name: str) -> str | None:
     """As :func:`version_of`; torch's is read from torch itself, which need not have been installed by pip."""
     torch = facts.environment.torch.value
-    return torch.version if torch and canonicalize_name(name) == "torch" else version_of(facts, name)
+    if torch is not None and canonicalize_name(name) == "torch":
+        return torch.version
+    return version_of(facts, name)
 
 
 def met(facts: Facts, text: str) -> bool:
@@ -41,8 +42,9 @@ def met(facts: Facts, text: str) -> bool:
     except InvalidRequirement:
         return True  # pip itself will say what is wrong with it
     interpreter = facts.environment.interpreter.value
-    theirs = {"python_full_version": interpreter.version} if interpreter else {}
+    theirs = {}
     if interpreter:
+        theirs["python_full_version"] = interpreter.version
         theirs["python_version"] = ".".join(interpreter.version.split(".")[:2])
     if requirement.marker is not None and not requirement.marker.evaluate(theirs):
         return True

@@ -26,8 +26,10 @@ def public_address(url: str, remote: str = "") -> str:
     """
     if url.startswith(("./", "../")):
         host, *path = public_address(remote).removeprefix("https://").rstrip("/").split("/")
-        joined = posixpath.normpath(posixpath.join(*path, url)) if path else ".."
-        return "" if joined.startswith("..") else f"https://{host}/{joined}"  # nothing is above the host
+        joined = posixpath.normpath(posixpath.join(*path, url))
+        if not path or joined.startswith(".."):
+            return ""  # nothing is above the host
+        return f"https://{host}/{joined}"
     if "***" in url or "\\" in url:
         return ""  # redacted, or a folder on Windows
     for kind in (_WEB, _SSH, _SCP):
@@ -77,9 +79,14 @@ def how_to_fetch(
 def _clone(folder: str, submodule: Submodule, remote: str, known_commit: str) -> list[Step]:
     """Clone one submodule into its folder, at the commit that belongs there where that is known."""
     path = f"{folder}/{submodule.path}"
-    address = public_address(submodule.url, remote if submodule.listed else "")
+    # an address that was guessed, and is not of .gitmodules, is never relative
+    if not submodule.listed:
+        remote = ""
+    address = public_address(submodule.url, remote)
     if not address:
-        obstacle = f"its address is {submodule.url}" if submodule.url else ".gitmodules does not name it"
+        obstacle = ".gitmodules does not name it"
+        if submodule.url:
+            obstacle = f"its address is {submodule.url}"
         ask = "Ask its authors where it is, and clone it into that folder."
         return [say(f"{submodule.path}: {obstacle}. {ask}")]
     commit = submodule.recorded or known_commit

@@ -15,12 +15,12 @@ from splatfix.context.torch_wheels import builds_for_all, install_command, prefe
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
-from splatfix.core.versions import dotted, major_minor, release
+from splatfix.core.versions import dotted, release
 from splatfix.facts import Facts, Toolkit, Torch, resolved_folder
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info, known_archs, newest_serving
 from splatfix.knowledge.cpp_extension import first_release_for_arch
-from splatfix.knowledge.drivers import ptx_isa_of_cuda, ptx_jit_ok
+from splatfix.knowledge.drivers import ptx_isa_of_cuda
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,9 @@ def choose_toolkit(
     problem = _unserved(targets, torch)
     if problem:
         return Choice(None, problem=problem)
-    toolkits = (instead,) if instead else candidates(facts, cuda_home)
+    toolkits = candidates(facts, cuda_home)
+    if instead is not None:
+        toolkits = (instead,)
     if isinstance(toolkits, SplatfixError):
         return Choice(None, problem=toolkits)
     cuda = release(torch.cuda)
@@ -81,9 +83,11 @@ def choose_toolkit(
         return Choice(None, rejected_all("toolkit", objections), problem)
 
     def distance(choice: BuildToolkit) -> tuple[int, int]:
+        majors = abs(choice.version[0] - cuda[0])
         # one that tells no minor comes after all that do
-        minors = abs(choice.version[1] - cuda[1]) if len(choice.version) > 1 else 99
-        return abs(choice.version[0] - cuda[0]), minors
+        if len(choice.version) < 2:
+            return majors, 99
+        return majors, abs(choice.version[1] - cuda[1])
 
     def rank(choice: BuildToolkit) -> tuple[tuple[int, int], int, list[int]]:
         newest_first = [-number for number in choice.version]
@@ -91,7 +95,9 @@ def choose_toolkit(
 
     best, *others = sorted(fitting, key=rank)
     for other in others:
-        farther = "no nearer to" if distance(other) == distance(best) else "farther from"
+        farther = "farther from"
+        if distance(other) == distance(best):
+            farther = "no nearer to"
         reason = f"also fits (CUDA {other.toolkit.version}), {farther} torch's CUDA {torch.cuda}"
         objections.append((other.toolkit.root, reason))
     return Choice(best, rejected_all("toolkit", objections))
@@ -157,7 +163,9 @@ def objection_to(
     if clash and not other_glibc:
         return f"its headers clash with those of glibc {facts.machine.glibc} ({clash})"
     vital = [name for name in toolkit.missing if name in _VITAL]
-    return f"it is incomplete: {', '.join(vital)} missing" if vital else None
+    if vital:
+        return f"it is incomplete: {', '.join(vital)} missing"
+    return None
 
 
 # Without these nothing compiles or links. The others (cublas, cusparse, cusolver) come from torch's own CUDA packages.
@@ -207,7 +215,9 @@ def _no_toolkit(
     dropped = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
     if dropped:
         return _needs_older_cuda(facts, cuda, targets, dropped)
-    subject = f"The toolkit in {cuda_home} does not fit" if cuda_home else "No toolkit on this machine fits"
+    subject = "No toolkit on this machine fits"
+    if cuda_home:
+        subject = f"The toolkit in {cuda_home} does not fit"
     names = ", ".join(arch.sm for arch in targets)
     channel = f"nvidia/label/cuda-{cuda}.0"
     return SplatfixError(
@@ -226,7 +236,9 @@ def _no_toolkit(
 def _last_major(arch: Arch) -> int | None:
     """The last CUDA major that compiles for an architecture; None while the newest still does."""
     info = arch_info(arch)
-    return info.last_toolkit[0] if info and info.last_toolkit else None
+    if info is None or info.last_toolkit is None:
+        return None
+    return info.last_toolkit[0]
 
 
 def _needs_older_cuda(
@@ -314,13 +326,15 @@ def _ptx_with(
     base = _ptx_base(toolkit, torch, below=min(unnamed).plain)
     if base is None:
         return f"CUDA {toolkit.version} supports no older architecture whose PTX {unnamed[0].sm} could take"
-    isa, unsure = ptx_isa_of_cuda((version[0], version[1])), ""
+    gpus, unsure = Gpus(facts), ""
     for target in unnamed:
-        level = Gpus(facts).driver_level(target)
-        reads = ptx_jit_ok(isa, major_minor(level)) if isa else None
-        if isa and reads is False:
-            return f"its PTX {isa[0]}.{isa[1]} is newer than a driver of CUDA {level} translates (error 222)"
-        if not reads:
+        reads = gpus.compiles_ptx(toolkit.version, target)
+        if reads is False:
+            isa, level = ptx_isa_of_cuda((version[0], version[1])), gpus.driver_level(target)
+            return (
+                f"its PTX {dotted(isa or ())} is newer than a driver of CUDA {level} translates (error 222)"
+            )
+        if reads is None:
             unsure = f"whether the driver translates PTX of CUDA {toolkit.version}"
     reason = (
         f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"

@@ -22,26 +22,28 @@ from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, builds_fo
 def _distance(here: Toolchain, build: TorchBuild) -> tuple[bool, bool, bool]:
     """How far a build is from what is here, for a sort: another release than the installed one, another CUDA than torch's
     or the toolkit's, another CUDA major. The nearest asks least of stack, toolkit and extensions."""
-    torch, cuda = here.torch, here.torch_cuda
-    if cuda is None:
-        toolkit = here.best_toolkit(None)
-        cuda = major_minor(toolkit.version) if toolkit else None
-    same_release = torch is not None and torch.version.startswith(f"{build.release}.")
+    cuda, toolkit = here.torch_cuda, here.best_toolkit(None)
+    if cuda is None and toolkit is not None:
+        cuda = major_minor(toolkit.version)
+    same_release = here.torch_version.startswith(f"{build.release}.")
     return not same_release, build.cuda != cuda, cuda is None or build.cuda[0] != cuda[0]
 
 
 def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) -> int:
     """What a toolkit to compile beside this build asks: 0 it is here, 1 PyPI wheels bring it, 2 a person must install it;
     3 nothing compiles for these GPUs beside it."""
-    compiled = [arch for target in archs if (arch := _compiled_for(build, target))]
+    compiled = [_compiled_for(build, target) for target in archs]
+    known = [arch for arch in compiled if arch is not None]
     major, minor = build.cuda
-    if len(compiled) < len(archs) or not any(_names(major, number, compiled) for number in range(10)):
+    # no CUDA major has had more than ten minors
+    if None in compiled or not any(_names(major, number, known) for number in range(10)):
         return 3
     for toolkit in here.toolkits:
-        if release(toolkit.version)[0] == major and all(compiles_for(toolkit, arch) for arch in compiled):
+        if release(toolkit.version)[0] == major and all(compiles_for(toolkit, arch) for arch in known):
             return 0
-    from_wheels = here.machine.system == "linux" and provisionable(major)
-    return 1 if from_wheels and _names(major, minor, compiled) else 2
+    if here.machine.system == "linux" and provisionable(major) and _names(major, minor, known):
+        return 1
+    return 2
 
 
 def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
@@ -52,9 +54,11 @@ def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
 def _compiled_for(build: TorchBuild, arch: Arch) -> Arch | None:
     """What torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; None: none."""
     rules = behaviour(build.torch.replace("*", "0"))
-    names = rules.supported_arches if rules else ()
-    known = Arch.known_among(names)
-    if not known or arch in known:
+    # of a torch that nobody read nothing is known against the GPU's own number
+    if rules is None:
+        return arch
+    known = Arch.known_among(rules.supported_arches)
+    if arch in known:
         return arch
     return newest_serving(known, arch)
 
@@ -75,7 +79,7 @@ def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[
     Findings and options both take the first by it.
     """
     here = Toolchain(facts)
-    older = here.torch is not None and release(build.release)[:2] < release(here.torch.version)[:2]
+    older = release(build.release)[:2] < release(here.torch_version)[:2]
     trouble = _toolkit_trouble(here, build, archs)
     asks = trouble + 2 * _compiler_trouble(facts, build)  # a download is half of what a step by hand asks
     return (trouble == 3, asks, older, *_distance(here, build))
@@ -91,7 +95,7 @@ def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
         driver = release(installed_driver(facts)) or None
     others = []
     for ranked in builds_for_all(archs, facts, driver=driver):
-        same_release = here.torch is not None and here.torch.version.startswith(f"{ranked.build.release}.")
+        same_release = here.torch_version.startswith(f"{ranked.build.release}.")
         if not same_release or here.torch_cuda != ranked.build.cuda:
             others.append(ranked.build)
     return sorted(others, key=lambda build: preference(facts, build, archs))
@@ -100,7 +104,9 @@ def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
 def no_wheels(facts: Facts) -> str:
     """Why PyTorch publishes no wheel at all that this machine could use; "" where it does."""
     libc = facts.machine.libc.value or ""
-    return f"PyTorch publishes no wheel for {libc}; glibc is needed" if libc.startswith("musl") else ""
+    if not libc.startswith("musl"):
+        return ""
+    return f"PyTorch publishes no wheel for {libc}; glibc is needed"
 
 
 def builds_for_all(
@@ -121,8 +127,11 @@ def builds_for_all(
     here = Inventory(facts)
     if here.platform is None or no_wheels(facts) or not archs:
         return []
-    python = None if leaving_out == "python" else here.python
-    glibc = None if leaving_out == "glibc" else here.glibc
+    python, glibc = here.python, here.glibc
+    if leaving_out == "python":
+        python = None
+    elif leaving_out == "glibc":
+        glibc = None
     common: list[RankedBuild] = []
     for index, arch in enumerate(archs):
         builds = builds_for_arch(

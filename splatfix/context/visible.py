@@ -34,7 +34,9 @@ def read_value(value: str, gpus: Sequence[Gpu]) -> Reading:
     """
     if value.startswith("MIG-"):
         return _instance(value.split(",")[0], gpus)
-    return _uuids(value, gpus) if value.startswith("GPU-") else _numbers(value, len(gpus))
+    if value.startswith("GPU-"):
+        return _uuids(value, gpus)
+    return _numbers(value, len(gpus))
 
 
 def _instance(name: str, gpus: Sequence[Gpu]) -> Reading:
@@ -48,33 +50,35 @@ def _instance(name: str, gpus: Sequence[Gpu]) -> Reading:
 
 def _numbers(value: str, count: int) -> Reading:
     """By number. A repetition counts even behind a GPU that does not exist."""
-    entries = [entry.strip() for entry in value.split(",")]
     numbers: list[int] = []
     good: dict[str, None] = {}
-    odd: str | None = None
-    for entry in entries:
+    odd: list[str] = []
+    for entry in map(str.strip, value.split(",")):
         match = re.match(r"\+?[0-9]+", entry)
         if match is None:
-            # CUDA stops here; what comes after it is only looked at for what was meant
-            odd = entry if odd is None else odd
+            odd.append(entry)
             continue
         number = int(match.group())
-        if odd is None:
+        # CUDA stops at the first that is no number; what comes after it is only looked at for what was meant
+        if not odd:
             numbers.append(number)
         if number < count:
             good[str(number)] = None
-    visible = list(itertools.takewhile(lambda number: number < count, numbers))
+    valid = ",".join(good)
     repeated = _repeated(numbers)
-    lost = ""
     if repeated:
-        lost = f"it names GPU {repeated} twice, and CUDA then shows none"
-    elif len(visible) < len(numbers):
-        last = f" (its last is {count - 1})" if count else ""
-        lost = f"CUDA has no GPU {numbers[len(visible)]}{last}, and stops there"
-    elif odd is not None:
-        subject = f"{odd!r} names no GPU" if value.strip() else "it is empty"
-        lost = f"{subject}, and CUDA stops there"
-    return Reading(() if repeated else tuple(visible), lost, ",".join(good))
+        return Reading((), f"it names GPU {repeated} twice, and CUDA then shows none", valid)
+    visible = tuple(itertools.takewhile(lambda number: number < count, numbers))
+    lost = ""
+    if len(visible) < len(numbers):
+        lost = f"CUDA has no GPU {numbers[len(visible)]}, and stops there"
+        if count:
+            lost = f"CUDA has no GPU {numbers[len(visible)]} (its last is {count - 1}), and stops there"
+    elif not value.strip():
+        lost = "it is empty, and CUDA stops there"
+    elif odd:
+        lost = f"{odd[0]!r} names no GPU, and CUDA stops there"
+    return Reading(visible, lost, valid)
 
 
 def _uuids(value: str, gpus: Sequence[Gpu]) -> Reading:
@@ -83,23 +87,24 @@ def _uuids(value: str, gpus: Sequence[Gpu]) -> Reading:
     fitting = []
     for entry in named:
         fitting.append([index for index, gpu in enumerate(gpus) if (gpu.uuid or "").startswith(entry)])
-    # a beginning that two UUIDs share names none
-    visible = [places[0] for places in itertools.takewhile(lambda places: len(places) == 1, fitting)]
-    repeated = _repeated(named) or _repeated(visible)
-    lost = ""
-    if repeated:
-        lost = "it names a GPU twice, and CUDA then shows none"
-    elif len(visible) < len(named):
-        several = len(fitting[len(visible)])
-        how_many = f"{several} UUIDs begin" if several else "no GPU has a UUID that begins"
-        lost = f"{how_many} with {named[len(visible)]}, and CUDA stops there"
-    elif len(named) < len(entries):
-        lost = f"{entries[len(named)]!r} is no UUID as the first entry is, and CUDA stops there"
     good: dict[int, str] = {}
     for entry, places in zip(named, fitting, strict=True):
         if len(places) == 1:
             good.setdefault(places[0], entry)
-    return Reading(() if repeated else tuple(visible), lost, ",".join(good.values()))
+    valid = ",".join(good.values())
+    # a beginning that two UUIDs share names none
+    visible = [places[0] for places in itertools.takewhile(lambda places: len(places) == 1, fitting)]
+    if _repeated(named) or _repeated(visible):
+        return Reading((), "it names a GPU twice, and CUDA then shows none", valid)
+    lost = ""
+    if len(visible) < len(named):
+        several = len(fitting[len(visible)])
+        lost = f"no GPU has a UUID that begins with {named[len(visible)]}, and CUDA stops there"
+        if several:
+            lost = f"{several} UUIDs begin with {named[len(visible)]}, and CUDA stops there"
+    elif len(named) < len(entries):
+        lost = f"{entries[len(named)]!r} is no UUID as the first entry is, and CUDA stops there"
+    return Reading(tuple(visible), lost, valid)
 
 
 def _repeated(entries: Sequence[str] | Sequence[int]) -> str:

@@ -281,8 +281,10 @@ def parse_requested(texts: Iterable[str]) -> tuple[Arch | Auto, ...]:
     requested: dict[Arch | Auto, None] = {}
     for text in texts:
         for part in split_targets(text):
-            target = AUTO if part.lower() == AUTO.value else parse_target(part)
-            requested[target] = None
+            if part.lower() == AUTO.value:
+                requested[AUTO] = None
+            else:
+                requested[parse_target(part)] = None
     return tuple(requested)
 
 
@@ -300,9 +302,12 @@ def parse_target(text: str) -> Arch:
         return next(iter(candidates))
     if not candidates:
         raise ValueError(_help(name))
-    labels = [
-        f"{arch.sm} ({product})" if product else arch.sm for arch, product in sorted(candidates.items())
-    ]
+    labels = []
+    for arch, products in sorted(candidates.items()):
+        label = arch.sm
+        if products:
+            label += f" ({products})"
+        labels.append(label)
     raise ValueError(f"{name!r} may mean {', '.join(labels)}. Name the one that is meant.")
 
 
@@ -354,8 +359,9 @@ def _help(text: str) -> str:
         return f"--target was given no GPU: {text} is an option. Write --target sm_120, for example."
     base, plus, ptx = text.partition("+")
     if plus and ptx.lower() == "ptx":
-        candidates = [arch.sm for arch in _candidates(base)]
-        target = candidates[0] if len(candidates) == 1 else "sm_120"
+        candidates, target = [arch.sm for arch in _candidates(base)], "sm_120"
+        if len(candidates) == 1:
+            target = candidates[0]
         return (
             f"{text!r} asks for PTX, which is an option of splatfix install and no part of a target: "
             f"--target {target} --ptx"

@@ -117,7 +117,9 @@ class Breakage:
     @cached_property
     def find(self) -> SourcePattern | None:
         """Where the edits apply; None where no source's text shows it."""
-        return self._pattern({}) if "find" in self.row else None
+        if "find" not in self.row:
+            return None
+        return self._pattern({})
 
     @cached_property
     def look_for(self) -> SourcePattern | None:
@@ -128,18 +130,18 @@ class Breakage:
 
     def _pattern(self, narrower: Mapping[str, Any]) -> SourcePattern:
         find = self.row["find"]
-        fine = [text for text in (find.get("unless"), narrower.get("given_by")) if text]
-        return SourcePattern(
-            key=self.key,
-            files=tuple(narrower.get("files") or find["files"]),
-            pattern=re.compile(find["pattern"]),
-            unless=re.compile("|".join(fine)) if fine else None,
-        )
+        fine, unless = [*filter(None, (find.get("unless"), narrower.get("given_by")))], None
+        if fine:
+            unless = re.compile("|".join(fine))
+        files = tuple(narrower.get("files") or find["files"])
+        return SourcePattern(key=self.key, files=files, pattern=re.compile(find["pattern"]), unless=unless)
 
     @cached_property
     def uses(self) -> NamePattern | None:
         """What the check asks facts about instead, for Python: names that the code uses."""
-        return NamePattern(self.key, frozenset(self.row["uses"]["names"])) if "uses" in self.row else None
+        if "uses" not in self.row:
+            return None
+        return NamePattern(self.key, frozenset(self.row["uses"]["names"]))
 
     @cached_property
     def edits(self) -> tuple[Edit, ...]:
@@ -160,7 +162,9 @@ class Breakage:
     @cached_property
     def log(self) -> Message | None:
         """How a build log shows it."""
-        return message_of(self.key, self.row["log"], self.failure_class) if "log" in self.row else None
+        if "log" not in self.row:
+            return None
+        return message_of(self.key, self.row["log"], self.failure_class)
 
 
 @cached

@@ -50,7 +50,7 @@ class CppExtension:
     def bounds(self, compiler: str, cuda: tuple[int, ...]) -> Bounds | None:
         """torch's bounds on ``gcc`` or ``clang`` for this CUDA (major, minor[, build of nvcc]); None: no row, torch only
         warns."""
-        table_of_torch = self.gcc if compiler == "gcc" else self.clang
+        table_of_torch = {"gcc": self.gcc, "clang": self.clang}[compiler]
         bounds = table_of_torch.get(f"{cuda[0]}.{cuda[1]}")
         # torch has one rule for a single build of nvcc: _get_cuda_arch_flags' neighbour, _check_cuda_version
         exception = table("cpp_extension")["special"]
@@ -67,7 +67,9 @@ class ArchEntry:
     ptx: bool
 
     def __str__(self) -> str:
-        return self.arch.cc + ("+PTX" if self.ptx else "")
+        if self.ptx:
+            return f"{self.arch.cc}+PTX"
+        return self.arch.cc
 
 
 @dataclass(frozen=True)
@@ -218,5 +220,7 @@ def compiler_verdict(
 
 def first_release_for_arch(arch: Arch) -> str | None:
     """The oldest torch release read whose cpp_extension takes this architecture in TORCH_CUDA_ARCH_LIST; None: none."""
-    accepting = [row for _, row in sorted(_releases().items()) if arch.cc in row.supported_arches]
-    return accepting[0].release if accepting else None
+    for _, row in sorted(_releases().items()):
+        if arch.cc in row.supported_arches:
+            return row.release
+    return None

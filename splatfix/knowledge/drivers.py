@@ -73,8 +73,11 @@ def cuda_level_of_driver(driver: str | Version) -> Cuda | None:
 
     Source: the first driver branch of each CUDA level.
     """
+    # a branch that is newer than what was looked at may be of the next CUDA level
     known_through = max(int(table("drivers")["driver_levels_known_through"]), _branches()[-1][0])
-    return cuda_level_at_least(driver) if _branch_of(driver) <= known_through else None
+    if _branch_of(driver) > known_through:
+        return None
+    return cuda_level_at_least(driver)
 
 
 def cuda_level_at_least(driver: str | Version) -> Cuda | None:
@@ -84,7 +87,9 @@ def cuda_level_at_least(driver: str | Version) -> Cuda | None:
 
 
 def _branch_of(driver: str | Version) -> int:
-    return (parse_driver(driver) if isinstance(driver, str) else driver)[0]
+    if isinstance(driver, str):
+        driver = parse_driver(driver)
+    return driver[0]
 
 
 def first_branch_of_cuda(cuda: Cuda) -> int | None:
@@ -121,7 +126,9 @@ def ptx_jit_ok(ptx_isa: PtxIsa, driver_cuda_level: Cuda | None) -> bool | None:
 def gpu_driver_floor(arch: Arch) -> Version | None:
     """The oldest Linux driver that knows this GPU, or None when no source names one."""
     row = table("drivers")["gpu_floors"].get(str(arch.number))
-    return parse_driver(row["linux"]) if row else None
+    if row is None:
+        return None
+    return parse_driver(row["linux"])
 
 
 def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from splatfix.core.toml import parse_toml
 from splatfix.knowledge.rows import decode
-from splatfix.knowledge.stacks import variant
+from splatfix.knowledge.stacks import Variant, variant
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Dropin:
     @property
     def name(self) -> str:
         """As a user names it: ``simple_knn``, ``diff_gaussian_rasterization@dr_aa``."""
-        return f"{self.module}@{self.variant}" if self.variant else self.module
+        if not self.variant:
+            return self.module
+        return f"{self.module}@{self.variant}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ _RASTERIZER_NOTE = (
 
 def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     module = row["module"]
-    notes = [_RASTERIZER_NOTE] if "rasterizer" in row["parts"] else []
+    notes = []
+    if "rasterizer" in row["parts"]:
+        notes.append(_RASTERIZER_NOTE)
     if "note" in row:
         notes.append(row["note"])
     files = {kind: [name for part in row["parts"] for name in parts[part].get(kind, ())] for kind in _KINDS}
@@ -102,6 +106,14 @@ def face_of(dropin: Dropin) -> Face:
         values=values,
         functions=dict.fromkeys(names),
     )
+
+
+def face_of_variant(row: Variant) -> Face:
+    """How a rasterizer is called, by the tables of its sources."""
+    returns = None
+    if row.returns is not None:
+        returns = len(row.returns)
+    return Face(settings=row.settings, forward=row.forward, returns=returns)
 
 
 def dropin_named(name: str) -> Dropin | None:

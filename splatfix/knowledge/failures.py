@@ -143,21 +143,23 @@ def observations() -> Mapping[str, LogPattern]:
 
 
 def _failure(name: str, row: Mapping[str, Any]) -> Failure:
-    failure_class = name if row.get("rank") else ""
-    return decode(
-        Failure,
-        row,
-        name=name,
-        wordings=tuple(decode(Wording, one, text=one["pattern"]) for one in row.get("wording", ())),
-        hint=Wording(row["hint"], HINT_WEIGHT) if "hint" in row else None,
-        messages=tuple(message_of(name, one, failure_class) for one in row.get("message", ())),
-    )
+    failure_class, hint = "", None
+    # one without a rank is no class of the vocabulary
+    if row.get("rank"):
+        failure_class = name
+    if "hint" in row:
+        hint = Wording(row["hint"], HINT_WEIGHT)
+    wordings = tuple(decode(Wording, wording, text=wording["pattern"]) for wording in row.get("wording", ()))
+    messages = tuple(message_of(name, message, failure_class) for message in row.get("message", ()))
+    return decode(Failure, row, name=name, wordings=wordings, hint=hint, messages=messages)
 
 
 def _with_breakage(failure: Failure, record: Breakage) -> Failure:
     """The failure with what a breakage record adds; its own words come first."""
-    checks = (record.check.code,) if record.check else ()
+    checks: tuple[str, ...] = ()
     wordings: tuple[Wording, ...] = ()
+    if record.check:
+        checks = (record.check.code,)
     if record.log:
         # a record's own pattern meets logs as they are; here every quote is a plain one
         text = record.log.text.replace("`", "'")

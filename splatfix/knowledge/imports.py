@@ -26,10 +26,14 @@ class Repository:
 def requirement_of(module: str) -> str | None:
     """What to tell pip for a module (``opencv-python`` for ``cv2``); None where the table does not know it."""
     row = table("imports")["distributions"].get(module)
-    return str(row["install"]) if row else None
+    if row is None:
+        return None
+    return str(row["install"])
 
 
 def repository_of(module: str) -> Repository | None:
     """The repository to build a module from; None for one that pip can simply install, or that is not known."""
     row = table("imports")["repositories"].get(module)
-    return decode(Repository, row, module=module) if row else None
+    if row is None:
+        return None
+    return decode(Repository, row, module=module)

@@ -26,7 +26,9 @@ class LogPattern:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """What is looked for."""
-        return re.compile(self.text, re.IGNORECASE if self.any_case else 0)
+        if self.any_case:
+            return re.compile(self.text, re.IGNORECASE)
+        return re.compile(self.text)
 
     @cached_property
     def literals(self) -> tuple[str, ...]:
@@ -39,7 +41,10 @@ class LogPattern:
 
     def search(self, text: str, lower: str) -> re.Match[str] | None:
         """The first match in a line; ``lower`` is the line in lower case."""
-        return self.pattern.search(text) if self.possible_in(lower) else None
+        # nearly every line is none of a pattern's, and to look for a literal is far cheaper than to match
+        if not self.possible_in(lower):
+            return None
+        return self.pattern.search(text)
 
 
 def required(pattern: re.Pattern[str]) -> tuple[str, ...]:

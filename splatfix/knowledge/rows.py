@@ -42,7 +42,9 @@ def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:
     """
     decoded = {}
     for row_key, row in table(name)[section].items():
-        given = {key: row_key} if key else {}
+        given = {}
+        if key:
+            given[key] = row_key
         # a word of the table's own list of sources, or a source in words
         if "source" in _fields(kind):  # type: ignore[arg-type]
             given["source"] = source_of(name, row)
@@ -61,8 +63,14 @@ def _converter(hint: Any) -> _Convert:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         present = _converter(next(item for item in arguments if item is not types.NoneType))
-        # TOML has no null: false stands for it
-        return lambda value: None if value is None or value is False else present(value)
+
+        def optional(value: Any) -> Any:
+            # TOML has no null: false stands for it
+            if value is None or value is False:
+                return None
+            return present(value)
+
+        return optional
     if hint == tuple[int, int]:
         return pair
     if hint == tuple[int, ...]:
@@ -102,4 +110,6 @@ def step_of(
     text = row.get("text", "").format(*groups, **named)
     argv = tuple(word.format(*groups, **named) for word in row.get("argv", ()))
     env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
-    return Step(text, Command(argv, tuple(env.items())) if argv or env else None)
+    if not argv and not env:
+        return Step(text)
+    return Step(text, Command(argv, tuple(env.items())))

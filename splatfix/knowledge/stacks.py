@@ -29,7 +29,9 @@ def lookalike(name: str) -> Lookalike | None:
     """What a PyPI name really holds, where that is not what a splatting user expects; None: nothing known against it."""
     key = name.lower().replace("_", "-")
     row = table("stacks")["lookalikes"].get(key)
-    return decode(Lookalike, row, name=key) if row else None
+    if row is None:
+        return None
+    return decode(Lookalike, row, name=key)
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,16 @@ class Stack:
 def _stacks() -> Mapping[str, Stack]:
     known = {}
     for key, row in table("stacks")["stacks"].items():
-        memory = row["vram_gb"]
+        memory = None
+        if row["vram_gb"]:
+            memory = row["vram_gb"]["mean"], row["vram_gb"]["max"]
         known[key] = decode(
             Stack,
             row,
             key=key,
             repositories=(row["repository"], *row.get("moved_from", ())),
             addresses=tuple(row.get("addresses", ())),
-            vram_gb=(memory["mean"], memory["max"]) if memory else None,
+            vram_gb=memory,
             source=source_of("stacks", row),
         )
     return known
@@ -142,7 +146,9 @@ class StackRecipe:
 def _recipes() -> Mapping[str, StackRecipe]:
     known = {}
     for key, row in table("recipes")["recipes"].items():
-        name = _stacks()[key].name if key in _stacks() else key
+        name = key
+        if key in _stacks():
+            name = _stacks()[key].name
         parts = tuple(decode(Part, part) for part in row.get("part", ()))
         known[key] = decode(StackRecipe, row, stack=key, name=name, parts=parts)
     return known
@@ -235,14 +241,16 @@ def identify(module: str, traits: Traits) -> tuple[Match, ...]:
 def best_matches(module: str, traits: Traits) -> tuple[str, ...]:
     """Keys of the variants that fit a package in as many traits as any does."""
     matches = identify(module, traits)
-    most = len(matches[0].agreements) if matches else 0
+    most = max((len(match.agreements) for match in matches), default=0)
     return tuple(match.variant.key for match in matches if len(match.agreements) == most)
 
 
 def explain_mismatch(key: str, traits: Traits) -> tuple[str, ...] | None:
     """In what an installed package differs from the variant that a stack calls; empty: in nothing; None: no such variant."""
     row = variant(key)
-    return _match(row, traits).contradictions if row else None
+    if row is None:
+        return None
+    return _match(row, traits).contradictions
 
 
 def _match(row: Variant, traits: Traits) -> Match:

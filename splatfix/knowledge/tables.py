@@ -23,8 +23,9 @@ from splatfix.core.toml import parse_toml
 
 DATA = Path(__file__).parent / "data"
 SCHEMA = Path(__file__).parent / "schema.json"
-_MOST_OVERRIDES = 4 << 20
 """JSON Schema of every table by name; the descriptions in it are the words of an error."""
+# More than all of our tables together.
+_MOST_OVERRIDES = 4 << 20
 Version = tuple[int, ...]
 T = TypeVar("T")
 
@@ -91,13 +92,16 @@ def load_overrides(path: Path) -> Overrides:
     """
     content = read_bytes(path, _MOST_OVERRIDES)
     if not isinstance(content, bytes):
-        reason = content.reason if content else "No such file or directory"
+        reason = "No such file or directory"
+        if content is not None:
+            reason = content.reason
         raise KnowledgeError(f"The override file {path} cannot be read: {reason}.")
+    kind, parse = "TOML", parse_toml
+    if path.suffix == ".json":
+        kind, parse = "JSON", parse_json
     try:
-        text = content.decode("utf-8-sig")
-        document = parse_json(text) if path.suffix == ".json" else parse_toml(text)
+        document = parse(content.decode("utf-8-sig"))
     except ValueError as error:
-        kind = "JSON" if path.suffix == ".json" else "TOML"
         raise KnowledgeError(f"The override file {path} is not valid {kind}: {error}.") from error
     if not isinstance(document, dict):
         raise KnowledgeError(
@@ -191,8 +195,8 @@ def version(value: Any) -> Version:
 
 def pair(value: Any) -> tuple[int, int]:
     """A two-part version from a data file, as CUDA toolkits and PTX ISAs have it."""
-    parts = version(value)
-    return parts[0], parts[1] if len(parts) > 1 else 0
+    major, minor, *_ = (*version(value), 0)
+    return major, minor
 
 
 def parse_version(text: str) -> Version:
@@ -233,7 +237,10 @@ def _read_folder(folder: Path) -> Mapping[str, Any]:
 
 def _read(path: Path) -> Mapping[str, Any]:
     text = path.read_text(encoding="utf-8")
-    document: Mapping[str, Any] = json.loads(text) if path.suffix == ".json" else parse_toml(text)
+    if path.suffix == ".toml":
+        return parse_toml(text)
+    # by the plain decoder: the guards of parse_json are for strangers' files
+    document: Mapping[str, Any] = json.loads(text)
     return document
 
 

@@ -52,13 +52,17 @@ class WheelToolkit:
 def provision(cuda_major: int) -> Provision | None:
     """What PyPI offers for a CUDA major; None: not known."""
     row = table("toolkits")["majors"].get(str(cuda_major))
-    return decode(Provision, row) if row else None
+    if row is None:
+        return None
+    return decode(Provision, row)
 
 
 def provisionable(cuda_major: int) -> bool | None:
     """Whether pip alone brings a compiler of this CUDA major; None: not known."""
     offer = provision(cuda_major)
-    return offer.compiler if offer else None
+    if offer is None:
+        return None
+    return offer.compiler
 
 
 def recipe(cuda: str, platform: str = "linux") -> WheelToolkit | None:
@@ -73,15 +77,17 @@ def recipe(cuda: str, platform: str = "linux") -> WheelToolkit | None:
         cuda = f"{cuda}.*"
     document = table("toolkits")
     row = document["recipe"]
+    verified = row["verified"]
     # on Windows nobody has built with these wheels yet
-    tried = row if platform == "linux" else document["windows"]
+    if platform != "linux":
+        verified = document["windows"]["verified"]
     fixes = rows(ToolkitFix, "toolkits", "fixes").values()
     return decode(
         WheelToolkit,
         row,
         requirement=f"{row['meta_package']}[{','.join(row['extras'])}]=={cuda}",
         fixes=tuple(fix for fix in fixes if fix.platform == platform),
-        verified=tried["verified"],
+        verified=verified,
         source=source_of("toolkits", row),
     )
 
@@ -90,7 +96,9 @@ def cuda_of_torch(torch_version: str) -> str | None:
     """The cuda-toolkit version that the plain PyPI wheel of this torch (2.11+) depends on; None: not known."""
     minor = ".".join(map(str, parse_version(torch_version)[:2]))
     row = table("toolkits")["torch_cuda"].get(minor)
-    return str(row["cuda"]) if row else None
+    if row is None:
+        return None
+    return str(row["cuda"])
 
 
 def known_digest(name: str, version: Version) -> str:

@@ -54,7 +54,9 @@ class TorchBuild:
     @property
     def torch(self) -> str:
         """What to ask pip for: the only patch version that has this build, else any of the minor."""
-        return self.versions[-1] if self.versions else f"{self.release}.*"
+        if self.versions is None:
+            return f"{self.release}.*"
+        return self.versions[-1]
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class TorchRelease:
             return False
         if python in self.python_experimental:
             return True
-        return None if self.python_max is None else python <= self.python_max
+        if self.python_max is None:
+            return None
+        return python <= self.python_max
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,12 @@ def _build(release: str, tag: str, row: Mapping[str, Any]) -> TorchBuild:
         if row.get(key):
             code[key.replace("_", "-", 1)] = decode(BuildCode, row[key])
     # PyTorch builds every tag for Linux; only some are built for Windows
-    no_wheel = frozenset() if row["windows_wheel"] else frozenset({"windows-x86_64"})
+    no_wheel = set()
+    if not row["windows_wheel"]:
+        no_wheel.add("windows-x86_64")
     source = source_of("torch_releases", row)
-    return decode(TorchBuild, row, release=release, tag=tag, code=code, no_wheel=no_wheel, source=source)
+    given = {"code": code, "no_wheel": frozenset(no_wheel), "source": source}
+    return decode(TorchBuild, row, release=release, tag=tag, **given)
 
 
 def releases() -> tuple[TorchRelease, ...]:
@@ -149,11 +156,16 @@ def how_build_runs(
     code = torch_build.code.get(where)
     if code is None:
         return "unknown"
+    runs: Runs = "no"
+    verified = torch_build.code_verified
     if any(cubin_runs_on(cubin, arch, build_cuda=torch_build.cuda) for cubin in code.cubins):
-        return "cubin" if torch_build.code_verified else "unknown"
-    if any(ptx_runs_on(ptx, arch) for ptx in code.ptx):
-        return "ptx" if torch_build.ptx_verified else "unknown"
-    return "no" if torch_build.code_verified else "unknown"
+        runs = "cubin"
+    elif any(ptx_runs_on(ptx, arch) for ptx in code.ptx):
+        runs, verified = "ptx", torch_build.ptx_verified
+    # nobody read it in the wheel, or the sources contradict each other
+    if not verified:
+        return "unknown"
+    return runs
 
 
 def build_runs_on(
@@ -209,11 +221,11 @@ def builds_for_arch(
     keeps to the release of one version; ``python`` and ``glibc`` leave out builds without a wheel for them,
     ``driver`` leaves out CUDA majors that it cannot start.
     """
-    only = parse_version(torch)[:2] if torch else None
+    rows = releases()
+    if torch is not None:
+        rows = tuple(row for row in rows if pair(row.release) == parse_version(torch)[:2])
     ranked = []
-    for item in releases():
-        if only is not None and pair(item.release) != only:
-            continue
+    for item in rows:
         for candidate in item.builds:
             if wheel_obstacle(candidate, platform, machine, python=python, glibc=glibc) is not None:
                 continue

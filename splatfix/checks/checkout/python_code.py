@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from splatfix.checks.evidence import file_of
-from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip
@@ -13,6 +14,7 @@ from splatfix.context.imports import MissingModules, brought_by, missing_modules
 from splatfix.context.installed import python_versions
 from splatfix.context.requirements import name_of, unmet
 from splatfix.core.step import Step, run, say
+from splatfix.core.versions import dotted
 from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedModule, Source
 from splatfix.knowledge.breakages import Breakage, CheckText, When, breakage, breakages
 
@@ -63,24 +65,30 @@ def _lacking(
     requirements |= {name: text for name, (text, _) in declared.items()}
     sentences = []
     if missing.places:
-        importer = "scripts that its README starts" if beside else "the code"
+        importer = "the code"
+        if beside:
+            importer = "scripts that its README starts"
         modules = ", ".join(need.name for need in missing.places)
         sentences.append(f"Imported by {importer}, and not installed: {modules}.")
     if only_declared:
         sentences.append(f"Declared by its packages, and not installed: {', '.join(only_declared)}.")
     installable = requirements or missing.repositories
-    evidence = [
-        Evidence(f"{need.file}:{need.line}", f"import {need.name}", "its syntax tree")
-        for need in missing.places[:_SHOWN]
-    ]
+    evidence = []
+    for need in missing.places[:_SHOWN]:
+        location = f"{need.file}:{need.line}"
+        evidence.append(Evidence(location, f"import {need.name}", "its syntax tree"))
     for text, source in list(declared.values())[:_SHOWN]:
         evidence.append(Evidence(source.label, text, "install_requires or pyproject.toml"))
     evidence.append(Evidence("installed", "none of them", context.environment.modules.found_via))
-    yield this.finding(
-        # what is in no list may be a module of the stack's own, which nothing here can install
-        Status.FAIL if installable and not beside else Status.WARN,
+    report, subject = this.warn, ""
+    # what is in no list may be a module of the stack's own, which nothing here can install
+    if installable and not beside:
+        report = this.fail
+    if beside:
+        subject = "beside"
+    yield report(
         " ".join(sentences),
-        subject="beside" if beside else "",
+        subject=subject,
         evidence=evidence,
         remedy=_install_missing(context, list(requirements.values()), missing),
     )
@@ -105,9 +113,10 @@ def _declared_and_missing(facts: Facts, packages: Sequence[Source]) -> dict[str,
 def _install_missing(context: Context, requirements: list[str], missing: MissingModules) -> list[Step]:
     steps = []
     if requirements:
+        torch_to_be = None
         # the build that the option of another torch installs first, where the installed one serves no GPU at all
-        serves_none = context.torch is not None and context.torch.cuda is None
-        torch_to_be = context.torch_wheel if serves_none and context.targets else None
+        if context.torch is not None and context.torch.cuda is None and context.targets:
+            torch_to_be = context.torch_wheel
         arguments = pip_arguments(context.facts, requirements, torch_to_be)
         steps.append(pip(context.facts, "install", *arguments))
     for item in missing.repositories:
@@ -148,18 +157,20 @@ def _breaks(
 ) -> Finding:
     """One finding for the checkout's own code, or for one of its sources."""
     cause = _cause(breakage(record.key).when, context)
-
-    def name(match: CodeMatch) -> str:
-        return file_of(item, match.file) if item else match.file
-
+    if item is not None:
+        matches = [replace(match, file=file_of(item, match.file)) for match in matches]
     # what is reached at import stops the program; what a function does may never be called
     first = next((match for match in matches if match.at_import), matches[0])
-    summary = text.summary.format(
-        cause=cause, file=name(first), line=first.line, text=first.text or record.title
-    )
-    evidence = [
-        Evidence(f"{name(match)}:{match.line}", match.text, "its syntax tree") for match in matches[:_SHOWN]
-    ]
+    report, subject = this.warn, first.file
+    if first.at_import:
+        report = this.fail
+    if item is not None:
+        subject = item.path
+    shown = first.text or record.title
+    summary = text.summary.format(cause=cause, file=first.file, line=first.line, text=shown)
+    evidence = []
+    for match in matches[:_SHOWN]:
+        evidence.append(Evidence(f"{match.file}:{match.line}", match.text, "its syntax tree"))
     evidence.append(Evidence("here", cause, context.environment.distributions.found_via))
     remedy: tuple[str | Step, ...] = (f"In the code: {record.cure}.",)
     if text.install:
@@ -167,13 +178,7 @@ def _breaks(
     elif item is not None and record.edits:
         copy = context.install(item.source.folder)
         remedy = (f"In the code: {record.cure}. Or let splatfix do it on a copy:", copy)
-    return this.finding(
-        Status.FAIL if first.at_import else Status.WARN,
-        summary,
-        subject=item.path if item else first.file,
-        evidence=evidence,
-        remedy=remedy,
-    )
+    return report(summary, subject=subject, evidence=evidence, remedy=remedy)
 
 
 def _holds(when: When, context: Context) -> bool:
@@ -190,10 +195,12 @@ def _cause(when: When, context: Context) -> str:
     names = []
     for name in when.versions:
         if name in versions:
-            shown = "Python" if name == "python" else name
-            names.append(f"{shown} {'.'.join(map(str, versions[name]))}")
-    without = f" without {when.lacks}" if when.lacks else ""
-    return " and ".join(names) + without
+            shown = name.replace("python", "Python")
+            names.append(f"{shown} {dotted(versions[name])}")
+    cause = " and ".join(names)
+    if when.lacks:
+        cause += f" without {when.lacks}"
+    return cause
 
 
 for _record in breakages():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks.checkout.rasterizer_calls import alternatives, call_words, fewest, installed_face
-from splatfix.checks.checkout.recognition import stack_of
+from splatfix.checks.checkout.recognition import recipe_of, stack_of
 from splatfix.checks.checkout.submodules import fetching
 from splatfix.checks.extension.packages import fingerprint, installed_modules, leaf, variant_names
-from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.submodules import module_of
@@ -104,28 +104,27 @@ def silent_fallback(context: Context, this: Check) -> Iterator[Finding]:
         package = packages.get(module)
         if module not in installed and module in checkout.imports:
             continue  # another file imports it without a guard: ext-not-installed tells
-        status, state = Status.PASS, " is there"
-        if module not in installed:
-            stack = _does_without(checkout, module)
-            status, state = Status.WARN, " is not installed; the code goes on without it, slower"
-            if stack:
-                status = Status.SKIP
-                state = f" is not installed; {stack} does not bring it and goes on without it"
-        elif broken := _broken(context, package):
-            status, state = Status.WARN, f" is broken ({broken}); the code goes on without it, slower"
-        elif package and package.classes:
-            # classes alone: the source of a package tells nothing of the functions that a compiled part brings
-            classes = {name for name in item.names if name[:1].isupper()}
-            if not classes <= set(package.classes):
-                status = Status.SKIP
-                state = ": the installed variant does not have it; the code goes on without it"
+        # classes alone: the source of a package tells nothing of the functions that a compiled part brings
+        classes = {name for name in item.names if name[:1].isupper()}
+        stack, broken = _does_without(checkout, module), _broken(context, package)
+        report, state, remedy = this.ok, " is there", tuple[Step, ...]()
+        if module not in installed and stack:
+            report = this.skip
+            state = f" is not installed; {stack} does not bring it and goes on without it"
+        elif module not in installed:
+            report, state = this.warn, " is not installed; the code goes on without it, slower"
+            remedy = _own_rasterizer(context, checkout, module)
+        elif broken:
+            report, state = this.warn, f" is broken ({broken}); the code goes on without it, slower"
+            remedy = _own_rasterizer(context, checkout, module)
+        elif package and package.classes and not classes <= set(package.classes):
+            report, state = this.skip, ": the installed variant does not have it; the code goes on without it"
         guard = f"import of {item.module} catches {item.catches}"
-        yield this.finding(
-            status,
+        yield report(
             f"{item.file}: {', '.join(item.names) or module}{state}.",
             subject=module,
             evidence=Evidence(f"{item.file}:{item.line}", guard, "its syntax tree"),
-            remedy=_own_rasterizer(context, checkout, module) if status is Status.WARN else (),
+            remedy=remedy,
         )
 
 
@@ -134,12 +133,14 @@ def _does_without(checkout: Checkout, module: str) -> str:
     stack = stack_of(checkout)
     if stack is None or not any(variant.kind == "rasterizer" for variant in stacks.variants(module)):
         return ""
-    needed = {variant.module for key in stack.needs if (variant := stacks.variant(key))}
+    needed = {variant.module for variant in map(stacks.variant, stack.needs) if variant}
     brought = {submodule.path.rpartition("/")[2].replace("-", "_") for submodule in checkout.submodules}
     for item in checkout.sources:
         brought |= {name.partition(".")[0] for name in item.source.packages}
         brought |= {native.name.partition(".")[0] for native in item.source.modules}
-    return "" if not needed or module in brought | needed else stack.name
+    if not needed or module in brought | needed:
+        return ""
+    return stack.name
 
 
 def _own_rasterizer(context: Context, checkout: Checkout, module: str) -> tuple[Step, ...]:
@@ -152,13 +153,16 @@ def _own_rasterizer(context: Context, checkout: Checkout, module: str) -> tuple[
     empty = [one for one in checkout.submodules if one.empty and module_of(one, checkout) == module]
     if empty:
         return (*fetching(context, empty), context.install(f"{checkout.folder}/{empty[0].path}"))
-    stack = stack_of(checkout)
-    recipe = stacks.recipe(stack.key) if stack else None
-    for part in recipe.parts if recipe else ():
-        variant = stacks.variant(part.variant)
-        provided = variant.module if variant else part.install.partition("==")[0]
-        if part.install and module == provided:
-            return bringing(context, part.clone, part.install)
+    recipe = recipe_of(checkout)
+    if recipe is not None:
+        for part in recipe.parts:
+            # a release on PyPI is no variant of the tables: gsplat==1.5.3 is imported by its own name
+            variant, provided = stacks.variant(part.variant), part.install.partition("==")[0]
+            if variant is not None:
+                provided = variant.module
+            if part.install and module == provided:
+                return bringing(context, part.clone, part.install)
+    # an address that is read out of the README, or known as what a name on PyPI does not hold
     addresses = list(checkout.clones)
     lookalike = stacks.lookalike(module)
     if lookalike:
@@ -173,7 +177,9 @@ def _own_rasterizer(context: Context, checkout: Checkout, module: str) -> tuple[
 def bringing(context: Context, address: str, source: str) -> tuple[Step, ...]:
     """Clone what is in no folder of the checkout ("": nothing to clone), and install it."""
     install = context.install(source)
-    return (run("git", "clone", "--recursive", address), install) if address else (install,)
+    if not address:
+        return (install,)
+    return (run("git", "clone", "--recursive", address), install)
 
 
 def _broken(context: Context, package: SplatPackage | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -12,16 +12,16 @@ from pathlib import PurePosixPath
 from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, differences
 from splatfix.core.words import counted
 from splatfix.facts import Checkout
-from splatfix.knowledge.dropins import Face
-from splatfix.knowledge.stacks import Stack, Variant, stack, stacks, variant
+from splatfix.knowledge.dropins import face_of_variant
+from splatfix.knowledge.stacks import Stack, StackRecipe, Variant, recipe, stack, stacks, variant
 
 # What a piece of evidence weighs. A repository says itself what it is; a file that only one stack has says more than one
 # that every fork keeps.
 _ITS_REMOTE, _ITS_README, _ITS_CALL, _ITS_SUBMODULE, _ITS_FILE = 8, 6, 3, 2, 2
 
 
+# Calls that are compared with each stack's, and differences that are told: nobody reads more of them.
 _MOST_COMPARED, _MOST_TOLD = 50, 5
-"""Calls that are compared with each stack's, and differences that are told."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class Recognition:
     @property
     def words(self) -> str:
         """``Mip-Splatting``, or ``made from Mip-Splatting``."""
-        return self.stack.name if self.own else f"made from {self.stack.name}"
+        if self.own:
+            return self.stack.name
+        return f"made from {self.stack.name}"
 
 
 @lru_cache(maxsize=4)
@@ -52,10 +54,12 @@ def recognise(checkout: Checkout) -> Recognition | None:
     files with an address (in its README, among its submodules) or a call of the stack's module, or a submodule's address
     with a call that fits. A README that clones another stack may do so for its rasterizer alone.
     """
-    claims = [claim for row in stacks() if (claim := _weigh(checkout, row))]
-    if not claims:
-        return None
-    _, best = max(claims, key=lambda claim: (claim[0], claim[1].own))
+    best, best_rank = None, (0, False)
+    for row in stacks():
+        claim = _weigh(checkout, row)
+        # of equal weight the one that is the stack's own: what was made from it has something against it
+        if claim is not None and (claim[0], claim[1].own) > best_rank:
+            best, best_rank = claim[1], (claim[0], claim[1].own)
     return best
 
 
@@ -93,7 +97,7 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
 
     against = list(calls.differing)
     if not itself:
-        own = {needed.module for key in row.needs if (needed := variant(key))}
+        own = {needed.module for needed in map(variant, row.needs) if needed}
         others = sorted({call.module for call in checkout.calls} - own)
         if calls.fitting and others:
             against.append(f"it calls {', '.join(others)} besides")
@@ -138,17 +142,13 @@ class _ComparedCalls:
 
 
 def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
-    variants = [found for key in row.needs if (found := variant(key)) and found.kind == "rasterizer"]
+    variants = [needed for needed in map(variant, row.needs) if needed and needed.kind == "rasterizer"]
     if not variants or not checkout.calls:
         return _ComparedCalls()
     fitting: dict[str, None] = {}
     differing: list[str] = []
     for (file, function, module), calls in islice(alternatives(checkout.calls).items(), _MOST_COMPARED):
-        faces = []
-        for one in variants:
-            if one.module == module:
-                returns = None if one.returns is None else len(one.returns)
-                faces.append(Face(settings=one.settings, forward=one.forward, returns=returns))
+        faces = [face_of_variant(row) for row in variants if row.module == module]
         if not faces:
             continue
         problems = min((differences(call, face) for call in calls for face in faces), key=len)
@@ -198,7 +198,9 @@ def _files_of(row: Stack, checkout: Checkout) -> tuple[list[str], list[str]]:
 def _common_files() -> frozenset[str]:
     """Files of Inria's that most forks kept."""
     base = stack("inria-v1")
-    return frozenset(base.recognise) if base else frozenset()
+    if base is None:
+        return frozenset()
+    return frozenset(base.recognise)
 
 
 def repository_of(address: str) -> str:
@@ -206,8 +208,13 @@ def repository_of(address: str) -> str:
     match = re.fullmatch(
         r"(?:git\+)?(?:\w+://|[\w.-]+@)(?P<rest>[^?#]+?)(?:\.git)?/*", address.strip().strip("\"'")
     )
-    parts = [part for part in re.split(r"[:/]", match["rest"]) if part] if match else []
-    return "/".join(parts[-2:]).lower() if len(parts) > 2 and not address.startswith("file:") else ""
+    if match is None or address.startswith("file:"):
+        return ""
+    parts = re.findall(r"[^:/]+", match["rest"])
+    # host, owner, name: a host that serves one repository has no owner in its path, and nothing to compare
+    if len(parts) < 3:
+        return ""
+    return "/".join(parts[-2:]).lower()
 
 
 def stack_of(checkout: Checkout) -> Stack | None:
@@ -219,3 +226,19 @@ def stack_of(checkout: Checkout) -> Stack | None:
     if recognition.own:
         return recognition.stack
     return replace(recognition.stack, submodules={}, vram_gb=None)
+
+
+def recipe_of(checkout: Checkout) -> StackRecipe | None:
+    """How the stack is made to work whose extensions a checkout needs; None where nobody has written that down."""
+    needed = stack_of(checkout)
+    if needed is None:
+        return None
+    return recipe(needed.key)
+
+
+def commits_of(checkout: Checkout) -> Mapping[str, str]:
+    """The commits of a checkout's submodules by their paths, as far as its stack tells; git's own links come before them."""
+    needed = stack_of(checkout)
+    if needed is None:
+        return {}
+    return needed.submodules

@@ -92,9 +92,11 @@ def _who_isolates(context: Context) -> str:
     if pip:
         return f"pip {pip.version}"
     python, installer = context.interpreter, context.environment.installer.value
-    if installer and installer.program:
-        return "uv" if installer.kind == "uv" else f"pip {installer.version}"
-    return "uv" if python and python.kind == "uv" else ""
+    if installer and installer.program and installer.kind != "uv":
+        return f"pip {installer.version}"
+    if (installer and installer.program) or (python and python.kind == "uv"):
+        return "uv"
+    return ""
 
 
 def _isolated(item: CheckoutSource, builder: str, context: Context) -> bool:
@@ -112,21 +114,24 @@ def _register(record: Breakage, text: CheckText) -> None:
     def look(context: Context, this: Check) -> Iterator[Finding]:
         when = breakage(record.key).when  # a user's --knowledge may have changed its versions
         compiler, cuda = context.nvcc_host_compiler, _build_cuda(context)
-        by_gcc = "gcc" in when.versions
-        gcc = release(compiler.version) if compiler and family_of(compiler) == "gcc" else ()
-        if not when.holds({"gcc": gcc, "cuda": cuda or ()}, context.machine.system):
+        versions = {"cuda": cuda or ()}
+        if compiler and family_of(compiler) == "gcc":
+            versions["gcc"] = release(compiler.version)
+        if not when.holds(versions, context.machine.system):
             return
-        if cuda is None and not by_gcc:
+        cause = f"CUDA {dotted(versions['cuda'])}"
+        if "gcc" in when.versions:
+            cause = f"g++ {dotted(versions['gcc'])}"
+        elif cuda is None:
             return  # without CUDA nothing of it is compiled
-        cause = f"g++ {dotted(gcc)}" if by_gcc else f"CUDA {dotted(cuda or ())}"
         for item in context.sources_to_build:
             match = next((match for match in item.matches if match.breakage == record.key), None)
             if match is None:
                 continue
-            location = {"file": match.file, "line": match.line}
+            label = item.source.label
             yield this.finding(
                 Status(text.status),
-                text.summary.format(source=item.source.label, cause=cause, **location),
+                text.summary.format(source=label, cause=cause, file=match.file, line=match.line),
                 subject=item.path,
                 evidence=Evidence(f"{file_of(item, match.file)}:{match.line}", match.text, "read as text"),
                 remedy=(
@@ -158,16 +163,16 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
             needed = year
     for item in context.sources_to_build:
         for flag in item.cxx_flags:
-            match = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
-            standard = _STANDARDS.get(match.group(1)) if match else None
+            standard = _standard_of(flag)
             if standard is None:
                 continue
             evidence = (Evidence(file_of(item), flag, "its syntax tree"), torch_version(context))
             if standard < needed:
                 # torch 2.13 has C++20 in its headers, the #error that refuses C++17 outright comes with 2.14
-                surely = standard < 17 or version >= (2, 14)
-                yield this.finding(
-                    Status.FAIL if surely else Status.WARN,
+                report = this.warn
+                if standard < 17 or version >= (2, 14):
+                    report = this.fail
+                yield report(
                     f"{item.source.label} forces {flag}; torch {torch.version} needs C++{needed}.",
                     subject=item.path,
                     evidence=evidence,
@@ -185,13 +190,22 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
                 )
 
 
+def _standard_of(flag: str) -> int | None:
+    """The C++ standard that a flag of the compiler asks for (17 of ``-std=c++1z``); None for any other flag."""
+    match = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
+    if match is None:
+        return None
+    return _STANDARDS.get(match[1])
+
+
 @check("arch-list-ignored", "Sources build for the GPU that is meant")
 def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
     """torch adds no architecture flags once any nvcc flag contains "arch"; TORCH_CUDA_ARCH_LIST is then ignored without a
     word. fused-ssim does it on purpose (CUDA_ARCHITECTURES rules it, else the visible GPU, else 7.5, 8.0 and 8.9 without
     PTX), tiny-cuda-nn blanks torch's list as well (TCNN_CUDA_ARCHITECTURES rules it); others hard-code numbers, or only meant
     -march=native. The numbers written down are judged against each GPU."""
-    version = context.torch.version if context.torch else "2.9"
+    # without a torch by the rules of a recent one, which is what will be installed
+    version = context.torch_version or "2.9"
     for item in context.sources_to_build:
         choice = choose_archs(item.source, context.archs, version)
         if isinstance(choice, ArchChoice) and choice.decider is Decider.TORCH:
@@ -200,8 +214,10 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
         fixed = item.source.sets.get("TORCH_CUDA_ARCH_LIST")
         shown = arch_flags_switched_off(flags, version) or f"TORCH_CUDA_ARCH_LIST={fixed or '...'}"
         evidence = Evidence(file_of(item), shown, "its syntax tree")
-        own = own_choice(item.source, context.archs, version)
-        variable = own[0].name if own else ""
+        own, variable, by = own_choice(item.source, context.archs, version), "", ""
+        if own is not None:
+            variable = own[0].name
+            by = f" ({variable})"
         unserved = [target for target in context.targets if not _serves(item, fixed, target.arch)]
         asks_for_gpu = item.source.switches.asks_gpu or "-arch=" in "".join(flags)
         seen_at_build = context.has_nvidia_gpu and not context.goal.targets and asks_for_gpu
@@ -214,7 +230,6 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
                 remedy=set_variable(variable, own[1]),
             )
         elif own or seen_at_build or (context.targets and not unserved):
-            by = f" ({variable})" if own else ""
             yield this.ok(
                 f"{label} chooses its architectures itself{by}; TORCH_CUDA_ARCH_LIST is ignored.",
                 subject=item.path,
@@ -298,8 +313,7 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
 def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
     """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
     built by anything. splatfix reads both as syntax and executes neither."""
-    checkout = context.checkout
-    for item in checkout.sources if checkout else ():
+    for item in context.sources:
         if item.source.error:
             yield this.fail(
                 f"{item.path}: {item.source.error}.",
@@ -311,8 +325,9 @@ def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
 
 def _build_cuda(context: Context) -> tuple[int, ...] | None:
     """The CUDA version a build here would use."""
-    toolkit = context.build_toolkit
-    return release(toolkit.version)[:2] if toolkit else context.torch_cuda
+    if context.build_toolkit is None:
+        return context.torch_cuda
+    return release(context.build_toolkit.version)[:2]
 
 
 def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arch, bool]]:
@@ -332,5 +347,9 @@ def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arc
 
 
 def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:
-    named = _written_down(item, fixed)
-    return any(ptx_runs_on(own, arch) if ptx else cubin_runs_on(own, arch) for own, ptx in named)
+    for own, ptx in _written_down(item, fixed):
+        if ptx and ptx_runs_on(own, arch):
+            return True
+        if not ptx and cubin_runs_on(own, arch):
+            return True
+    return False

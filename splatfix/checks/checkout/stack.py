@@ -33,8 +33,12 @@ def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
                 "The checkout could not be read.", evidence=reason(context.facts.checkout.error)
             )
         return
-    commit = f"commit {checkout.commit[:7]}" if checkout.commit else "no git commit"
-    origin = f"{commit} of {checkout.remote}" if checkout.remote else commit
+    commit = "no git commit"
+    if checkout.commit:
+        commit = f"commit {checkout.commit[:7]}"
+    origin = commit
+    if checkout.remote:
+        origin += f" of {checkout.remote}"
     evidence = [Evidence(checkout.folder, origin, context.facts.checkout.found_via)]
     if checkout.calls:
         call = checkout.calls[0]
@@ -55,10 +59,11 @@ def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
     recognition = recognise(checkout)
     if recognition is None:
         modules = ", ".join(sorted({call.module for call in checkout.calls}))
-        calls = f"; it calls {modules}" if modules else ""
-        yield this.skip(
-            f"{checkout.folder} is not a stack that splatfix knows ({commit}{calls}).", evidence=evidence
-        )
+        origin = commit
+        if modules:
+            origin += f"; it calls {modules}"
+        summary = f"{checkout.folder} is not a stack that splatfix knows ({origin})."
+        yield this.skip(summary, evidence=evidence)
         return
     evidence += [Evidence("for it", text, "its own text") for text in recognition.evidence]
     evidence += [Evidence("against it", text, "its own text") for text in recognition.against]
@@ -112,10 +117,12 @@ def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat changes its interface between releases: before 1.0 other functions, from 1.5 on radii with a last dimension of
     two, which splatfacto unpacks wrongly. A stack that pins a release means it."""
     checkout, gsplat = context.checkout, context.distribution("gsplat")
-    pins = [pin for pin in checkout.pins if pin.name.lower() == "gsplat"] if checkout else []
-    if gsplat is None or not pins or not pins[0].spec.startswith("=="):
+    if checkout is None or gsplat is None:
         return
-    pin = pins[0]
+    pin = next((pin for pin in checkout.pins if pin.name.lower() == "gsplat"), None)
+    # a range leaves the choice to pip
+    if pin is None or not pin.spec.startswith("=="):
+        return
     version = pin.spec.removeprefix("==")
     evidence = (Evidence(pin.file, f"gsplat{pin.spec}", "its text"), version_of(context, "gsplat"))
     if gsplat.version.partition("+")[0] == version:
@@ -132,17 +139,22 @@ def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
 def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
     """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
     average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""
-    stack = stack_of(context.checkout) if context.checkout else None
-    if stack is None or stack.vram_gb is None or not context.has_nvidia_gpu:
+    if context.checkout is None or not context.has_nvidia_gpu:
         return
-    # a card that CUDA does not list for a reason of its own counts: only a variable takes it away
-    largest = 0.0
+    stack = stack_of(context.checkout)
+    if stack is None or stack.vram_gb is None:
+        return
+    sizes = [0.0]
     for gpu in context.machine.gpus.value or ():
-        if gpu.vendor == "nvidia" and gpu.index not in context.hidden_gpus:
-            # one program can have a whole card, or one MIG instance (MIG 3g.40gb) of it
-            instances = re.findall(r"\b\d+g\.(\d+)gb", " ".join(gpu.mig_devices))
-            sizes = [float(size) for size in instances] if gpu.mig else [(gpu.memory_total or 0) / 1e9]
-            largest = max(largest, *sizes, 0.0)
+        # a card that CUDA does not list for a reason of its own counts: only a variable takes it away
+        if gpu.vendor != "nvidia" or gpu.index in context.hidden_gpus:
+            continue
+        # one program can have a whole card, or one MIG instance (MIG 3g.40gb) of it
+        if gpu.mig:
+            sizes += map(float, re.findall(r"\b\d+g\.(\d+)gb", " ".join(gpu.mig_devices)))
+        else:
+            sizes.append((gpu.memory_total or 0) / 1e9)
+    largest = max(sizes)
     if not largest:
         return
     mean, most = stack.vram_gb
@@ -157,7 +169,9 @@ def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
             remedy="Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians.",
         )
     else:
-        scenes = f"most scenes; the largest takes {most} GB" if largest < most else "any published scene"
+        scenes = "any published scene"
+        if largest < most:
+            scenes = f"most scenes; the largest takes {most} GB"
         yield this.ok(f"The GPU's {largest:.1f} GB hold {scenes}.", evidence=evidence)
 
 

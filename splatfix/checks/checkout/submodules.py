@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from splatfix.checks.checkout.recognition import stack_of
+from splatfix.checks.checkout.recognition import commits_of, recipe_of
 from splatfix.checks.extension.packages import installed_modules
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
@@ -16,7 +16,6 @@ from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch,
 from splatfix.core.step import Step, say
 from splatfix.core.words import few
 from splatfix.facts import Checkout, Submodule
-from splatfix.knowledge import stacks
 
 check = checks_of("checkout")
 
@@ -75,13 +74,14 @@ def _needed_by(submodule: Submodule, checkout: Checkout) -> str:
         paths = (posixpath.normpath(posixpath.join(source.path, name)) for name in source.source.lacking)
         if any(holds(submodule, path) for path in paths):
             return f"{source.source.label} needs it"
-    stack = stack_of(checkout)
-    recipe = stacks.recipe(stack.key) if stack else None
+    recipe = recipe_of(checkout)
     if recipe and any(part.path == submodule.path for part in recipe.parts):
         return f"{recipe.name} needs it"
     if submodule.named_in:
         return f"{submodule.named_in[0]} needs it"
-    return "an extension" if _is_extension(submodule, checkout) else ""
+    if _is_extension(submodule, checkout):
+        return "an extension"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -103,16 +103,15 @@ class Needed:
     @property
     def words(self) -> str:
         """``submodules/simple-knn from https://... at 86710c2d4b``."""
-        at = f"at {self.commit[:10]}" if self.commit else "at its newest commit"
-        return (
-            f"{self.submodule.path} from {self.address or 'an address that .gitmodules does not name'} {at}"
-        )
+        address, commit = self.address or "an address that .gitmodules does not name", "its newest commit"
+        if self.commit:
+            commit = self.commit[:10]
+        return f"{self.submodule.path} from {address} at {commit}"
 
 
 def needed_submodules(checkout: Checkout) -> tuple[Needed, ...]:
     """The empty submodules of a checkout and of the extensions in it, without those that nothing needs."""
-    stack = stack_of(checkout)
-    commits = stack.submodules if stack else {}
+    commits = commits_of(checkout)
     needed: dict[str, Needed] = {}
     for submodule in checkout.submodules:
         if submodule.empty and _needed_by(submodule, checkout):
@@ -126,9 +125,10 @@ def needed_submodules(checkout: Checkout) -> tuple[Needed, ...]:
 
 
 def _empty_evidence(item: Submodule) -> Evidence:
-    commit = f" at {item.recorded[:10]}" if item.recorded else ""
-    address = item.url or "nowhere that .gitmodules names"
-    return Evidence(item.path, f"empty; from {address}{commit}", ".gitmodules")
+    origin = item.url or "nowhere that .gitmodules names"
+    if item.recorded:
+        origin += f" at {item.recorded[:10]}"
+    return Evidence(item.path, f"empty; from {origin}", ".gitmodules")
 
 
 def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:
@@ -136,9 +136,8 @@ def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:
     checkout = context.checkout
     if checkout is None:
         return ()
-    stack = stack_of(checkout)
-    commits = stack.submodules if stack else None
-    clone = checkout.commit is not None
+    # an archive of GitHub's has no .git, and with it no link of a submodule to its commit
+    clone, commits = checkout.commit is not None, commits_of(checkout)
     return how_to_fetch(checkout.folder, empty, clone=clone, remote=checkout.remote, commits=commits)
 
 
@@ -146,9 +145,8 @@ def fetching(context: Context, empty: Sequence[Submodule]) -> tuple[Step, ...]:
 def glm_missing(context: Context, this: Check) -> Iterator[Finding]:
     """The rasterizers of Inria's family include glm from a submodule of their own, `third_party/glm`. Without `--recursive`
     it stays empty and the build ends in "glm/glm.hpp: No such file or directory"."""
-    checkout = context.checkout
-    for item in checkout.sources if checkout else ():
-        missing = _outside_empty_submodules(checkout, item.path, item.source.missing_folders)
+    for item in context.sources:
+        missing = _outside_empty_submodules(context, item.path, item.source.missing_folders)
         if not missing:
             continue
         fetchable = [submodule for submodule in item.source.submodules if submodule.path in missing]
@@ -166,9 +164,11 @@ def glm_missing(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-def _outside_empty_submodules(checkout: Checkout | None, folder: str, names: Iterable[str]) -> list[str]:
+def _outside_empty_submodules(context: Context, folder: str, names: Iterable[str]) -> list[str]:
     """The paths below a folder that lie in no empty submodule: of those submodules-missing tells."""
-    empty = [submodule for submodule in checkout.submodules if submodule.empty] if checkout else []
+    if context.checkout is None:
+        return list(names)
+    empty = [submodule for submodule in context.checkout.submodules if submodule.empty]
     outside = []
     for name in names:
         path = posixpath.normpath(posixpath.join(folder, name))
@@ -181,10 +181,11 @@ def _outside_empty_submodules(checkout: Checkout | None, folder: str, names: Ite
 def source_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     """setup.py names the files that it compiles. Where one of them is missing (an interrupted download, a commit that moved
     it, a file that .gitignore swallowed) the build ends in "No such file or directory" or "no rule to make"."""
-    checkout = context.checkout
-    for item in checkout.sources if checkout else ():
-        names = [name for module in item.source.modules for name in module.missing]
-        missing = _outside_empty_submodules(checkout, item.path, names)
+    for item in context.sources:
+        names: list[str] = []
+        for module in item.source.modules:
+            names += module.missing
+        missing = _outside_empty_submodules(context, item.path, names)
         if missing:
             listed = "named in setup.py, not there: " + ", ".join(missing)
             yield this.fail(
