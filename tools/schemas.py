@@ -43,7 +43,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
 
 
-class Check(typing.TypedDict):
+class CheckRow(typing.TypedDict):
     """A row of ``checks list``."""
 
     code: str
@@ -52,7 +52,7 @@ class Check(typing.TypedDict):
     page: str
 
 
-class Goal(typing.TypedDict):
+class GoalDocument(typing.TypedDict):
     """What the person wants the machine to be good for."""
 
     targets: list[str]
@@ -72,7 +72,7 @@ class Goal(typing.TypedDict):
     variants: dict[str, list[str]]
 
 
-class CheckPage(Check):
+class CheckPage(CheckRow):
     """``checks show``."""
 
     predicts: list[str]
@@ -127,7 +127,7 @@ class FatbinEntry(typing.TypedDict):
     debug: bool
 
 
-class Coverage(typing.TypedDict):
+class CoverageDocument(typing.TypedDict):
     """Whether a file can run on a target; ``usable`` is null where it carries no GPU code."""
 
     usable: bool | None
@@ -136,7 +136,7 @@ class Coverage(typing.TypedDict):
     fatbins_without_code: list[int]
 
 
-class InspectedFile(typing.TypedDict):
+class InspectedFileDocument(typing.TypedDict):
     """A native file; ``fatbins`` holds the entries of each."""
 
     path: str
@@ -146,7 +146,7 @@ class InspectedFile(typing.TypedDict):
     needed: list[str]
     fatbins: list[list[FatbinEntry]]
     sections: list[str]
-    verdicts: dict[str, Coverage]
+    verdicts: dict[str, CoverageDocument]
 
 
 class Error(typing.TypedDict):
@@ -170,14 +170,14 @@ class RefusedLane(typing.TypedDict):
 COMMANDS: dict[str, dict[str, Any]] = {
     "diagnose": {
         "summary": dict[str, int],
-        "goal": Goal,
+        "goal": GoalDocument,
         "findings": list[Finding],
         "options": Options | None,
         "facts": Facts,
     },
     "inspect": {
         "targets": list[str],
-        "files": list[InspectedFile],
+        "files": list[InspectedFileDocument],
         "unreadable": list[Unreadable],
         "skipped": list[Unreadable],
     },
@@ -192,7 +192,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "command_exit_code": int | None,
         "classes": list[KnownClass],
     },
-    "checks list": {"checks": list[Check]},
+    "checks list": {"checks": list[CheckRow]},
     "checks show": {"check": CheckPage},
     "install": {
         "dry_run": bool,

@@ -28,7 +28,7 @@ from splatfix.facts import (
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
-from splatfix.plan import NO_SOURCES, InstallPlan, Request, plan_install, stacks_of, summarise
+from splatfix.plan import NO_SOURCES, InstallPlan, Request, has_stack_files, plan_install, summarise
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
@@ -263,7 +263,7 @@ def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
         SplatfixError: what is in the way of a plan; ``no-source`` (exit code 2) where nothing can be meant.
     """
     context = make_context(facts, Goal(request.targets))
-    if named or request.backend in ("pure", "nvrtc", "warp") or stacks_of(Path.cwd()):
+    if named or request.backend in ("pure", "nvrtc", "warp") or has_stack_files(Path.cwd()):
         return plan_install(request, context)
     try:
         plan = plan_install(request, context)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from splatfix.core.words import counted
 from splatfix.knowledge.rows import decode, rows
@@ -87,19 +86,6 @@ def stacks() -> tuple[Stack, ...]:
 def stack(key: str) -> Stack | None:
     """The stack of this key, or None."""
     return _stacks().get(key)
-
-
-def recognise_checkout(paths: Collection[str]) -> tuple[Stack, ...]:
-    """Stacks that a checkout can be, the most telling first, from the paths it has (relative, with '/').
-
-    A stack counts when all its files are there. Most were made from Inria's and kept its files, so only those
-    that Inria's lacks tell how well one fits; Inria's own comes last.
-    """
-    have = {path.rstrip("/") for path in paths}
-    have |= {str(parent) for path in have for parent in PurePosixPath(path).parents}
-    base = frozenset(_stacks()["inria-v1"].recognise)
-    candidates = [row for row in stacks() if row.recognise and have.issuperset(row.recognise)]
-    return tuple(sorted(candidates, key=lambda row: -len(frozenset(row.recognise) - base)))
 
 
 @dataclass(frozen=True)

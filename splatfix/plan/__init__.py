@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from splatfix.plan.checkout import stacks_of
+from splatfix.plan.checkout import has_stack_files
 from splatfix.plan.option import (
     NO_SOURCES,
     Advice,
@@ -49,7 +49,7 @@ __all__ = [
     "VerifyWheel",
     "advised_options",
     "find_options",
+    "has_stack_files",
     "plan_install",
-    "stacks_of",
     "summarise",
 ]

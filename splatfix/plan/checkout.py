@@ -43,13 +43,11 @@ from splatfix.facts import (
     telling_paths,
     walk_extensions,
 )
-from splatfix.knowledge.dropins import known_names
+from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import (
     ProgramNeeds,
-    Stack,
     StackRecipe,
     recipe,
-    recognise_checkout,
     variant,
     variants,
 )
@@ -135,7 +133,8 @@ def _no_folder(text: str) -> SplatfixError:
             "not-a-folder", f"{text} is not a folder; splatfix installs from source folders.", *other
         )
     todo = [say("Name the folder with the extension's setup.py, or a checkout.")]
-    if text.replace("-", "_") in known_names():
+    name = text.replace("-", "_")
+    if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
         by_name = run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
         todo.append(by_name)
     problem = "is a file, not a folder" if is_file(text) else "does not exist"
@@ -194,9 +193,9 @@ def is_one_thing(folder: Path) -> bool:
     return True
 
 
-def stacks_of(folder: Path) -> tuple[Stack, ...]:
-    """The stacks whose checkout this can be by its files alone, the most telling first."""
-    return recognise_checkout(telling_paths(folder))
+def has_stack_files(folder: Path) -> bool:
+    """By its files alone the folder can be a checkout of some stack."""
+    return recognise(Checkout(str(folder), telling_paths(folder))) is not None
 
 
 def stack_in(folder: Path, checkout: Checkout | None = None) -> Recognition | None:
@@ -220,7 +219,7 @@ def _identity(folder: Path, checkout: Checkout | None) -> Checkout | None:
 
 def is_checkout(folder: Path) -> bool:
     """Of a stack that splatfix knows, or a clone, or what has its extensions where stacks have them."""
-    return is_clone(folder) or bool(stacks_of(folder))
+    return is_clone(folder) or has_stack_files(folder)
 
 
 def no_checkout(folder: Path, *options: str) -> SplatfixError:
@@ -268,7 +267,7 @@ def _candidates(folder: Path) -> Iterator[Path]:
         path, level = pending.pop(0)
         budget -= 1
         try:
-            if stacks_of(path) or walk_extensions(path, depth=0).found:
+            if has_stack_files(path) or walk_extensions(path, depth=0).found:
                 yield path
             elif level == 1:
                 pending[:0] = [(inner, 2) for inner in subfolders(path)]

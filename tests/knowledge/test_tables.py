@@ -247,7 +247,6 @@ def read_everything() -> None:
         [torch_releases.wheel_obstacle(item, python=(3, 11), glibc=(2, 35)) for item in row.builds]
     toolkits.provision(13), toolkits.recipe("13.0"), toolkits.cuda_of_torch("2.11")
     (
-        stacks.recognise_checkout(["train.py"]),
         stacks.identify("simple_knn", stacks.Traits()),
         stacks.lookalike("simple-knn"),
     )
