@@ -33,6 +33,7 @@ PACKAGES = {
     "packaging": "packaging",
     "typer": "typer",
     "rich": "rich",
+    "jinja2": "jinja2",
     "nvidia-ml-py": "pynvml",
     **({} if sys.version_info >= (3, 11) else {"tomli": "tomli"}),
 }
