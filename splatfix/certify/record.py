@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
@@ -332,10 +332,6 @@ class TrainingRecord:
         return name in self.document
 
 
-class _Unfit(ValueError):
-    """The value is of another type than the field."""
-
-
 def decode(kind: type[T], document: object) -> T:
     """A dataclass from a JSON object as far as that fits: other keys are passed over, and a field whose value is missing, or
     of another type, takes its default, or is empty. (``core.codec`` refuses both, as it should for documents that splatfix
@@ -347,135 +343,89 @@ def decode(kind: type[T], document: object) -> T:
     entries = document if isinstance(document, Mapping) else {}
     values = {}
     fields: Any = kind  # a class is hashable, which mypy denies
-    for name, key, read, empty in _fields(fields):
+    for name, key, hint, required in _fields(fields):
         if key in entries:
             try:
-                values[name] = read(entries[key])
+                values[name] = _value(hint, entries[key])
                 continue
-            except _Unfit:
+            except ValueError:
                 pass
-        if empty is not None:
-            values[name] = empty()
+        if required:
+            values[name] = _empty(hint)
     return kind(**values)
 
 
-_Reader = Callable[[Any], Any]
-"""From a JSON value to that of a field; raises _Unfit for one of another type."""
-
-
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, str, _Reader, Callable[[], Any] | None], ...]:
-    """Name, JSON key and reader of each field, and for one without a default what makes an empty value."""
+def _fields(kind: Any) -> tuple[tuple[str, str, Any, bool], ...]:
+    """Name, JSON key and type of each field, and whether it has no default."""
     hints = typing.get_type_hints(kind)
     fields = []
     for item in dataclasses.fields(kind):
-        hint = hints[item.name]
         required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-        key = item.metadata.get("key", item.name)
-        fields.append((item.name, key, _reader(hint), _empty(hint) if required else None))
+        fields.append((item.name, item.metadata.get("key", item.name), hints[item.name], required))
     return tuple(fields)
 
 
-def _empty(hint: Any) -> Callable[[], Any]:
-    if typing.get_origin(hint) is types.UnionType:
-        return lambda: None
-    if dataclasses.is_dataclass(hint):
-        return lambda: decode(typing.cast(Any, hint), {})
-    if _is_enum(hint):
-        return lambda: _unfit(hint)
-    kind = typing.get_origin(hint) or hint
-    return dict if kind is Mapping else kind
-
-
-def _is_enum(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Enum)
-
-
-def _unfit(_: object) -> Any:
-    raise _Unfit
-
-
 @cache
-def _reader(hint: Any) -> _Reader:
-    """The reader of a type. It is made once, because merging decodes thousands of certificates."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return lambda value: value
-    if origin is types.UnionType:
-        return _optional([_reader(option) for option in arguments if option is not types.NoneType])
-    if origin is tuple:
-        return _tuple(arguments[0])
-    if origin is Mapping:
-        return _mapping(_reader(arguments[1]))
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """``Mapping`` and (str, int) of ``Mapping[str, int]``; kept, because merging decodes thousands of certificates."""
     if dataclasses.is_dataclass(hint):
-        return lambda value: (
-            decode(typing.cast(Any, hint), value) if isinstance(value, Mapping) else _unfit(value)
-        )
-    if _is_enum(hint):
-        members = {member.value: member for member in hint}
-        return lambda value: members.get(value) or _unfit(value) if isinstance(value, str) else _unfit(value)
-    if hint is float or hint is int:
-        return _number(hint)
-    return lambda value: value if type(value) is hint else _unfit(value)  # text and truth values
+        return decode, ()
+    arguments = (item for item in typing.get_args(hint) if item is not types.NoneType)
+    return typing.get_origin(hint) or hint, tuple(arguments)
 
 
-def _optional(readers: Sequence[_Reader]) -> _Reader:
-    """Of ``float | None``: the number, or None for anything else, so that one bad value of a list spoils no other."""
-
-    def read(value: Any) -> Any:
-        if value is None:
-            return None
-        for reader in readers:
-            try:
-                return reader(value)
-            except _Unfit:
-                continue
+def _empty(hint: Any) -> Any:
+    kind, _ = _parts(hint)
+    if kind is types.UnionType:
         return None
-
-    return read
-
-
-def _tuple(hint: Any) -> _Reader:
-    reader = _reader(hint)
-    # An object that does not fit is one less; a number less would make another row of numbers.
-    spoils = not dataclasses.is_dataclass(hint)
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, (list, tuple)):
-            raise _Unfit
-        items = []
-        for item in value:
-            try:
-                items.append(reader(item))
-            except _Unfit:
-                if spoils:
-                    raise
-        return tuple(items)
-
-    return read
+    if kind is decode:
+        return decode(hint, {})
+    if issubclass(kind, Enum):
+        raise ValueError
+    return {} if kind is Mapping else kind()
 
 
-def _mapping(reader: _Reader) -> _Reader:
-    def read(value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            raise _Unfit
-        entries = {}
-        for key, item in value.items():
-            try:
-                entries[str(key)] = reader(item)
-            except _Unfit:
-                continue
-        return entries
+def _value(hint: Any, value: Any) -> Any:
+    """A JSON value as one of this type.
 
-    return read
-
-
-def _number(kind: Any) -> _Reader:
-    def read(value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < LARGEST:
-            raise _Unfit
-        if kind is int and value != int(value):
-            raise _Unfit
+    Raises:
+        ValueError: it is of another type.
+    """
+    kind, arguments = _parts(hint)
+    if kind is Any:
+        return value
+    if kind is types.UnionType:
+        # None for anything else, so that one bad number of a list spoils no other
+        return next(_fitting(value, arguments), None)
+    if kind in (int, float):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if number and abs(value) < LARGEST and kind(value) == value:
+            return kind(value)
+    elif kind is tuple:
+        if isinstance(value, (list, tuple)):
+            each = arguments[0]
+            # an object that does not fit is one less; a number less would make another row of numbers
+            if dataclasses.is_dataclass(each):
+                return tuple(found for item in value for found in _fitting(item, (each,)))
+            return tuple(_value(each, item) for item in value)
+    elif kind is Mapping:
+        if isinstance(value, Mapping):
+            return {str(key): found for key, item in value.items() for found in _fitting(item, arguments[1:])}
+    elif kind is decode:
+        if isinstance(value, Mapping):
+            return decode(hint, value)
+    elif issubclass(kind, Enum):
         return kind(value)
+    elif type(value) is kind:  # text and truth values
+        return value
+    raise ValueError
 
-    return read
+
+def _fitting(value: Any, hints: Iterable[Any]) -> Iterator[Any]:
+    """The value as one of each type that it fits."""
+    for hint in hints:
+        try:
+            yield _value(hint, value)
+        except ValueError:
+            continue
