@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.record import TrainingRecord
+from splatfix.core.codec import from_json
+from splatfix.core.toml import parse_toml
 from splatfix.core.words import counted
 
 SHORTEST = 100
 """Iterations from which on learning is judged: ten steps cannot show that an optimizer works, or that it does not."""
 
 
-def criterion(
-    code: str, met: bool | None, *, measured: str, required: str, meaning: str = "", source: str = ""
-) -> Criterion:
+@dataclass(frozen=True)
+class CriterionText:
+    """A table of ``criteria.toml``."""
+
+    required: str
+    why: str
+    source: str
+
+
+@cache
+def _texts() -> Mapping[str, CriterionText]:
+    document = parse_toml(Path(__file__).with_name("criteria.toml").read_text(encoding="utf-8"))
+    return from_json(Mapping[str, CriterionText], document)  # type: ignore[type-abstract]
+
+
+def criterion(row: str, met: bool | None, measured: str, *, code: str = "", **figures: object) -> Criterion:
     """A criterion by its outcome.
 
     Args:
+        row: of ``criteria.toml``.
         met: None for what was not measured.
-        meaning: what a failure means in practice; left out where there is none.
-        source: where the threshold comes from.
+        code: where it is not the row's, up to the slash.
+        figures: what the row's texts name.
     """
-    if met is None:
-        outcome = Outcome.NOT_MEASURED
-    elif met:
-        outcome = Outcome.MET
-    else:
-        outcome = Outcome.FAILED
-    return Criterion(code, outcome, measured, required, "" if met else meaning, source)
+    text = _texts()[row]
+    required, why, source = (part.format(**figures) for part in (text.required, text.why, text.source))
+    code = code or row.partition("/")[0]
+    if met:
+        return Criterion(code, Outcome.MET, measured, required, source=source)
+    outcome = Outcome.NOT_MEASURED if met is None else Outcome.FAILED
+    return Criterion(code, outcome, measured, required, why, source)
 
 
 def not_measured(code: str, reason: str, required: str) -> Criterion:

@@ -14,8 +14,6 @@ REQUIRED_GROUPS = ("xyz", "f_dc", "f_rest", "opacity", "scaling", "rotation")
 """Every one must get gradients. Those of f_rest are counted from the first step that uses a degree above 0."""
 MAX_ZERO_STEPS = 0.05
 """Maximum share of steps in which a parameter group has a zero gradient (a view may see nothing)."""
-ZERO_GRADIENTS = "field report: gsplat on a T4, 30,000 iterations with all gradients zero"
-_REQUIRED = f"zero in at most {MAX_ZERO_STEPS:.0%} of the steps"
 
 _OF_ANCHORS = ("anchor", "offset", "anchor_feat", "scaling", "means", "opacities", "scales", "quats", "sh0")
 """What Scaffold-GS, whose networks make the rest, and gsplat's trainers must train."""
@@ -42,14 +40,7 @@ def of_every_group(record: TrainingRecord) -> Iterator[Criterion]:
         measured = "no gradient recorded"
         if zero is not None:
             measured = f"zero in {zero} of {counted(steps, 'step')}, largest norm {largest:.3g}"
-        item = criterion(
-            _code(name),
-            zero is not None and largest > 0 and steps > 0 and zero <= MAX_ZERO_STEPS * steps,
-            measured=measured,
-            required=_REQUIRED,
-            meaning=f"No gradient reaches {name}: training runs, but never changes this part of the scene.",
-            source=ZERO_GRADIENTS,
-        )
+        item = _reached("gradients", name, group, steps, measured)
         yield unless_short(item, record, measured=zero is not None and steps == 0)
 
 
@@ -57,11 +48,27 @@ def of_any_trainer(record: TrainingRecord) -> Iterator[Criterion]:
     """One criterion for each group of a stack's own trainer, whatever its groups are called."""
     needed = REQUIRED_GROUPS if "xyz" in record.gradients else _OF_ANCHORS
     for name, group in record.gradients.items():
-        reason = _not_judged(name, group, record, needed=name in needed)
-        if reason:
-            yield not_measured(_code(name), reason, _REQUIRED)
-        else:
-            yield _of_group(name, group, record)
+        if reason := _not_judged(name, group, record, needed=name in needed):
+            yield not_measured(_code(name), reason, _reached("gradients", name, group, 0, "").required)
+            continue
+        steps, last, done = group.steps or 0, group.last_step or 0, record.iterations or 0
+        row, after = "gradients/some", ""
+        # Zero in all that followed, and before in no more steps than are allowed: something that happened then cut it off.
+        if 0 < last < done and done - last > MAX_ZERO_STEPS * steps:
+            row, after = "gradients/cut", f", none after iteration {last}"
+        elif not group.max:
+            row = "gradients"
+        zero = f"zero or none in {group.zero_steps or 0} of {counted(steps, 'step')}"
+        measured = f"{zero}{after}, largest norm {group.max or 0.0:.3g}"
+        item = _reached(row, name, group, steps, measured)
+        yield unless_short(item, record, measured=group.zero_steps is not None)
+
+
+def _reached(row: str, name: str, group: GroupGradients, steps: int, measured: str) -> Criterion:
+    zero = group.zero_steps
+    met = zero is not None and (group.max or 0.0) > 0 and steps > 0 and zero <= MAX_ZERO_STEPS * steps
+    cut = (group.last_step or 0) + 1
+    return criterion(row, met, measured, code=_code(name), name=name, share=MAX_ZERO_STEPS, cut=cut)
 
 
 def _code(group: str) -> str:
@@ -78,27 +85,3 @@ def _not_judged(name: str, group: GroupGradients, record: TrainingRecord, *, nee
     if not any(size for shape in group.shape for size in shape):
         return "the group has no parameters"
     return ""
-
-
-def _of_group(name: str, group: GroupGradients, record: TrainingRecord) -> Criterion:
-    steps, zero, largest = group.steps or 0, group.zero_steps, group.max or 0.0
-    last, done = group.last_step or 0, record.iterations or 0
-    # Zero in all that followed, and before in no more steps than are allowed: something that happened then cut it off.
-    cut = 0 < last < done and done - last > MAX_ZERO_STEPS * steps
-    after = ""
-    if cut:
-        after = f", none after iteration {last}"
-        meaning = f"From iteration {last + 1} on no gradient reached {name}: training goes on without this part of the scene."
-    elif not largest:
-        meaning = f"No gradient reaches {name}: training runs, but never changes this part of the scene."
-    else:
-        meaning = f"Gradients reach {name} in some steps only."
-    item = criterion(
-        _code(name),
-        zero is not None and largest > 0 and zero <= MAX_ZERO_STEPS * steps,
-        measured=f"zero or none in {zero or 0} of {counted(steps, 'step')}{after}, largest norm {largest:.3g}",
-        required=_REQUIRED,
-        meaning=meaning,
-        source=ZERO_GRADIENTS,
-    )
-    return unless_short(item, record, measured=zero is not None)

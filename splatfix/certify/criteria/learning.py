@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from splatfix.certify.criteria.criterion import criterion, unless_short
-from splatfix.certify.criteria.gradients import ZERO_GRADIENTS, groups_of
+from splatfix.certify.criteria.criterion import criterion, not_measured, unless_short
+from splatfix.certify.criteria.gradients import groups_of
 from splatfix.certify.model import Criterion
 from splatfix.certify.record import GroupGradients, TrainingRecord
 from splatfix.core.words import counted
@@ -47,10 +47,7 @@ def held_out_views(record: TrainingRecord) -> Criterion:
     return criterion(
         "held-out-views",
         bool(test) and bool(train) and not shared and views == len(test),
-        measured=f"{len(train)} for training, {len(test)} held out, {len(shared)} in both, {views} evaluated",
-        required="at least one held-out view, none in both sets, all held-out views evaluated",
-        meaning="Quality on training views says nothing about the scene.",
-        source="every 8th view is held out, as in mip-NeRF 360 and the 3DGS paper; images are compared byte for byte",
+        f"{len(train)} for training, {len(test)} held out, {len(shared)} in both, {views} evaluated",
     )
 
 
@@ -67,10 +64,7 @@ def finite_values(record: TrainingRecord) -> Criterion:
     return criterion(
         "finite-values",
         len(known) == len(counts) and sum(known) == 0 and first is not None and last is not None,
-        measured=measured,
-        required="no NaN or infinity in loss or gradients",
-        meaning="NaN or infinite values spread to every Gaussian they touch.",
-        source="arithmetic: nothing finite follows",
+        measured,
     )
 
 
@@ -85,12 +79,7 @@ def gaussians_reached(record: TrainingRecord) -> Criterion:
     if steps:
         measured = f"{share or 0:.1%} had a gradient in the last {counted(steps, 'step')}"
     item = criterion(
-        "gaussians-reached",
-        share is not None and share >= MIN_REACHED,
-        measured=measured,
-        required=f"at least {MIN_REACHED:.0%}",
-        meaning="Most Gaussians never change: the backward pass leaves them out, or no view sees them.",
-        source=f"the sample scenes reach 97 % and more; {ZERO_GRADIENTS}",
+        "gaussians-reached", share is not None and share >= MIN_REACHED, measured, least=MIN_REACHED
     )
     return unless_short(item, record, measured=share is not None)
 
@@ -103,14 +92,7 @@ def loss_falls(record: TrainingRecord) -> Criterion:
     if first is not None and last is not None:
         falls = last < LOSS_FACTOR * first
         measured = f"{first:.4f} to {last:.4f}"
-    item = criterion(
-        "loss-falls",
-        falls,
-        measured=measured,
-        required=f"below {LOSS_FACTOR:.0%} of the start",
-        meaning="The optimizer does not improve its training views.",
-        source=ZERO_GRADIENTS,
-    )
+    item = criterion("loss-falls", falls, measured, share=LOSS_FACTOR)
     return unless_short(item, record, measured=known)
 
 
@@ -126,14 +108,7 @@ def loss_trend(record: TrainingRecord) -> Criterion:
         falls = len(known) == len(windows) and tau <= TREND and known[-1] <= MAX_ABOVE_BEST * min(known)
         ratio = known[-1] / min(known)
         measured = f"Kendall's tau {tau:.2f} over {len(known)} parts, the last {ratio:.2f} times the best"
-    item = criterion(
-        "loss-trend",
-        falls,
-        measured=measured,
-        required=f"tau at most {TREND}, the last part at most {MAX_ABOVE_BEST} times the best",
-        meaning="The loss fell and rose again: first and last alone do not show it.",
-        source="Mann 1945, Kendall 1975: a trend at 5 %; an opacity reset raises one part",
-    )
+    item = criterion("loss-trend", falls, measured, trend=TREND, above=MAX_ABOVE_BEST)
     return unless_short(item, record, measured=len(known) == len(windows))
 
 
@@ -145,14 +120,7 @@ def heldout_gain(record: TrainingRecord) -> Criterion:
     if before is not None and after is not None:
         rises = after - before >= MIN_GAIN_DB
         measured = f"{before:.2f} dB to {after:.2f} dB"
-    item = criterion(
-        "held-out-psnr-rises",
-        rises,
-        measured=measured,
-        required=f"up by at least {MIN_GAIN_DB} dB",
-        meaning="Held-out views did not improve: nothing was learned about the scene.",
-        source="the sample scenes gain 8 dB and more",
-    )
+    item = criterion("held-out-psnr-rises", rises, measured, gain=MIN_GAIN_DB)
     return unless_short(item, record, measured=known)
 
 
@@ -161,16 +129,8 @@ def heldout_quality(record: TrainingRecord) -> Criterion:
     psnr, floor = record.heldout.psnr, record.config.psnr_floor
     measured = "not measured" if psnr is None else f"{psnr:.2f} dB"
     if floor is None:
-        required = "no reference PSNR for this scene, length and size"
-        return criterion("held-out-quality", None, measured=measured, required=required)
-    return criterion(
-        "held-out-quality",
-        psnr is not None and psnr >= floor,
-        measured=measured,
-        required=f"at least {floor:.2f} dB",
-        meaning="Quality is below the reference for this scene.",
-        source="1.5 dB below the lowest of three seeds",
-    )
+        return not_measured("held-out-quality", measured, "no reference PSNR for this scene, length and size")
+    return criterion("held-out-quality", psnr is not None and psnr >= floor, measured, floor=floor)
 
 
 def heldout_not_above_training(record: TrainingRecord) -> Criterion:
@@ -180,14 +140,7 @@ def heldout_not_above_training(record: TrainingRecord) -> Criterion:
     if heldout is not None and trained is not None:
         not_above = heldout <= trained + MAX_ABOVE_TRAINING_DB
         measured = f"{heldout:.2f} dB held out, {trained:.2f} dB of training views"
-    return criterion(
-        "held-out-not-above-training",
-        not_above,
-        measured=measured,
-        required=f"at most {MAX_ABOVE_TRAINING_DB:g} dB above training views",
-        meaning="Held-out views look better than what was trained on: they leaked into the training.",
-        source="on the sample scenes held-out views are at most 0.5 dB better",
-    )
+    return criterion("held-out-not-above-training", not_above, measured, above=MAX_ABOVE_TRAINING_DB)
 
 
 def densification(record: TrainingRecord, *, from_outside: bool = False) -> Criterion:
@@ -198,23 +151,13 @@ def densification(record: TrainingRecord, *, from_outside: bool = False) -> Crit
     """
     counts = record.gaussians
     if from_outside:
-        made = counts.added or 0
+        row, made = "densification-works/from-outside", counts.added or 0
         shown = {"added": counts.added, "removed": counts.removed}
-        required = "Gaussians are added, and some remain"
-        limit = "; which were cloned and which split is not seen from outside"
     else:
-        made = (counts.cloned or 0) + (counts.split or 0)
+        row, made = "densification-works", (counts.cloned or 0) + (counts.split or 0)
         shown = {"cloned": counts.cloned, "split": counts.split, "pruned": counts.pruned}
-        required = "Gaussians are cloned or split, and some remain"
-        limit = ""
     numbers = {"initial": counts.initial, "final": counts.final, **shown}
     measured = ", ".join(f"{name} {number}" for name, number in numbers.items() if number is not None)
-    item = criterion(
-        "densification-works",
-        counts.initial is not None and made > 0 and bool(counts.final),
-        measured=measured or "not recorded",
-        required=required,
-        meaning="The screen-space gradient that drives densification is missing, or its schedule never started.",
-        source=f"Kerbl et al. 2023, section 5.2{limit}",
-    )
+    met = counts.initial is not None and made > 0 and bool(counts.final)
+    item = criterion(row, met, measured or "not recorded")
     return unless_short(item, record, measured=bool(counts.initial and counts.final))

@@ -32,7 +32,6 @@ IDLE = 0.1
 """Of a core that other programs take in a run on an idle CPU: one core's work during as much of a run as it takes to fail
 ``throughput-steady``, a tenth. Processor time grows with theirs: beside a compiler on two cores it was 1.9 times as much."""
 
-_VRAM_REPORT = "field report: VRAM of mip-splatting, SuGaR and MeshSplatting on 16 GB"
 _MOST_SLOW = 5
 """Iterations that are named."""
 
@@ -47,15 +46,7 @@ def evaluation_memory(record: TrainingRecord) -> Criterion:
         met = evaluation <= MAX_EVALUATION * train or evaluation - train < allocator
         kind = "allocated on the GPU" if record.memory.cuda else "resident beyond Python and torch"
         measured = f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, {kind}"
-    return criterion(
-        "evaluation-memory",
-        met,
-        measured=measured,
-        required=f"evaluation at most {MAX_EVALUATION:g} times training, or {_mib(allocator)} more",
-        meaning="Evaluation keeps what only training needs, as it does where gradients are recorded: it runs "
-        "out of memory first.",
-        source="field report: mip-splatting on a 16 GB card, whose evaluation ran with autograd on",
-    )
+    return criterion("evaluation-memory", met, measured, most=MAX_EVALUATION, allocator=_mib(allocator))
 
 
 def memory_growth(record: TrainingRecord) -> Criterion:
@@ -71,15 +62,7 @@ def memory_growth(record: TrainingRecord) -> Criterion:
         measured = f"{_mib(rate)} per 1,000 iterations beyond the model ({between}), peak {_mib(peak or 0)}"
         if peak is not None:
             met = rate < MAX_GROWTH * peak or rate * (end - start) / 1000 < allocator
-    return criterion(
-        "memory-growth",
-        met,
-        measured=measured,
-        required=f"below {MAX_GROWTH:.0%} of the peak per 1,000 iterations, or {_mib(allocator)} in all",
-        meaning="Memory creeps up without the model growing: something is kept from every iteration, and a long run will end "
-        "early.",
-        source=f"{_VRAM_REPORT}: creep",
-    )
+    return criterion("memory-growth", met, measured, most=MAX_GROWTH, allocator=_mib(allocator))
 
 
 def memory_utilisation(record: TrainingRecord) -> Criterion:
@@ -96,10 +79,8 @@ def memory_utilisation(record: TrainingRecord) -> Criterion:
     return criterion(
         "memory-utilisation",
         _if_known(record, "memory") if share is None else share < MAX_USED,
-        measured="not known on this system" if share is None else f"{share:.1%} {kind}",
-        required=f"below {MAX_USED:.0%}",
-        meaning="Memory is all but full: the system moves it to and fro, and every iteration takes many times as long.",
-        source=_VRAM_REPORT,
+        "not known on this system" if share is None else f"{share:.1%} {kind}",
+        most=MAX_USED,
     )
 
 
@@ -114,12 +95,7 @@ def time_by_phase(record: TrainingRecord) -> Criterion:
         measured = f"{listed}; most in {shares[0][1]}; {timed:.1f} of {total:.1f} s timed"
     both = phases.get("forward", 0.0) > 0 and phases.get("backward", 0.0) > 0
     return criterion(
-        "time-by-phase",
-        total > 0 and both and timed >= MIN_TIMED * total,
-        measured=measured,
-        required=f"forward and backward timed, all phases together at least {MIN_TIMED:.0%} of the training",
-        meaning="Time goes where no phase is: a speed-up of one phase could not be told from the whole.",
-        source="field report: a trainer whose forward pass became 88 times faster, and its backward pass no faster",
+        "time-by-phase", total > 0 and both and timed >= MIN_TIMED * total, measured, least=MIN_TIMED
     )
 
 
@@ -133,15 +109,7 @@ def throughput_steady(record: TrainingRecord) -> Criterion:
         measured = f"{lost:.1%} of the time lost in slow iterations{_slow(record.steadiness.slow)}"
         if drift is not None:
             measured += f"; {drift:.2f} times as slow at the end as after the last densification"
-    item = criterion(
-        "throughput-steady",
-        met,
-        measured=measured,
-        required=f"at most {MAX_LOST:.0%} lost, at most {MAX_DRIFT:g} times as slow",
-        meaning="Iterations became slower without more to do: a processor that is hot and throttles, or memory that is full.",
-        source="field report: an RTX 5060 Ti under WSL2, speed by phase. A CPU is refused only where other programs took less "
-        f"than {IDLE:g} of a core.",
-    )
+    item = criterion("throughput-steady", met, measured, lost=MAX_LOST, drift=MAX_DRIFT, idle=IDLE)
     others = record.steadiness.others
     if item.outcome is not Outcome.FAILED or lost is None or record.config.device != "cpu":
         return item

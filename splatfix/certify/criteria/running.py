@@ -26,24 +26,15 @@ def finished(record: TrainingRecord, iterations: int | None) -> Criterion:
         "training-finishes",
         # "failed" after all iterations: the saved point cloud differs, which is a criterion of its own
         done is not None and done == expected and record.status in ("ok", "failed"),
-        measured=f"{counted(done or 0, 'iteration')}, {record.status}",
-        required=f"{counted(expected or 0, 'iteration')}",
-        meaning="The trainer stopped early.",
-        source="what was asked for",
+        f"{counted(done or 0, 'iteration')}, {record.status}",
+        expected=counted(expected or 0, "iteration"),
     )
 
 
 def renderer_as_asked(record: TrainingRecord, renderer: str) -> Criterion:
     """The renderer that ran is the one that was asked for."""
     ran = record.implementations.get("renderer", Implementation())
-    return criterion(
-        "renderer-as-asked",
-        ran.kind == renderer,
-        measured=f"{ran.kind} ({ran.name})",
-        required=renderer,
-        meaning="A different renderer ran than the one requested.",
-        source="what was asked for",
-    )
+    return criterion("renderer-as-asked", ran.kind == renderer, f"{ran.kind} ({ran.name})", renderer=renderer)
 
 
 def implementations_identified(record: TrainingRecord) -> Criterion:
@@ -59,13 +50,7 @@ def implementations_identified(record: TrainingRecord) -> Criterion:
         if problem:
             problems.append(f"{part}: {problem}")
     return criterion(
-        "implementations-identified",
-        iterations > 0 and not problems,
-        measured="; ".join(problems or digests),
-        required="each part's code is what was named, known by its digest, and ran in every iteration",
-        meaning="Another implementation ran than the report names, or none: its result says nothing about the "
-        "one that was meant.",
-        source="field report: an extension silently replaced by a slow path",
+        "implementations-identified", iterations > 0 and not problems, "; ".join(problems or digests)
     )
 
 
@@ -86,10 +71,8 @@ def ply_round_trip(record: TrainingRecord) -> Criterion:
     return criterion(
         "ply-round-trip",
         difference is not None and tolerance is not None and difference <= tolerance,
-        measured="not measured" if difference is None else f"largest difference {difference:.2g}",
-        required=f"the saved point cloud renders the same image (within {tolerance})",
-        meaning="The saved file differs from what was trained.",
-        source="the file holds the same float32 numbers; CUDA kernels may add them in another order",
+        "not measured" if difference is None else f"largest difference {difference:.2g}",
+        tolerance=tolerance,
     )
 
 
@@ -98,12 +81,5 @@ def no_cuda_error(output: str, device: str) -> tuple[Criterion, ...]:
     line = next((line.strip() for line in output.splitlines() if _CUDA_ERROR.search(line)), "")
     if device == "cpu" and not line:
         return ()
-    item = criterion(
-        "no-cuda-error",
-        not line,
-        measured=line[:_LONGEST_LINE] or "none was printed",
-        required="no CUDA error in the trainer's output",
-        meaning="A kernel did not run, or wrote where it must not: what was computed after it cannot be trusted.",
-        source="reports of no kernel image on RTX 50 cards, and of illegal addresses that a later call reported",
-    )
+    item = criterion("no-cuda-error", not line, line[:_LONGEST_LINE] or "none was printed")
     return (item,)

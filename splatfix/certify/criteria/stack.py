@@ -122,15 +122,7 @@ def _observed(record: TrainingRecord, done: Completed) -> Criterion:
     # a trainer that ends before it imports torch leaves no record, and its exit code says enough
     recorded = record.observer.started or not done.ok
     measured = "every hook was set" if recorded else "no record was written"
-    item = criterion(
-        "observed",
-        recorded and not trouble,
-        measured=trouble[-1] if trouble else measured,
-        required="every hook is set in the trainer's process",
-        meaning="The observer could not be set up in this environment: what it missed cannot be told from a "
-        "fault of the trainer.",
-        source="the observer's own traceback, in observer.log of the report",
-    )
+    item = criterion("observed", recorded and not trouble, trouble[-1] if trouble else measured)
     if item.outcome is Outcome.MET:
         return item
     advice = "Rehearse it with torch 2.0 or newer; where that is what is installed, report it to splatfix."
@@ -148,18 +140,11 @@ def _finished(record: TrainingRecord, done: Completed) -> Criterion:
     passes, expected = record.iterations or 0, record.config.iterations or 0
     ending = "killed" if done.returncode is None else f"exit code {done.returncode}"
     measured = f"{counted(passes, 'iteration')}, {ending}"
-    meaning = "The trainer ended well, and trained less than it was asked to."
+    row = "training-finishes/short"
     if not done.ok:
-        measured = f"{measured}: {end_of(record.error, done)}"
-        meaning = "The trainer stopped early."
-    item = criterion(
-        "training-finishes",
-        done.ok and passes >= expected,
-        measured=measured,
-        required=f"{counted(expected, 'iteration')}, exit code 0",
-        meaning=meaning,
-        source="what was asked for",
-    )
+        row, measured = "training-finishes/stack", f"{measured}: {end_of(record.error, done)}"
+    asked = counted(expected, "iteration")
+    item = criterion(row, done.ok and passes >= expected, measured, expected=asked)
     if done.ok:
         return item
     message = f"{record.error.type}: {record.error.message}" if record.error else ""
@@ -171,12 +156,8 @@ def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
     item = criterion(
         "runs-as-it-is",
         not mends,
-        measured=" ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends)
+        " ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends)
         or "nothing had to be mended",
-        required="no module missing, nothing mended",
-        meaning="The checkout does not run in this environment as it is; it was run with placeholders, or on a "
-        "copy that was mended.",
-        source="the checks of splatfix diagnose --repo",
     )
     todo = []
     for mend in mends:
@@ -193,14 +174,7 @@ def _scene_fits(record: TrainingRecord, problems: Sequence[Mend]) -> Iterator[Cr
     met: bool | None = False
     if record.iterations:
         met, measured = None, f"{measured} It trained nonetheless."
-    item = criterion(
-        "scene-fits",
-        met,
-        measured=measured,
-        required="the layout and the camera models that the trainer's source names",
-        meaning="The scene is not one that this trainer reads.",
-        source="literals of the checkout's own Python code",
-    )
+    item = criterion("scene-fits", met, measured)
     remedies = [step for problem in problems for step in problem.remedy]
     yield replace(item, advice=steps_in_words(remedies))
 
@@ -216,15 +190,10 @@ def _extensions_ran(record: TrainingRecord, extensions: Sequence[str]) -> Criter
             calls.append(f"{name} ({extension.name}): {listed}")
     if idle:
         calls.append(f"never called: {', '.join(idle)}")
-    return criterion(
-        "extensions-ran",
-        # an extension beside the rasterizer may be for a mode that this run does not take
-        bool(ran) and not any("raster" in name for name in idle),
-        measured="; ".join(calls) or "none was called",
-        required=f"calls of {few(list(extensions))}" if extensions else "calls of a rasterizer",
-        meaning="The trainer never drew with its rasterizer.",
-        source="what the checkout imports",
-    )
+    named = few(list(extensions)) if extensions else "a rasterizer"
+    # an extension beside the rasterizer may be for a mode that this run does not take
+    met = bool(ran) and not any("raster" in name for name in idle)
+    return criterion("extensions-ran", met, "; ".join(calls) or "none was called", extensions=named)
 
 
 def _no_silent_fallback(record: TrainingRecord, extensions: Sequence[str]) -> Criterion:
@@ -242,12 +211,7 @@ def _no_silent_fallback(record: TrainingRecord, extensions: Sequence[str]) -> Cr
         else:
             lost.append(f"{failed.place}: {failed.name}: {failed.error}")
     return criterion(
-        "no-silent-fallback",
-        not lost,
-        measured="; ".join([*lost, *of_variants]) or "no import of an extension failed",
-        required="every extension that is asked for is there",
-        meaning="An import failed and the code went on without it: something slower, or something else, ran in its place.",
-        source="field report: a trainer that used a slow SSIM for weeks",
+        "no-silent-fallback", not lost, "; ".join([*lost, *of_variants]) or "no import of an extension failed"
     )
 
 
@@ -300,19 +264,12 @@ def _point_cloud_saved(record: TrainingRecord) -> Criterion:
     return criterion(
         "point-cloud-saved",
         sound and final is not None and (trained is None or final == trained),
-        measured=", ".join(listed) or "no point_cloud.ply was found",
-        required=f"a PLY file of iteration {expected} with every Gaussian, all values finite",
-        meaning="What was trained was not saved whole.",
-        source="the trainer's own folder point_cloud/iteration_N",
+        ", ".join(listed) or "no point_cloud.ply was found",
+        expected=expected,
     )
 
 
 def _script_finishes(name: str, done: Completed, error: TrainerError | None) -> Criterion:
-    return criterion(
-        f"{name}-finishes",
-        done.ok,
-        measured="exit code 0" if done.ok else end_of(error, done),
-        required="exit code 0",
-        meaning=f"{'render' if name == RENDERING else name}.py does not run after the training.",
-        source="what was asked for",
-    )
+    measured = "exit code 0" if done.ok else end_of(error, done)
+    script = "render.py" if name == RENDERING else f"{name}.py"
+    return criterion("script-finishes", done.ok, measured, code=f"{name}-finishes", script=script)
