@@ -68,8 +68,7 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     arguments = inspect.signature(kernel.GaussianRasterizer.forward).parameters
     _refuse_unknown(fields, arguments)
     camera, splats = _scene(fields, one_tile=hasattr(getattr(kernel, "_C", None), "compute_relocation"))
-    exact = ReferenceSplats(*(item.double().requires_grad_(True) for item in splats))
-    given = ReferenceSplats(*(item.to(device).requires_grad_(True) for item in splats))
+    exact, given = _leaves(splats, device)
     # the backward pass of FastGS writes four columns: the sums of absolute gradients are apart
     columns = 4 if "metric_map" in fields else 3
     means2d = torch.zeros(COUNT, columns, device=device, requires_grad=True)
@@ -78,9 +77,10 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     generator = torch.Generator().manual_seed(4)
     weight = torch.randn(color.shape[0], *camera.size[::-1], generator=generator)
     torch.autograd.backward((color * weight.to(device)).sum())
-    without = _no_reference(kernel, fields, arguments)
-    if without:
-        return _only_finite(without, [color], [*given, means2d])
+    if "view2gaussian_precomp" in arguments:
+        return _only_finite("no reference for the ray space of GOF", [color], [*given, means2d])
+    if "require_coord" in fields:
+        return _only_finite("no reference for RaDe-GS", [color], [*given, means2d])
     expected, inverse = splat_reference(_double(camera), exact)
     torch.autograd.backward((expected * weight.double()).sum())
     value = relative_error(color, expected)
@@ -92,14 +92,9 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         value = max(value, relative_error(drawn[0], splat_reference(_double(smooth), exact)[0]))
     gradient = _gradient_error(list(given), list(exact))
     ran = Ran([*camera, *splats], color, [item.grad for item in given])
-    if plain:
-        result = _errors(value, 1e-5, gradient, 1e-4, ran)
-    else:
-        # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
-        result = _errors(value, 5e-5, gradient, 5e-4 if camera.kernel_size is None else 5e-3, ran)
-    if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
-        result.update(outcome="failed", detail="means2D got no gradient, so nothing would densify")
-    return result
+    # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
+    allowed = 5e-4 if camera.kernel_size is None else 5e-3
+    return _densifying(value, gradient, allowed, ran, means2d, plain)
 
 
 def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
@@ -111,8 +106,7 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     splats = splats._replace(
         scales=splats.scales[:, :2].contiguous(), rotations=torch.nn.functional.normalize(turns)
     )
-    exact = ReferenceSplats(*(item.double().requires_grad_(True) for item in splats))
-    given = ReferenceSplats(*(item.to(device).requires_grad_(True) for item in splats))
+    exact, given = _leaves(splats, device)
     means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
     arguments = inspect.signature(kernel.GaussianRasterizer.forward).parameters
     # as trainers hand rotations on; the kernel does not differentiate its own normalization
@@ -134,8 +128,28 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     value = max(value, 0.01 * relative_error(drawn[2][6], expected[1][6]))
     gradient = _gradient_error(list(given), list(exact))
     ran = Ran([*camera, *splats], torch.cat(actual), [item.grad for item in given])
-    allowed = (1e-5, 1e-4) if plain else (5e-5, 5e-3)
-    result = _errors(value, allowed[0], gradient, allowed[1], ran)
+    return _densifying(value, gradient, 5e-3, ran, means2d, plain)
+
+
+def _leaves(splats: ReferenceSplats, device: str) -> tuple[ReferenceSplats, ReferenceSplats]:
+    """The inputs of the reference in float64, and those of the kernel, each with gradients of its own."""
+    exact = [item.double().requires_grad_(True) for item in splats]
+    return ReferenceSplats(*exact), ReferenceSplats(
+        *(item.to(device).requires_grad_(True) for item in splats)
+    )
+
+
+def _densifying(
+    value: float, gradient: float, allowed: float, ran: Ran, means2d: Tensor, plain: bool
+) -> Dict[str, Any]:
+    """The result of a rasterizer, which must also give the gradient that densification goes by.
+
+    ``allowed``: the error of a gradient that another kernel than plain PyTorch may have.
+    """
+    if plain:
+        result = _errors(value, 1e-5, gradient, 1e-4, ran)
+    else:
+        result = _errors(value, 5e-5, gradient, allowed, ran)
     if means2d.grad is None or not bool(means2d.grad.abs().sum() > 0):
         result.update(outcome="failed", detail="means2D got no gradient, so nothing would densify")
     return result
@@ -169,8 +183,8 @@ def _double(camera: Pinhole) -> Pinhole:
     return camera._replace(background=camera.background.double(), offset=offset)
 
 
-def _base_settings(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
-    """The twelve fields of Inria's first rasterizer, for a camera at the origin that looks along z."""
+def _values(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
+    """Every setting of the variants, by name, as their own trainers fill it, for a camera at the origin that looks along z."""
     width, height = camera.size
     tan_x, tan_y, near, far = width / (2 * camera.focal), height / (2 * camera.focal), 0.01, 100.0
     projection = torch.zeros(4, 4)
@@ -189,26 +203,18 @@ def _base_settings(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
         "campos": torch.zeros(3, device=device),
         "prefiltered": False,
         "debug": False,
+        # beyond Inria's first twelve
+        "antialiasing": camera.antialiasing,
+        "kernel_size": camera.kernel_size or 0.0,  # 0: RaDe-GS
+        "subpixel_offset": None if camera.offset is None else camera.offset.to(device),
+        "pixel_weights": None,
+        "mult": 1.0,  # the whole ellipse; FastGS trains with less
+        "get_flag": False,
+        "metric_map": torch.zeros(height * width, dtype=torch.int32, device=device),
+        "require_depth": False,
+        "require_coord": False,
+        "render_geo": False,
     }
-
-
-def _values(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
-    """Every setting of the variants, by name, as their own trainers fill it."""
-    values = _base_settings(camera, device)
-    width, height = camera.size
-    values.update(
-        antialiasing=camera.antialiasing,
-        kernel_size=0.0 if camera.kernel_size is None else camera.kernel_size,  # 0: RaDe-GS
-        subpixel_offset=None if camera.offset is None else camera.offset.to(device),
-        pixel_weights=None,
-        mult=1.0,  # the whole ellipse; FastGS trains with less
-        get_flag=False,
-        metric_map=torch.zeros(height * width, dtype=torch.int32, device=device),
-        require_depth=False,
-        require_coord=False,
-        render_geo=False,
-    )
-    return values
 
 
 def _filled(kind: Any) -> List[str]:
@@ -260,15 +266,6 @@ def _refuse_unknown(fields: List[str], arguments: Any) -> None:
         raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
 
 
-def _no_reference(kernel: Any, fields: List[str], arguments: Any) -> str:
-    """Why splatfix cannot say what this variant must compute; "" where it can."""
-    if "view2gaussian_precomp" in arguments:
-        return "no reference for the ray space of GOF"
-    if "require_coord" in fields:
-        return "no reference for RaDe-GS"
-    return ""
-
-
 def _run_triangles(kernel: Any, device: str) -> Dict[str, Any]:
     """Call Triangle Splatting's rasterizer with a few triangles; splatfix has no reference for it."""
     forward = inspect.signature(kernel.TriangleRasterizer.forward).parameters
@@ -282,7 +279,7 @@ def _run_triangles(kernel: Any, device: str) -> Dict[str, Any]:
     opacities, shs = (splats[i].to(device).requires_grad_(True) for i in (3, 4))
     means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
     each = torch.full((COUNT,), 3, dtype=torch.int32, device=device)
-    values = _base_settings(camera, points.device)
+    values = _values(camera, points.device)
     kind = kernel.TriangleRasterizationSettings
     color = kernel.TriangleRasterizer(kind(**{name: values[name] for name in kind._fields}))(
         triangles_points=points,
@@ -305,9 +302,10 @@ def _only_finite(reason: str, images: List[Tensor], leaves: List[Tensor]) -> Dic
     gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
     finite = all(bool(torch.isfinite(item).all()) for item in [*images, *gradients])
     drawn = any(float(image.detach().abs().max()) > 0 for image in images)
-    if not finite or not drawn:
-        fault = "values that are not finite" if not finite else "an empty image"
-        return dict(BLANK, outcome="failed", detail=f"it ran and gave {fault}")
+    if not finite:
+        return dict(BLANK, outcome="failed", detail="it ran and gave values that are not finite")
+    if not drawn:
+        return dict(BLANK, outcome="failed", detail="it ran and gave an empty image")
     return dict(BLANK, outcome="not-measured", detail=f"it ran, with finite results; {reason}")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.context import make_context
 from splatfix.context.commands import pip
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.step import fill_in, run, say
+from splatfix.core.step import Step, fill_in, run, say
 from splatfix.facts import Facts
 
 AUTO = "auto"
@@ -35,49 +34,41 @@ def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, 
         installed.add("torch")
     missing = [name for name in needs if name not in installed]
     if missing:
-        other = fill_in(
-            "splatfix", command, "--python", "FOLDER", text="Choose the environment of your splatting stack"
-        )
+        # splatfix's own environment is seldom the one that is meant
+        if python == sys.executable:
+            install = pip(facts, "install", *missing, text="Or install them into splatfix's own environment")
+            todo = (_of_stack(command, "Choose"), install)
+        else:
+            todo = (pip(facts, "install", *missing), _of_stack(command, "Or choose"))
         raise SplatfixError(
             "environment-not-ready",
             f"This environment lacks {', '.join(missing)}.",
             meaning=NOT_RUN,
-            # splatfix's own environment is seldom the one that is meant
-            todo=(
-                other,
-                pip(facts, "install", *missing, text="Or install them into splatfix's own environment"),
-            )
-            if python == sys.executable
-            else (
-                pip(facts, "install", *missing),
-                replace(other, text="Or choose the environment of your splatting stack"),
-            ),
+            todo=todo,
             exit_code=Exit.UNDETERMINED,
         )
+
+
+def _of_stack(command: str, verb: str) -> Step:
+    text = f"{verb} the environment of your splatting stack"
+    return fill_in("splatfix", command, "--python", "FOLDER", text=text)
 
 
 def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
     """Raise ``no-gpu`` (exit code 3) where no kernel could run on the GPU that was asked for."""
     if device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in kernels):
-        raise SplatfixError(
-            "no-gpu",
-            f"Cannot run on {device}: {kernels[0].detail}.",
-            meaning=NOT_RUN,
-            todo=(run("splatfix", "diagnose"), say("Or use the CPU with --device cpu.")),
-            exit_code=Exit.UNDETERMINED,
-        )
+        raise _no_gpu(f"Cannot run on {device}: {kernels[0].detail}.", "use")
 
 
 def require_visible_gpu(device: str, facts: Facts) -> None:
     """Raise ``no-gpu`` (exit code 3) where a GPU was asked for and programs see none: its diagnosis would be of nothing."""
     if device != "cpu" and not make_context(facts).visible_gpus:
-        raise SplatfixError(
-            "no-gpu",
-            f"Cannot judge {device}: no GPU is visible here.",
-            meaning=NOT_RUN,
-            todo=(run("splatfix", "diagnose"), say("Or judge the CPU with --device cpu.")),
-            exit_code=Exit.UNDETERMINED,
-        )
+        raise _no_gpu(f"Cannot judge {device}: no GPU is visible here.", "judge")
+
+
+def _no_gpu(message: str, verb: str) -> SplatfixError:
+    todo = (run("splatfix", "diagnose"), say(f"Or {verb} the CPU with --device cpu."))
+    return SplatfixError("no-gpu", message, meaning=NOT_RUN, todo=todo, exit_code=Exit.UNDETERMINED)
 
 
 def require_gpu(renderer: str, device: str, facts: Facts) -> None:

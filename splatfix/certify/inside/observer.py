@@ -360,12 +360,12 @@ class _Training:
             name,
             {
                 "steps": 0,
-                "none": 0,
-                "zero": 0,
-                "non_finite": 0,
-                "sum": 0.0,
+                "zero_steps": 0,  # those without any gradient, which none_steps are, among them
+                "none_steps": 0,
+                "trained": False,
+                "non_finite_steps": 0,
                 "max": 0.0,
-                "last": 0,
+                "last_step": 0,
                 "shape": None,
             },
         )
@@ -376,7 +376,8 @@ class _Training:
             self._reach(params[0])
         grads = [param.grad for param in params if param.grad is not None]
         if not grads:
-            row["none"] += 1
+            row["zero_steps"] += 1
+            row["none_steps"] += 1
             return None
         # summed as float64 without a copy of that type, which a GPU may have no room for
         norms = [
@@ -386,12 +387,11 @@ class _Training:
         ]
         norm = math.sqrt(sum(float(item) ** 2 for item in norms))
         if not math.isfinite(norm):
-            row["non_finite"] += 1
+            row["non_finite_steps"] += 1
         elif norm == 0.0:
-            row["zero"] += 1
+            row["zero_steps"] += 1
         else:
-            row["last"] = self.record.state["backward"]
-            row["sum"] += norm
+            row["last_step"] = self.record.state["backward"]
             row["max"] = max(row["max"], norm)
         return norm
 
@@ -400,16 +400,12 @@ class _Training:
         count = int(positions.shape[0])
         if count != self._rows:
             self._rows, self._reached, self._steps = count, None, 0
-        if positions.grad is None or not count:
+        if positions.grad is None or positions.grad.is_sparse or not count:
             return
-        rows = (
-            (_values(positions.grad) != 0).reshape(count, -1).any(dim=1)
-            if not positions.grad.is_sparse
-            else None
-        )
-        if rows is None:
-            return
-        self._reached = rows if self._reached is None else rows | self._reached
+        rows = (positions.grad.detach() != 0).reshape(count, -1).any(dim=1)
+        if self._reached is not None:
+            rows = rows | self._reached
+        self._reached = rows
         self._steps += 1
         self.record.state["reached"] = {"share": float(self._reached.float().mean()), "steps": self._steps}
 

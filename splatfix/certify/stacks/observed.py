@@ -70,7 +70,7 @@ def result_of(
         },
         "resolution": observed.get("resolution"),
         "implementations": implementations(observed),
-        "gradients": {name: _gradients(row) for name, row in observed.get("groups", {}).items()},
+        "gradients": observed.get("groups", {}),
         "reached": observed.get("reached", {}),
         "versions": {"python": observed.get("python"), "torch": observed.get("torch")},
         "memory": {
@@ -99,19 +99,6 @@ def result_of(
         result["split"] = {"test": heldout["digests"], "train": trained.get("digests", []), "repeated": []}
         result["resolution"] = heldout.get("size") or result["resolution"]
     return result
-
-
-def _gradients(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "steps": row["steps"],
-        "zero_steps": row["zero"] + row["none"],
-        "none_steps": row["none"],
-        "trained": row["trained"],
-        "non_finite_steps": row["non_finite"],
-        "max": row["max"],
-        "last_step": row["last"],
-        "shape": row["shape"],
-    }
 
 
 def _counts(counts: Sequence[int]) -> dict[str, int]:
