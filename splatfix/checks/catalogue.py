@@ -14,6 +14,7 @@ from splatfix.context import Context
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import run
 
+# The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
 _ORDER = tuple(
     module.__name__
     for module in (
@@ -22,7 +23,6 @@ _ORDER = tuple(
         *(submodules, rasterizer, colmap, cuda_code, python_code, sources, stack),
     )
 )
-"""The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks."""
 
 
 def all_checks() -> tuple[Check, ...]:

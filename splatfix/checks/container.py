@@ -13,8 +13,8 @@ from splatfix.core.words import counted
 
 check = checks_of("container")
 
+# What Docker, Podman and containerd give without being asked.
 _DOCKER_SHM = 64 * 2**20
-"""What Docker, Podman and containerd give without being asked."""
 _GOOD_SHM = 2**30
 _SHM = "/dev/shm"  # named, never opened  # nosec B108
 

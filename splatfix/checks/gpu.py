@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.model import Evidence, Finding, Status
@@ -46,11 +46,10 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
     unused = context.unused_cards
     if unused:
         reasons = " and ".join(dict.fromkeys(context.left_aside[gpu.index] for gpu in unused))
-        listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in unused)
         yield this.skip(
             f"{counted(len(unused), 'NVIDIA card')} on the PCI bus left aside: {reasons}.",
             subject="PCI bus",
-            evidence=Evidence("PCI bus", listed, "/sys/bus/pci/devices"),
+            evidence=_on_bus(unused),
         )
     elif not cards:
         yield _no_card(context, this)
@@ -59,6 +58,16 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
             yield _lost(context, this, gpu)
         else:
             yield _present(context, this, gpu)
+
+
+def _on_bus(cards: Sequence[Gpu]) -> Evidence:
+    """Cards that no driver tells of, as the kernel lists them."""
+    listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards)
+    return Evidence("PCI bus", listed, "/sys/bus/pci/devices")
+
+
+def _names(cards: Iterable[Gpu]) -> str:
+    return ", ".join(gpu.name for gpu in cards)
 
 
 def _gpus_not_known(context: Context, this: Check) -> Finding:
@@ -85,7 +94,7 @@ def _no_card(context: Context, this: Check) -> Finding:
     hint = "give --target sm_120 to judge for a GPU elsewhere"
     if context.goal.targets:
         hint = "binaries are judged for --target"
-    instead, others = "", ", ".join(gpu.name for gpu in context.machine.gpus.value or ())
+    instead, others = "", _names(context.machine.gpus.value or ())
     if others:
         instead = f", but {others}: CUDA extensions cannot run on it"
     # wgpu also lists renderers in software, which are no help
@@ -173,7 +182,7 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
 def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -> Finding:
     """Cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
-    names = ", ".join(gpu.name for gpu in cards)
+    names = _names(cards)
     it, subject, version = "it", "", "none"
     if len(cards) > 1:
         it = "them"
@@ -355,8 +364,7 @@ def _not_passed_evidence(context: Context, cards_of_host: Sequence[Gpu]) -> Iter
     yield variable(context, "NVIDIA_VISIBLE_DEVICES")
     yield Evidence("GPUs", "none", machine.gpus.found_via or machine.gpus.error)
     if cards_of_host:
-        listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards_of_host)
-        yield Evidence("PCI bus", listed, "/sys/bus/pci/devices")
+        yield _on_bus(cards_of_host)
     if machine.device_files.value == ():
         yield Evidence("/dev/nvidia*", "none", machine.device_files.found_via)
     confinement = machine.confinement.value

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import reason, torch_cuda, torch_version, variable, version_of
+from splatfix.checks.evidence import (
+    reason,
+    set_or_unset,
+    torch_cuda,
+    torch_version,
+    variable,
+    version_of,
+)
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
@@ -14,7 +21,7 @@ from splatfix.context.coverage import code_words
 from splatfix.context.installed import torch_family
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
+from splatfix.core.step import Step, fill_in, say, set_variable
 from splatfix.core.versions import release
 from splatfix.facts import Distribution, Pin, Torch
 from splatfix.knowledge import torch_releases
@@ -68,7 +75,7 @@ def torch_imports(context: Context, this: Check) -> Iterator[Finding]:
     for probe in context.environment.imports:
         if probe.module != "torch":
             continue
-        result = f"{probe.outcome}: {probe.detail}" if probe.detail else probe.outcome
+        result = ": ".join(filter(None, (probe.outcome, probe.detail)))
         evidence = Evidence("import torch", result, "child process")
         if probe.ok:
             yield this.ok(f"torch imports ({probe.seconds:.1f} s).", evidence=evidence)
@@ -122,11 +129,11 @@ def torch_arch_unsupported(context: Context, this: Check) -> Iterator[Finding]:
     for target in context.targets:
         verdict = context.judge(torch.code, target.arch)
         if verdict.usable:
+            report = this.ok
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
-            status = Status.UNKNOWN if verdict.ptx_unsure and not context.goal.targets else Status.PASS
-            yield this.finding(
-                status, f"torch {torch.version} {verdict.reason}.", subject=target.label, evidence=evidence
-            )
+            if verdict.ptx_unsure and not context.goal.targets:
+                report = this.unknown
+            yield report(f"torch {torch.version} {verdict.reason}.", subject=target.label, evidence=evidence)
             continue
         lacking = f"code for {target.label}"
         if verdict.too_new_ptx and not verdict.missing:
@@ -234,7 +241,9 @@ def pinned_torch(context: Context) -> Pin | None:
         return None
     for pin in context.checkout.pins:
         if pin.name.lower() in ("torch", "pytorch") and pin.spec.startswith("=="):
-            return pin if torch_releases.release(pin.spec.removeprefix("==")) else None
+            if torch_releases.release(pin.spec.removeprefix("==")):
+                return pin
+            return None
     return None
 
 
@@ -299,14 +308,14 @@ def _companion(
         remedy = pip(context.facts, "install", f"triton=={expected}")
         return this.fail(summary, subject=name, evidence=evidence, remedy=remedy)
     # a patch keeps the binary interface, though pip calls it a conflict
-    patch = plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]
-    return this.finding(
-        Status.WARN if patch else Status.FAIL,
+    report = this.fail
+    if plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]:
+        report = this.warn
+    return report(
         summary,
         subject=name,
         evidence=evidence,
-        remedy=f"Install the {name} that matches torch {context.torch.version if context.torch else ''}, "
-        "from the same index, both in one pip command.",
+        remedy=f"Install the {name} that matches torch {context.torch_version}, from the same index, both in one pip command.",
     )
 
 
@@ -347,7 +356,7 @@ def alloc_conf_crash(context: Context, this: Check) -> Iterator[Finding]:
         status,
         summary,
         evidence=(variable(context, name), torch_version(context)),
-        remedy=set_variable(name, others) if others else unset_variable(name),
+        remedy=set_or_unset(name, others),
     )
 
 

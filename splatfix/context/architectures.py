@@ -151,11 +151,11 @@ def _fixed(
     """The choice of a source with numbers written in it; the problem where they leave out one to build for."""
     left_out = ", ".join(arch.sm for arch in build_archs if arch not in fixed)
     if not left_out:
-        names = ", ".join(arch.sm for arch in build_archs)
+        names = ", ".join(map(str, build_archs))
         return ArchChoice(Decider.FIXED, why=f"its setup.py already compiles for {names}")
     return SplatfixError(
         "arch-fixed-in-source",
-        f"{source.label} compiles for {', '.join(arch.sm for arch in fixed) or text} and nothing else: "
+        f"{source.label} compiles for {', '.join(map(str, fixed)) or text} and nothing else: "
         f"its setup.py says so ({text}).",
         meaning=f"No variable makes it compile for {left_out}.",
         todo=(

@@ -218,7 +218,7 @@ def _no_toolkit(
     subject = "No toolkit on this machine fits"
     if cuda_home:
         subject = f"The toolkit in {cuda_home} does not fit"
-    names = ", ".join(arch.sm for arch in targets)
+    names = ", ".join(map(str, targets))
     channel = f"nvidia/label/cuda-{cuda}.0"
     return SplatfixError(
         "no-matching-toolkit",
@@ -251,9 +251,9 @@ def _needs_older_cuda(
         _, command = install_command(older, facts)
         todo = (command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again."))
     else:
-        names = ", ".join(arch.sm for arch in targets)
+        names = ", ".join(map(str, targets))
         todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
-    names = ", ".join(arch.sm for arch in dropped)
+    names = ", ".join(map(str, dropped))
     return SplatfixError(
         "arch-dropped-by-cuda",
         f"No CUDA {cuda.partition('.')[0]} toolkit compiles for {names}: the last that does is CUDA {latest}.",
@@ -294,7 +294,7 @@ def choose_ptx(
 
     if fitting:
         return Choice(min(fitting, key=rank), rejected_all("toolkit", objections))
-    names = ", ".join(arch.sm for arch in targets)
+    names = ", ".join(map(str, targets))
     problem = SplatfixError(
         "ptx-unavailable",
         f"No toolkit here produces PTX that runs on {names}: {_considered(facts, objections)}.",

@@ -143,11 +143,12 @@ def builds_for_all(
             driver=driver,
             include_unknown=include_unknown,
         )
-        keys = {(item.build.release, item.build.tag) for item in builds}
+        # a build is its row of the table, so that the same one is equal for every GPU
         if index == 0:
             common = list(builds)
         else:
-            common = [item for item in common if (item.build.release, item.build.tag) in keys]
+            also = [item.build for item in builds]
+            common = [item for item in common if item.build in also]
     return common
 
 

@@ -17,10 +17,10 @@ from splatfix.explain.engine import cause_of
 from splatfix.knowledge.failures import explain_message, failures, messages
 from splatfix.knowledge.messages import Meaning
 
+# Kind of the messages that only the build of an image gives.
 _IMAGE = "image"
-"""Kind of the messages that only the build of an image gives."""
+# Of an engine's messages when it starts a container with GPUs; where it gives several, the earlier kind is the cause.
 _GPU_KINDS = ("gpu-driver", "gpu-setup", "gpu-runtime")
-"""Of an engine's messages when it starts a container with GPUs; where it gives several, the earlier kind is the cause."""
 
 
 @dataclass(frozen=True)

@@ -18,35 +18,32 @@ from splatfix.explain.words import count_words, shipped_counts
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.failures import Wording, failure_class, failure_classes, failures
 
+# Lines of a cause.
 _LINES_SHOWN = 6
-"""Lines of a cause."""
+# Lines of each end of a long log that are read again where nothing is recognised.
 _ENDS = 1500
-"""Lines of each end of a long log that are read again where nothing is recognised."""
 
 # The weights of the ranking. What each is for is its reason; its value was tried on the labelled cases of tests/explain, and
 # what another value would do there is said with it. Most decide nothing there but how loud a cause is.
 _LEAST_CONFIDENCE = 0.1
 """Confidence below which a failure is not named at all: it would be one of many, and wrong nine times of ten."""
+# Most confidence of what only hints and words point to: it may be considered, and is never named as the cause.
 _UNSURE = SURE - 0.01
-"""Most confidence of what only hints and words point to: it may be considered, and is never named as the cause."""
+# Least share of a failure's confidence that another must have to explain it away. A strong sign is no consequence of a weak
+# one. At 0.5 one more held-out case is wrong; at 1.0 one of the given cases.
 _AS_SURE = 0.7
-"""Least share of a failure's confidence that another must have to explain it away.
-
-A strong sign is no consequence of a weak one. At 0.5 one more held-out case is wrong; at 1.0 one of the given cases."""
+# What is left of a failure's confidence where another explains its signs: less than :data:`SURE`, so never named first.
 _CONSEQUENCE = 0.35
-"""What is left of a failure's confidence where another explains its signs: less than :data:`SURE`, so never named first."""
+# Most confidence of a consequence as a share of its cause's: it stands below it however unsure both are.
 _BELOW_CAUSE = 0.9
-"""Most confidence of a consequence as a share of its cause's: it stands below it however unsure both are."""
+# What a rival as sure as can be takes from a cause's confidence: of two that fit entirely, one is wrong. Its square counts, so
+# that a weak rival takes nothing; without it one unclear case of 572 is named instead of left open.
 _RIVALRY = 0.4
-"""What a rival as sure as can be takes from a cause's confidence: of two that fit entirely, one is wrong.
-
-Its square counts, so that a weak rival takes nothing; without it one unclear case of 572 is named instead of left open."""
+# What is left of the doubt about a failure that a failing check predicts: the machine has what it takes to fail so.
 _DOUBT_PREDICTED = 0.3
-"""What is left of the doubt about a failure that a failing check predicts: the machine has what it takes to fail so."""
+# What is left of the confidence in a failure of which the checks see all and found nothing. More than half: the facts can be
+# those of another environment than the one that failed, the log's line cannot.
 _RULED_OUT = 0.7
-"""What is left of the confidence in a failure of which the checks see all and found nothing.
-
-More than half: the facts can be those of another environment than the one that failed, the log's line cannot."""
 
 _FIRST_ERROR = re.compile(
     r"\b(?:fatal )?error\b ?[A-Z]{0,3}\d{0,5} ?:|\bERROR\b|^[\w.]{1,200}(?:Error|Exception)\b"

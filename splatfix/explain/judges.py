@@ -18,12 +18,12 @@ _CAPACITY = re.compile(rf"{_SIZE} total capacity|total capacity of {_SIZE}")
 _FREE = re.compile(rf"{_SIZE} free|of which {_SIZE} is free")
 _POWERS = {"b": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _GIB = 1 << 30
+# Where a log does not say how much memory the GPU has: an H200 has 141 GB, consumer GPUs at most 32.
 _LARGEST_GPU = 120 * _GIB
-"""Where a log does not say how much memory the GPU has: an H200 has 141 GB, consumer GPUs at most 32."""
+# Of a rasterizer, whose buffers for one image take a few GiB at most: the size was read from memory that nothing wrote.
 _LARGE_BUFFER = 24 * _GIB
-"""Of a rasterizer, whose buffers for one image take a few GiB at most: the size was read from memory that nothing wrote."""
+# Up to sm_72 every toolkit of the last years knew each architecture once; what is refused was dropped.
 _LAST_COMMON_ARCH = 72
-"""Up to sm_72 every toolkit of the last years knew each architecture once; what is refused was dropped."""
 
 
 @dataclass(frozen=True)

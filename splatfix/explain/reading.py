@@ -32,22 +32,22 @@ TRIGGERS = (
 )
 """A line that says why something failed holds one of these; a test holds the signatures to them."""
 _CHUNK = 1 << 20
+# Characters of a line that are kept: its first and last halves of that.
 _LONGEST = 4096
-"""Characters of a line that are kept: its first and last halves of that."""
+# Characters that are kept in all where long lines are many: a line of more than the second number is cut to its share.
 _TEXT, _WHOLE = 1_000_000, 600
-"""Characters that are kept in all where long lines are many: a line of more than the second number is cut to its share."""
+# Characters from which on a line may have been broken by the width of a terminal.
 _WRAPPED = 40
-"""Characters from which on a line may have been broken by the width of a terminal."""
+# Lines from the beginning that are kept whatever they say: the command, versions, settings.
 _HEAD = 400
-"""Lines from the beginning that are kept whatever they say: the command, versions, settings."""
 _TAIL = 400
 _BEFORE, _AFTER = 14, 6
+# Lines that are kept in all, besides the last ones.
 _MOST = 6000
-"""Lines that are kept in all, besides the last ones."""
+# Places in a block (1 MB) that are looked at, an eighth of them once ``_MOST`` are kept; and of those kept from then on.
 _LOOKS, _PER_BLOCK = 20_000, 60
-"""Places in a block (1 MB) that are looked at, an eighth of them once ``_MOST`` are kept; and of those kept from then on."""
+# Times that lines that differ in their numbers only are kept.
 _ALIKE = 3
-"""Times that lines that differ in their numbers only are kept."""
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,24}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][0-9A-B]|[=>78])")
 _PREFIX = re.compile(
@@ -63,6 +63,7 @@ _PREFIX = re.compile(
 _QUOTES = str.maketrans(
     {"‘": "'", "’": "'", "`": "'", "´": "'", "“": '"', "”": '"', "（": "(", "）": ")", "：": ":"}
 )
+# Encodings of Windows consoles that are no UTF-8, with words that messages in them hold.
 _FOREIGN = {
     "gb18030": "不是 无法 找不到 没有 错误 未 指定",
     "cp932": "ません エラー ファイル 指定された",
@@ -70,9 +71,8 @@ _FOREIGN = {
     "cp1251": "не файл ошибка является",
     "cp866": "не файл ошибка является",
 }
-"""Encodings of Windows consoles that are no UTF-8, with words that messages in them hold."""
+# Signs of counts, times, addresses and hashes: lines that differ in them only are alike.
 _VARYING = b"0123456789abcdef"
-"""Signs of counts, times, addresses and hashes: lines that differ in them only are alike."""
 
 
 def read_log(stream: IO[bytes]) -> tuple[list[Line], int, int]:

@@ -12,8 +12,8 @@ from splatfix.knowledge.failures import Failure, Wording, failure_classes
 from splatfix.knowledge.tables import cached
 
 _WORD = re.compile(r"[a-z][a-z_]{2,23}(?![a-z_])|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]{2}")
+# What is no letter of a message in a pattern.
 _SYNTAX = re.compile(r"\\[a-zA-Z]|\(\?[a-zA-Z:<!=-]{0,4}|\{[\d,]{1,9}\}|[\\^$?*+()\[\]]")
-"""What is no letter of a message in a pattern."""
 
 
 def words_in(text: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, pair, table
@@ -144,24 +144,29 @@ def _rules() -> _Rules:
     document = table("archs")
     sbsa = document["sbsa_unified"]
     return _Rules(
-        families={int(code): frozenset(row["members"]) for code, row in document["families"].items()},
-        excluded={int(code): frozenset(row["not_on"]) for code, row in document["device_exclusions"].items()},
-        only_on={int(code): frozenset(row["devices"]) for code, row in document["only_on"].items()},
+        families=_devices(document["families"], "members"),
+        excluded=_devices(document["device_exclusions"], "not_on"),
+        only_on=_devices(document["only_on"], "devices"),
         sbsa_code=frozenset(sbsa["code"]),
         sbsa_from=pair(sbsa["min_build_cuda"]),
     )
 
 
+def _devices(rows: Mapping[str, Any], field: str) -> dict[int, frozenset[int]]:
+    """Device numbers by the number of the code they are listed for."""
+    return {int(code): frozenset(row[field]) for code, row in rows.items()}
+
+
 @cached
-def _products() -> tuple[tuple[re.Pattern[str], Arch], ...]:
-    """Patterns of product names; people leave out blanks."""
-    return tuple(
-        (
-            re.compile(rf"(?<![\w.-])(?:{row['pattern'].replace(' ', ' ?')})(?!\d)", re.IGNORECASE),
-            Arch.of_number(row["sm"]),
-        )
-        for row in table("archs")["products"].values()
-    )
+def _products() -> list[tuple[re.Pattern[str], Arch]]:
+    """Patterns of product names."""
+    products = []
+    for row in table("archs")["products"].values():
+        # people leave out blanks; a number that goes on is another product (RTX 30 in RTX 3080)
+        name = row["pattern"].replace(" ", " ?")
+        pattern = re.compile(rf"(?<![\w.-])(?:{name})(?!\d)", re.IGNORECASE)
+        products.append((pattern, Arch.of_number(row["sm"])))
+    return products
 
 
 def known_archs() -> tuple[Arch, ...]:
@@ -251,11 +256,12 @@ def _product(name: str) -> tuple[Arch, int] | None:
 
     Where several patterns match, the longest match counts ("RTX 4000 Ada" is not a "Quadro RTX 4000").
     """
-    matches = [(match, arch) for pattern, arch in _products() if (match := pattern.search(name))]
-    if not matches:
-        return None
-    match, arch = max(matches, key=lambda item: item[0].end() - item[0].start())
-    return arch, match.end()
+    product, longest = None, 0
+    for pattern, arch in _products():
+        match = pattern.search(name)
+        if match is not None and len(match[0]) > longest:
+            product, longest = (arch, match.end()), len(match[0])
+    return product
 
 
 def split_targets(text: str) -> tuple[str, ...]:

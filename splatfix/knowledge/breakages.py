@@ -184,5 +184,7 @@ def breakage(key: str) -> Breakage:
 
 def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:
     """What a checkout's sources are to be searched for, so that the checks can judge them."""
-    patterns = (item for row in breakages() for item in (row.look_for, row.uses))
-    return tuple(item for item in patterns if item)
+    patterns: list[SourcePattern | NamePattern] = []
+    for row in breakages():
+        patterns += filter(None, (row.look_for, row.uses))
+    return tuple(patterns)

@@ -57,7 +57,6 @@ class Face:
     """What else it has, with the parameters: ``compute_relocation``, ``GaussianRasterizer.markVisible``."""
 
 
-_KINDS = ("kernels", "cuda")
 _RASTERIZER_NOTE = (
     "plain PyTorch, for small scenes: far slower than CUDA, the same image within rounding; gradients are the derivative, also "
     "where the CUDA kernel's are not (scale_modifier, antialiasing, kernel_size), unless SPLATFIX_UPSTREAM_GRADIENTS=1"
@@ -71,7 +70,10 @@ def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
         notes.append(_RASTERIZER_NOTE)
     if "note" in row:
         notes.append(row["note"])
-    files = {kind: [name for part in row["parts"] for name in parts[part].get(kind, ())] for kind in _KINDS}
+    files: dict[str, list[str]] = {"kernels": [], "cuda": []}
+    for part in row["parts"]:
+        for kind, names in files.items():
+            names += parts[part].get(kind, ())
     return decode(
         Dropin,
         {"api": f"{module}/__init__.py", **row, **files},
@@ -93,10 +95,13 @@ def face_of(dropin: Dropin) -> Face:
     row = variant(dropin.serves[0])
     if row is None or row.forward is None:
         return Face(functions=dropin.functions)
-    helpers = row.exports & {"adamUpdate", "compute_relocation"}
     names = [f"{row.rasterizer_class}.{method}" for method in row.methods]
     names += ["rasterize_gaussians", "cpu_deep_copy_tuple", "_C.mark_visible", *row.extra_classes]
-    names += [f"_C.{name}" for name in helpers] + [name for name in helpers if name == "compute_relocation"]
+    if "adamUpdate" in row.exports:
+        names.append("_C.adamUpdate")
+    # the package itself passes this one on
+    if "compute_relocation" in row.exports:
+        names += ["_C.compute_relocation", "compute_relocation"]
     values = row.returns or ()
     return Face(
         settings=row.settings,

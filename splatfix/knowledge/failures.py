@@ -20,8 +20,8 @@ from splatfix.knowledge.tables import cached, table
 
 HINT_WEIGHT = 0.25
 """A hint is half of what it takes to name a cause: it stands in logs of many other causes too."""
+# One line of a compiler that names the missing declaration settles the cause, but for code that another edit broke.
 _BREAKAGE_WEIGHT = 0.93
-"""One line of a compiler that names the missing declaration settles the cause, but for code that another edit broke."""
 
 
 @dataclass(frozen=True, eq=False)

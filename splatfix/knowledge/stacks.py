@@ -268,9 +268,10 @@ def _match(row: Variant, traits: Traits) -> Match:
 @cached
 def _telling_classes() -> frozenset[str]:
     """Classes by which variants differ; any other class of a module is beside the point."""
-    return frozenset(
-        name for row in _variants().values() for name in (row.rasterizer_class, *row.extra_classes) if name
-    )
+    names: set[str] = set()
+    for row in _variants().values():
+        names |= {row.rasterizer_class or "", *row.extra_classes}
+    return frozenset(names - {""})
 
 
 def _difference(names: Sequence[str], expected: Sequence[str]) -> str:

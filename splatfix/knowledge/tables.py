@@ -274,6 +274,10 @@ def _describe(schema: Mapping[str, Any]) -> str:
 
 
 def _merge(ours: Any, theirs: Any) -> Any:
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        return {**ours, **{key: _merge(ours.get(key), value) for key, value in theirs.items()}}
-    return theirs
+    # a list is replaced whole: where in it a user's rows would belong nobody can tell
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return theirs
+    merged = dict(ours)
+    for key, value in theirs.items():
+        merged[key] = _merge(ours.get(key), value)
+    return merged

@@ -15,8 +15,8 @@ from packaging import tags
 # The glibc of what was named before PEP 600; the first two are x86's alone.
 _LEGACY_MANYLINUX = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
 _X86 = ("x86_64", "i686")
+# Where the C library is not known, every manylinux is taken to fit.
 _ANY_GLIBC = (2, 99)
-"""Where the C library is not known, every manylinux is taken to fit."""
 
 
 @dataclass(frozen=True)

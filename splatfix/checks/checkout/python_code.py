@@ -37,7 +37,9 @@ def imports_missing(context: Context, this: Check) -> Iterator[Finding]:
     if checkout is None:
         return
     packages = _packages(checkout)
-    of_packages = [need for source in packages for need in source.needs]
+    of_packages: list[ImportedModule] = []
+    for source in packages:
+        of_packages += source.needs
     at_start = [need for need in checkout.needs if not need.beside]
     yield from _lacking(context, this, checkout, packages, [*at_start, *of_packages])
     named = {need.name for need in of_packages}
@@ -61,8 +63,12 @@ def _lacking(
         return
     beside = any(need.beside for need in missing.places)
     requirements = {name_of(text): text for text in missing.requirements}
-    only_declared = [text for name, (text, _) in declared.items() if name not in requirements]
-    requirements |= {name: text for name, (text, _) in declared.items()}
+    only_declared = []
+    for name, (text, _) in declared.items():
+        if name not in requirements:
+            only_declared.append(text)
+        # what the packages declare names versions, a table of imports does not
+        requirements[name] = text
     sentences = []
     if missing.places:
         importer = "the code"

@@ -65,9 +65,10 @@ def recognise(checkout: Checkout) -> Recognition | None:
 
 def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     """How much speaks for a stack, and what; None where it is too little for a claim."""
+    # GitHub makes no difference between capitals and small letters
     repositories = {name.lower() for name in row.repositories}
     remote = repository_of(checkout.remote)
-    clones = [repository_of(address) for address in checkout.clones]
+    clones = map(repository_of, checkout.clones)
     readme = next((name for name in clones if name in repositories), "")
     submodules = {item.path: repository_of(item.url) for item in checkout.submodules}
     addresses = [name for name in row.addresses if name.lower() in submodules.values()]
@@ -98,18 +99,18 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     against = list(calls.differing)
     if not itself:
         own = {needed.module for needed in map(variant, row.needs) if needed}
-        others = sorted({call.module for call in checkout.calls} - own)
+        others = _modules_called(checkout) - own
         if calls.fitting and others:
-            against.append(f"it calls {', '.join(others)} besides")
+            against.append(f"it calls {', '.join(sorted(others))} besides")
         if missing_files:
             against.append(f"it lacks {', '.join(missing_files)}")
         against = [*_other_addresses(checkout, row, readme, submodules), *against]
     fits = None
     if calls.fitting or calls.differing:
         fits = bool(calls.fitting)
-    evidence = tuple(text for _, text in weighed)
+    weights, evidence = zip(*weighed, strict=True)
     recognition = Recognition(row, not against, evidence, tuple(against), fits, "".join(calls.differing[:1]))
-    return sum(weight for weight, _ in weighed), recognition
+    return sum(weights), recognition
 
 
 def _other_addresses(
@@ -119,10 +120,11 @@ def _other_addresses(
     remote = repository_of(checkout.remote)
     if remote:
         yield f"cloned from {remote}"
-    clones = [repository_of(address) for address in checkout.clones]
-    others = [name for name in clones if name and name not in submodules.values()]
-    if others and not readme:
-        yield f"its README clones {others[0]}"
+    for name in map(repository_of, checkout.clones):
+        # a README may clone the submodules one by one, where git did not
+        if name and not readme and name not in submodules.values():
+            yield f"its README clones {name}"
+            break
     expected = {name.lower().rpartition("/")[2]: name.lower() for name in row.addresses}
     for path, name in submodules.items():
         upstream = expected.get(path.rpartition("/")[2].lower())
@@ -165,8 +167,12 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
         return _ComparedCalls("", tuple(differing), compared=True)
     if fitting:
         return _ComparedCalls(", ".join(fitting), compared=True)
-    modules = ", ".join(sorted({call.module for call in checkout.calls}))
+    modules = ", ".join(sorted(_modules_called(checkout)))
     return _ComparedCalls("", (f"it calls {modules}, not {variants[0].module}",))
+
+
+def _modules_called(checkout: Checkout) -> set[str]:
+    return {call.module for call in checkout.calls}
 
 
 def _other_calls(checkout: Checkout, variants: list[Variant]) -> Iterator[str]:

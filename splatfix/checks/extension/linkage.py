@@ -50,12 +50,15 @@ def _symbols_of_torch(context: Context, this: Check, item: Extension, linkage: L
     interface = _binary_interface(f"{torch.version} {torch.cuda}") if torch else None
     other = built and _binary_interface(built) != interface
     if linkage.torch_missing:
-        version, folder = (torch.version, torch.folder) if torch else ("", "")
-        are = "is" if len(linkage.torch_missing) == 1 else "are"
+        folder, are = "", "are"
+        if torch is not None:
+            folder = torch.folder
+        if len(linkage.torch_missing) == 1:
+            are = "is"
         symbols = "imports " + _few(linkage.torch_missing)
         yield this.fail(
             f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
-            f"{are} not in torch {version}.",
+            f"{are} not in torch {context.torch_version}.",
             subject=subject,
             evidence=(
                 Evidence(item.path, symbols, "its dynamic symbol table"),
@@ -227,7 +230,10 @@ def _unused(context: Context, this: Check) -> Iterator[Finding]:
 
 def _words(torch: str) -> str:
     version, _, cuda = torch.partition(" ")
-    return f"{version} of CUDA {cuda}" if cuda and "+" not in version else version
+    # the local part of a version (2.9.1+cu128) tells the CUDA already
+    if not cuda or "+" in version:
+        return version
+    return f"{version} of CUDA {cuda}"
 
 
 def _binary_interface(torch: str) -> tuple[tuple[int, ...], str]:
@@ -304,9 +310,14 @@ def _rebuild(context: Context, item: Extension) -> tuple[Step, ...]:
 
 
 def _count(symbols: tuple[str, ...]) -> str:
-    return "20 or more symbols" if len(symbols) >= 20 else counted(len(symbols), "symbol")
+    # the probe stops at twenty
+    if len(symbols) >= 20:
+        return "20 or more symbols"
+    return counted(len(symbols), "symbol")
 
 
 def _few(symbols: tuple[str, ...], number: int = 3) -> str:
     shown = ", ".join(symbols[:number])
-    return f"{shown} and {len(symbols) - number} more" if len(symbols) > number else shown
+    if len(symbols) > number:
+        shown += f" and {len(symbols) - number} more"
+    return shown

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda
-from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.coverage import Coverage, code_words
@@ -243,9 +243,11 @@ def _judged(
 ) -> Finding:
     subject = f"{_name(item)} on {target.label}"
     if verdict.usable:
+        report = this.ok
         # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
-        status = Status.UNKNOWN if verdict.ptx_unsure and not context.goal.targets else Status.PASS
-        return this.finding(status, f"{_name(item)} {verdict.reason}.", subject=subject, evidence=evidence)
+        if verdict.ptx_unsure and not context.goal.targets:
+            report = this.unknown
+        return report(f"{_name(item)} {verdict.reason}.", subject=subject, evidence=evidence)
     if item.optional or not item.links_torch:
         return this.skip(
             f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}. "
@@ -254,8 +256,9 @@ def _judged(
             evidence=evidence,
         )
     # _C_cutlass_90a.abi3.so of torchao is one of several, of which its package loads the one that fits
-    match = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0])
-    named = Arch.parse(f"sm_{match.group(1)}") if match else None
+    match, named = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0]), None
+    if match is not None:
+        named = Arch.parse(f"sm_{match[1]}")
     if named is not None and named.plain != target.arch.plain:
         return this.skip(f"{item.path} is meant for {named.sm} alone.", subject=subject, evidence=evidence)
     return this.fail(

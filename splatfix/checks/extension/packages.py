@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
-from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip
@@ -75,7 +75,7 @@ def compiled_part_missing(context: Context, this: Check) -> Iterator[Finding]:
                 missing = [f"one of {', '.join(expected)}"]
         if missing:
             names = ", ".join(missing)
-            distribution = package.distributions[0] if package.distributions else None
+            distribution = next(iter(package.distributions), None)
             yield this.fail(
                 f"{package.module} is installed without its compiled part ({names}).",
                 subject=package.module,
@@ -118,8 +118,9 @@ def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
             continue
         evidence = []
         for package in copies:
-            variants = variant_names(package) if stacks.variants(leaf(package)) else ()
-            variant = f"the variant {' or '.join(variants)}" if variants else "an unknown variant"
+            variants, variant = variant_names(package), "an unknown variant"
+            if variants:
+                variant = f"the variant {' or '.join(variants)}"
             text = f"{', '.join(package.distributions) or 'no distribution'}; {variant}"
             evidence.append(Evidence(package.folder, text, "RECORD and top_level.txt"))
         yield this.warn(
@@ -138,18 +139,19 @@ def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
     """gsplat from 1.0 on and FastGS use warp functions that exist from compute capability 7.0 on ("labeled_partition is
     undefined"). On a Pascal card they cannot be compiled, whatever toolkit is installed. Said of what is installed and of
     sources that wait to be built."""
-    gsplat = context.distribution("gsplat")
-    installed_version = gsplat.version if gsplat else ""
+    # gsplat's is asked of pip: its own __version__ is code, which nothing here runs
+    installed_version = context.version_of("gsplat")
     versions = {package.module: (installed_version, package.folder) for package in context.packages}
     for item in context.sources_to_build:
         for name in (item.source.name or "", *item.source.packages):
             module = name.replace("-", "_")
             versions.setdefault(module, (item.source.version or "", item.source.folder))
     for module, (version, folder) in versions.items():
-        modern_gsplat = module == "gsplat" and release(version)[:1] >= (1,)
-        if not modern_gsplat and module != "diff_gaussian_rasterization_fastgs":
+        name = module
+        if module == "gsplat" and release(version)[:1] >= (1,):
+            name = f"gsplat {version}"
+        elif module != "diff_gaussian_rasterization_fastgs":
             continue
-        name = f"gsplat {version}" if modern_gsplat else module
         for target in context.targets:
             if release(target.arch.cc) < (7, 0):
                 via = context.environment.packages.found_via
@@ -174,8 +176,11 @@ def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
             continue  # it holds CUDA code, so it is the real one
         if lookalike.found is None:
             continue  # nothing of that name was on the index; whoever built this knows what it is
-        yield this.finding(
-            Status.WARN if native else Status.FAIL,
+        report = this.fail
+        # a repackaging with compiled code may well do what is asked of it
+        if native:
+            report = this.warn
+        yield report(
             f"{item.name} {item.version} is {lookalike.really}.",
             subject=item.name,
             evidence=Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),
@@ -271,11 +276,13 @@ def egl_missing(context: Context, this: Check) -> Iterator[Finding]:
             including.append(item.source.label)
     if not missing.value or (plugin is None and not including):
         return
-    headers = ", ".join(missing.value)
-    urgent = bool(including) or (plugin is not None and release(plugin.version)[:2] < (0, 3))
-    yield this.finding(
-        Status.WARN if urgent else Status.SKIP,
-        f"{including[0] if including else 'nvdiffrast'} compiles against OpenGL, and {headers} is not here.",
+    headers, name = ", ".join(missing.value), next(iter(including), "nvdiffrast")
+    report = this.skip
+    # before 0.3 nvdiffrast had one plugin, which the CUDA rasterizer needs too
+    if including or (plugin is not None and release(plugin.version)[:2] < (0, 3)):
+        report = this.warn
+    yield report(
+        f"{name} compiles against OpenGL, and {headers} is not here.",
         evidence=Evidence("headers", f"not there: {headers}", missing.found_via),
         remedy=(
             "Use nvdiffrast's RasterizeCudaContext, or install libegl1-mesa-dev, libgl1-mesa-dev and "
