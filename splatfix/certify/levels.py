@@ -62,10 +62,9 @@ def evaluate_stack(
     loaded = ended
     if run is not None:
         modules = sorted(name for name, part in run.record.implementations.items() if part.module)
-        loaded = (
-            bool(modules),
-            f"imported and called: {', '.join(modules)}" if modules else "no extension was called",
-        )
+        loaded = (False, "no extension was called")
+        if modules:
+            loaded = (True, f"imported and called: {', '.join(modules)}")
         ended = _stack_trained(run)
     if subject.rehearsed:
         upper = (

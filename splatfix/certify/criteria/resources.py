@@ -52,7 +52,9 @@ def evaluation_memory(record: TrainingRecord) -> Criterion:
 def memory_growth(record: TrainingRecord) -> Criterion:
     """Memory does not grow but by what the model grows."""
     growth, memory = record.memory.growth, record.memory
-    rate, peak = growth.per_1000, memory.cuda.train.allocated if memory.cuda else memory.rss
+    rate, peak = growth.per_1000, memory.rss
+    if memory.cuda:
+        peak = memory.cuda.train.allocated
     allocator = _allocator_slack(record)
     start, end = growth.start or 0, growth.end or 0
     met = _if_known(record, "memory")
@@ -76,12 +78,10 @@ def memory_utilisation(record: TrainingRecord) -> Criterion:
         kind = f"of the {(memory.limit or 0) / 2**30:.1f} GiB that this process may use"
         if memory.rss is not None and memory.limit:
             share = memory.rss / memory.limit
-    return criterion(
-        "memory-utilisation",
-        _if_known(record, "memory") if share is None else share < MAX_USED,
-        "not known on this system" if share is None else f"{share:.1%} {kind}",
-        most=MAX_USED,
-    )
+    met, measured = _if_known(record, "memory"), "not known on this system"
+    if share is not None:
+        met, measured = share < MAX_USED, f"{share:.1%} {kind}"
+    return criterion("memory-utilisation", met, measured, most=MAX_USED)
 
 
 def time_by_phase(record: TrainingRecord) -> Criterion:

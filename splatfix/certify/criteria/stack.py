@@ -76,23 +76,21 @@ def _of_training(
         learning.densification(record, from_outside=True),
         _point_cloud_saved(record),
     ]
-    cut = "" if done.ok else "the training did not end well"
-    not_rendered = cut or _not_rendered(scripts.get(RENDERING))
-    criteria = []
-    for item in learned:
-        criteria.append(_unless_cut(item, not_rendered if item.code in _OF_RENDERINGS else cut))
+    cut = not_rendered = ""
+    rendering = scripts.get(RENDERING)
+    if not done.ok:
+        cut = not_rendered = "the training did not end well"
+    elif rendering is None:
+        not_rendered = "it has no render.py"
+    elif not rendering.ok:
+        not_rendered = "its test views were not rendered"
+    obstacles = dict.fromkeys(_OF_RENDERINGS, not_rendered)
+    criteria = [_unless_cut(item, obstacles.get(item.code, cut)) for item in learned]
     for name, script in scripts.items():
         criteria.append(_script_finishes(name, script, record.script_errors.get(name)))
     for code, reason in _UNOBSERVED.items():
         criteria.append(not_measured(code, reason, "not observed"))
     return tuple(criteria)
-
-
-def _not_rendered(rendering: Completed | None) -> str:
-    """Why there are no renderings to measure; "" where there are."""
-    if rendering is None:
-        return "it has no render.py"
-    return "" if rendering.ok else "its test views were not rendered"
 
 
 def end_of(error: TrainerError | None, done: Completed) -> str:
@@ -121,8 +119,13 @@ def _observed(record: TrainingRecord, done: Completed) -> Criterion:
     trouble = record.observer.trouble.strip().splitlines()
     # a trainer that ends before it imports torch leaves no record, and its exit code says enough
     recorded = record.observer.started or not done.ok
-    measured = "every hook was set" if recorded else "no record was written"
-    item = criterion("observed", recorded and not trouble, trouble[-1] if trouble else measured)
+    if trouble:
+        measured = trouble[-1]
+    elif recorded:
+        measured = "every hook was set"
+    else:
+        measured = "no record was written"
+    item = criterion("observed", recorded and not trouble, measured)
     if item.outcome is Outcome.MET:
         return item
     advice = "Rehearse it with torch 2.0 or newer; where that is what is installed, report it to splatfix."

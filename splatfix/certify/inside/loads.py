@@ -1,4 +1,4 @@
-"""Files that ``torch.load`` refuses because they hold more than tensors: each is told, and the trainer's own are loaded.
+"""What torch does not load for a trainer, and the run comes further without: files that it refuses, weights from a server.
 
 torch 2.6 made ``weights_only=True`` the default. A file that this very run wrote is as safe as the trainer that wrote it: loading
 it after all lets the run come to what stops it next. Any other stays refused, as torch wants it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle  # nosec B403 - for the name of its exception
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,3 +46,28 @@ def collect_refused(torch: Any, record: Record, written: Sequence[str]) -> None:
             return load(f, *args, weights_only=False, **kwargs)
 
     torch.load = collecting
+
+
+def go_without(torch: Any, missing: list[str]) -> None:
+    """Where a download fails, load nothing instead, and add the address to ``missing``.
+
+    Trainers load VGG or AlexNet for LPIPS when they start; without a network these keep their random weights.
+    """
+    download, load = torch.hub.load_state_dict_from_url, torch.nn.Module.load_state_dict
+
+    @functools.wraps(download)
+    def download_or_not(url: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return download(url, *args, **kwargs)
+        except OSError as error:  # URLError is one
+            missing.append(f"{url}: {error}")
+            return OrderedDict()
+
+    @functools.wraps(load)
+    def load_or_not(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        if missing and len(state_dict) == 0:
+            return torch.nn.modules.module._IncompatibleKeys([], [])
+        return load(self, state_dict, *args, **kwargs)
+
+    torch.hub.load_state_dict_from_url = download_or_not
+    torch.nn.Module.load_state_dict = load_or_not

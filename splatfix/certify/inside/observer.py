@@ -21,7 +21,7 @@ import weakref
 from types import ModuleType
 from typing import Any, Optional
 
-from splatfix.certify.inside import cuda_on_cpu, importing, loads, weights
+from splatfix.certify.inside import cuda_on_cpu, importing, loads
 
 POSITIONS = ("xyz", "means", "anchor", "means3d", "positions", "points")
 """Parameter groups whose rows are Gaussians (or Scaffold's anchors), by the names that trainers give them."""
@@ -132,7 +132,7 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
         record.state["torch"] = str(torch.__version__)
         if configuration["cpu"]:
             cuda_on_cpu.land(torch, resident)
-            weights.go_without(torch, record.state["weights"])
+            loads.go_without(torch, record.state["weights"])
         loads.collect_refused(torch, record, configuration["written"])
         _Training(record, torch).hook()
 

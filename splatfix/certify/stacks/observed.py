@@ -76,9 +76,9 @@ def result_of(
         "memory": {
             "rss": rss,
             "host": {"train": rss},
-            "cuda": {"train": {"allocated": vram}} if vram else None,
+            "cuda": None,
         },
-        "machine": {"gpu": gpu} if gpu else {},
+        "machine": {},
         "iterations_per_second": round(passes / seconds, 3) if passes and seconds else None,
         "seconds": {"total": seconds},
         "saves": {str(name): dict(row) for name, row in saves.items()},
@@ -86,6 +86,10 @@ def result_of(
         "error": observed.get("error"),
         "observer": {"started": bool(observed.get("python")), "trouble": observed.get("trouble", "")},
     }
+    if vram:
+        result["memory"]["cuda"] = {"train": {"allocated": vram}}
+    if gpu:
+        result["machine"]["gpu"] = gpu
     if losses := list(observed.get("losses", ())):
         result["train_loss"] = _curve(losses)
     if counts := [int(count) for _, count in observed.get("counts", ())]:

@@ -201,8 +201,7 @@ class StackTrainer:
     def _compare(self, tell: Tell) -> tuple[dict[str, dict[str, Any]], dict[int, dict[str, Any]]]:
         """Our own metric of the renderings by their names in a result, and what the point clouds hold by iteration."""
         last = self._subject.iterations
-        previews = str(self._report / "renders" / "heldout")
-        images = {}
+        images: dict[str, dict[str, Any]] = {}
         for name, views, iteration in (
             ("initial_heldout", "test", 1),
             ("heldout", "test", last),
@@ -210,11 +209,9 @@ class StackTrainer:
         ):
             if pair := rendered_pair(self._model, views, iteration):
                 renders, gt = map(str, pair)
-                images[name] = {
-                    "renders": renders,
-                    "gt": gt,
-                    "previews": previews if name == "heldout" else None,
-                }
+                images[name] = {"renders": renders, "gt": gt, "previews": None}
+        if "heldout" in images:
+            images["heldout"]["previews"] = str(self._report / "renders" / "heldout")
         clouds = {str(iteration): str(path) for iteration in (1, last) if (path := self._cloud(iteration))}
         if not images and not clouds:
             return {}, {}
