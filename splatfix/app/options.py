@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splatfix.checks import Finding, Status
-from splatfix.containers import GpuUse, load_lanes
+from splatfix.containers import GpuNeed, load_lanes
 from splatfix.context import Context
 from splatfix.facts import Facts
-from splatfix.plan import NO_SOURCES, Lane, Options, SourceSummary, advised_options, find_options, summarise
+from splatfix.plan import (
+    NO_SOURCES,
+    LaneSummary,
+    Options,
+    SourceSummary,
+    advised_options,
+    find_options,
+    summarise,
+)
 from splatfix.plan.checkout import is_one_thing
 
 
@@ -38,5 +46,7 @@ def checkout_of(sources: Sequence[str]) -> Path | None:
     return folder if folder and folder.is_dir() and is_one_thing(folder.resolve()) else None
 
 
-def _lanes() -> tuple[Lane, ...]:
-    return tuple(Lane(lane.name, lane.torch, lane.gpu is GpuUse.REQUIRED) for lane in load_lanes().values())
+def _lanes() -> tuple[LaneSummary, ...]:
+    return tuple(
+        LaneSummary(lane.name, lane.torch, lane.gpu is GpuNeed.REQUIRED) for lane in load_lanes().values()
+    )

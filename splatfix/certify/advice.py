@@ -19,7 +19,7 @@ _FAIL_BY_OUTPUT = ("training-finishes", "no-cuda-error")
 
 
 @dataclass(frozen=True)
-class Advice:
+class CriterionAdvice:
     """A row of ``advice.toml``."""
 
     codes: tuple[str, ...]
@@ -29,9 +29,9 @@ class Advice:
 
 
 @cache
-def _advice() -> Mapping[str, Advice]:
+def _advice() -> Mapping[str, CriterionAdvice]:
     document = parse_toml(Path(__file__).with_name("advice.toml").read_text(encoding="utf-8"))
-    rows = from_json(tuple[Advice, ...], document["advice"])
+    rows = from_json(tuple[CriterionAdvice, ...], document["advice"])
     return {code: row for row in rows for code in row.codes}
 
 

@@ -17,7 +17,7 @@ lanes_app = typer.Typer(help="List the container lanes of certify --container.",
 CONTAINER = "Container"
 
 
-class Renderer(str, Enum):
+class RendererChoice(str, Enum):
     """The rasterizers the trainer can draw with."""
 
     torch = "torch"
@@ -113,8 +113,8 @@ def certify(
     python: options.Python = None,
     out: options.Out = Path("splatfix-report"),
     renderer: Annotated[
-        Renderer, option("--renderer", "Rasterizer to train with.", TRAINING)
-    ] = Renderer.torch,
+        RendererChoice, option("--renderer", "Rasterizer to train with.", TRAINING)
+    ] = RendererChoice.torch,
     device: options.TrainingDevice = options.Device.auto,
     seed: Annotated[int, option("--seed", "Random seed.", TRAINING, min=0, max=2**32 - 1)] = 0,
     baseline: Annotated[

@@ -10,7 +10,7 @@ from splatfix.cli import options
 from splatfix.cli.options import finish, option
 
 
-class Toolkit(str, Enum):
+class ToolkitChoice(str, Enum):
     """Where the compiler comes from."""
 
     image = "image"
@@ -30,11 +30,11 @@ def dockerfile(
         ),
     ] = None,
     toolkit: Annotated[
-        Toolkit,
+        ToolkitChoice,
         option(
             "", "CUDA compiler from NVIDIA's devel image, or from PyPI wheels (CUDA 13) on a plain Debian."
         ),
-    ] = Toolkit.image,
+    ] = ToolkitChoice.image,
     torch: Annotated[
         str,
         option(

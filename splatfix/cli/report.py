@@ -14,7 +14,7 @@ from splatfix.cli.options import OUTPUT, finish, folder_to_write, one_form, opti
 report_app = typer.Typer(help="Show, compare, merge, sign and verify certificates.", no_args_is_help=True)
 
 
-class Form(str, Enum):
+class ReportForm(str, Enum):
     """What ``report show`` prints."""
 
     text = "text"
@@ -43,7 +43,7 @@ CertificateFile = Annotated[
 )
 def show(
     file: CertificateFile,
-    form: Annotated[Form, option("--format", "The form to print.", OUTPUT)] = Form.text,
+    form: Annotated[ReportForm, option("--format", "The form to print.", OUTPUT)] = ReportForm.text,
     verbose: Annotated[bool, option("--verbose -v", "Text: every criterion of every scene.", OUTPUT)] = False,
     as_json: options.Json = False,
 ) -> None:

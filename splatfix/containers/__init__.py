@@ -1,12 +1,12 @@
 """Lanes: build an image from data, certify inside it, copy the report."""
 
 from splatfix.containers.certify import ContainerResult, certify_in_container
-from splatfix.containers.lanes import GpuUse, Lane, find_lane, load_lanes
+from splatfix.containers.lanes import GpuNeed, Lane, find_lane, load_lanes
 from splatfix.containers.run import LiveContainers
 
 __all__ = [
     "ContainerResult",
-    "GpuUse",
+    "GpuNeed",
     "Lane",
     "LiveContainers",
     "certify_in_container",

@@ -26,7 +26,7 @@ from splatfix.containers.image import (
     own_source,
     read_inside,
 )
-from splatfix.containers.lanes import GpuUse, Lane, ToolkitFrom
+from splatfix.containers.lanes import GpuNeed, Lane, ToolkitFrom
 from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
 from splatfix.containers.run import (
     REPORT_FOLDER,
@@ -182,12 +182,12 @@ def _gpu(lane: Lane, engine: Engine, progress: Callable[[str], None]) -> tuple[b
     Raises:
         SplatfixError: as :func:`require_gpu`, for a lane that needs one.
     """
-    if lane.gpu is GpuUse.NONE:
+    if lane.gpu is GpuNeed.NONE:
         return False, ""
     try:
         require_gpu(engine)
     except SplatfixError as error:
-        if lane.gpu is GpuUse.REQUIRED:
+        if lane.gpu is GpuNeed.REQUIRED:
             raise
         progress(f"no GPU: what is built is not run. {error.what}")
         return False, error.what

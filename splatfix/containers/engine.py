@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splatfix.containers.lanes import GpuUse, load_lanes
+from splatfix.containers.lanes import GpuNeed, load_lanes
 from splatfix.containers.owner import owner_label
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import Step, run, say
@@ -339,7 +339,7 @@ def _without_gpu() -> tuple[Step, ...]:
     """The lanes that run on any machine, and what this one needs for the others."""
     todo = []
     for lane in load_lanes().values():
-        if lane.gpu is not GpuUse.REQUIRED and not lane.repository:
+        if lane.gpu is not GpuNeed.REQUIRED and not lane.repository:
             command = ("splatfix", "certify", "--container", lane.name)
             todo.append(run(*command, text=f"Without a GPU: lane {lane.name}"))
     toolkit = f"With one, install its driver and the NVIDIA Container Toolkit: {_TOOLKIT_GUIDE}"

@@ -21,7 +21,7 @@ _MEMORY = Spelled(r"\d+[bkmg]?", "a size such as 8g")
 _TARGET = Spelled(r"sm_\d+[af]?", "an architecture such as sm_120")
 
 
-class GpuUse(str, Enum):
+class GpuNeed(str, Enum):
     """Whether a lane runs on a GPU."""
 
     NONE = "none"
@@ -48,7 +48,7 @@ class Lane:
     dockerfile: str
     python: Annotated[str, _PYTHON]
     torch: Annotated[str, _TORCH]
-    gpu: GpuUse
+    gpu: GpuNeed
     proves: tuple[RungName, ...]
     suite: str
     memory: Annotated[str, _MEMORY]

@@ -23,7 +23,7 @@ from splatfix.plan.parts import NativePart, native_parts
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Compatibility:
     """Whether some code runs on a GPU (None: it cannot be told), and the sentence that says so."""
 
     ok: bool | None
@@ -169,24 +169,24 @@ def code_serves(
     cuda: str | None,
     unread: str = "",
     counted: bool = True,
-) -> Verdict:
+) -> Compatibility:
     """Whether every fatbin of a library has something for a GPU.
 
     Args:
         counted: count the fatbins for the reason, of which torch has thousands.
     """
     if not code:
-        return Verdict(None, unread or "it shows no GPU code")
+        return Compatibility(None, unread or "it shows no GPU code")
     numbers = release(cuda or "")
     build = (numbers[0], numbers[1]) if len(numbers) > 1 else None
     # a group stands for many equal fatbins, and equal ones have equal verdicts
     coverage = judge(code, arch, driver_cuda=level, build_cuda=build)
     if coverage.usable:
-        return Verdict(None if coverage.ptx_unsure else True, coverage.reason)
+        return Compatibility(None if coverage.ptx_unsure else True, coverage.reason)
     if counted:
         every = [group for group in code for _ in range(group.count)]
         coverage = judge(every, arch, driver_cuda=level, build_cuda=build)
-    return Verdict(False, coverage.reason)
+    return Compatibility(False, coverage.reason)
 
 
 def lacks_code(assessment: Assessment, part: NativePart) -> bool:
@@ -242,26 +242,28 @@ def _why_no_torch(facts: Facts) -> str:
     return "the installed torch cannot be read"
 
 
-def driver_objection(assessment: Assessment, cuda: str) -> Verdict:
+def driver_objection(assessment: Assessment, cuda: str) -> Compatibility:
     """Whether this machine's driver starts a CUDA runtime; asked only where a target is here."""
     if not assessment.here:
-        return Verdict(None, "no target is in this machine, so its driver has no say")
+        return Compatibility(None, "no target is in this machine, so its driver has no say")
     return own_driver_starts(assessment, cuda)
 
 
-def own_driver_starts(assessment: Assessment, cuda: str) -> Verdict:
+def own_driver_starts(assessment: Assessment, cuda: str) -> Compatibility:
     """Whether this machine's driver starts a CUDA runtime, wherever the targets are."""
     numbers = release(cuda)
     floor = drivers.runtime_floor((numbers[0], numbers[1]), assessment.platform or "linux")
     if floor is None:
-        return Verdict(None, f"the oldest driver for CUDA {cuda} is not in the tables")
+        return Compatibility(None, f"the oldest driver for CUDA {cuda} is not in the tables")
     oldest = driver_words(floor)
     if assessment.own_driver is None:
-        return Verdict(None, f"no driver version is known here; CUDA {cuda} needs {oldest} or newer")
+        return Compatibility(None, f"no driver version is known here; CUDA {cuda} needs {oldest} or newer")
     version = assessment.driver_version
     if assessment.own_driver < floor:
-        return Verdict(False, f"driver {version} is too old for CUDA {cuda}, which needs {oldest} or newer")
-    return Verdict(True, f"driver {version} starts CUDA {cuda} (needs {oldest})")
+        return Compatibility(
+            False, f"driver {version} is too old for CUDA {cuda}, which needs {oldest} or newer"
+        )
+    return Compatibility(True, f"driver {version} starts CUDA {cuda} (needs {oldest})")
 
 
 def stops_everything(code: str) -> bool:

@@ -244,7 +244,7 @@ class InstallPlan(Option):
 
 
 @dataclass(frozen=True)
-class Lane:
+class LaneSummary:
     """A container lane as the ranking needs it."""
 
     name: str

@@ -32,7 +32,7 @@ from splatfix.plan.option import (
     NO_SOURCES,
     REPLACING,
     InstallPlan,
-    Lane,
+    LaneSummary,
     Native,
     NotApplicable,
     Option,
@@ -118,7 +118,7 @@ def summarise(
 
 def find_options(
     context: Context,
-    lanes: Sequence[Lane] = (),
+    lanes: Sequence[LaneSummary] = (),
     sources: SourceSummary = NO_SOURCES,
     keep: tuple[str, ...] = (),
 ) -> Options:
@@ -160,7 +160,7 @@ def find_options(
 def advised_options(
     findings: Sequence[Finding],
     context: Context,
-    lanes: Sequence[Lane] = (),
+    lanes: Sequence[LaneSummary] = (),
     sources: SourceSummary = NO_SOURCES,
 ) -> Options:
     """As :func:`find_options`, with the advice that answers the failures among these findings."""
@@ -178,7 +178,7 @@ def _tried(kind: OptionKind, make: Callable[[Assessment], Option], assessment: A
         return rejected(kind, error.what)
 
 
-def _every_option(assessment: Assessment, lanes: Sequence[Lane]) -> Iterator[Option]:
+def _every_option(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Iterator[Option]:
     """Every kind but the driver, in order."""
     yield _tried(OptionKind.KEEP, keep, assessment)
     assessment = _in_environment_to_be(assessment)

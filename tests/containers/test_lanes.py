@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from splatfix.containers import GpuUse, find_lane, load_lanes
+from splatfix.containers import GpuNeed, find_lane, load_lanes
 from splatfix.containers.image import ImageRecipe, build_arguments
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import Exit, SplatfixError
@@ -52,7 +52,7 @@ def test_bundled_lanes_are_complete() -> None:
         assert len(torch.specifier) == 1, "one build, not a range of them"
         for line in lane.requirements:
             assert Requirement(line).name != "torch"
-        no_cuda = lane.gpu is GpuUse.NONE and lane.toolkit is ToolkitFrom.NOTHING
+        no_cuda = lane.gpu is GpuNeed.NONE and lane.toolkit is ToolkitFrom.NOTHING
         assert ("+cpu" in lane.torch) is no_cuda, "no CUDA libraries for a lane without a GPU"
         assert not lane.stack or lane.stack in STACKS
         assert lane.shown and lane.sources
@@ -88,7 +88,7 @@ def test_the_lane_without_a_compiler_shares_the_layers_of_torch() -> None:
 
 
 def test_cpu_lane_needs_no_gpu() -> None:
-    assert find_lane("cpu").gpu is GpuUse.NONE
+    assert find_lane("cpu").gpu is GpuNeed.NONE
 
 
 def test_a_lane_is_like_another(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_new_lane_is_data(tmp_path: Path) -> None:
     extra = 'apt = ["g++"]\n[lanes.cuda-128.build_args]\nARCHS = "12.0"\n'
     lane = find_lane("cuda-128", lanes_file(tmp_path, GOOD + cuda + extra))
     assert (lane.gpu, lane.torch, lane.apt, dict(lane.build_args)) == (
-        GpuUse.REQUIRED,
+        GpuNeed.REQUIRED,
         "torch==2.13.0+cu128",
         ("g++",),
         {"ARCHS": "12.0"},

@@ -14,14 +14,14 @@ import pytest
 from splatfix.context import Goal
 from splatfix.core.files import dumps, write_json
 from splatfix.core.step import Step
-from splatfix.plan import Lane, OptionKind
+from splatfix.plan import LaneSummary, OptionKind
 from tests.archs import goal
 from tests.machines import HERE, NAMES, facts_of
 from tests.machines.test_machines import UPDATE
 from tests.plan.machines import find_options
 
 TARGETS = ("auto", "sm_120", "sm_90", "sm_75")
-LANES = (Lane("cpu", "torch==2.13.0+cpu", False), Lane("cu130", "torch==2.11.0+cu130", True))
+LANES = (LaneSummary("cpu", "torch==2.13.0+cpu", False), LaneSummary("cu130", "torch==2.11.0+cu130", True))
 
 # What the first option out of each machine's own trouble is, by an expert's word.
 FIRST = {

@@ -30,7 +30,7 @@ from splatfix.facts import (
 from splatfix.plan import (
     NO_SOURCES,
     InstallPlan,
-    Lane,
+    LaneSummary,
     Option,
     Options,
     Request,
@@ -130,7 +130,7 @@ def make_plan(request: Request, facts: Facts) -> InstallPlan:
 def find_options(
     goal: Goal,
     facts: Facts,
-    lanes: Sequence[Lane] = (),
+    lanes: Sequence[LaneSummary] = (),
     sources: SourceSummary = NO_SOURCES,
     keep: tuple[str, ...] = (),
 ) -> Options:

@@ -11,7 +11,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge.torch_releases import release
-from splatfix.plan import NO_SOURCES, Lane, OptionKind
+from splatfix.plan import NO_SOURCES, LaneSummary, OptionKind
 from splatfix.plan.steps import Confirm, InstallTorch
 from tests.archs import goal
 from tests.plan.machines import CUDA_12, argv, extensions, find_options, machine, step_of
@@ -107,7 +107,8 @@ def test_a_lane_does_not_claim_what_it_says_it_cannot_show() -> None:
         with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,)), "580.95.05", "13.0"), tools={"docker": "28"}
     )
     option = plan(
-        find_options(Goal(), facts, (Lane("cu130", "torch==2.11.0+cu130", True),)), OptionKind.CONTAINER
+        find_options(Goal(), facts, (LaneSummary("cu130", "torch==2.11.0+cu130", True),)),
+        OptionKind.CONTAINER,
     )
     assert RungName.TRAINS in option.proves
     assert not set(option.proves) & {limit.rung for limit in option.cannot_prove}

@@ -26,7 +26,7 @@ from splatfix.facts import (
 )
 from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.torch_releases import replacing_words
-from splatfix.plan import Lane, Option, OptionKind, Options, SourceSummary, summarise
+from splatfix.plan import LaneSummary, Option, OptionKind, Options, SourceSummary, summarise
 from splatfix.plan.steps import Confirm, InstallTorch, Keep, ProvideToolkit, Rebuild, RunLane, UseDropins
 from tests.archs import archs, goal
 from tests.plan.machines import (
@@ -315,7 +315,10 @@ def test_without_a_gpu_or_a_target_only_drop_ins_are_left() -> None:
 
 
 def test_a_lane_needs_docker_a_fitting_torch_and_a_driver() -> None:
-    lanes = (Lane("cpu", "torch==2.13.0+cpu", False), Lane("cu130", "torch==2.11.0+cu130", True))
+    lanes = (
+        LaneSummary("cpu", "torch==2.13.0+cpu", False),
+        LaneSummary("cu130", "torch==2.11.0+cu130", True),
+    )
     facts = healthy()
     assert "docker was not found" in why_not(find_options(Goal(), facts, lanes), "container")
     docker = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, tools={"docker": "28.0"}))

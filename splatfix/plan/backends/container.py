@@ -11,11 +11,11 @@ from splatfix.knowledge.torch_releases import build, build_runs_on
 from splatfix.plan.assessment import Assessment, driver_objection
 from splatfix.plan.backends.torch import cuda_of
 from splatfix.plan.compose import make_option
-from splatfix.plan.option import Lane, Limit, NotApplicable, Option, OptionKind
+from splatfix.plan.option import LaneSummary, Limit, NotApplicable, Option, OptionKind
 from splatfix.plan.steps import Reason, RunLane
 
 
-def container(assessment: Assessment, lanes: Sequence[Lane]) -> Option:
+def container(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Option:
     """The first lane with a GPU that serves the targets."""
     machine = assessment.facts.machine
     if machine.container and "docker" not in machine.tools:
@@ -37,7 +37,7 @@ def container(assessment: Assessment, lanes: Sequence[Lane]) -> Option:
     raise NotApplicable("; ".join(against) or "no lane with a GPU is defined")
 
 
-def _run(assessment: Assessment, lane: Lane, unsure: Sequence[str]) -> Option:
+def _run(assessment: Assessment, lane: LaneSummary, unsure: Sequence[str]) -> Option:
     command = Command(("splatfix", "certify", "--container", lane.name))
     reason = Reason("torch and everything else come from the image; only the driver is this machine's")
     step = RunLane(command=command, lane=lane.name, torch=lane.torch)
@@ -47,7 +47,7 @@ def _run(assessment: Assessment, lane: Lane, unsure: Sequence[str]) -> Option:
     return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))
 
 
-def _objection(assessment: Assessment, lane: Lane) -> tuple[str, list[str]]:
+def _objection(assessment: Assessment, lane: LaneSummary) -> tuple[str, list[str]]:
     """Why a lane does not serve the targets, or "" and what is not known about it."""
     release = build(lane.torch.rpartition("==")[2])
     if not assessment.here:
