@@ -71,7 +71,7 @@ docs: $(VENV)/.docs ## The documentation site, into build/site; a broken link fa
 	$(PY) -m tools.docs build/docs
 	$(VENV)/bin/zensical build --clean --strict
 
-check: lint types security ## ruff, mypy --strict, bandit, and the import table of the design
+check: lint types security ## ruff, mypy --strict and bandit
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .
