@@ -43,6 +43,11 @@ class MergedView:
     merged: Merged
 
     @property
+    def groups(self) -> Sequence[GroupView]:
+        """The groups of failures, the largest first."""
+        return list(map(GroupView, self.merged.groups))
+
+    @property
     def title(self) -> str:
         """How many there are."""
         return counted(sum(self.merged.verdicts.values()), "certificate")
@@ -145,8 +150,8 @@ def show(
     paragraph(console, headline, first=0, then=2)
     if page:
         prose(console, "  Matrix: ", escape(page))
-    for group in merged.groups[:_MOST_LINES]:
-        _show_group(console, GroupView(group))
+    for group in view.groups[:_MOST_LINES]:
+        _show_group(console, group)
     if len(merged.groups) > _MOST_LINES:
         console.print(f"\n{counted(len(merged.groups) - _MOST_LINES, 'group')} more in the page.")
     if refused:
@@ -184,7 +189,6 @@ def markdown(
     return fill_in(
         "certificates.md",
         view=MergedView(merged),
-        groups=list(map(GroupView, merged.groups)),
         verdicts=VERDICTS,
         most_links=_MOST_LINKS,
         refused=refused,

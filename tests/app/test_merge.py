@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from rich.console import Console
 
 from splatfix.certify import Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import run
 from splatfix.report.html import matrix_page
-from splatfix.report.merged import MergedView, markdown
+from splatfix.report.merged import MergedView, markdown, show
 from splatfix.report.merging import Group, Merged, Merger
 from tests.app.test_report import places
 from tests.certify.conftest import RESULT
@@ -110,6 +113,14 @@ def test_what_differs_is_said_and_what_was_not_recorded_does_not_differ() -> Non
     assert crashed.part == ""
     torch = group_of(BASE, changed(**failed, environment={"python": "3.12.1"}))
     assert (torch.part, torch.value, torch.certified_with) == ("python", "3.12.1", ("3.11.7",))
+
+
+@pytest.mark.parametrize(("groups", "shown"), [(3, 3), (25, 20)])
+def test_the_screen_shows_twenty_groups_at_most(groups: int, shown: int) -> None:
+    few = merged(changed(verdict=Verdict.NOT_CERTIFIED.value))
+    console = Console(file=io.StringIO(), width=200)
+    show(console, replace(few, groups=few.groups * groups), [], "")
+    assert console.file.getvalue().count("fix: ") == shown
 
 
 def advised(title: str) -> dict[str, Any]:

@@ -94,9 +94,9 @@ def overwritten_by_a_step(target: Environment, victim: Path) -> None:
     edit(backup, point)
 
 
-def linked(target: Environment, victim: Path) -> None:
-    """A link first, then a file through it."""
-    link = {
+def link_to(victim: Path) -> dict[str, Any]:
+    """What a backup would say of a link below the prefix."""
+    return {
         "path": "<prefix>/lib/x",
         "blob": "",
         "digest": "",
@@ -104,6 +104,11 @@ def linked(target: Environment, victim: Path) -> None:
         "mtime_ns": 0,
         "link": str(victim),
     }
+
+
+def linked(target: Environment, victim: Path) -> None:
+    """A link first, then a file through it."""
+    link = link_to(victim)
 
     def point(document: dict[str, Any]) -> None:
         saved = next(item for item in document["saved"] if item["blob"])
@@ -192,14 +197,7 @@ def pointed_elsewhere(target: Environment, victim: Path) -> None:
 
 
 def folder_behind_a_link(target: Environment, victim: Path) -> None:
-    link = {
-        "path": "<prefix>/lib/x",
-        "blob": "",
-        "digest": "",
-        "mode": 0o777,
-        "mtime_ns": 0,
-        "link": str(victim),
-    }
+    link = link_to(victim)
 
     def point(document: dict[str, Any]) -> None:
         document["saved"].append(link)

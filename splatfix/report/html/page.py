@@ -20,7 +20,7 @@ from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import ABSENT, Badge, Link, Mark, Table
-from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, GroupView, MergedView
+from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView
 from splatfix.report.merging import Listed, Merged
 from splatfix.report.templates import fill_in
 from splatfix.report.view import OUTCOMES, CertificateView
@@ -93,7 +93,6 @@ def matrix_page(
     return _page(
         "certificates.html",
         view=MergedView(merged),
-        groups=list(map(GroupView, merged.groups)),
         opened=OPENED,
         verdicts=VERDICTS,
         failed_first=_failed_first,
