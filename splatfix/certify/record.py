@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from splatfix.core.codec import CodecError, Decoder, Field, made_by
 
 T = TypeVar("T")
 
@@ -334,98 +336,77 @@ class TrainingRecord:
 
 def decode(kind: type[T], document: object) -> T:
     """A dataclass from a JSON object as far as that fits: other keys are passed over, and a field whose value is missing, or
-    of another type, takes its default, or is empty. (``core.codec`` refuses both, as it should for documents that splatfix
+    of another type, takes its default, or is empty. (``from_json`` refuses both, as it should for documents that splatfix
     writes.)
 
     Raises:
         ValueError: the class has a field with a fixed set of values (an enum), and the document has none of them.
     """
-    entries = document if isinstance(document, Mapping) else {}
-    values = {}
-    fields: Any = kind  # a class is hashable, which mypy denies
-    for name, key, hint, required in _fields(fields):
-        if key in entries:
-            try:
-                values[name] = _value(hint, entries[key])
-                continue
-            except ValueError:
-                pass
-        if required:
-            values[name] = _empty(hint)
-    return kind(**values)
+    entries = dict(document) if isinstance(document, Mapping) else {}
+    return cast(T, _LENIENT.decode(kind, entries))
 
 
-@cache
-def _fields(kind: Any) -> tuple[tuple[str, str, Any, bool], ...]:
-    """Name, JSON key and type of each field, and whether it has no default."""
-    hints = typing.get_type_hints(kind)
-    fields = []
-    for item in dataclasses.fields(kind):
-        required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-        fields.append((item.name, item.metadata.get("key", item.name), hints[item.name], required))
-    return tuple(fields)
+class _LenientDecoder(Decoder):
+    """What does not fit is as if it were not there."""
 
+    other_keys = True
 
-@cache
-def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """``Mapping`` and (str, int) of ``Mapping[str, int]``; kept, because merging decodes thousands of certificates."""
-    if dataclasses.is_dataclass(hint):
-        return decode, ()
-    arguments = (item for item in typing.get_args(hint) if item is not types.NoneType)
-    return typing.get_origin(hint) or hint, tuple(arguments)
+    def converter(self, hint: Any) -> Callable[[Any, str], Any]:
+        if hint in (int, float):
+            return made_by(partial(_number, hint), "number")
+        return super().converter(hint)
 
-
-def _empty(hint: Any) -> Any:
-    kind, _ = _parts(hint)
-    if kind is types.UnionType:
-        return None
-    if kind is decode:
-        return decode(hint, {})
-    if issubclass(kind, Enum):
-        raise ValueError
-    return {} if kind is Mapping else kind()
-
-
-def _value(hint: Any, value: Any) -> Any:
-    """A JSON value as one of this type.
-
-    Raises:
-        ValueError: it is of another type.
-    """
-    kind, arguments = _parts(hint)
-    if kind is Any:
-        return value
-    if kind is types.UnionType:
-        # None for anything else, so that one bad number of a list spoils no other
-        return next(_fitting(value, arguments), None)
-    if kind in (int, float):
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if number and abs(value) < LARGEST and kind(value) == value:
-            return kind(value)
-    elif kind is tuple:
-        if isinstance(value, (list, tuple)):
-            each = arguments[0]
-            # an object that does not fit is one less; a number less would make another row of numbers
-            if dataclasses.is_dataclass(each):
-                return tuple(found for item in value for found in _fitting(item, (each,)))
-            return tuple(_value(each, item) for item in value)
-    elif kind is Mapping:
-        if isinstance(value, Mapping):
-            return {str(key): found for key, item in value.items() for found in _fitting(item, arguments[1:])}
-    elif kind is decode:
-        if isinstance(value, Mapping):
-            return decode(hint, value)
-    elif issubclass(kind, Enum):
-        return kind(value)
-    elif type(value) is kind:  # text and truth values
-        return value
-    raise ValueError
-
-
-def _fitting(value: Any, hints: Iterable[Any]) -> Iterator[Any]:
-    """The value as one of each type that it fits."""
-    for hint in hints:
+    def union(self, options: tuple[Any, ...], data: Any, where: str) -> Any:
         try:
-            yield _value(hint, value)
-        except ValueError:
-            continue
+            return super().union(options, data, where)
+        except CodecError:
+            return None  # so that one bad number of a list spoils no other
+
+    def items(self, hint: Any, data: Any, where: str) -> Iterable[Any]:
+        # an object that does not fit is one less; a number less would make another row of numbers
+        if not dataclasses.is_dataclass(hint):
+            return super().items(hint, data, where)
+        items = super().items(Any, data, where)
+        return [made for item in items for made in self._fitting(hint, item, where)]
+
+    def mapping(self, key: Any, value: Any, data: Any, where: str) -> Mapping[Any, Any]:
+        fitting: dict[str, Any] = {}
+        for name, item in super().mapping(Any, Any, data, where).items():
+            for made in self._fitting(value, item, where):
+                fitting[str(name)] = made
+        return fitting
+
+    def field(self, field: Field, data: Any, where: str) -> Any:
+        try:
+            return super().field(field, data, where)
+        except CodecError as error:
+            return self.missing(field, str(error))
+
+    def missing(self, field: Field, problem: str) -> Any:
+        """What a field is whose value is not there, or does not fit."""
+        if field.default is not None:
+            return field.default()
+        kind = typing.get_origin(field.hint) or field.hint
+        if kind is types.UnionType:
+            return None
+        if dataclasses.is_dataclass(kind):
+            return self.decode(kind, {})
+        if issubclass(kind, Enum):
+            raise CodecError(problem)
+        return {} if kind is Mapping else kind()
+
+    def _fitting(self, hint: Any, data: Any, where: str) -> Iterator[Any]:
+        try:
+            yield self.decode(hint, data, where)
+        except CodecError:
+            return
+
+
+_LENIENT = _LenientDecoder()
+
+
+def _number(kind: type[int] | type[float], value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and abs(value) < LARGEST and kind(value) == value:
+        return kind(value)
+    raise ValueError

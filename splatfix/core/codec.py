@@ -8,9 +8,9 @@ import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import cache
+from functools import partial
 from typing import Annotated, Any, TypeVar, cast
 
 from splatfix.core.words import counted
@@ -119,91 +119,184 @@ def from_json(kind: type[T], document: Any) -> T:
     Raises:
         CodecError: with the path of the first place that does not fit.
     """
-    return cast(T, _decode(kind, document, "$"))
+    return cast(T, _STRICT.decode(kind, document))
 
 
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)
+_Convert = Callable[[Any, str], Any]
+"""Makes a value of plain data; the second argument is its path in the document, for errors."""
 
 
-def _decode(kind: Any, data: Any, where: str) -> Any:
-    origin = typing.get_origin(kind)
-    if kind is Any:
-        return data
-    if origin in (typing.Union, types.UnionType):
-        return _decode_union(kind, data, where)
-    if origin is Annotated:
-        plain, *rules = typing.get_args(kind)
-        value = _decode(plain, data, where)
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A field of a dataclass, as a decoder looks at it."""
+
+    name: str
+    key: str
+    """Of the JSON object; ``metadata={"key": ...}`` where it is not the name."""
+    hint: Any
+    default: Callable[[], Any] | None
+    """None where it must be given."""
+
+
+class Decoder:
+    """Makes values of plain JSON types, as type hints say: exactly as :func:`to_json` wrote them.
+
+    A subclass reads what others wrote: it overrides how one kind of value is made, and everything else stays.
+    """
+
+    other_keys = False
+    """Keys that a dataclass lacks are passed over; else they are refused, because they would be lost."""
+
+    def __init__(self) -> None:
+        self._converters: dict[Any, _Convert] = {}
+        self._fields: dict[Any, tuple[Field, ...]] = {}
+
+    def decode(self, hint: Any, data: Any, where: str = "$") -> Any:
+        """The value of this type in ``data``.
+
+        Raises:
+            CodecError: with the path of the first place that does not fit.
+        """
+        convert = self._converters.get(hint)
+        if convert is None:  # hints are taken apart once: certificates are decoded by the thousand
+            convert = self._converters[hint] = self.converter(hint)
+        return convert(data, where)
+
+    def converter(self, hint: Any) -> _Convert:
+        """What makes a value of this type."""
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        target = origin or hint
+        if hint is Any:
+            return _same
+        if origin in (typing.Union, types.UnionType):
+            return partial(self.union, arguments)
+        if origin is Annotated:
+            return partial(self._annotated, arguments[0], arguments[1:])
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            return partial(self._fixed, arguments)
+        if origin in (tuple, frozenset):
+            return lambda data, where: origin(self.items(arguments[0], data, where))
+        if origin is Mapping:
+            return partial(self.mapping, *arguments)
+        if hasattr(target, "from_json"):
+            return made_by(target.from_json, target.__name__)
+        if dataclasses.is_dataclass(target):
+            return partial(self.dataclass, hint)
+        if issubclass(target, Enum):
+            return made_by(target, target.__name__)
+        return partial(_plain, target)
+
+    def union(self, options: tuple[Any, ...], data: Any, where: str) -> Any:
+        """A value of one of several types, the first that fits."""
+        failures = []
+        for option in options:
+            try:
+                return self.decode(option, data, where)
+            except CodecError as error:
+                failures.append(str(error))
+        # the failure that reached deepest says most
+        raise CodecError(max(failures, key=len))
+
+    def items(self, hint: Any, data: Any, where: str) -> Iterable[Any]:
+        """The items of a list, all of one type."""
+        if not isinstance(data, tuple):  # as in what never was a text
+            _expect(data, list, where)
+        return [self.decode(hint, item, f"{where}[{i}]") for i, item in enumerate(data)]
+
+    def mapping(self, key: Any, value: Any, data: Any, where: str) -> Mapping[Any, Any]:
+        """An object whose keys are no fields."""
+        _expect(data, dict, where)
+        read_key: _Convert = partial(self.decode, key)
+        if key is int:  # JSON has no keys but texts
+            read_key = made_by(int, "number")
+        return {
+            read_key(name, where): self.decode(value, item, f"{where}.{_short(name)}")
+            for name, item in data.items()
+        }
+
+    def dataclass(self, hint: Any, data: Any, where: str, given: Mapping[str, Any] | None = None) -> Any:
+        """A dataclass of an object.
+
+        Args:
+            given: fields that are not in ``data``, or not as they should be.
+        """
+        target = typing.get_origin(hint) or hint
+        _expect(data, dict, where)
+        fields = self._fields_of(hint, target)
+        if not self.other_keys:
+            unknown = sorted(set(data) - {item.key for item in fields})
+            if unknown:
+                raise CodecError(f"{where}: unknown key {_short(unknown[0])} for {target.__name__}")
+        values = dict(given or {})
+        for item in fields:
+            if item.name in values:
+                continue
+            if item.key in data:
+                values[item.name] = self.field(item, data[item.key], f"{where}.{item.key}")
+            elif item.default is None:
+                problem = f"{where}: key {item.key!r} is missing for {target.__name__}"
+                values[item.name] = self.missing(item, problem)
+        return target(**values)
+
+    def field(self, field: Field, data: Any, where: str) -> Any:
+        """The value of a field that the object has."""
+        return self.decode(field.hint, data, where)
+
+    def missing(self, field: Field, problem: str) -> Any:
+        """The value of a field that has no default, and that the object lacks."""
+        raise CodecError(problem)
+
+    def _fields_of(self, hint: Any, target: type) -> tuple[Field, ...]:
+        if hint not in self._fields:
+            hints = typing.get_type_hints(target, include_extras=True)
+            parameters = dict(zip(getattr(target, "__parameters__", ()), typing.get_args(hint), strict=False))
+            fields = []
+            for item in dataclasses.fields(target):
+                default: Callable[[], Any] | None = None
+                if item.default_factory is not dataclasses.MISSING:
+                    default = item.default_factory
+                elif item.default is not dataclasses.MISSING:
+                    default = partial(_same, item.default)
+                key = item.metadata.get("key", item.name)
+                fields.append(Field(item.name, key, substitute(hints[item.name], parameters), default))
+            self._fields[hint] = tuple(fields)
+        return self._fields[hint]
+
+    def _fixed(self, hints: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
+        _expect(data, list, where)
+        if len(data) != len(hints):
+            raise CodecError(f"{where}: {counted(len(hints), 'item')} expected, {len(data)} found")
+        return tuple(self.decode(hints[i], item, f"{where}[{i}]") for i, item in enumerate(data))
+
+    def _annotated(self, hint: Any, rules: tuple[Any, ...], data: Any, where: str) -> Any:
+        value = self.decode(hint, data, where)
         for rule in rules:
             if isinstance(rule, Spelled) and not rule.fits(value):
                 raise CodecError(f"{where}: {rule.what} expected, {_short(value)} found")
         return value
-    if origin is tuple:
-        items = typing.get_args(kind)
-        _expect(data, list, where)
-        if len(items) == 2 and items[1] is Ellipsis:
-            items = (items[0],) * len(data)
-        if len(data) != len(items):
-            raise CodecError(f"{where}: {counted(len(items), 'item')} expected, {len(data)} found")
-        return tuple(_decode(items[i], entry, f"{where}[{i}]") for i, entry in enumerate(data))
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        _expect(data, dict, where)
-        key_kind, value_kind = typing.get_args(kind)
-        return {
-            _decode(key_kind, key, where): _decode(value_kind, item, f"{where}.{_short(key)}")
-            for key, item in data.items()
-        }
-    target = origin or kind
-    if hasattr(target, "from_json"):
+
+
+_STRICT = Decoder()
+
+
+def _same(value: Any, where: str = "") -> Any:
+    return value
+
+
+def made_by(make: Callable[[Any], Any], name: str) -> _Convert:
+    """A converter of a function that raises an error of its own for what it cannot take.
+
+    Args:
+        name: of what it makes.
+    """
+
+    def convert(data: Any, where: str) -> Any:
         try:
-            return target.from_json(data)
+            return make(data)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CodecError(f"{where}: {_short(data)} is no {target.__name__}") from error
-    if dataclasses.is_dataclass(target):
-        return _decode_dataclass(kind, cast(type, target), data, where)
-    if isinstance(target, type) and issubclass(target, Enum):
-        try:
-            return target(data)
-        except ValueError as error:
-            raise CodecError(f"{where}: {_short(data)} is no {target.__name__}") from error
-    if target is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    if target is None or target is type(None):
-        if data is not None:
-            raise CodecError(f"{where}: null expected, {type(data).__name__} found")
-        return None
-    _expect(data, target, where)
-    return data
+            raise CodecError(f"{where}: {_short(data)} is no {name}") from error
 
-
-def _decode_union(kind: Any, data: Any, where: str) -> Any:
-    failures = []
-    for option in typing.get_args(kind):
-        try:
-            return _decode(option, data, where)
-        except CodecError as error:
-            failures.append(str(error))
-    # the failure that reached deepest says most
-    raise CodecError(max(failures, key=len))
-
-
-def _decode_dataclass(kind: Any, target: type, data: Any, where: str) -> Any:
-    _expect(data, dict, where)
-    hints = dict(_hints(target))
-    parameters = dict(zip(getattr(target, "__parameters__", ()), typing.get_args(kind), strict=False))
-    fields = {field.name: field for field in dataclasses.fields(target)}
-    unknown = sorted(set(data) - set(fields))
-    if unknown:
-        raise CodecError(f"{where}: unknown key {_short(unknown[0])} for {target.__name__}")
-    values = {}
-    for name, field in fields.items():
-        if name in data:
-            values[name] = _decode(substitute(hints[name], parameters), data[name], f"{where}.{name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise CodecError(f"{where}: key {name!r} is missing for {target.__name__}")
-    return target(**values)
+    return convert
 
 
 def substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
@@ -221,9 +314,18 @@ def substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
     return typing.get_origin(hint)[replaced]
 
 
-def _expect(data: Any, kind: Any, where: str) -> None:
+def _plain(kind: type, data: Any, where: str) -> Any:
+    if kind is float and type(data) is int:
+        return float(data)
+    _expect(data, kind, where)
+    return data
+
+
+def _expect(data: Any, kind: type, where: str) -> None:
+    # a truth value is an int to isinstance
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
-        raise CodecError(f"{where}: {getattr(kind, '__name__', kind)} expected, {type(data).__name__} found")
+        name = "null" if kind is types.NoneType else kind.__name__
+        raise CodecError(f"{where}: {name} expected, {type(data).__name__} found")
 
 
 def _short(data: object) -> str:

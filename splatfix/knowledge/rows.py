@@ -6,32 +6,55 @@ A row may hold more than its dataclass has: notes and marks that are there for p
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, TypeVar
 
+from splatfix.core.codec import Decoder, made_by
 from splatfix.core.step import Command, Step
 from splatfix.knowledge.tables import pair, source_of, table, version
 
 T = TypeVar("T")
-_Convert = Callable[[Any], Any]
 
 
-def decode(kind: type[T], row: Mapping[str, Any], /, **given: Any) -> T:
+class _RowDecoder(Decoder):
+    other_keys = True
+
+    def converter(self, hint: Any) -> Callable[[Any, str], Any]:
+        if hint == tuple[int, int]:
+            return made_by(pair, "version of two numbers")
+        if hint == tuple[int, ...]:
+            return made_by(version, "version")
+        if typing.get_origin(hint) is re.Pattern:
+            return made_by(re.compile, "regular expression")
+        if hint is Step:
+            return made_by(step_of, "step")
+        # an architecture is written exactly here; its from_json takes names of products too, which it looks up in a table
+        if hasattr(hint, "parse"):
+            return made_by(hint.parse, hint.__name__)
+        return super().converter(hint)
+
+    def union(self, options: tuple[Any, ...], data: Any, where: str) -> Any:
+        if data is False:  # TOML has no null
+            data = None
+        return super().union(options, data, where)
+
+
+_ROWS = _RowDecoder()
+
+
+def decode(kind: type[T], row: Mapping[str, Any], where: str = "$", /, **given: Any) -> T:
     """A row as a dataclass, each field from what has its name; one that the row lacks takes its default.
 
     Args:
+        where: table, section and key of the row, for errors.
         given: fields that are not in the row, or not as they should be.
+
+    Raises:
+        CodecError: with the path of the first value that does not fit.
     """
-    values = dict(given)
-    for name, convert in _fields(kind).items():  # type: ignore[arg-type]
-        if name in row and name not in given:
-            values[name] = convert(row[name])
-    return kind(**values)
+    return typing.cast(T, _ROWS.dataclass(kind, row, where, given))
 
 
 def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:
@@ -41,60 +64,16 @@ def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:
         key: the field that takes the row's key, where one does.
     """
     decoded = {}
+    has_source = "source" in kind.__annotations__
     for row_key, row in table(name)[section].items():
         given = {}
         if key:
             given[key] = row_key
         # a word of the table's own list of sources, or a source in words
-        if "source" in _fields(kind):  # type: ignore[arg-type]
+        if has_source:
             given["source"] = source_of(name, row)
-        decoded[row_key] = decode(kind, row, **given)
+        decoded[row_key] = decode(kind, row, f"{name}.{section}.{row_key}", **given)
     return decoded
-
-
-@cache
-def _fields(kind: Any) -> Mapping[str, _Convert]:
-    hints = typing.get_type_hints(kind)
-    return {field.name: _converter(hints[field.name]) for field in dataclasses.fields(kind)}
-
-
-def _converter(hint: Any) -> _Convert:
-    """What makes a value of this type of one in JSON or TOML."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        present = _converter(next(item for item in arguments if item is not types.NoneType))
-
-        def optional(value: Any) -> Any:
-            # TOML has no null: false stands for it
-            if value is None or value is False:
-                return None
-            return present(value)
-
-        return optional
-    if hint == tuple[int, int]:
-        return pair
-    if hint == tuple[int, ...]:
-        return version
-    if origin is tuple and arguments[-1] is not Ellipsis:
-        parts = [_converter(item) for item in arguments]
-        return lambda value: tuple(part(item) for part, item in zip(parts, value, strict=True))
-    if origin in (tuple, frozenset):
-        each = _converter(arguments[0])
-        return lambda value: origin(map(each, value))
-    if origin is Mapping:
-        of_key, of_value = map(_converter, arguments)
-        return lambda value: {of_key(key): of_value(item) for key, item in value.items()}
-    if origin is re.Pattern:
-        return re.compile
-    if hint is Step:
-        return step_of
-    if hasattr(hint, "parse"):
-        return typing.cast(_Convert, hint.parse)
-    if dataclasses.is_dataclass(hint):
-        return lambda value: decode(typing.cast(type[Any], hint), value)
-    if hint is Any or not isinstance(hint, type):  # such as a Literal
-        return lambda value: value
-    return hint
 
 
 def step_of(
