@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import OUTPUT, SCENES, TRAINING, finish, folder_to_write, option
 
@@ -31,9 +32,7 @@ def verify(
     as_json: options.Json = False,
 ) -> None:
     """Check kernels against float64 references: SSIM, kNN and rasterizer, native and drop-in."""
-    from splatfix.app.verify import verify as run
-
-    finish(run(python, device.value), as_json)
+    finish(app.verify.verify(python, device.value), as_json)
 
 
 def certify(
@@ -187,15 +186,13 @@ def certify(
     as_json: options.Json = False,
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
-    from splatfix.app import certify as app
+    # the requests stand beside what serves them, which --help does not need
     from splatfix.certify.request import CertifyRequest, ContainerRequest, RehearseRequest
 
     options.one_form(as_json, form.value)
     monitoring = exit_codes is options.ExitCodes.monitoring
     conflicts.refuse(context, {f"--level {level}"})
     if container is not None:
-        from splatfix.app.lanes import certify_in_container
-
         in_lanes = ContainerRequest(
             lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),
             out=out,
@@ -210,7 +207,7 @@ def certify(
             ca_certificates=ca_certificates,
             keep=keep,
         )
-        finish(certify_in_container(in_lanes), as_json)
+        finish(app.lanes.certify_in_container(in_lanes), as_json)
     if repo is not None:
         of_checkout = RehearseRequest(
             checkout=repo,
@@ -224,7 +221,7 @@ def certify(
             verbose=verbose,
             monitoring=monitoring,
         )
-        finish(app.rehearse(of_checkout), as_json, form.value)
+        finish(app.certify.rehearse(of_checkout), as_json, form.value)
     request = CertifyRequest(
         suite=suite,
         scene=scene,
@@ -244,7 +241,7 @@ def certify(
         verbose=verbose,
         monitoring=monitoring,
     )
-    finish(app.certify(request), as_json, form.value)
+    finish(app.certify.certify(request), as_json, form.value)
 
 
 def rehearse(
@@ -293,7 +290,6 @@ def rehearse(
     as_json: options.Json = False,
 ) -> None:
     """Run a stack's own trainer on a small scene: on a GPU as it is, without one on the CPU, and report what was verified."""
-    from splatfix.app.certify import rehearse as run
     from splatfix.certify.request import RehearseRequest
 
     request = RehearseRequest(
@@ -309,7 +305,7 @@ def rehearse(
         verbose=verbose,
         monitoring=exit_codes is options.ExitCodes.monitoring,
     )
-    finish(run(request), as_json, form.value)
+    finish(app.certify.rehearse(request), as_json, form.value)
 
 
 def monitor(
@@ -331,17 +327,16 @@ def monitor(
 
     Options of splatfix come before the command: splatfix monitor --interval 0.5 python train.py -s scene
     """
-    from splatfix.app.monitor import monitor as run
-
-    finish(run(tuple(words), out, interval=interval, tensorboard=tensorboard, as_json=as_json), as_json)
+    watched = app.monitor.monitor(
+        tuple(words), out, interval=interval, tensorboard=tensorboard, as_json=as_json
+    )
+    finish(watched, as_json)
 
 
 @scenes_app.command("list", epilog="Example: splatfix scenes list")
 def list_scenes(as_json: options.Json = False) -> None:
     """List the sample scenes: layout, number and size of views, kind."""
-    from splatfix.app import scenes
-
-    finish(scenes.list_scenes(), as_json)
+    finish(app.scenes.list_scenes(), as_json)
 
 
 @scenes_app.command("export", epilog="Example: splatfix scenes export fruit --out scenes")
@@ -359,9 +354,7 @@ def export_scenes(
     as_json: options.Json = False,
 ) -> None:
     """Copy sample scenes to a folder."""
-    from splatfix.app import scenes
-
-    finish(scenes.export_scenes(tuple(names or ()), out), as_json)
+    finish(app.scenes.export_scenes(tuple(names or ()), out), as_json)
 
 
 @scenes_app.command("check", epilog="Example: splatfix scenes check ./my-scene")
@@ -382,17 +375,13 @@ def check_scenes(
     as_json: options.Json = False,
 ) -> None:
     """Compare sample scenes with their checksums; load scenes of yours as training would, and say what they lack."""
-    from splatfix.app import scenes
-
-    finish(scenes.check_scenes(tuple(names or ()), root, python), as_json)
+    finish(app.scenes.check_scenes(tuple(names or ()), root, python), as_json)
 
 
 @lanes_app.command("list", epilog="Example: splatfix lanes list")
 def list_lanes(as_json: options.Json = False) -> None:
     """List the lanes: torch, GPU, what extensions are built for."""
-    from splatfix.app import lanes
-
-    finish(lanes.list_lanes(), as_json)
+    finish(app.lanes.list_lanes(), as_json)
 
 
 @lanes_app.command("show", epilog="Example: splatfix lanes show cuda-from-pypi")
@@ -401,6 +390,4 @@ def show_lane(
     as_json: options.Json = False,
 ) -> None:
     """Show everything about one lane: images, packages, what it can prove without a GPU, what was run of it."""
-    from splatfix.app import lanes
-
-    finish(lanes.show_lane(name), as_json)
+    finish(app.lanes.show_lane(name), as_json)

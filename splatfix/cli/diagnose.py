@@ -7,6 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import file_to_write, finish, option
 
@@ -70,12 +71,9 @@ def diagnose(
     as_json: options.Json = False,
 ) -> None:
     """Find out what is wrong with this machine and one Python environment, and how to fix it."""
-    from splatfix.app.diagnose import DiagnoseRequest
-    from splatfix.app.diagnose import diagnose as run
-
     targets = options.archs(target)
     conflicts.refuse(context)
-    request = DiagnoseRequest(
+    request = app.diagnose.DiagnoseRequest(
         python=python,
         targets=targets,
         repo=repo,
@@ -87,7 +85,7 @@ def diagnose(
         only=tuple(only or ()),
         skip=tuple(skip or ()),
     )
-    finish(run(request, verbose=verbose, as_json=as_json), as_json)
+    finish(app.diagnose.diagnose(request, verbose=verbose, as_json=as_json), as_json)
 
 
 def inspect(
@@ -99,17 +97,14 @@ def inspect(
     as_json: options.Json = False,
 ) -> None:
     """Show the SASS and PTX inside native files, and which GPU architectures can run them."""
-    from splatfix.app.inspect import inspect_files
-
-    finish(inspect_files(paths, options.arch_names(target), verbose=verbose), as_json)
+    inspected = app.inspect.inspect_files(paths, options.arch_names(target), verbose=verbose)
+    finish(inspected, as_json)
 
 
 @checks_app.command("list", epilog="Example: splatfix checks list")
 def list_checks(as_json: options.Json = False) -> None:
     """List every check with its code, family and title."""
-    from splatfix.app import checks
-
-    finish(checks.list_checks(), as_json)
+    finish(app.checks.list_checks(), as_json)
 
 
 @checks_app.command("show", epilog="Example: splatfix checks show no-kernel-image")
@@ -117,6 +112,4 @@ def show_check(
     code: Annotated[str, typer.Argument(help="A check's code.")], as_json: options.Json = False
 ) -> None:
     """Show the page of one check: what it looks at, and why it matters."""
-    from splatfix.app import checks
-
-    finish(checks.show_check(code), as_json)
+    finish(app.checks.show_check(code), as_json)

@@ -6,6 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
+from splatfix import app
 from splatfix.cli import options
 from splatfix.cli.options import finish, option
 
@@ -58,9 +59,7 @@ def dockerfile(
     as_json: options.Json = False,
 ) -> None:
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""
-    from splatfix.app.dockerfile import DockerfileRequest, make_dockerfile
-
-    request = DockerfileRequest(
+    request = app.dockerfile.DockerfileRequest(
         repo=repo,
         targets=options.archs_or_auto(target),
         out=out,
@@ -71,4 +70,4 @@ def dockerfile(
         devcontainer=devcontainer,
         force=force,
     )
-    finish(make_dockerfile(request), as_json)
+    finish(app.dockerfile.make_dockerfile(request), as_json)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 from typer.core import TyperCommand
 
+from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import finish, option
 
@@ -57,13 +58,11 @@ def explain(
     as_json: options.Json = False,
 ) -> None:
     """Name the cause of a failed build or training by its log, and the fix."""
-    from splatfix.app import explain as use_case
-
     command: tuple[str, ...] = context.meta.get(_COMMAND, ())
     conflicts.refuse(context, {conflicts.COMMAND} if command else set())
     if listed or class_name:
-        finish(use_case.list_classes(class_name), as_json)
-    request = use_case.ExplainRequest(log, command, facts, python)
+        finish(app.explain.list_classes(class_name), as_json)
+    request = app.explain.ExplainRequest(log, command, facts, python)
     if jsonl:
-        finish(use_case.explain_many(request), as_json, "jsonl")
-    finish(use_case.explain(request, as_json=as_json), as_json)
+        finish(app.explain.explain_many(request), as_json, "jsonl")
+    finish(app.explain.explain(request, as_json=as_json), as_json)

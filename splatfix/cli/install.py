@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import OUTPUT, confirm_unless, finish, option
 
@@ -111,8 +112,7 @@ def install(
     as_json: options.Json = False,
 ) -> None:
     """Build an extension for a GPU, verify the result, and install it so that it can be undone."""
-    from splatfix.app import install as app
-    from splatfix.plan import Request
+    from splatfix.plan import Request  # not needed for --help
 
     conflicts.refuse(context)
     request = Request(
@@ -127,7 +127,7 @@ def install(
         ptx=ptx,
         with_dependencies=with_dependencies,
     )
-    command = app.InstallRequest(
+    command = app.install.InstallRequest(
         install=request,
         python=python,
         resume=resume,
@@ -140,13 +140,13 @@ def install(
         as_json=as_json,
     )
     if facts_file:
-        finish(app.explain_elsewhere(command, facts_file), as_json)
+        finish(app.install.explain_elsewhere(command, facts_file), as_json)
     # a dry run fetches nothing; its options name what would be fetched first
     if dry_run and why:
-        finish(app.explain(command), as_json)
+        finish(app.install.explain(command), as_json)
     if dry_run:
-        finish(app.plan(command), as_json)
-    finish(app.install(command, partial(confirm_unless, yes)), as_json)
+        finish(app.install.plan(command), as_json)
+    finish(app.install.install(command, partial(confirm_unless, yes)), as_json)
 
 
 def revert(
@@ -163,20 +163,17 @@ def revert(
     as_json: options.Json = False,
 ) -> None:
     """Put an environment back to what it was before an installation."""
-    from splatfix.app import revert as app
-
     conflicts.refuse(context)
     if listing:
-        finish(app.show_journal(python), as_json)
-    finish(app.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json), as_json)
+        finish(app.revert.show_journal(python), as_json)
+    reverted = app.revert.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json)
+    finish(reverted, as_json)
 
 
 @cache_app.command("list", epilog="Example: splatfix cache list")
 def list_wheels(as_json: options.Json = False) -> None:
     """List every wheel in the cache."""
-    from splatfix.app import cache
-
-    finish(cache.list_wheels(), as_json)
+    finish(app.cache.list_wheels(), as_json)
 
 
 @cache_app.command("clear", epilog="Example: splatfix cache clear simple_knn")
@@ -191,6 +188,4 @@ def clear(
     as_json: options.Json = False,
 ) -> None:
     """Remove all wheels from the cache, those of one distribution, or one by its key."""
-    from splatfix.app import cache
-
-    finish(cache.clear(name, partial(confirm_unless, yes, default=False)), as_json)
+    finish(app.cache.clear(name, partial(confirm_unless, yes, default=False)), as_json)

@@ -8,6 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from splatfix import app
 from splatfix.cli import options
 from splatfix.cli.options import OUTPUT, finish, folder_to_write, one_form, option
 
@@ -49,9 +50,7 @@ def show(
 ) -> None:
     """Print a certificate in any form, as certify did; exits with 0 whatever its verdict is."""
     one_form(as_json, form.value)
-    from splatfix.app.report import show as run
-
-    finish(run(file, verbose=verbose), as_json, form.value)
+    finish(app.report.show(file, verbose=verbose), as_json, form.value)
 
 
 @report_app.command(
@@ -65,9 +64,7 @@ def diff(
 ) -> None:
     """Compare two certificates and name the first cause that differs; exits with 1 when B is worse than A."""
     one_form(as_json, form.value)
-    from splatfix.app.report import diff as run
-
-    finish(run(a, b), as_json, form.value)
+    finish(app.report.diff(a, b), as_json, form.value)
 
 
 @report_app.command("merge", epilog="Example: splatfix report merge lab-*/certificate.json --out matrix")
@@ -87,9 +84,7 @@ def merge(
     as_json: options.Json = False,
 ) -> None:
     """Write many certificates as one matrix (GPU, driver, torch, stack), with failures grouped by cause."""
-    from splatfix.app.report import merge as run
-
-    finish(run(paths, out), as_json)
+    finish(app.report.merge(paths, out), as_json)
 
 
 ReportFolder = Annotated[
@@ -106,9 +101,7 @@ def sign(
     as_json: options.Json = False,
 ) -> None:
     """Sign all files of a report folder, as an in-toto statement in certificate.intoto.jsonl."""
-    from splatfix.app.attest import sign as run
-
-    finish(run(folder, key), as_json)
+    finish(app.attest.sign(folder, key), as_json)
 
 
 @report_app.command("verify", epilog="Example: splatfix report verify splatfix-report --key key.pub.pem")
@@ -124,6 +117,4 @@ def verify(
     as_json: options.Json = False,
 ) -> None:
     """Check a signed report folder, offline: what is as it was signed, and what a signature says nothing about."""
-    from splatfix.app.attest import verify as run
-
-    finish(run(folder, key, python), as_json)
+    finish(app.attest.verify(folder, key, python), as_json)
