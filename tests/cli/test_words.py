@@ -17,6 +17,8 @@ from tests.hostile.words import NAMES, write_speaking_checkout
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
+OTHERS = sorted(NAMES.keys() - {"escape", "newline", "undecodable"})
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="names as POSIX has them")
 
 
@@ -31,7 +33,7 @@ def plain(text: str) -> bool:
     return all(sign.isprintable() or sign == "\n" for sign in text)
 
 
-@pytest.mark.parametrize("words", [(), ("-v",), ("--json",)])
+@pytest.mark.parametrize("words", [("-v",), ("--json",)])
 def test_diagnose_shows_them(splatfix: Splatfix, checkout: Path, words: tuple[str, ...]) -> None:
     done = splatfix("diagnose", "--repo", checkout, *words)
     assert done.returncode in (1, 3) and plain(done.stdout + done.stderr)
@@ -48,13 +50,15 @@ def test_json_has_the_exact_names(splatfix: Splatfix, checkout: Path, tmp_path: 
     assert again.returncode in (1, 3) and plain(again.stdout + again.stderr)
 
 
-@pytest.mark.parametrize("name", NAMES)
+# the newline looks like advice of splatfix's own; the rest of the names are tried where each is read
+@pytest.mark.parametrize(
+    "name",
+    [*("escape", "newline", "undecodable"), *(pytest.param(n, marks=pytest.mark.slow) for n in OTHERS)],
+)
 def test_install_shows_them(splatfix: Splatfix, checkout: Path, name: str) -> None:
     source = checkout / "submodules" / NAMES[name]
-    words = ("install", source, "--dry-run", "--why", "--target", "sm_90")
-    done, document = splatfix(*words), json.loads(splatfix(*words, "--json").stdout)
-    assert plain(done.stdout + done.stderr) and done.returncode == document["exit_code"] == 1
-    assert document["error"]["code"] == "source-incomplete"
+    done = splatfix("install", source, "--dry-run", "--why", "--target", "sm_90")
+    assert plain(done.stdout + done.stderr) and done.returncode == 1 and "(source-incomplete)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,6 @@ def test_install_shows_them(splatfix: Splatfix, checkout: Path, name: str) -> No
         (("verify", "--device", "\x1b[31m\u202e"), "--device"),
         (("--kno\x1bwledge",), "No such option"),
         (("no\x9bcommand",), "no\\x9bcommand"),
-        (("diagnose", "--only", "\x1b[31m"), "unknown-check"),
         (("checks", "show", "\x1b[2J"), "unknown-check"),
         (("inspect", b"\xff\x1b"), "no-such-file"),
         (("diagnose", "--python", "/x\x07"), "no-interpreter"),
@@ -75,13 +78,12 @@ def test_wrong_words_are_shown(splatfix: Splatfix, words: tuple[str | bytes, ...
     assert code in done.stderr
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
-def test_json_is_utf_8_whatever_the_encoding(encoding: str, tmp_path: Path) -> None:
+def test_json_is_utf_8_whatever_the_encoding(tmp_path: Path) -> None:
     place = tmp_path / "ü✓\udcff"
     place.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "splatfix", "cache", "list", "--json"],
-        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "XDG_CACHE_HOME": str(place)},
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "XDG_CACHE_HOME": str(place)},
         capture_output=True,
         check=True,
     )
