@@ -264,6 +264,27 @@ def test_nothing_bypasses_the_console() -> None:
     assert writing == WRITERS
 
 
+# What of `plan` reads the disk, and why. The makers of options (plan/backends) and what ranks them get all from the facts.
+PLAN_READS = {
+    "build_environment.py": "which folders of torch's wheels lend the headers that a toolkit lacks",
+    "checkout.py": "what a SOURCE is decides what is read of it",
+    "edits.py": "the texts that are edited",
+    "tools.py": "whether splatfix's own toolkit is whole in its cache",
+    "wheel_build.py": "the edited setup.py is judged once more; what the scratch copy is of",
+}
+
+
+def test_plan_reads_no_disk() -> None:
+    """The face of `facts` has classes, which are data, and functions, which read."""
+    reading = set()
+    for path in sources("plan"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "splatfix.facts":
+                if any(alias.name[0].islower() for alias in node.names):
+                    reading.add(path.name)
+    assert reading == set(PLAN_READS)
+
+
 def test_every_room_is_in_the_table() -> None:
     rooms = {path.parent.name for path in (ROOT / "splatfix").glob("*/__init__.py")}
     assert rooms - {"_bundled"} == set(MAY_IMPORT)

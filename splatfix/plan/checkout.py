@@ -1,4 +1,8 @@
-"""From the folders a user named to extension sources: a source folder itself, or all those inside a stack's checkout."""
+"""From the folders a user named to extension sources: a source folder itself, or all those inside a stack's checkout.
+
+What a SOURCE is decides what is read of it, so that reading and refusing go together. The makers of options get what was
+read here, and read nothing themselves.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ from splatfix.facts import (
     Checkout,
     Facts,
     FirstUse,
+    ImportedModule,
     Source,
     Submodule,
     as_typed,
@@ -33,8 +38,13 @@ from splatfix.facts import (
     holds_everything,
     is_clone,
     is_file,
+    packages_in,
     photos_alone,
+    read_checkout,
     read_identity,
+    read_package,
+    read_pins,
+    read_scripts,
     read_source,
     read_submodules,
     remote_of,
@@ -51,7 +61,7 @@ from splatfix.knowledge.stacks import (
     variant,
     variants,
 )
-from splatfix.plan.parts import variants_of_source
+from splatfix.plan.parts import variants_of_face
 
 # A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.
 _MOST_CANDIDATES = 300
@@ -96,9 +106,13 @@ def _extension_folders(
         raise _no_folder(text)
     require_one_thing(folder)
     recognition = stack_in(folder, checkout)
-    known = recipe(recognition.stack.key) if recognition else None
+    known = None
+    if recognition:
+        known = recipe(recognition.stack.key)
+    if known and known.needs and facts:
+        raise _program(folder, known, known.needs, facts)
     if known and known.needs:
-        raise _program(folder, known, known.needs, facts) if facts else _no_extension(folder, known)
+        raise _no_extension(folder, known)
     if known is None and has_build_file(folder):
         return _with_extensions_below(folder, notes)
     if known is None and not is_checkout(folder):
@@ -116,7 +130,9 @@ def _extension_folders(
 
 def _with_extensions_below(folder: Path, notes: list[str]) -> list[Path]:
     """A package; before it the extensions below it that it imports, or all of them where it compiles nothing itself."""
-    below = walk_extensions(folder, below=True).found if is_checkout(folder) else ()
+    below: tuple[Path, ...] = ()
+    if is_checkout(folder):
+        below = walk_extensions(folder, below=True).found
     if below and walk_extensions(folder, depth=0).found:
         imported = {module.name for module in read_source(folder).needs}
         below = tuple(path for path in below if brought_by([read_source(path)]) & imported)
@@ -137,7 +153,9 @@ def _no_folder(text: str) -> SplatfixError:
     if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
         by_name = run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
         todo.append(by_name)
-    problem = "is a file, not a folder" if is_file(text) else "does not exist"
+    problem = "does not exist"
+    if is_file(text):
+        problem = "is a file, not a folder"
     return usage_error("not-a-folder", f"{text} {problem}.", *todo)
 
 
@@ -164,7 +182,9 @@ def _other_spellings(text: str) -> tuple[Step, ...]:
 def install_name(extension: str) -> str:
     """What ``splatfix install`` takes for an extension of this name where no folder of it is known; "": nothing does."""
     name = extension.lower()
-    return f"{name}=={BY_RELEASE[name]}" if name in BY_RELEASE else ""
+    if name not in BY_RELEASE:
+        return ""
+    return f"{name}=={BY_RELEASE[name]}"
 
 
 def require_one_thing(folder: Path) -> None:
@@ -182,6 +202,71 @@ def require_one_thing(folder: Path) -> None:
         f"{folder} is {kind}, not a checkout.",
         fill_in(*argv, text="Go into the checkout first, or name it"),
     )
+
+
+def absolute(named: Iterable[str]) -> tuple[str, ...]:
+    """The same sources, folders by their absolute paths."""
+    return tuple(str(resolved_folder(text) or text) for text in named)
+
+
+def variants_of_source(folder: str) -> tuple[str, ...]:
+    """Keys of the variants that an extension's source folder can be, by its own ``__init__.py``; () where none is known."""
+    keys: list[str] = []
+    for module in packages_in(Path(folder)):
+        if not variants(module):
+            continue
+        try:
+            face = read_package(Path(folder), module)
+        except ValueError:  # what is wrong with the source is for the build to say
+            continue
+        keys += variants_of_face(face)
+    return tuple(keys)
+
+
+def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
+    """What the scripts of a SOURCE import and cannot do without, and what it declares; nothing where it is no folder."""
+    folder = resolved_folder(text)
+    if folder is None:
+        return (), ()
+    scripts, _ = read_scripts(folder)
+    imports = tuple(item for item in scripts.imports if not item.beside)
+    return imports, declared_by(folder)
+
+
+def declared_by(folder: Path) -> tuple[str, ...]:
+    """Names of the requirements that a folder writes down."""
+    return tuple(pin.name for pin in read_pins(folder))
+
+
+def checkout_to_replace(text: str, checkout: Checkout | None) -> Checkout | None:
+    """What is known of a SOURCE whose extensions drop-ins are to take the place of; None where it is no folder.
+
+    Args:
+        checkout: as it was read already, if it is that folder.
+
+    Raises:
+        SplatfixError: ``not-a-checkout``, ``not-an-extension``, ``no-code`` (exit 2).
+    """
+    folder = resolved_folder(text)
+    if folder is None:
+        return None
+    require_one_thing(folder)
+    if not is_source(folder):
+        raise no_checkout(folder, "--backend", "pure")
+    if checkout and checkout.folder == str(folder):
+        return checkout
+    return read_checkout(folder, ()).value
+
+
+def is_source(folder: Path) -> bool:
+    """Something can be built or replaced in it."""
+    return has_build_file(folder) or is_checkout(folder)
+
+
+def is_source_here() -> bool:
+    """The current folder is one."""
+    folder = resolved_folder(".")
+    return folder is not None and is_source(folder)
 
 
 def is_one_thing(folder: Path) -> bool:
@@ -205,7 +290,9 @@ def stack_in(folder: Path, checkout: Checkout | None = None) -> Recognition | No
         checkout: as it was read already.
     """
     identity = _identity(folder, checkout)
-    recognition = recognise(identity) if identity else None
+    if identity is None:
+        return None
+    recognition = recognise(identity)
     if recognition and recognition.call_fits is False:
         return None
     return recognition
@@ -238,11 +325,11 @@ def no_checkout(folder: Path, *options: str) -> SplatfixError:
             f"{problem}, and none was found in it.",
             say("Name the folder with the extension's setup.py, or a checkout."),
         )
-    commands = [run("splatfix", "install", as_typed(path), *options) for path in below[:_MOST_NAMED]]
-    more = (say("There are more of them."),) if len(below) > _MOST_NAMED else ()
-    return usage_error(
-        "not-a-checkout", f"{problem}.", say("Name one of those that it holds:"), *commands, *more
-    )
+    todo = [say("Name one of those that it holds:")]
+    todo += [run("splatfix", "install", as_typed(path), *options) for path in below[:_MOST_NAMED]]
+    if len(below) > _MOST_NAMED:
+        todo.append(say("There are more of them."))
+    return usage_error("not-a-checkout", f"{problem}.", *todo)
 
 
 def _photos(folder: Path) -> SplatfixError | None:
@@ -304,9 +391,11 @@ def _parts_of_recipe(folder: Path, known: StackRecipe | None) -> tuple[list[Path
     """The folders of a recipe that setup.py builds, and those that something else does; a fork may have left a part out."""
     ours: list[Path] = []
     others: set[Path] = set()
-    for part in known.parts if known else ():
-        path = resolved_folder(folder / part.path) if part.path else None
-        if path is None:
+    if known is None:
+        return ours, others
+    for part in known.parts:
+        path = resolved_folder(folder / part.path)
+        if path is None or not part.path:
             continue
         if part.builder == "setup.py":
             ours.append(path)
@@ -338,8 +427,10 @@ def _nothing_to_build(
 def _nothing_beforehand(folder: Path, at: Sequence[FirstUse]) -> SplatfixError:
     lines = []
     for item in at:
-        name = f" ({item.name})" if item.name else ""
-        lines.append(f"{item.file}:{item.line}{name}")
+        line = f"{item.file}:{item.line}"
+        if item.name:
+            line += f" ({item.name})"
+        lines.append(line)
     diagnose = run(
         "splatfix", "diagnose", "--repo", folder, text="See whether this machine has what that needs"
     )
@@ -374,10 +465,12 @@ def _incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Sp
             restore = run("git", "-C", root, "checkout", "--", *others, text="Restore them from git")
         todo.append(restore)
     todo.append(say("Or name the extensions to build one by one."))
-    verb = "is" if len(names) == 1 else "are"
+    are = "are"
+    if len(names) == 1:
+        are = "is"
     return SplatfixError(
         "source-incomplete",
-        f"{subject} is incomplete: {few(names)} {verb} missing or empty.",
+        f"{subject} is incomplete: {few(names)} {are} missing or empty.",
         todo=tuple(todo),
         details={"folder": str(root), "lacking": names},
     )
@@ -386,9 +479,12 @@ def _incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Sp
 def _fetching(root: Path, folder: Path, submodules: Sequence[Submodule]) -> list[Step]:
     """The commands that fetch submodules, and the one that lets splatfix do it."""
     git = git_folder(root)
+    commits = None
     # slow, and asked for commits alone, where git has not recorded them
-    recognition = None if all(item.recorded for item in submodules) else stack_in(root)
-    commits = recognition.stack.submodules if recognition and recognition.own else None
+    if not all(item.recorded for item in submodules):
+        recognition = stack_in(root)
+        if recognition and recognition.own:
+            commits = recognition.stack.submodules
     steps = how_to_fetch(str(root), submodules, clone=git is not None, remote=remote_of(git), commits=commits)
     if not steps:
         return []
@@ -403,7 +499,10 @@ def expected_extensions(named: Iterable[str], read: Checkout | None = None) -> d
     """
     extensions: dict[str, tuple[str, ...]] = {}
     for folder in filter(None, map(resolved_folder, named)):
-        for path in [folder] if has_build_file(folder) else walk_extensions(folder).found:
+        paths: tuple[Path, ...] = (folder,)
+        if not has_build_file(folder):
+            paths = walk_extensions(folder).found
+        for path in paths:
             extensions.setdefault(read_source(path).label, variants_of_source(str(path)))
         checkout = _identity(folder, read)
         if checkout is None:
@@ -426,11 +525,16 @@ def _variants_of_recipe(checkout: Checkout) -> dict[str, str]:
     if recognition is None or recognition.call_fits is False:
         return {}
     known = recipe(recognition.stack.key)
-    return {part.path: part.variant for part in known.parts if part.builder == "setup.py"} if known else {}
+    if known is None:
+        return {}
+    return {part.path: part.variant for part in known.parts if part.builder == "setup.py"}
 
 
 def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
     notes = [part.note for part in known.parts if part.note] or [known.note]
+    meaning = ""
+    if any(notes):
+        meaning = f"What is known of it: {'; '.join(notes)}."
     steps: list[Step] = []
     for part in known.parts:
         if part.clone:
@@ -441,7 +545,7 @@ def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
     return SplatfixError(
         "no-extension-of-its-own",
         f"{folder} is a checkout of {known.name}, which has no native Python extension of its own to build.",
-        meaning=f"What is known of it: {'; '.join(filter(None, notes))}." if any(notes) else "",
+        meaning=meaning,
         todo=tuple(steps),
     )
 
@@ -452,14 +556,20 @@ def _notes_on(
     """What a checkout is, and what of its stack's recipe it lacks."""
     origin = "of an unknown stack"
     if recognition:
-        origin = f"of {recognition.words}" if recognition.own else recognition.words
+        origin = recognition.words
+        if recognition.own:
+            origin = f"of {recognition.words}"
     names = few([path.name for path in extensions], 8)
     notes = [f"{folder} is a checkout {origin}; its extensions: {names}"]
-    for part in known.parts if known else ():
-        if known and part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
+    if known is None:
+        return notes
+    for part in known.parts:
+        if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
             notes.append(f"{part.path} is not in this checkout, although {known.name} has it; it is left out")
+        elif part.note and part.path in ("", "."):
+            notes.append(part.note)
         elif part.note:
-            notes.append(part.note if part.path in ("", ".") else f"{part.path}: {part.note}")
+            notes.append(f"{part.path}: {part.note}")
     return notes
 
 
@@ -513,7 +623,9 @@ def _needs_met(needs: ProgramNeeds, facts: Facts) -> Iterator[tuple[bool | None,
             yield None, f"{need}: not known ({machine.toolkits.error})"
         else:
             fitting = [item for item in toolkits if item.nvcc and release(item.version)[:2] >= needs.cuda]
-            best = f"{fitting[0].version} in {fitting[0].root}" if fitting else "none found"
+            best = "none found"
+            if fitting:
+                best = f"{fitting[0].version} in {fitting[0].root}"
             yield bool(fitting), f"{need}: {best}"
     for tool in needs.tools:
         yield tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"

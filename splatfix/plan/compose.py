@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from packaging.utils import canonicalize_name
 
@@ -110,8 +110,10 @@ def confirm(assessment: Assessment) -> Confirm:
     """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
     if assessment.targets and not assessment.here:
         checkout = assessment.facts.checkout.value
-        repo = ("--repo", checkout.folder) if checkout else ()
-        command = splatfix(assessment, "diagnose", *repo, *target_options(assessment.archs))
+        options = target_options(assessment.archs)
+        if checkout:
+            options = ("--repo", checkout.folder, *options)
+        command = splatfix(assessment, "diagnose", *options)
         return Confirm(command=command, what=f"confirm the code for {assessment.names}")
     # the smoke trainer is to call the rasterizer that was built
     names = {canonicalize_name(name) for name in assessment.subjects}
@@ -127,26 +129,25 @@ def confirm(assessment: Assessment) -> Confirm:
 # What install executes
 
 
-def installation(
-    request: Request,
-    context: Context,
-    kind: OptionKind,
-    makers: Sequence[BuildWheel | MakeDropin],
-    coming: Mapping[str, Sequence[str]],
-    dependencies: Dependencies,
-    *,
-    first: Sequence[InstallStep] = (),
-    considered: Sequence[Rejected] = (),
-    notes: Sequence[str] = (),
-    targets: tuple[Arch, ...] = (),
-    jobs: int = 0,
-) -> InstallPlan:
-    """The executable option of a request: everything is made and verified before the first thing is installed.
+@dataclass(frozen=True, kw_only=True)
+class Wheels:
+    """What a backend decided for a request: how the wheels come about, and what has to be there before."""
 
-    Args:
-        makers: what makes the wheels.
-        coming: by the name of a distribution, keys of the variants that it can be.
-        first: steps before them, after the dependencies.
+    kind: OptionKind
+    makers: tuple[BuildWheel | MakeDropin, ...]
+    variants: Mapping[str, Sequence[str]]
+    """By the name of a distribution, keys of the variants that it can be."""
+    dependencies: Dependencies = field(default_factory=Dependencies)
+    first: tuple[InstallStep, ...] = ()
+    """Steps before the makers, after the dependencies."""
+    considered: tuple[Rejected, ...] = ()
+    notes: tuple[str, ...] = ()
+    targets: tuple[Arch, ...] = ()
+    jobs: int = 0
+
+
+def installation(request: Request, context: Context, wheels: Wheels) -> InstallPlan:
+    """The executable option of a request: everything is made and verified before the first thing is installed.
 
     Raises:
         SplatfixError: as :func:`usable_python`.
@@ -155,12 +156,14 @@ def installation(
     interpreter = usable_python(facts)
     verifications: list[InstallStep] = []
     installs: list[InstallStep] = []
-    for step in makers:
-        built = isinstance(step, BuildWheel)
+    for step in wheels.makers:
         # a drop-in's own kernels are compiled, and so shown, while it is made
-        verifications.append(VerifyWheel(subject=step.subject, targets=step.targets if built else ()))
-        if request.in_place and isinstance(step, BuildWheel) and step.edits:
-            installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
+        targets: tuple[Arch, ...] = ()
+        if isinstance(step, BuildWheel):
+            targets = step.targets
+            if request.in_place and step.edits:
+                installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
+        verifications.append(VerifyWheel(subject=step.subject, targets=targets))
         installs.append(InstallWheel(subject=step.subject, replaces=replaced_version(facts, step.subject)))
         installs.append(CheckImport(subject=step.subject))
     proves = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS]
@@ -168,27 +171,28 @@ def installation(
         Limit(RungName.COMPUTES, "nothing is run; splatfix verify does that"),
         Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
     ]
-    if kind is OptionKind.DROPIN:
+    if wheels.kind is OptionKind.DROPIN:
         proves.remove(RungName.BUILT)
         limits.insert(0, _NOTHING_NATIVE)
+    dependencies = wheels.dependencies
     return InstallPlan(
-        kind,
-        kind.title(),
-        steps=(*dependencies.steps, *first, *makers, *verifications, *installs),
+        wheels.kind,
+        wheels.kind.title(),
+        steps=(*dependencies.steps, *wheels.first, *wheels.makers, *verifications, *installs),
         proves=tuple(proves),
         cannot_prove=tuple(limits),
-        considered=tuple(dict.fromkeys(considered)),
-        notes=(*notes, *_conflicts(context, coming), *dependencies.notes),
-        targets=targets,
+        considered=tuple(dict.fromkeys(wheels.considered)),
+        notes=(*wheels.notes, *_conflicts(context, wheels.variants), *dependencies.notes),
+        targets=wheels.targets,
         python=interpreter.executable,
         prefix=interpreter.prefix,
-        jobs=jobs,
+        jobs=wheels.jobs,
     )
 
 
-def _conflicts(context: Context, coming: Mapping[str, Sequence[str]]) -> list[str]:
+def _conflicts(context: Context, variants_by_name: Mapping[str, Sequence[str]]) -> list[str]:
     """Whose rasterizer is replaced by another stack's, each as a sentence."""
-    variants = {canonicalize_name(name): keys for name, keys in coming.items()}
+    variants = {canonicalize_name(name): keys for name, keys in variants_by_name.items()}
     sentences = []
     for package in context.facts.environment.packages.value or ():
         names = (canonicalize_name(text) for text in (package.module, *package.distributions))

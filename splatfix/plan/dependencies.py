@@ -14,8 +14,9 @@ from splatfix.context.imports import MissingModules, brought_by, missing_modules
 from splatfix.context.requirements import met, name_of, unmet, version_of, version_there
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say, target_options
-from splatfix.facts import Facts, ImportedModule, Source, read_pins, read_scripts, resolved_folder
+from splatfix.facts import Facts, ImportedModule, Source
 from splatfix.knowledge.imports import Repository, repository_of
+from splatfix.plan.checkout import declared_by, modules_of_scripts
 from splatfix.plan.option import Request
 from splatfix.plan.steps import InstallDependencies, Reason
 
@@ -48,8 +49,12 @@ class Lacks:
 
 def _lacks_of(facts: Facts, source: Source, together: Sequence[Source]) -> Lacks:
     by_setup = missing_modules(facts, (ImportedModule(name, "setup.py", 0) for name in source.build_imports))
-    pins = (pin.name for pin in read_pins(Path(source.folder)))
-    imported = missing_modules(facts, source.needs, declared=pins, brought=brought_by((source, *together)))
+    imported = missing_modules(
+        facts,
+        source.needs,
+        declared=declared_by(Path(source.folder)),
+        brought=brought_by((source, *together)),
+    )
     to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
     to_build += [text for text in source.build_requires if not met(facts, text)]
     _add_unlisted(to_build, by_setup.requirements, to_build)
@@ -222,7 +227,9 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
         return Dependencies(notes=notes)
     # torch itself is held by the constraints of the installation
     arguments = pip_arguments(facts, gathered.reasons)
-    index = arguments[-1] if "--extra-index-url" in arguments else ""
+    index = ""
+    if "--extra-index-url" in arguments:
+        index = arguments[-1]
     reasons = [
         Reason(f"{name}: {text}", "the text of its Python files") for name, text in gathered.reasons.items()
     ]
@@ -257,7 +264,8 @@ def _gather_of_source(gathered: _Gathered, source: Source, lacks: Lacks) -> None
 def _gather_of_scripts(
     gathered: _Gathered, request: Request, facts: Facts, source: str, sources: Sequence[Source]
 ) -> None:
-    missing = _missing_in_scripts(source, facts, sources)
+    imports, declared = modules_of_scripts(source)
+    missing = missing_modules(facts, imports, declared=declared, brought=brought_by(sources))
     listed = {name_of(requirement) for requirement in gathered.reasons}
     for requirement in missing.requirements:
         if name_of(requirement) not in listed:
@@ -296,8 +304,9 @@ def _require_tools(request: Request, facts: Facts, source: Source, sources: Sequ
         ]
         if not others:
             raise
-        more = ("--with-dependencies",) if request.with_dependencies else ()
-        argv = ("splatfix", "install", *others, *targets, *more, *python)
+        argv = ("splatfix", "install", *others, *targets, *python)
+        if request.with_dependencies:
+            argv = ("splatfix", "install", *others, *targets, "--with-dependencies", *python)
         again = run(*argv, text="Or install the others of them alone")
         raise error.with_todo(*error.todo, again) from error
 
@@ -309,16 +318,6 @@ def _is_buildable(facts: Facts, source: Source, sources: Sequence[Source]) -> bo
     except SplatfixError as error:
         return error.code == "build-tools-missing"
     return True
-
-
-def _missing_in_scripts(source: str, facts: Facts, sources: Sequence[Source]) -> MissingModules:
-    folder = resolved_folder(source)
-    if folder is None:
-        return MissingModules()
-    scripts, _ = read_scripts(folder)
-    declared = (pin.name for pin in read_pins(folder))
-    imports = (item for item in scripts.imports if not item.beside)
-    return missing_modules(facts, imports, declared=declared, brought=brought_by(sources))
 
 
 def _unknown(importer: str, missing: MissingModules) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import Step, fill_in, run, say
-from splatfix.facts import Checkout, has_build_file, read_checkout, resolved_folder
+from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
@@ -20,7 +19,7 @@ from splatfix.knowledge.dropins import (
     refusal,
 )
 from splatfix.knowledge.stacks import stacks, variant, variants
-from splatfix.plan.checkout import install_name, is_checkout, no_checkout, require_one_thing, sources_in
+from splatfix.plan.checkout import checkout_to_replace, install_name, is_source_here, sources_in
 from splatfix.plan.option import Native, Replacement
 from splatfix.plan.replacement import replacement_for
 
@@ -38,7 +37,7 @@ def choose_dropins(sources: Iterable[str], checkout: Checkout | None = None) -> 
             ``nothing-to-replace`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
     """
     named = list(dict.fromkeys(sources))
-    if named == ["."] and not _is_source(resolved_folder(".")):
+    if named == ["."] and not is_source_here():
         raise usage_error(
             "nothing-to-replace",
             "Nothing was named to be replaced, and this folder is no checkout with extensions.",
@@ -61,31 +60,21 @@ def choose_dropins(sources: Iterable[str], checkout: Checkout | None = None) -> 
     return Replacement(tuple(dropins.values()), tuple(native))
 
 
-def _is_source(folder: Path | None) -> bool:
-    return folder is not None and (has_build_file(folder) or is_checkout(folder))
-
-
 def _replacement(text: str, checkout: Checkout | None) -> Replacement:
     """For one name or folder."""
-    folder = resolved_folder(text)
-    if folder is None:
+    checkout = checkout_to_replace(text, checkout)
+    if checkout is None:
         return Replacement((_by_name(text),))
-    require_one_thing(folder)
-    if not _is_source(folder):
-        raise no_checkout(folder, "--backend", "pure")
-    if checkout is None or checkout.folder != str(folder):
-        checkout = read_checkout(folder, ()).value
-    replacement = replacement_for(checkout) if checkout else Replacement()
+    replacement = replacement_for(checkout)
     if not (replacement.dropins or replacement.native):
-        raise _no_extension(text, folder, checkout)
+        raise _no_extension(text, checkout)
     if replacement.useless:
-        names = tuple(dropin.name for dropin in replacement.dropins)
-        beside = names or companions(replacement.native[0].module)
+        beside = replacement.names or companions(replacement.native[0].module)
         raise _only_native(replacement.refused, "", *_native_build(text, checkout), *_by_their_names(beside))
     return replacement
 
 
-def _no_extension(text: str, folder: Path, checkout: Checkout | None) -> SplatfixError:
+def _no_extension(text: str, checkout: Checkout) -> SplatfixError:
     """Why there is nothing to replace: the reason that ``install`` gives, where it knows a better one."""
     try:
         sources_in((text,), checkout=checkout)
@@ -94,12 +83,12 @@ def _no_extension(text: str, folder: Path, checkout: Checkout | None) -> Splatfi
             return error
     return usage_error(
         "nothing-to-replace",
-        f"{folder} neither brings nor calls an extension.",
+        f"{checkout.folder} neither brings nor calls an extension.",
         say(f"There are drop-ins for: {known_names()}"),
     )
 
 
-def _native_build(text: str, checkout: Checkout | None) -> tuple[Step, ...]:
+def _native_build(text: str, checkout: Checkout) -> tuple[Step, ...]:
     """What builds a source: itself, or where ``splatfix install`` refuses it, what that says to build in its place."""
     try:
         sources_in((text,), checkout=checkout)
@@ -110,10 +99,12 @@ def _native_build(text: str, checkout: Checkout | None) -> tuple[Step, ...]:
 
 
 def _only_native(subject: str, reason: str, *todo: Step) -> SplatfixError:
-    because = f": {reason}" if reason else ""
+    problem = f"There is no drop-in for {subject}"
+    if reason:
+        problem += f": {reason}"
     return SplatfixError(
         "nothing-replaces-it",
-        f"There is no drop-in for {subject}{because}.",
+        f"{problem}.",
         meaning="Only a native build works for it.",
         todo=todo,
     )
@@ -160,8 +151,9 @@ def _named_variant(text: str, key: str) -> Dropin:
     if dropin_of_twin is not None:
         return dropin_of_twin
     row = variant(key)
-    module = row.module if row else key
-    subject = f"{module} ({key})" if row else key
+    module = subject = key
+    if row:
+        module, subject = row.module, f"{row.module} ({key})"
     beside = _by_their_names(companions(module, key))
     raise _only_native(subject, refusal(key) or "", _build(module), *beside)
 

@@ -13,7 +13,7 @@ from splatfix.context import Context, Rejected, make_context
 from splatfix.context.commands import make_environment, python_option, python_to_be, removed_by
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import Step, run, say, target_options
-from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, resolved_folder
+from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Source
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.advice import advise
 from splatfix.plan.assessment import Assessment, assess, names_of_archs
@@ -22,10 +22,10 @@ from splatfix.plan.backends.driver import driver
 from splatfix.plan.backends.keep import keep
 from splatfix.plan.backends.native import native, native_plan
 from splatfix.plan.backends.nvrtc import nvrtc_kernels
-from splatfix.plan.backends.pure import dropin_plan, dropins, dropins_on_gpu
+from splatfix.plan.backends.pure import KernelMaker, dropin_plan, dropins, dropins_on_gpu
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.warp import warp_kernels
-from splatfix.plan.checkout import expected_extensions, sources_in
+from splatfix.plan.checkout import absolute, expected_extensions, sources_in, variants_of_source
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.option import (
     BUILDING,
@@ -43,7 +43,7 @@ from splatfix.plan.option import (
     SourceSummary,
     rejected,
 )
-from splatfix.plan.parts import NativePart, variants_of_source
+from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import usable_python
 
 _AS_IT_WOULD_BE = "as it would be"
@@ -58,18 +58,11 @@ _OPTIONS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
     OptionKind.INSTALL_TOOLKIT: partial(native, kind=OptionKind.INSTALL_TOOLKIT),
     OptionKind.OTHER_TORCH: other_torch,
 }
-# By --backend, what makes of sources at hand the option that install executes.
-_INSTALLATIONS: Mapping[str, Callable[[Request, Context], InstallPlan]] = {
-    "native": native_plan,
-    "nvrtc": partial(dropin_plan, kernels_by=nvrtc_kernels),
-    "warp": partial(dropin_plan, kernels_by=warp_kernels),
-    "pure": dropin_plan,
-}
-# The backends that need no compiler, the best first.
-_WITHOUT_COMPILER = {
-    "nvrtc": "CUDA kernels by NVRTC",
-    "warp": "gswarp by NVIDIA Warp",
-    "pure": "pure PyTorch",
+# The backends that need no compiler, the best first: what each is, and what compiles its kernels.
+_WITHOUT_COMPILER: Mapping[str, tuple[str, KernelMaker | None]] = {
+    "nvrtc": ("CUDA kernels by NVRTC", nvrtc_kernels),
+    "warp": ("gswarp by NVIDIA Warp", warp_kernels),
+    "pure": ("pure PyTorch", None),
 }
 # What rules out a native build on this machine, whatever was asked for.
 _NOT_HERE = frozenset(
@@ -91,14 +84,16 @@ def summarise(
         named: what commands name as SOURCE.
         fetch: what ``--fetch-submodules`` fetches first, one step each.
     """
-    checkout = facts.checkout.value if facts else None
+    checkout = None
+    if facts:
+        checkout = facts.checkout.value
     try:
         replacement = choose_dropins(sources, checkout)
     except SplatfixError as error:
         replacement = Replacement(native=(Native("", error.what.rstrip(".")),))
     summary = SourceSummary(named=named, replacement=replacement)
     try:
-        read, _ = sources_in(sources, facts)
+        return _with_sources(summary, sources_in(sources, facts)[0])
     except SplatfixError as error:
         if error.code != "source-incomplete":
             return replace(summary, named=(), refused=error)
@@ -109,8 +104,11 @@ def summarise(
             to_complete = [replace(by_git[0], text=error.what), *by_git[1:]]
         variants = expected_extensions(sources, checkout)
         return replace(summary, variants=variants, prepare=fetch or tuple(to_complete), fetch=bool(fetch))
-    variants = {source.label: variants_of_source(source.folder) for source in read}
-    return replace(summary, variants=variants, built_from={source.label: source for source in read})
+
+
+def _with_sources(summary: SourceSummary, sources: Sequence[Source]) -> SourceSummary:
+    variants = {source.label: variants_of_source(source.folder) for source in sources}
+    return replace(summary, variants=variants, built_from={source.label: source for source in sources})
 
 
 # The options of a machine
@@ -174,8 +172,6 @@ def _tried(kind: OptionKind, make: Callable[[Assessment], Option], assessment: A
         return make(assessment)
     except NotApplicable as rejection:
         return rejected(kind, str(rejection))
-    except SplatfixError as error:
-        return rejected(kind, error.what)
 
 
 def _every_option(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Iterator[Option]:
@@ -230,8 +226,10 @@ def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
         notes.append(f"no native option covers {assessment.names} together: name one at a time with --target")
     if assessment.away:
         names = names_of_archs(assessment.away)
-        verb = "is not in this machine: it" if len(assessment.away) == 1 else "are not in this machine: they"
-        notes.append(f"{names} {verb} can be built for here but must be verified elsewhere")
+        they = "are not in this machine: they"
+        if len(assessment.away) == 1:
+            they = "is not in this machine: it"
+        notes.append(f"{names} {they} can be built for here but must be verified elsewhere")
     # GPUs of this machine that run none of the code for the targets
     lost = []
     for own in assessment.not_asked_for:
@@ -272,24 +270,20 @@ def plan_install(request: Request, context: Context) -> InstallPlan:
     """
     if request.backend == "auto":
         plan = _first_possible(request, context)
-    elif request.backend not in _INSTALLATIONS:
-        choices = ", ".join([*_INSTALLATIONS, "auto"])
+    elif request.backend == "native":
+        plan = native_plan(request, context)
+    elif request.backend in _WITHOUT_COMPILER:
+        plan = _with_dropins(request, context)
+    else:
+        choices = ", ".join(["native", *_WITHOUT_COMPILER, "auto"])
         problem = f"{request.backend!r} is not a backend."
         raise usage_error("unknown-backend", problem, say(f"Choose {choices}."))
-    else:
-        try:
-            plan = _INSTALLATIONS[request.backend](request, context)
-        except SplatfixError as error:
-            if request.backend in ("nvrtc", "warp"):
-                raise _with_next_best(error, request, context) from error
-            raise
-    folders = tuple(str(resolved_folder(text) or text) for text in request.sources)
     notes = plan.notes
     if command := removed_by(context.facts):
         notes += (
             f"`{command}` removes again what is not in the project's lock file: install it again after that",
         )
-    return replace(plan, request=replace(request, sources=folders), notes=notes)
+    return replace(plan, request=replace(request, sources=absolute(request.sources)), notes=notes)
 
 
 def _first_possible(request: Request, context: Context) -> InstallPlan:
@@ -300,31 +294,70 @@ def _first_possible(request: Request, context: Context) -> InstallPlan:
         if error.code not in _NOT_HERE:
             raise
         obstacle = error
-    kept = _kept(request, context, obstacle)
+    considered = Rejected("native build", obstacle.what)
+    kept = _kept(request, context)
     if kept:
-        return kept
+        return replace(kept, considered=(considered,))
     try:
         replacement = choose_dropins(request.sources, context.checkout)
     except SplatfixError:
         raise obstacle from None
-    considered = [Rejected("native build", obstacle.what)]
     # where a part must be built natively, nothing else serves
-    for backend, text in {} if replacement.native else _WITHOUT_COMPILER.items():
-        try:
-            plan = _INSTALLATIONS[backend](request, context)
-        except SplatfixError as error:
-            considered.append(Rejected(text, error.what))
+    if replacement.native:
+        raise obstacle
+    plan, passed_over = _best_dropins(request, context, replacement)
+    if plan is None:
+        raise obstacle
+    text, _ = _WITHOUT_COMPILER[plan.backend]
+    note = f"{text}, because a native build is not possible here: {obstacle.what}"
+    return replace(plan, considered=(considered, *passed_over), notes=(note, *plan.notes))
+
+
+def _best_dropins(
+    request: Request, context: Context, replacement: Replacement, *, besides: str = ""
+) -> tuple[InstallPlan | None, tuple[Rejected, ...]]:
+    """The first plan without a compiler that is possible here, and what was passed over.
+
+    Args:
+        besides: a backend that is not tried.
+    """
+    passed_over: list[Rejected] = []
+    for backend, (text, kernels_by) in _WITHOUT_COMPILER.items():
+        if backend == besides:
             continue
-        note = f"{text}, because a native build is not possible here: {obstacle.what}"
-        return replace(plan, considered=tuple(considered), notes=(note, *plan.notes))
-    raise obstacle
+        try:
+            return dropin_plan(request, context, replacement, kernels_by), tuple(passed_over)
+        except SplatfixError as error:
+            passed_over.append(Rejected(text, error.what))
+    return None, tuple(passed_over)
 
 
-def _kept(request: Request, context: Context, native: SplatfixError) -> InstallPlan | None:
+def _with_dropins(request: Request, context: Context) -> InstallPlan:
+    """By the backend that was named; its refusal names the best of the others."""
+    replacement = choose_dropins(request.sources, context.checkout)
+    _, kernels_by = _WITHOUT_COMPILER[request.backend]
+    try:
+        return dropin_plan(request, context, replacement, kernels_by)
+    except SplatfixError as error:
+        names_backend = any(step.command and "--backend" in step.command.argv for step in error.todo)
+        # a CPU-only torch is told of --backend pure already, with no command of its own
+        if kernels_by is None or names_backend or error.code == "cpu-only-torch":
+            raise
+        plan, _ = _best_dropins(request, context, replacement, besides=request.backend)
+        if plan is None:
+            raise
+        argv = ("splatfix", "install", *request.sources, "--backend", plan.backend)
+        options = (*target_options(request.targets), *python_option(context.facts))
+        again = run(*argv, *options, text="Next best here")
+        raise error.with_todo(*error.todo, again) from error
+
+
+def _kept(request: Request, context: Context) -> InstallPlan | None:
     """Nothing to do, where what is installed of the sources is known to have native code for every target."""
     if context.no_target:
         return None
-    assessment = assess(context, summarise(request.sources, context.facts))
+    sources, _ = sources_in(request.sources, context.facts)
+    assessment = assess(context, _with_sources(NO_SOURCES, sources))
     if not any(part.code for part in assessment.parts):
         return None
     try:
@@ -339,27 +372,7 @@ def _kept(request: Request, context: Context, native: SplatfixError) -> InstallP
         option.title,
         steps=(),
         reasons=option.reasons,
-        considered=(Rejected("native build", native.what),),
         targets=option.targets,
         python=python.executable,
         prefix=python.prefix,
     )
-
-
-def _with_next_best(error: SplatfixError, request: Request, context: Context) -> SplatfixError:
-    """The same, with the command for the best of the other backends that needs no compiler."""
-    names_backend = any(step.command and "--backend" in step.command.argv for step in error.todo)
-    # a CPU-only torch is told of --backend pure already, with no command of its own
-    if names_backend or error.code == "cpu-only-torch":
-        return error
-    for backend in _WITHOUT_COMPILER:
-        if backend == request.backend:
-            continue
-        try:
-            _INSTALLATIONS[backend](request, context)
-        except SplatfixError:
-            continue
-        argv = ("splatfix", "install", *request.sources, "--backend", backend)
-        options = (*target_options(request.targets), *python_option(context.facts))
-        return error.with_todo(*error.todo, run(*argv, *options, text="Next best here"))
-    return error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -19,8 +18,6 @@ from splatfix.facts import (
     PackageSource,
     Source,
     SplatPackage,
-    packages_in,
-    read_package,
 )
 from splatfix.knowledge.stacks import (
     Traits,
@@ -269,20 +266,6 @@ def conflict_with(package: SplatPackage, expected: Collection[str]) -> str:
         f"the installed {package.module} is that of {names}; "
         f"{trainers} will no longer run in this environment"
     )
-
-
-def variants_of_source(folder: str) -> tuple[str, ...]:
-    """Keys of the variants that an extension's source folder can be, by its own ``__init__.py``; () where none is known."""
-    keys: list[str] = []
-    for module in packages_in(Path(folder)):
-        if not variants(module):
-            continue
-        try:
-            face = read_package(Path(folder), module)
-        except ValueError:  # what is wrong with the source is for the build to say
-            continue
-        keys += variants_of_face(face)
-    return tuple(keys)
 
 
 def variants_of_face(face: PackageSource) -> tuple[str, ...]:

@@ -1,6 +1,11 @@
 """The steps that splatfix plans. What only a person can do is a plain ``Step``.
 
 The text of each is made from its fields; a step with a ``command`` is done by that command, the others by ``install``.
+
+There are two vocabularies, because there are two questions. The options of a machine are ranked before any source is
+named, and from recorded facts on another machine: a ``Rebuild`` knows no folder, only the command that will plan the
+build. ``install`` has the sources at hand, and plans steps that it can carry out, verify and undo: ``BuildWheel`` and the
+like.
 """
 
 from __future__ import annotations

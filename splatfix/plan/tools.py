@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from splatfix.context import Choice, Context, Rejected
@@ -50,20 +50,34 @@ class Tools:
         return self.chosen.toolkit.version or ""
 
     @property
+    def root(self) -> str:
+        """Of the toolkit; "" where it is not there yet."""
+        return "" if self.toolkit_steps else self.chosen.toolkit.root
+
+    @property
+    def cxx(self) -> str:
+        """Path of the C++ compiler; "" where none here fits."""
+        return self.compilers.cxx if self.compilers else ""
+
+    @property
     def reasons(self) -> tuple[Reason, ...]:
         """Why this toolkit and this compiler."""
         toolkit = f"torch was built with CUDA {self.torch.cuda}"
         if self.chosen.toolkit.found_via:
             toolkit = self.chosen.why
+        compiler = ""
         if self.compilers:
-            return Reason(toolkit), Reason(self.compilers.why)
-        return Reason(toolkit), Reason(self.no_compiler.what if self.no_compiler else "")
+            compiler = self.compilers.why
+        elif self.no_compiler:
+            compiler = self.no_compiler.what
+        return Reason(toolkit), Reason(compiler)
 
     @property
     def before(self) -> tuple[Step, ...]:
         """What is done before anything can be compiled."""
-        compiler = self.no_compiler.todo if self.no_compiler else ()
-        return (*self.toolkit_steps, *compiler)
+        if self.no_compiler is None:
+            return self.toolkit_steps
+        return (*self.toolkit_steps, *self.no_compiler.todo)
 
     @property
     def downloaded(self) -> bool:
@@ -208,22 +222,20 @@ def toolkit_recipe(torch: Torch) -> WheelToolkit | None:
     if not minor:
         return None
     exact = cuda_of_torch(torch.version) or ""
-    return recipe(exact if exact.startswith(f"{minor}.") else minor)
+    if exact.startswith(f"{minor}."):
+        return recipe(exact)
+    return recipe(minor)
 
 
 def toolkit_to_be(
     cuda: str, root: str, found_via: tuple[str, ...] = (), nvcc: str | None = "nvcc"
 ) -> Toolkit:
     """A toolkit (``13.0``) that is not there yet; which compilers it will accept, the tables say."""
+    toolkit = Toolkit(root=root, version=cuda, found_via=found_via, nvcc=nvcc)
     bounds = limits(release(cuda))
-    return Toolkit(
-        root=root,
-        version=cuda,
-        found_via=found_via,
-        nvcc=nvcc,
-        gcc_max=bounds.gcc_max_major if bounds else None,
-        clang_max=bounds.clang_max_major if bounds else None,
-    )
+    if bounds is None:
+        return toolkit
+    return replace(toolkit, gcc_max=bounds.gcc_max_major, clang_max=bounds.clang_max_major)
 
 
 def provided_toolkit(
@@ -233,8 +245,8 @@ def provided_toolkit(
 
     None where there are none (CUDA 12 and older, macOS, Windows).
     """
-    wheels = toolkit_recipe(torch) if system == "linux" else None
-    if torch.cuda is None or wheels is None:
+    wheels = toolkit_recipe(torch)
+    if system != "linux" or torch.cuda is None or wheels is None:
         return None
     minor = ".".join(torch.cuda.split(".")[:2])
     folder = (cache or user_cache()) / "toolkits" / f"cuda-{minor}"

@@ -22,7 +22,8 @@ from splatfix.facts import (
 )
 from splatfix.knowledge.stacks import variant
 from splatfix.plan import OptionKind, Options, summarise
-from splatfix.plan.parts import conflict_with, other_variant, variants_of_source
+from splatfix.plan.checkout import variants_of_source
+from splatfix.plan.parts import conflict_with, other_variant
 from splatfix.plan.steps import Rebuild
 from tests.archs import goal, request_for
 from tests.plan.machines import cuda_source, extensions, find_options, make_plan, step_of

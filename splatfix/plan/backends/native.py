@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from splatfix.context import Choice, Context, Rejected
@@ -15,11 +16,10 @@ from splatfix.facts import Facts, Source, Torch
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.assessment import Assessment, lacks_code, names_of_archs, torch_obstacles
 from splatfix.plan.build_environment import Jobs, job_count, share_jobs
-from splatfix.plan.checkout import sources_in
-from splatfix.plan.compose import confirm, installation, make_option, splatfix
+from splatfix.plan.checkout import sources_in, variants_of_source
+from splatfix.plan.compose import Wheels, confirm, installation, make_option, splatfix
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.option import InstallPlan, NotApplicable, Option, OptionKind, Request
-from splatfix.plan.parts import variants_of_source
 from splatfix.plan.requirements import usable_python, usable_targets, usable_torch
 from splatfix.plan.steps import BuildWheel, ProvideToolkit, Reason, Rebuild
 from splatfix.plan.tools import (
@@ -49,14 +49,17 @@ def native(assessment: Assessment, kind: OptionKind) -> Option:
     """Compile with the tools of that kind; a missing host compiler is the user's to install first.
 
     Raises:
-        NotApplicable, SplatfixError: why it cannot be done here, or need not be.
+        NotApplicable: why it cannot be done here, or need not be.
     """
     torch, unsure = _torch_to_build_for(assessment)
     here: Tools | None = None
     if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
         here = _tools_without_toolkit(assessment, torch, unsure)
     find_tools, options = _TOOLS[kind]
-    tools = find_tools(assessment.context, torch)
+    try:
+        tools = find_tools(assessment.context, torch)
+    except SplatfixError as error:
+        raise NotApplicable(error.what) from error
     reasons = tools.reasons
     if kind is OptionKind.REBUILD_PTX:
         reasons = (_why_ptx(assessment, tools), *reasons)
@@ -149,8 +152,8 @@ def rebuild_steps(
         targets=assessment.archs,
         arch_list=";".join(arch_list),
         cuda=tools.cuda,
-        toolkit="" if tools.toolkit_steps else tools.chosen.toolkit.root,
-        compiler=tools.compilers.cxx if tools.compilers else "",
+        toolkit=tools.root,
+        compiler=tools.cxx,
         first=assessment.nothing_installed,
     )
     return (*assessment.sources.prepare, *tools.before, step, confirm(assessment))
@@ -173,7 +176,9 @@ def native_plan(request: Request, context: Context) -> InstallPlan:
     if any(source.needs_cuda for source in sources):
         tools = tools_to_install_with(request, context)
         considered += [*tools.rejected, *_torch_own_choice(facts, tools)]
-    jobs = Jobs(request.jobs, "as asked") if request.jobs else job_count(facts)
+    jobs = job_count(facts)
+    if request.jobs:
+        jobs = Jobs(request.jobs, "as asked")
     dependencies = plan_dependencies(request, facts, sources)
     builds: list[BuildWheel] = []
     for source, share in zip(sources, share_jobs(jobs, sources), strict=True):
@@ -185,30 +190,32 @@ def native_plan(request: Request, context: Context) -> InstallPlan:
                 usable_torch(context, cuda=False)
             build = plain_build(source, str(Path(interpreter.executable).parent), share)
         builds.append(build)
-    kind = OptionKind.REBUILD
-    provide: list[ProvideToolkit] = []
-    if tools:
-        provide = [step for step in tools.toolkit_steps if isinstance(step, ProvideToolkit)]
-        if tools.chosen.ptx:
-            kind = OptionKind.REBUILD_PTX
-        elif tools.toolkit_steps:
-            kind = OptionKind.PROVIDE_TOOLKIT
-    if tools and tools.mismatch:
-        risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
-        notes += (f"--force-cuda-mismatch: {tools.mismatch}: {risk}",)
-    return installation(
-        request,
-        context,
-        kind,
-        builds,
-        {source.label: variants_of_source(source.folder) for source in sources},
-        dependencies,
-        first=provide,
-        considered=considered,
+    wheels = Wheels(
+        kind=OptionKind.REBUILD,
+        makers=tuple(builds),
+        variants={source.label: variants_of_source(source.folder) for source in sources},
+        dependencies=dependencies,
+        considered=tuple(considered),
         notes=notes,
-        targets=context.archs if tools else (),
         jobs=jobs.count,
     )
+    if tools:
+        wheels = _with_tools(wheels, context, tools)
+    return installation(request, context, wheels)
+
+
+def _with_tools(wheels: Wheels, context: Context, tools: Tools) -> Wheels:
+    """The same, with what its tools make of it: the kind of build, a toolkit to unpack first, a mismatch that was forced."""
+    kind, notes = wheels.kind, wheels.notes
+    provide = tuple(step for step in tools.toolkit_steps if isinstance(step, ProvideToolkit))
+    if tools.chosen.ptx:
+        kind = OptionKind.REBUILD_PTX
+    elif provide:
+        kind = OptionKind.PROVIDE_TOOLKIT
+    if tools.mismatch:
+        risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
+        notes += (f"--force-cuda-mismatch: {tools.mismatch}: {risk}",)
+    return replace(wheels, kind=kind, first=provide, notes=notes, targets=context.archs)
 
 
 def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], tuple[str, ...]]:
@@ -238,7 +245,9 @@ def tools_to_install_with(request: Request, context: Context) -> Tools:
         choice = choose_toolkit(
             context.facts, torch, targets, request.cuda_home, any_major=request.force_cuda_mismatch
         )
-    code = choice.problem.code if choice.problem else ""
+    code = ""
+    if choice.problem:
+        code = choice.problem.code
     if request.ptx and code in ("no-matching-toolkit", "arch-unknown-to-torch"):
         tools = ptx_tools(context, torch, request.cuda_home)
     elif code == "no-matching-toolkit" and not request.cuda_home:
@@ -268,8 +277,10 @@ def _own_toolkit(request: Request, context: Context, torch: Torch, none_here: Ch
         again = run("splatfix", "install", *request.sources, "--provide-toolkit", text=text)
         raise error.with_todo(*error.todo, again)
     chosen = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
-    steps = () if is_there else (step,)
-    return tools_with(context, torch, Choice(chosen.value, none_here.rejected, chosen.problem), *steps)
+    choice = Choice(chosen.value, none_here.rejected, chosen.problem)
+    if is_there:
+        return tools_with(context, torch, choice)
+    return tools_with(context, torch, choice, step)
 
 
 def _torch_own_choice(facts: Facts, tools: Tools) -> tuple[Rejected, ...]:

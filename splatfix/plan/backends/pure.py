@@ -18,9 +18,8 @@ from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, refu
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.backends.torch import other_builds
-from splatfix.plan.compose import UPPER_RUNGS, installation, make_option, splatfix, without_rungs
+from splatfix.plan.compose import UPPER_RUNGS, Wheels, installation, make_option, splatfix, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
-from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.option import InstallPlan, Native, NotApplicable, Option, OptionKind, Replacement, Request
 from splatfix.plan.parts import NativePart
 from splatfix.plan.replacement import replacement_for
@@ -132,9 +131,10 @@ def _use(
     verify = Confirm(command=splatfix(assessment, "verify"), what="check accuracy")
     if not replacement.trains:
         return use, verify
-    device = ("--device", "cpu") if on_the_cpu else ()
-    certify = splatfix(assessment, "certify", "--renderer", "inria", *device)
-    return use, verify, Confirm(command=certify, what="test training")
+    certify = ["certify", "--renderer", "inria"]
+    if on_the_cpu:
+        certify += ["--device", "cpu"]
+    return use, verify, Confirm(command=splatfix(assessment, *certify), what="test training")
 
 
 def _reasons(replacement: Replacement) -> tuple[list[Reason], list[Reason]]:
@@ -197,11 +197,12 @@ def _by_parts(parts: Iterable[NativePart]) -> Replacement:
     native: list[Native] = []
     for part in parts:
         fitting = [dropin for dropin in DROPINS if dropin.distribution == canonicalize_name(part.name)]
-        by_variant = dropin_for_variant(part.variant) if part.variant else None
-        if by_variant:
-            chosen.append(by_variant)
-        elif part.variant:
-            native.append(Native(part.name, refusal(part.variant) or "no drop-in was made for it"))
+        if part.variant:
+            by_variant = dropin_for_variant(part.variant)
+            if by_variant:
+                chosen.append(by_variant)
+            else:
+                native.append(Native(part.name, refusal(part.variant) or "no drop-in was made for it"))
         elif len(fitting) == 1:
             chosen.append(fitting[0])
         else:
@@ -246,51 +247,54 @@ def _release_for_the_cpu(assessment: Assessment) -> str:
 # The plan for sources at hand
 
 
-def dropin_plan(request: Request, context: Context, kernels_by: KernelMaker | None = None) -> InstallPlan:
-    """Make the drop-ins for the sources of a request, with GPU code where something compiles it; verify and install them.
+def dropin_plan(
+    request: Request, context: Context, replacement: Replacement, kernels_by: KernelMaker | None
+) -> InstallPlan:
+    """Make the drop-ins, with GPU code where something compiles it; verify and install them.
+
+    Args:
+        replacement: what was chosen for the sources of the request.
+        kernels_by: None for pure PyTorch.
 
     Raises:
-        SplatfixError: what is wrong with the sources or the environment; as ``kernels_by``.
+        SplatfixError: what is wrong with the environment; as ``kernels_by``.
     """
     facts = context.facts
-    replacement = choose_dropins(request.sources, context.checkout)
-    kernels = kernels_by(context, replacement.dropins) if kernels_by else None
+    kernels = None
+    if kernels_by:
+        kernels = kernels_by(context, replacement.dropins)
     usable_python(facts)
     usable_torch(context, cuda=False)
-    kind = kernels.kind if kernels else OptionKind.DROPIN
-    targets = context.archs if kernels else ()
-    notes = [f"not replaced, and to be built natively: {item.text}" for item in replacement.native]
-    if kernels:
-        # what a drop-in's note says of its speed is not so with GPU code
-        notes = [kernels.caveat, *(f"not known here: {text}" for text in kernels.unsure), *notes]
-    else:
-        notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
     considered = []
     for item in replacement.native:
         considered.append(Rejected(f"a drop-in for {item.module}", item.reason or "none was made"))
+    asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
+    considered += [Rejected(f"native build of {name}", asked_for) for name in replacement.names]
     makers = []
     for dropin in replacement.dropins:
-        asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
-        considered.append(Rejected(f"native build of {dropin.name}", asked_for))
         make = MakeDropin(
             subject=dropin.distribution,
             module=dropin.module,
             version=_VERSION,
             variant=dropin.variant,
-            backend=kernels.kind.value if kernels else "pure",
-            targets=targets,
-            reasons=(_ON_A_GPU if kernels else Reason(dropin.note),),
+            reasons=(Reason(dropin.note),),
         )
+        if kernels:
+            backend = kernels.kind.value
+            make = replace(make, backend=backend, targets=context.archs, reasons=(_ON_A_GPU,))
         makers.append(make)
-    return installation(
-        request,
-        context,
-        kind,
-        makers,
-        {dropin.distribution: dropin.serves for dropin in replacement.dropins},
-        plan_dependencies(request, facts, ()),
-        first=kernels.install if kernels else (),
-        considered=considered,
-        notes=notes,
-        targets=targets,
+    notes = [f"not replaced, and to be built natively: {item.text}" for item in replacement.native]
+    wheels = Wheels(
+        kind=OptionKind.DROPIN,
+        makers=tuple(makers),
+        variants={dropin.distribution: dropin.serves for dropin in replacement.dropins},
+        dependencies=plan_dependencies(request, facts, ()),
+        considered=tuple(considered),
     )
+    if kernels:
+        # what a drop-in's note says of its speed is not so with GPU code
+        notes = [kernels.caveat, *(f"not known here: {text}" for text in kernels.unsure), *notes]
+        wheels = replace(wheels, kind=kernels.kind, first=kernels.install, targets=context.archs)
+    else:
+        notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
+    return installation(request, context, replace(wheels, notes=tuple(notes)))
