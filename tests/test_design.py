@@ -279,9 +279,10 @@ def test_plan_reads_no_disk() -> None:
     reading = set()
     for path in sources("plan"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module == "splatfix.facts":
-                if any(alias.name[0].islower() for alias in node.names):
-                    reading.add(path.name)
+            if not isinstance(node, ast.ImportFrom) or node.module != "splatfix.facts":
+                continue
+            if any(alias.name[0].islower() for alias in node.names):
+                reading.add(path.name)
     assert reading == set(PLAN_READS)
 
 
