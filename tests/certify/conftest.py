@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import sys
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ from typing import Any
 import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
-from splatfix.certify import CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
+from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
 from splatfix.certify.kernels import WHICH
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
+from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
+from splatfix.install.dropins import make_dropin_wheel
+from splatfix.knowledge.dropins import DROPINS
 
 Stage = Callable[[Path], Path]
 SHORT = Suite("quick", ("figurine",), 600.0, iterations=40)
@@ -26,33 +31,38 @@ RESULT = json.loads(Path(__file__).with_name("figurine_result.json").read_text(e
 """result.json of ``python -m smoke_trainer figurine --preset quick``, torch 2.13.0+cpu."""
 
 
+def place_of(document: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """The object and the key that a path such as ``heldout__psnr`` means."""
+    *parts, last = path.split("__")
+    for part in parts:
+        document = document[part]
+    return document, last
+
+
+def result(**changes: Any) -> dict[str, Any]:
+    """The recorded result with other values, by path."""
+    found = copy.deepcopy(RESULT)
+    for path, value in changes.items():
+        place, key = place_of(found, path)
+        assert key in place, "the change must replace something"
+        place[key] = value
+    return found
+
+
 class RecordedKernels(ProcessRunner):
-    """Answers for the kernel probe: ours agree, and no other is installed; trains for real."""
+    """Answers for the kernel probe: ours agree, and no other is installed. Measures for real what is named, and trains."""
+
+    def __init__(self, *measured: str) -> None:
+        self.measured = measured
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
         """See :meth:`splatfix.core.runner.Runner.run`."""
         words = tuple(map(str, argv))
         if words[1:3] == ("-c", WHICH):
-            return Completed(words, 0, "splatfix", "", 0.0)
-        if Path(words[1]).name == "kernel_probe.py":
+            return Completed(words, 0, "\n".join(("splatfix", *self.measured)), "", 0.0)
+        if Path(words[1]).name == "kernel_probe.py" and words[3] not in self.measured:
             met = KernelCheck(words[2], words[3], Outcome.MET, 1e-8, 1e-6, kind="ours")
             return Completed(words, 0, json.dumps(to_json(met)), "", 0.0)
-        return super().run(argv, **options)
-
-
-class MeasuredKernels(RecordedKernels):
-    """Measures these implementations; for all others it answers."""
-
-    def __init__(self, *modules: str) -> None:
-        self.modules = modules
-
-    def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
-        """See :meth:`splatfix.core.runner.Runner.run`."""
-        words = tuple(map(str, argv))
-        if words[1:3] == ("-c", WHICH):
-            return Completed(words, 0, "\n".join(("splatfix", *self.modules)), "", 0.0)
-        if Path(words[1]).name == "kernel_probe.py" and words[3] in self.modules:
-            return ProcessRunner.run(self, argv, **options)
         return super().run(argv, **options)
 
 
@@ -60,6 +70,7 @@ class RecordedTrainer(RecordedKernels):
     """Answers for the trainer too: one result per scene, the recorded one without another."""
 
     def __init__(self, **results: dict[str, Any]) -> None:
+        super().__init__()
         self.results = results
         self.calls: list[list[str]] = []
 
@@ -122,6 +133,30 @@ def sabotage(file: str, lines: str) -> Stage:
         return path
 
     return stage_files
+
+
+def with_dropins(*distributions: str) -> Stage:
+    """Stages trainer and kernels with splatfix's drop-ins beside them, as they would be in site-packages."""
+
+    def stage_files(folder: Path) -> Path:
+        path = stage(folder)
+        for name in distributions:
+            dropin = next(item for item in DROPINS if item.distribution == name)
+            with zipfile.ZipFile(make_dropin_wheel(dropin, "0+test", folder / "wheels")) as wheel:
+                wheel.extractall(path)
+        return path
+
+    return stage_files
+
+
+def reached(proof: Sequence[Rung]) -> dict[RungName, bool | None]:
+    """Each level by its name."""
+    return {rung.name: rung.reached for rung in proof}
+
+
+def failed_criteria(certificate: Certificate) -> set[str]:
+    """Of all scenes together."""
+    return {item.code for run in certificate.scenes for item in run.failed}
 
 
 @pytest.fixture(scope="session")

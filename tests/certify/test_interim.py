@@ -28,7 +28,7 @@ from splatfix.core.runner import Completed
 from splatfix.facts import Facts
 from splatfix.report.difference import compare
 from splatfix.report.recorded import StoredCertificate
-from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, sabotage, subject
+from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, reached, sabotage, subject
 
 STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0.25, "rss_gb": 0.5}
 
@@ -48,9 +48,9 @@ def test_a_report_after_the_kernels_and_after_each_scene(tmp_path: Path, known: 
     seen, last = reports_of(tmp_path, known)
     assert [len(item.scenes) for item in seen] == [0, 1, 2, 3]
     for item in seen:
-        reached = {rung.name: rung.reached for rung in item.proof}
+        levels = reached(item.proof)
         assert (item.verdict, item.unfinished, item.interrupted) == (Verdict.UNDETERMINED, True, False)
-        assert reached[RungName.COMPUTES] is True and reached[RungName.TRAINS] is None
+        assert levels[RungName.COMPUTES] is True and levels[RungName.TRAINS] is None
         assert exit_code_of(item) is Exit.UNDETERMINED
     assert seen[1].summary.startswith(
         "Not finished: written after 1 of 3 scenes. If no splatfix runs any more, it was killed. "
@@ -195,6 +195,8 @@ def test_how_a_trainer_without_a_result_ended(done: Completed, measured: str, wh
     assert "before its first iteration" in ended_early(Completed(("t",), -9, "", "", 1.0), {}).measured
 
 
+@pytest.mark.slow
+@pytest.mark.every_push
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_trainer_that_the_system_kills(tmp_path: Path, known: Facts) -> None:
     """Killed at iteration 25, as by the kernel where memory runs out."""

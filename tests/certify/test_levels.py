@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from splatfix.certify import Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
-from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
+from splatfix.certify.baseline import compare
 from splatfix.certify.certificate import failures
 from splatfix.certify.levels import built_for, evaluate
 from splatfix.certify.summary import summarize
@@ -19,9 +17,9 @@ from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
 from tests.certify.conftest import RESULT, subject
+from tests.certify.test_baseline import stored
 from tests.certify.test_prerequisites import facts
 
-ROOT = Path(__file__).parents[2]
 KNOWN = facts()
 SM_120 = (Arch.parse("sm_120"),)
 GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4)
@@ -36,83 +34,8 @@ def levels(
     renderer: str = "torch",
     device: str = "cuda",
 ) -> dict[RungName, Rung]:
-    return {
-        rung.name: rung
-        for rung in evaluate(findings, kernels, runs, compare(runs, baseline), renderer, device)
-    }
-
-
-def stored(**changes: Any) -> dict[str, Any]:
-    """A baseline certificate whose result differs by a factor: ``stored(psnr=1.1)``."""
-    result = copy.deepcopy(RESULT)
-    for name, factor in changes.items():
-        if name in ("psnr", "ssim"):
-            result["heldout"][name] *= factor
-        elif name == "memory":
-            result["memory"]["rss"] = int(result["memory"]["rss"] * factor)
-        else:
-            result["iterations_per_second"] *= factor
-    return {"scenes": [{"scene": "figurine", "result": result}]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "reached"),
-    [
-        ({}, True),
-        ({"psnr": 1.01}, False),
-        ({"psnr": 1.004}, True),
-        ({"ssim": 1.01}, False),
-        ({"speed": 1.5}, False),
-        ({"speed": 1.2}, True),
-        ({"memory": 0.8}, False),
-        ({"memory": 0.95}, True),
-        ({"psnr": 0.5, "speed": 0.1, "memory": 3.0}, True),
-    ],
-)
-def test_regression_beyond_tolerance(changes: dict[str, float], reached: bool) -> None:
-    assert levels(baseline=stored(**changes))[RungName.REPRODUCES].reached is reached
-
-
-@pytest.mark.parametrize(
-    ("iterations", "cuda", "reached"), [(200, True, True), (200, False, False), (30_000, True, False)]
-)
-def test_short_runs_on_a_gpu_differ_by_themselves(iterations: int, cuda: bool, reached: bool) -> None:
-    """Sums there are made in an order that changes, so that one seed gives results that are some percent apart."""
-    baseline = stored(psnr=1.04)
-    result = copy.deepcopy(RESULT)
-    for one in (result, baseline["scenes"][0]["result"]):
-        one["iterations"] = iterations
-        one["memory"]["cuda"] = {"train": {"allocated": 1 << 30}} if cuda else None
-    rung = levels(baseline=baseline, runs=(dataclasses.replace(RUN, result=result),))[RungName.REPRODUCES]
-    assert rung.reached is reached
-
-
-def test_the_tolerance_of_short_runs_was_measured() -> None:
-    record = json.loads((ROOT / "tests" / "records" / "seed_spread.json").read_text(encoding="utf-8"))
-    widest = 0.0
-    for scene in record["scenes"].values():
-        for name in ("psnr", "ssim"):
-            values = [run[name] for run in scene]
-            widest = max(widest, (max(values) - min(values)) / values[0])
-    assert 0.8 * SHORT_QUALITY_TOLERANCE < widest < SHORT_QUALITY_TOLERANCE
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("iterations", 7), ("resolution", [64, 64]), ("config", {"strategy": "mcmc"}), ("config", 3)],
-)
-def test_baseline_of_another_training_is_not_comparable(key: str, value: Any) -> None:
-    baseline = stored(psnr=0.5)  # worse in itself
-    baseline["scenes"][0]["result"][key] = value
-    rung = levels(baseline=baseline)[RungName.REPRODUCES]
-    assert rung.reached is False and rung.shown_by.startswith("figurine: not comparable: ")
-
-
-@pytest.mark.parametrize(
-    "baseline", [{}, {"scenes": []}, {"scenes": [3]}, {"scenes": [{"scene": "figurine"}]}]
-)
-def test_baseline_without_the_scene(baseline: dict[str, Any]) -> None:
-    assert levels(baseline=baseline)[RungName.REPRODUCES].reached is False
+    comparison = compare(runs, baseline)
+    return {rung.name: rung for rung in evaluate(findings, kernels, runs, comparison, renderer, device)}
 
 
 @pytest.mark.parametrize("code", ["torch-missing", "driver-too-old", "torch-arch-unsupported"])
@@ -157,7 +80,9 @@ def test_unreadable_scene_is_not_compared() -> None:
     beside = levels(runs=(RUN, unread), baseline=stored())
     assert beside[RungName.TRAINS].reached is None and "figurine" in beside[RungName.TRAINS].shown_by
     assert beside[RungName.REPRODUCES].reached is None
-    assert levels(runs=(RUN, unread), baseline=stored(psnr=1.1))[RungName.REPRODUCES].reached is False
+    assert (
+        levels(runs=(RUN, unread), baseline=stored(heldout__psnr=1.1))[RungName.REPRODUCES].reached is False
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +106,7 @@ def test_summary_claims_no_more_than_was_verified(
         runs += (unread,)
     if verdict is Verdict.NOT_CERTIFIED and not regressed:
         kernels = ()
-    comparison = compare(runs, stored(psnr=2.0) if regressed else None)
+    comparison = compare(runs, stored(heldout__psnr=2.0) if regressed else None)
     proof = evaluate((), kernels, runs, comparison, "torch", "cpu")
     text = summarize(verdict, proof, request, runs)
     assert all(word in text for word in certain)

@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from smoke_trainer.renderers import TorchRenderer
 from splatfix.app.certify import run_and_report
 from splatfix.app.verify import exit_code_of
 from splatfix.certify import (
@@ -28,28 +28,29 @@ from splatfix.certify import (
     Suite,
     Verdict,
     certify,
+    kernels,
     verify,
 )
 from splatfix.certify.smoke import stage
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
-from splatfix.core.runner import Runner
+from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts
-from splatfix.install.dropins import make_dropin_wheel
-from splatfix.knowledge.dropins import DROPINS
 from tests.certify.conftest import (
     SHORT,
-    MeasuredKernels,
     RecordedKernels,
     RecordedTrainer,
     Stage,
+    TrainingHere,
+    failed_criteria,
+    reached,
     sabotage,
     subject,
+    with_dropins,
 )
+from tests.conftest import ROOT
 
-
-def levels(certificate: Certificate) -> dict[RungName, bool | None]:
-    return {item.name: item.reached for item in certificate.proof}
+UNREADABLE = {"error": {"code": "unreadable-scene", "message": "no image", "note": "", "hint": ""}}
 
 
 def run(
@@ -61,13 +62,7 @@ def run(
     **request: Any,
 ) -> Certificate:
     asked = subject(suite, out, stage_files=stage_files, **request)
-    return certify(asked, known, runner=runner)
-
-
-def failed_criteria(certificate: Certificate) -> set[str]:
-    return {
-        item.code for run in certificate.scenes for item in run.criteria if item.outcome is Outcome.FAILED
-    }
+    return certify(asked, known, runner=runner or RecordedTrainer())
 
 
 class TestCertified:
@@ -76,8 +71,7 @@ class TestCertified:
     def test_preset_with_its_floors(self, tmp_path: Path, known: Facts) -> None:
         certificate, _ = run_and_report(subject(SUITES["quick"], tmp_path), known)
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
-        assert certificate.reasons == ()
-        assert levels(certificate) == {
+        assert reached(certificate.proof) == {
             RungName.RESOLVED: True,
             RungName.BUILT: None,
             RungName.LOADS: True,
@@ -97,45 +91,36 @@ class TestCertified:
                 assert (tmp_path / image).exists() and image in text
 
     def test_dropin_rasterizer_is_named(self, tmp_path: Path, known: Facts) -> None:
-        """The staged trainer with splatfix's drop-in for Inria's rasterizer, metadata and all."""
-
-        def with_dropin(folder: Path) -> Path:
-            path = stage(folder)
-            swap = next(item for item in DROPINS if item.distribution == "diff-gaussian-rasterization")
-            with zipfile.ZipFile(make_dropin_wheel(swap, "0+test", folder / "wheels")) as wheel:
-                wheel.extractall(path)
-            return path
-
-        measured = MeasuredKernels("diff_gaussian_rasterization", "splatfix.kernels.rasterizer")
-        certificate = run(tmp_path, known, with_dropin, measured, renderer="inria")
+        """One whole certification: the staged trainer with splatfix's drop-in for Inria's rasterizer, metadata and all."""
+        name = "diff_gaussian_rasterization"
+        staged = with_dropins("diff-gaussian-rasterization")
+        certificate = run(tmp_path, known, staged, RecordedKernels(name), renderer="inria")
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
-        (kernel,) = [k for k in certificate.kernels if k.implementation == "diff_gaussian_rasterization"]
+        (kernel,) = [item for item in certificate.kernels if item.implementation == name]
         assert (kernel.kind, kernel.outcome) == ("drop-in", Outcome.MET)
         renderer = certificate.scenes[0].result["implementations"]["renderer"]
         assert renderer["kind"] == "inria" and renderer["engine"] == "torch-cpu"
-        assert levels(certificate)[RungName.BUILT] is None
-        assert "splatfix's drop-in for diff_gaussian_rasterization" in certificate.summary
+        assert reached(certificate.proof)[RungName.BUILT] is None
+        assert f"splatfix's drop-in for {name}" in certificate.summary
 
 
 class TestNotCertified:
-    """Nothing but the trainer is replaced where the kernels are recorded."""
-
-    def test_detached_gradients(self, tmp_path: Path, known: Facts) -> None:
+    def test_detached_gradients(self, tmp_path: Path, known: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rendering works, the loss is computed, but no gradient reaches the parameters."""
-        detached = (
-            "import dataclasses\n\n_render = TorchRenderer.render\n\n"
-            "def _detached(self, camera, splats, background):\n"
-            "    drawn = _render(self, camera, splats, background)\n"
-            "    zero = sum(value.sum() * 0.0 for value in splats if hasattr(value, 'sum'))\n"
-            "    return dataclasses.replace(drawn, color=drawn.color.detach() + zero)\n\n"
-            "TorchRenderer.render = _detached\n"
-        )
-        broken = sabotage("smoke_trainer/renderers.py", detached)
-        certificate = run(tmp_path, known, broken, RecordedKernels())
+        render = TorchRenderer.render
+
+        def detached(self: TorchRenderer, camera: Any, splats: Any, background: Any) -> Any:
+            drawn = render(self, camera, splats, background)
+            zero = sum(value.sum() * 0.0 for value in splats if hasattr(value, "sum"))
+            return dataclasses.replace(drawn, color=drawn.color.detach() + zero)
+
+        monkeypatch.setattr(TorchRenderer, "render", detached)
+        brief = dataclasses.replace(SHORT, iterations=10)
+        certificate = run(tmp_path, known, runner=TrainingHere(), suite=brief)
         assert certificate.verdict is Verdict.NOT_CERTIFIED
         assert failed_criteria(certificate) >= {"gradients-xyz", "gradients-opacity", "gradients-f-dc"}
         assert len(certificate.reasons) == len(failed_criteria(certificate))
-        assert levels(certificate)[RungName.TRAINS] is False
+        assert reached(certificate.proof)[RungName.TRAINS] is False
 
     @pytest.mark.parametrize(
         ("file", "lines", "message"),
@@ -162,52 +147,44 @@ class TestNotCertified:
         assert message in certificate.reasons[0]
 
     def test_kernels_that_cannot_be_imported(self, tmp_path: Path, known: Facts) -> None:
-        certificate = run(tmp_path, known, sabotage("splatfix/kernels/ssim.py", "import no_such_module\n"))
+        broken = sabotage("splatfix/kernels/ssim.py", "import no_such_module\n")
+        certificate = run(tmp_path, known, broken, RecordedKernels("splatfix.kernels.ssim"))
         assert certificate.verdict is Verdict.NOT_CERTIFIED
-        assert levels(certificate)[RungName.COMPUTES] is False
-        assert levels(certificate)[RungName.TRAINS] is False
+        levels = reached(certificate.proof)
+        assert levels[RungName.COMPUTES] is False and levels[RungName.TRAINS] is False
 
     def test_regression_against_the_baseline(self, tmp_path: Path, known: Facts) -> None:
-        first = run(tmp_path / "first", known, runner=RecordedTrainer(), suite=SUITES["quick"])
+        quick = SUITES["quick"]
+        first = run(tmp_path / "first", known, suite=quick)
         scenes = [{"scene": item.scene, "result": item.result} for item in first.scenes]
-        slower = {**scenes[0]["result"], "iterations_per_second": 0.1}  # type: ignore[dict-item]
-        again = run(
-            tmp_path / "again",
-            known,
-            runner=RecordedTrainer(study=slower),
-            suite=SUITES["quick"],
-            baseline={"scenes": scenes},
-        )
+        slower = RecordedTrainer(study={**first.scenes[1].result, "iterations_per_second": 0.1})
+        again = run(tmp_path / "again", known, runner=slower, suite=quick, baseline={"scenes": scenes})
         assert again.verdict is Verdict.NOT_CERTIFIED
-        assert levels(again)[RungName.TRAINS] is True
-        assert levels(again)[RungName.REPRODUCES] is False
+        levels = reached(again.proof)
+        assert levels[RungName.TRAINS] is True and levels[RungName.REPRODUCES] is False
         assert len(again.reasons) == 1 and again.reasons[0].startswith("reproduces: study: ")
 
 
-UNREADABLE = {"error": {"code": "unreadable-scene", "message": "no image", "note": "", "hint": ""}}
+class TestUnreadableScene:
+    """The loader's error about a scene of the user's is no failure of the environment."""
 
-
-class TestUndetermined:
-    def test_unreadable_scene_of_the_user(self, tmp_path: Path, known: Facts) -> None:
+    @pytest.mark.parametrize("statue", [{}, {"statue": {"iterations": 200}}], ids=["good", "failed"])
+    def test_of_the_user(self, tmp_path: Path, known: Facts, statue: dict[str, Any]) -> None:
         suite = Suite("data", ("attic", "statue"), 60.0, data=tmp_path, iterations=200)
-        runner = RecordedTrainer(attic=UNREADABLE)
+        runner = RecordedTrainer(attic=UNREADABLE, **statue)
         certificate = run(tmp_path / "out", known, runner=runner, suite=suite)
-        assert (certificate.verdict, certificate.reasons) == (Verdict.UNDETERMINED, ())
         assert [(item.scene, item.reason) for item in certificate.unreadable] == [("attic", "No image.")]
-        assert levels(certificate)[RungName.COMPUTES] is True
-        assert levels(certificate)[RungName.TRAINS] is None
+        levels = reached(certificate.proof)
+        assert levels[RungName.COMPUTES] is True
+        if statue:
+            assert certificate.verdict is Verdict.NOT_CERTIFIED
+            assert all(reason.startswith("statue: ") for reason in certificate.reasons)
+        else:
+            assert (certificate.verdict, certificate.reasons) == (Verdict.UNDETERMINED, ())
+            assert levels[RungName.TRAINS] is None
 
-    def test_failure_of_another_scene_wins(self, tmp_path: Path, known: Facts) -> None:
-        suite = Suite("data", ("attic", "statue"), 60.0, data=tmp_path, iterations=200)
-        runner = RecordedTrainer(attic=UNREADABLE, statue={"iterations": 200})
-        certificate = run(tmp_path / "out", known, runner=runner, suite=suite)
-        assert certificate.verdict is Verdict.NOT_CERTIFIED
-        assert [item.scene for item in certificate.unreadable] == ["attic"]
-        assert all(reason.startswith("statue: ") for reason in certificate.reasons)
-
-    def test_unreadable_bundled_scene_is_a_failure(self, tmp_path: Path, known: Facts) -> None:
-        runner = RecordedTrainer(figurine=UNREADABLE)
-        certificate = run(tmp_path, known, runner=runner)
+    def test_bundled(self, tmp_path: Path, known: Facts) -> None:
+        certificate = run(tmp_path, known, runner=RecordedTrainer(figurine=UNREADABLE))
         assert (certificate.verdict, certificate.unreadable) == (Verdict.NOT_CERTIFIED, ())
         assert failed_criteria(certificate) == {"training-finishes"}
 
@@ -220,7 +197,7 @@ class TestReportFolder:
         (renders.parent / "trainer.log").write_text("an earlier run")
         (tmp_path / "certificate.md").write_text("earlier")
         (tmp_path / "certificate.intoto.jsonl").write_text("says nothing about the next one")
-        certificate = run(tmp_path, known, runner=RecordedTrainer())
+        certificate = run(tmp_path, known)
         assert certificate.scenes[0].images == ()
         assert {path.name for path in tmp_path.iterdir()} == {"figurine", "previous"}
         assert (tmp_path / "previous" / "certificate.md").read_text() == "earlier"
@@ -231,19 +208,18 @@ class TestReportFolder:
         for folder, name in ((garden, "trainer.log"), (mine, "photo.png")):
             folder.mkdir()
             (folder / name).touch()
-        run(tmp_path, known, runner=RecordedTrainer())
+        run(tmp_path, known)
         assert (garden / "trainer.log").is_file(), "beside no report it may be anybody's"
         (tmp_path / "certificate.json").write_text("earlier")
-        run(tmp_path, known, runner=RecordedTrainer())
+        run(tmp_path, known)
         assert {path.name for path in tmp_path.iterdir()} == {"figurine", "mine", "previous"}
         assert {path.name for path in (tmp_path / "previous").iterdir()} >= {"certificate.json", "garden"}
 
     def test_sources_are_those_that_the_trainer_was_handed(self, tmp_path: Path, known: Facts) -> None:
         changed = "smoke_trainer/train.py"
-        plain = run(tmp_path / "a", known, runner=RecordedTrainer()).sources
-        other = run(tmp_path / "b", known, sabotage(changed, "print(1)"), RecordedTrainer()).sources
-        repository = Path(__file__).resolve().parents[2]
-        expected = hashlib.sha256((repository / changed).read_bytes()).hexdigest()
+        plain = run(tmp_path / "a", known).sources
+        other = run(tmp_path / "b", known, sabotage(changed, "print(1)")).sources
+        expected = hashlib.sha256((ROOT / changed).read_bytes()).hexdigest()
         assert plain[changed] == expected != other[changed]
         assert {name for name in plain if plain[name] != other[name]} == {changed}
         assert "splatfix/kernels/rasterizer.py" in plain and len(plain) == len(other)
@@ -252,7 +228,7 @@ class TestReportFolder:
         (tmp_path / "figurine").mkdir()
         (tmp_path / "figurine" / "photo.png").write_bytes(b"mine")
         with pytest.raises(SplatfixError) as caught:
-            run(tmp_path, known, runner=RecordedTrainer())
+            run(tmp_path, known)
         assert (caught.value.code, int(caught.value.exit_code)) == ("not-our-folder", 2)
         assert [path.name for path in tmp_path.rglob("*.*")] == ["photo.png"]
 
@@ -278,25 +254,26 @@ class TestVerify:
             )
             return path
 
-        kernels = verify(sys.executable, "cpu", facts=known, stage_files=with_replacement)
-        ours = {item.name: item for item in kernels if item.implementation.startswith("splatfix.")}
+        checks = verify(sys.executable, "cpu", facts=known, stage_files=with_replacement)
+        ours = {item.name: item for item in checks if item.implementation.startswith("splatfix.")}
         assert set(ours) == {"ssim", "knn", "rasterizer"}
         assert {(item.outcome, item.kind) for item in ours.values()} == {(Outcome.MET, "ours")}
         allowed = (ours["ssim"].value_allowed, ours["ssim"].gradient_allowed)
         assert allowed == (1e-6, 5e-5), "the contract of kernels/ssim.py"
-        theirs = {item.implementation: item for item in kernels if item not in ours.values()}
+        theirs = {item.implementation: item for item in checks if item not in ours.values()}
         assert theirs["fused_ssim"].outcome is Outcome.FAILED
         assert theirs["fused_ssim"].kind == "python", "no distribution of splatfix's holds it"
         others = [item for name, item in theirs.items() if name != "fused_ssim"]
         assert all(item.outcome is not Outcome.FAILED and item.detail for item in others)
 
-    def test_no_gpu(self, tmp_path: Path, known: Facts) -> None:
+    def test_no_gpu(self, tmp_path: Path, known: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
         import torch
 
         if torch.cuda.is_available():
             pytest.skip("this machine has a GPU")
+        monkeypatch.setattr(kernels, "IMPLEMENTATIONS", kernels.IMPLEMENTATIONS[:1])
         with pytest.raises(SplatfixError) as caught:
-            run(tmp_path, known, device="cuda")
+            run(tmp_path, known, runner=ProcessRunner(), device="cuda")
         assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)
         assert list(tmp_path.iterdir()) == []
 
@@ -322,8 +299,10 @@ class TestInterrupted:
             certify(subject(SHORT, tmp_path), known, stop)
         assert str(caught.value) == str(Interrupted())
 
+    @pytest.mark.slow
+    @pytest.mark.every_push
     @pytest.mark.skipif(os.name != "posix", reason="signals")
-    @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_partial_results_are_named(self, number: signal.Signals, tmp_path: Path) -> None:
         pytest.importorskip("torch")
         out = tmp_path / "report"

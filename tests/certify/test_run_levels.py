@@ -30,6 +30,7 @@ from splatfix.certify import (
     smoke_subject,
 )
 from splatfix.certify.run_levels import diagnosed, left_open
+from splatfix.certify.scenes import NO_SCENES
 from splatfix.checks import Finding, Status
 from splatfix.context.model import BinaryMatrix
 from splatfix.core.errors import SplatfixError
@@ -41,10 +42,9 @@ from splatfix.report.certificate import show
 from splatfix.report.field_report import markdown
 from splatfix.report.forms import issue, junit, prometheus
 from splatfix.report.html import certificate_page
-from tests.certify.conftest import RecordedKernels, RecordedTrainer, subject
+from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
 from tests.certify.test_scenes import lay_out
 
-NONE = Suite("", (), 0.0)
 GOOD = Finding(Status.PASS, "torch 2.13", code="torch-missing", family="torch")
 WARNING = Finding(Status.WARN, "odd", code="import-shadowing", family="environment")
 UNKNOWN = Finding(Status.UNKNOWN, "not readable", code="unreadable-file", family="environment")
@@ -71,15 +71,16 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 
 
 def at(
-    level: int, out: Path, known: Facts, runner: ProcessRunner | None = None, **request: Any
+    level: int | None,
+    out: Path,
+    known: Facts,
+    runner: ProcessRunner | None = None,
+    suite: Suite = NO_SCENES,
+    **request: Any,
 ) -> Certificate:
-    suite = request.pop("suite", NONE)
-    runner = runner or (RecordedKernels() if level > 1 else Nothing())
-    return certify(subject(suite, out, level=level, **request), facts=known, runner=runner)
-
-
-def reached(certificate: Certificate) -> dict[RungName, bool | None]:
-    return {rung.name: rung.reached for rung in certificate.proof}
+    if runner is None:
+        runner = Nothing() if level == 1 else RecordedKernels()
+    return certify(subject(suite, out, level=level, **request), known, runner=runner)
 
 
 def test_the_first_runs_no_process_and_claims_nothing_computed(
@@ -88,7 +89,7 @@ def test_the_first_runs_no_process_and_claims_nothing_computed(
     certificate = at(1, tmp_path, known)
     assert (certificate.verdict, certificate.level) == (Verdict.CERTIFIED, 1)
     assert certificate.kernels == () and certificate.scenes == ()
-    assert {name for name, shown in reached(certificate).items() if shown} == {RungName.RESOLVED}
+    assert {name for name, shown in reached(certificate.proof).items() if shown} == {RungName.RESOLVED}
     assert {item.code for item in certificate.diagnosis} == {"torch-missing"}
     assert certificate.repeat.argv[-4:] == ("--level", "1", "--device", "cpu")
     step = next_step(certificate, None)
@@ -100,8 +101,8 @@ def test_the_second_runs_kernels_and_trains_nothing(
 ) -> None:
     certificate = at(2, tmp_path, known)
     assert certificate.verdict is Verdict.CERTIFIED
-    assert reached(certificate)[RungName.COMPUTES] is True
-    assert reached(certificate)[RungName.TRAINS] is None and certificate.scenes == ()
+    assert reached(certificate.proof)[RungName.COMPUTES] is True
+    assert reached(certificate.proof)[RungName.TRAINS] is None and certificate.scenes == ()
 
 
 @pytest.mark.parametrize(
@@ -159,9 +160,9 @@ def test_a_wrong_kernel_refuses_the_second(tmp_path: Path, known: Facts, found: 
 def test_a_kernel_that_was_not_measured_leaves_a_level_open() -> None:
     native = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="needs a GPU", kind="native")
     absent = KernelCheck("ssim", "fused_ssim", Outcome.NOT_MEASURED, detail="not installed")
-    assert left_open(2, NONE, (), (absent,)) == ()
-    assert len(left_open(2, NONE, (), (native,))) == 1
-    assert left_open(None, NONE, (), (native,)) == ()
+    assert left_open(2, NO_SCENES, (), (absent,)) == ()
+    assert len(left_open(2, NO_SCENES, (), (native,))) == 1
+    assert left_open(None, NO_SCENES, (), (native,)) == ()
 
 
 def test_the_third_is_the_quick_suite_and_the_diagnosis(
@@ -174,7 +175,7 @@ def test_the_third_is_the_quick_suite_and_the_diagnosis(
     refused = at(3, tmp_path / "bad", known, RecordedTrainer(), suite=SUITES["quick"])
     assert refused.verdict is Verdict.NOT_CERTIFIED and len(refused.reasons) == 1
     # the same without a level is judged as before
-    plain = certify(subject(SUITES["quick"], tmp_path / "plain"), facts=known, runner=RecordedTrainer())
+    plain = at(None, tmp_path / "plain", known, RecordedTrainer(), suite=SUITES["quick"])
     assert (plain.verdict, plain.level, plain.diagnosis) == (Verdict.CERTIFIED, None, ())
 
 
@@ -185,7 +186,7 @@ def test_the_fourth_needs_every_public_scene(tmp_path: Path, known: Facts, found
     certificate = at(4, tmp_path / "four", known, RecordedTrainer(), suite=suite)
     assert (certificate.verdict, exit_code_of(certificate)) == (Verdict.UNDETERMINED, 3)
     assert [item.scene for item in certificate.skipped] == ["truck", "train"]
-    plain = certify(subject(suite, tmp_path / "plain"), facts=known, runner=RecordedTrainer())
+    plain = at(None, tmp_path / "plain", known, RecordedTrainer(), suite=suite)
     assert plain.verdict is Verdict.CERTIFIED, "without a level, they are skipped as before"
 
 
@@ -256,7 +257,7 @@ def test_every_form_without_a_scene(
 
 
 def test_a_level_without_a_scene_is_written(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
-    run_and_report(subject(NONE, tmp_path, level=1), known)
+    run_and_report(subject(NO_SCENES, tmp_path, level=1), known)
     document = json.loads((tmp_path / "certificate.json").read_text(encoding="utf-8"))
     assert document["level"] == 1 and document["diagnosis"][0]["outcome"] == "met"
     written = (tmp_path / "certificate.md").read_text(encoding="utf-8")

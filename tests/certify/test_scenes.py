@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
 from tests.certify.conftest import TrainingHere, subject
 
-LENGTH, WIDTH = 60, 64  # enough for every criterion on the samples below
+LENGTH, WIDTH = 45, 64  # enough for every criterion on the samples below
 
 
 def lay_out(root: Path, **scenes: str) -> Path:
@@ -124,9 +122,6 @@ def test_sample_suites_can_be_shortened() -> None:
     assert sample_suite("quick") == SUITES["quick"]
     arguments = sample_suite("quick", 20, 32).trainer_arguments("study")
     assert arguments == ["study", "--preset", "quick", "--iterations", "20", "--resolution", "32"]
-    with pytest.raises(SplatfixError) as caught:
-        sample_suite("nonsuch")
-    assert (caught.value.code, int(caught.value.exit_code)) == ("unknown-suite", 2)
 
 
 @pytest.mark.parametrize(
@@ -136,20 +131,6 @@ def test_folder_without_scenes(tmp_path: Path, folder: str, code: str, exit_code
     with pytest.raises(SplatfixError) as caught:
         data_suite(tmp_path / folder, sys.executable, "cpu")
     assert (caught.value.code, int(caught.value.exit_code)) == (code, exit_code)
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [(["--suite", "quick"], "suite-and-data"), (["--container", "cpu"], "not-in-a-container")],
-)
-def test_conflicting_options(
-    words: list[str],
-    code: str,
-    tmp_path: Path,
-    splatfix: Callable[..., subprocess.CompletedProcess[str]],
-) -> None:
-    done = splatfix("certify", "--data", tmp_path, *words, "--json")
-    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, code)
 
 
 @pytest.mark.parametrize(
