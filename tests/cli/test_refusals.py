@@ -64,6 +64,7 @@ REFUSED = {
     "options-conflict": ("explain --list --jsonl",),
     "renderer-needs-gpu": ("certify --renderer gsplat",),
     "resume-takes-no-source": ("install --resume --ptx --jobs 2", "install --resume gsplat==0.0.0"),
+    "suite-and-data": ("certify --suite quick --data .",),
     "unknown-arch": ("diagnose --target sm_12000", f"{LANE} cuda-from-pypi --target sm_12x"),
     "unknown-baseline": ("certify --baseline nothing.json",),
     "unknown-check": ("diagnose --only nonsuch", "checks show nonsuch"),
