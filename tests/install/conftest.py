@@ -6,7 +6,7 @@ import pytest
 from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
 
-from .environments import make_environment
+from .environments import Stages, install, make_environment, write_extension
 
 
 @pytest.fixture
@@ -38,3 +38,18 @@ def own_cache(
 def fresh_wheels(own_cache: Path) -> None:
     """A wheel cache of its own, empty: for tests that count what is compiled."""
     (own_cache / "wheels").unlink()
+
+
+@pytest.fixture(scope="session")
+def stages(tmp_path_factory: pytest.TempPathFactory, shared_wheels: WheelCache) -> Stages:
+    """``blank``, then tiny_probe 1.0 installed (``one``), then 2.0 over it (``two``), then other_probe 1.0 (``three``)."""
+    folder = tmp_path_factory.mktemp("stages")
+    made = Stages(folder)
+    made.keep("blank")
+    install(made.environment, write_extension(folder / "1"), cache=shared_wheels)
+    made.keep("one")
+    install(made.environment, write_extension(folder / "2", version="2.0", answer=7), cache=shared_wheels)
+    made.keep("two")
+    install(made.environment, write_extension(folder / "3", name="other_probe"), cache=shared_wheels)
+    made.keep("three")
+    return made

@@ -13,9 +13,12 @@ import tempfile
 import venv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from splatfix.core.runner import ProcessRunner, Runner
-from splatfix.facts import gather
+from splatfix.facts import Facts, gather
+from splatfix.facts.environment.probe import probe
+from splatfix.facts.system.live import LiveSystem
 from splatfix.install import InstallOutcome, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
 from tests.archs import request_for
@@ -63,23 +66,59 @@ def _tools_only(folder: Path, tools: Sequence[str]) -> Path:
     return folder
 
 
+def facts_of(environment: Environment) -> Facts:
+    """What is true of an environment without torch; the machine around it is asked once, as it takes a dozen programs."""
+    return dataclasses.replace(_nowhere(), environment=probe(LiveSystem(), environment.python)[0])
+
+
+@functools.cache
+def _nowhere() -> Facts:
+    return gather("")
+
+
 def install(
     environment: Environment,
     *sources: Path,
     runner: Runner | None = None,
+    cache: WheelCache | None = None,
     reinstall: bool = False,
     afresh: bool = False,
+    **options: Any,
 ) -> InstallOutcome:
     """Plan and execute; wheels come from the cache that tests share, unless ``afresh``."""
-    facts = gather(environment.python)
-    plan = make_plan(request_for(tuple(map(str, sources))), facts)
-    cache = None if afresh else WheelCache()
+    facts = facts_of(environment)
+    plan = make_plan(request_for(tuple(map(str, sources)), **options), facts)
+    if not afresh:
+        cache = cache or WheelCache()
     return execute(plan, facts, runner=runner, cache=cache, reinstall=reinstall)
 
 
-def snapshot(target: Environment) -> dict[str, tuple[int, str]]:
-    """Mode and content of every file of the environment except splatfix's own journal; folders too."""
-    found: dict[str, tuple[int, str]] = {}
+Files = dict[str, tuple[int, str]]
+"""Mode and content by path."""
+
+
+class Stages:
+    """One environment with the copies of it that were kept on its way: a test goes on from any of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = make_environment(folder / "env")
+        self.files: dict[str, Files] = {}
+
+    def keep(self, name: str) -> None:
+        shutil.copytree(self.environment.prefix, self.folder / name, symlinks=True)
+        self.files[name] = snapshot(self.environment)
+
+    def at(self, name: str) -> Environment:
+        """The environment as it was then, at the same place: a journal knows it."""
+        shutil.rmtree(self.environment.prefix, ignore_errors=True)
+        shutil.copytree(self.folder / name, self.environment.prefix, symlinks=True)
+        return self.environment
+
+
+def snapshot(target: Environment) -> Files:
+    """Every file of the environment except splatfix's own journal; folders too."""
+    found: Files = {}
     for path in sorted(target.prefix.rglob("*")):
         name = str(path.relative_to(target.prefix))
         if name.startswith((".splatfix", "tools")):

@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from splatfix.context import Goal, make_context
-from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Distribution, Facts, gather
-from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
+from splatfix.facts import Distribution
+from splatfix.install import InstallOutcome, Journal, revert
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.environment import Environment
+from splatfix.install.wheels import write_wheel
 from splatfix.plan.option import InstallPlan
-from splatfix.plan.options import plan_install
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
 
-from .environments import run_in, snapshot, write_extension
+from .environments import facts_of, install, run_in, snapshot, write_extension
 
 
 def offer(folder: Path, name: str, version: str = "1.0", needs: str = "", text: str = "x = 1\n") -> None:
     """A pure wheel in a folder that pip looks into."""
-    info = f"{name}-{version}.dist-info"
-    requires = f"Requires-Dist: {needs}\n" if needs else ""
-    members = {
-        f"{name}.py": text,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    lines = []
-    for member, content in members.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content.encode()).digest()).decode().rstrip("=")
-        lines.append(f"{member},sha256={digest},{len(content)}")
-    members[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,"]) + "\n"
-    folder.mkdir(exist_ok=True)
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-        for member, content in members.items():
-            archive.writestr(member, content)
+    write_wheel(folder, name, version, {f"{name}.py": text.encode()}, "", requires=[needs] if needs else [])
 
 
 @pytest.fixture
@@ -66,26 +46,18 @@ def needing(tmp_path: Path) -> Path:
     return source
 
 
-def facts_of(environment: Environment) -> Facts:
-    return gather(environment.python)
+def planned(environment: Environment, source: Path, **options: bool) -> InstallPlan:
+    return make_plan(request_for((str(source),), **options), facts_of(environment))
 
 
-def planned(environment: Environment, source: Path, **asked: bool) -> InstallPlan:
-    request = request_for((str(source),), **asked)  # type: ignore[arg-type]
-    return plan_install(request, make_context(facts_of(environment), Goal()))
-
-
-def carried_out(environment: Environment, source: Path) -> InstallOutcome:
-    facts = facts_of(environment)
-    plan = make_plan(request_for((str(source),), with_dependencies=True), facts)
-    return execute(plan, facts, cache=WheelCache())
+def installed(environment: Environment, source: Path) -> InstallOutcome:
+    return install(environment, source, with_dependencies=True)
 
 
 def test_it_is_named_before_the_build(environment: Environment, needing: Path) -> None:
-    found = refused(planned, environment, needing)
-    assert found.code == "build-tools-missing"
-    assert "dacite to be imported" in found.what
-    commands = [" ".join(step.command.argv) for step in found.todo if step.command]
+    error = refused(planned, environment, needing)
+    assert error.code == "build-tools-missing" and "dacite to be imported" in error.what
+    commands = [" ".join(step.command.argv) for step in error.todo if step.command]
     assert commands[0].endswith("pip install dacite")
     assert commands[1].endswith("--with-dependencies") and str(needing) in commands[1]
 
@@ -96,7 +68,7 @@ def test_it_is_installed_with_it_and_reverted_with_it(
     offer(offered, "dacite", needs="deeper>=1")
     offer(offered, "deeper", "1.5")
     before = snapshot(environment)
-    outcome = carried_out(environment, needing)
+    outcome = installed(environment, needing)
     assert isinstance(outcome.plan.steps[0], InstallDependencies)
     assert run_in(environment, "import tiny_probe, dacite, deeper; print(dacite.x)") == "1"
     assert "dacite 1.0, deeper 1.5" in outcome.notes[0]
@@ -114,26 +86,22 @@ def test_what_the_scripts_import_comes_too(environment: Environment, needing: Pa
     (needing / "train.py").write_text(
         "import plyfile\ntry:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
     )
-    plain = planned(environment, needing)
-    assert isinstance(plain, InstallPlan)
-    (note,) = (text for text in plain.notes if "plyfile" in text)
+    (note,) = (text for text in planned(environment, needing).notes if "plyfile" in text)
     assert "pip install plyfile" in note and "wandb" not in note
     offer(offered, "plyfile")
-    carried_out(environment, needing)
+    installed(environment, needing)
     assert run_in(environment, "import plyfile; print(plyfile.x)") == "1"
 
 
 def test_nothing_that_is_installed_changes(environment: Environment, needing: Path, offered: Path) -> None:
     offer(offered, "dacite")
-    carried_out(environment, needing)
+    installed(environment, needing)
     offer(offered, "dacite", "2.0")
     offer(offered, "plyfile", needs="dacite>=2")
     package = needing / "tiny_probe" / "__init__.py"
     package.write_text(f"import plyfile\n{package.read_text()}")
     before = snapshot(environment)
-    with pytest.raises(SplatfixError) as caught:
-        carried_out(environment, needing)
-    assert caught.value.code == "dependencies-not-found"
+    assert refused(installed, environment, needing).code == "dependencies-not-found"
     assert snapshot(environment) == before
 
 
@@ -146,7 +114,7 @@ def test_what_only_scripts_import_stops_nothing(
     for name in ("dacite", "plyfile", "tqdm"):
         offer(offered, name)
     offer(offered, "lpips", text="raise ImportError('libGL.so.1')\n")
-    outcome = carried_out(environment, needing)
+    outcome = installed(environment, needing)
     assert run_in(environment, "import tiny_probe, plyfile, tqdm; print(tqdm.x)") == "1"
     left_out, broken = outcome.notes[1:]
     assert "mmcv" in left_out and "satisfies the requirement" in left_out
@@ -162,41 +130,45 @@ def test_what_is_declared_and_not_imported_stops_nothing(
         setup.read_text().replace("setup(", 'setup(install_requires=["torchcodec==0.1", "lietorch"],')
     )
     offer(offered, "dacite")
-    outcome = carried_out(environment, needing)
+    outcome = installed(environment, needing)
     assert [note for note in outcome.notes if "torchcodec==0.1" in note]
     assert [note for note in outcome.plan.notes if "asks for lietorch, which has to be built" in note]
 
 
-def test_what_cannot_be_had_leaves_nothing(environment: Environment, needing: Path, offered: Path) -> None:
-    before = snapshot(environment)
-    with pytest.raises(SplatfixError) as caught:
-        carried_out(environment, needing)
-    assert caught.value.code == "dependencies-not-found" and "dacite" in caught.value.what
-    assert snapshot(environment) == before
-
-
-def test_one_that_does_not_import_is_taken_back(
-    environment: Environment, needing: Path, offered: Path
+@pytest.mark.parametrize(
+    ("dacite", "c_code", "code", "words", "status"),
+    [
+        (None, "", "dependencies-not-found", "dacite", "failed"),
+        # torchvision 0.28.0 of PyPI beside a torch for the CPU
+        (
+            "raise RuntimeError('no operator dacite::nms')\n",
+            "",
+            "import-failed",
+            "dacite::nms",
+            "rolled-back",
+        ),
+        ("x = 1\n", "this is no C\n", "build-failed", "probe.c", "rolled-back"),
+    ],
+)
+def test_what_fails_takes_them_back(
+    environment: Environment,
+    needing: Path,
+    offered: Path,
+    dacite: str | None,
+    c_code: str,
+    code: str,
+    words: str,
+    status: str,
 ) -> None:
-    """torchvision 0.28.0 of PyPI beside a torch for the CPU: "operator torchvision::nms does not exist"."""
-    offer(offered, "dacite", text="raise RuntimeError('operator dacite::nms does not exist')\n")
+    if dacite:
+        offer(offered, "dacite", text=dacite)
+    if c_code:
+        (needing / "probe.c").write_text(c_code)
     before = snapshot(environment)
-    with pytest.raises(SplatfixError) as caught:
-        carried_out(environment, needing)
-    assert caught.value.code == "import-failed" and "dacite::nms" in caught.value.what
+    error = refused(installed, environment, needing)
+    assert error.code == code and words in error.what
     assert snapshot(environment) == before
-
-
-def test_a_build_that_fails_takes_them_back(environment: Environment, needing: Path, offered: Path) -> None:
-    offer(offered, "dacite")
-    (source,) = needing.glob("**/*.c")
-    source.write_text("this is no C\n")
-    before = snapshot(environment)
-    with pytest.raises(SplatfixError) as caught:
-        carried_out(environment, needing)
-    assert caught.value.code == "build-failed"
-    assert snapshot(environment) == before
-    assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.ROLLED_BACK
+    assert Journal(environment.state_folder).entries()[-1].status == status
 
 
 @pytest.mark.parametrize(("torch", "brought"), [("2.13.0+cpu", False), ("2.13.0", True)])
@@ -231,28 +203,38 @@ def test_an_old_pip_is_told_to_be_upgraded(
         return real(self, argv, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ProcessRunner, "run", old)
-    with pytest.raises(SplatfixError) as caught:
-        carried_out(environment, needing)
-    assert [step.command.argv[-2:] for step in caught.value.todo if step.command] == [("--upgrade", "pip")]
+    error = refused(installed, environment, needing)
+    assert [step.command.argv[-2:] for step in error.todo if step.command] == [("--upgrade", "pip")]
 
 
-def test_a_compiled_import_has_to_be_built_first(environment: Environment, needing: Path) -> None:
-    package = needing / "tiny_probe" / "__init__.py"
-    package.write_text(package.read_text().replace("import dacite", "import torch_scatter"))
-    for asked in ({}, {"with_dependencies": True}):
-        found = refused(planned, environment, needing, **asked)
-        assert found.code == "import-not-built"
-        commands = [step.command.argv for step in found.todo if step.command]
+def importing(source: Path, module: str) -> Path:
+    package = source / "tiny_probe" / "__init__.py"
+    package.write_text(package.read_text().replace("import dacite", f"import {module}"))
+    return source
+
+
+def test_a_compiled_import_has_to_be_built_first(
+    environment: Environment, needing: Path, tmp_path: Path
+) -> None:
+    importing(needing, "torch_scatter")
+    for options in ({}, {"with_dependencies": True}):
+        error = refused(planned, environment, needing, **options)
+        assert error.code == "import-not-built"
+        commands = [step.command.argv for step in error.todo if step.command]
         assert commands[0][:3] == ("git", "clone", "--recursive")
         assert commands[1][:3] == ("splatfix", "install", "./pytorch_scatter")
+    other = write_extension(tmp_path / "other", name="other_probe")
+    request = request_for((str(needing), str(other)), with_dependencies=True)
+    step = refused(make_plan, request, facts_of(environment)).todo[-1]
+    assert step.command, "the others of a checkout are named"
+    assert step.command.argv[:4] == ("splatfix", "install", str(other), "--with-dependencies")
 
 
 def test_sources_that_are_installed_together_bring_each_other(
     environment: Environment, needing: Path, tmp_path: Path
 ) -> None:
     other = write_extension(tmp_path / "other", name="dacite")
-    request = request_for((str(other), str(needing)))
-    assert plan_install(request, make_context(facts_of(environment), Goal())).steps
+    assert make_plan(request_for((str(other), str(needing))), facts_of(environment)).steps
 
 
 def test_what_setup_py_imports_is_there_before_it(environment: Environment, needing: Path) -> None:
@@ -261,19 +243,8 @@ def test_what_setup_py_imports_is_there_before_it(environment: Environment, need
     lines = "import pybind11, os, helper\ndef fetch():\n    import requests\ntry:\n    import Cython\nexcept ImportError: pass\n"
     setup.write_text(lines + setup.read_text())
     (needing / "helper.py").write_text("")
-    found = refused(planned, environment, needing)
-    assert "pybind11, requests to be built and dacite to be imported" in found.what
-    step = planned(environment, needing, with_dependencies=True).steps[0]  # type: ignore[union-attr]
+    error = refused(planned, environment, needing)
+    assert "pybind11, requests to be built and dacite to be imported" in error.what
+    step = planned(environment, needing, with_dependencies=True).steps[0]
     assert isinstance(step, InstallDependencies)
     assert step.requirements == ("pybind11", "requests", "dacite") and step.optional == ()
-
-
-def test_the_others_of_a_checkout_are_named(environment: Environment, needing: Path, tmp_path: Path) -> None:
-    package = needing / "tiny_probe" / "__init__.py"
-    package.write_text(package.read_text().replace("import dacite", "import pytorch3d"))
-    other = write_extension(tmp_path / "other", name="other_probe")
-    request = request_for((str(needing), str(other)), with_dependencies=True)
-    found = refused(plan_install, request, make_context(facts_of(environment), Goal()))
-    assert found.code == "import-not-built"
-    assert found.todo[-1].command
-    assert found.todo[-1].command.argv[:4] == ("splatfix", "install", str(other), "--with-dependencies")

@@ -8,41 +8,42 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
-from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Facts, gather
-from splatfix.install import EntryStatus, Journal, WheelCache, execute, revert
+from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment
-from splatfix.plan import BuildWheel, EditSource, InstallPlan, InstallWheel
+from splatfix.plan import BuildWheel, EditSource, InstallWheel
 from splatfix.plan.edits import PlannedEdit
 from tests.archs import request_for
-from tests.plan.machines import make_plan
+from tests.plan.machines import make_plan, refused
 
-from .environments import snapshot, write_extension
+from .environments import facts_of, snapshot, write_extension
 
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
 
-def planned(target: Environment, source: Path, facts: Facts) -> InstallPlan:
-    """As the planner makes it for a CUDA source: the build knows the edits, and the checkout follows after the proof."""
+def edited_in_place(
+    target: Environment, source: Path, *, runner: Runner | None = None, edit: PlannedEdit = EDIT
+) -> InstallOutcome:
+    """Executed as planned for a CUDA source: the build knows the edit, and the checkout follows after the proof."""
+    facts = facts_of(target)
     made = make_plan(request_for((str(source),), in_place=True), facts)
     actions: list[object] = []
     for action in made.steps:
         if isinstance(action, BuildWheel):
-            action = dataclasses.replace(action, edits=(EDIT,))
+            action = dataclasses.replace(action, edits=(edit,))
         if isinstance(action, InstallWheel):
-            actions.append(EditSource(subject=action.subject, source=str(source), edits=(EDIT,)))
+            actions.append(EditSource(subject=action.subject, source=str(source), edits=(edit,)))
         actions.append(action)
-    return dataclasses.replace(made, steps=tuple(actions))  # type: ignore[arg-type]
+    plan = dataclasses.replace(made, steps=tuple(actions))  # type: ignore[arg-type]
+    return execute(plan, facts, runner=runner, cache=WheelCache())
 
 
 def source_with_work(folder: Path) -> Path:
+    """With Windows lines, Latin-1, and a mode of its own."""
     source = write_extension(folder, extra="/* x.type().is_cuda() */")
     probe = source / "probe.c"
-    probe.write_bytes(
-        probe.read_bytes().replace(b"\n", b"\r\n") + b"// caf\xe9\r\n"
-    )  # Windows lines, Latin-1
+    probe.write_bytes(probe.read_bytes().replace(b"\n", b"\r\n") + b"// caf\xe9\r\n")
     probe.chmod(0o640)
     return source
 
@@ -58,8 +59,7 @@ def files(folder: Path) -> dict[str, tuple[bytes, int]]:
 def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Environment, tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
     before, environment_before = files(source), snapshot(environment)
-    facts = gather(environment.python)
-    execute(planned(environment, source, facts), facts, cache=WheelCache())
+    edited_in_place(environment, source)
 
     now = files(source)
     changed = {name for name in now if now[name] != before.get(name)}
@@ -83,23 +83,19 @@ def test_a_failed_installation_leaves_the_checkout_as_it_was(
 
     source = source_with_work(tmp_path / "source")
     before = files(source)
-    facts = gather(environment.python)
-    with pytest.raises(SplatfixError) as caught:
-        execute(planned(environment, source, facts), facts, runner=PipFails(), cache=WheelCache())
-    assert caught.value.code == "pip-failed" and files(source) == before
+    assert refused(edited_in_place, environment, source, runner=PipFails()).code == "pip-failed"
+    assert files(source) == before
     assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.ROLLED_BACK
 
 
 def test_work_done_since_is_not_thrown_away(environment: Environment, tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
-    facts = gather(environment.python)
-    execute(planned(environment, source, facts), facts, cache=WheelCache())
+    edited_in_place(environment, source)
     with (source / "probe.c").open("ab") as file:
         file.write(b"// a day's work\r\n")
     held = snapshot(environment)
-    with pytest.raises(SplatfixError) as caught:
-        revert(environment.python)
-    assert caught.value.code == "changed-since" and str(source) in caught.value.what
+    error = refused(revert, environment.python)
+    assert error.code == "changed-since" and str(source) in error.what
     assert snapshot(environment) == held and b"a day's work" in (source / "probe.c").read_bytes()
 
 
@@ -107,13 +103,10 @@ def test_a_read_only_checkout_is_refused_before_the_build(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = source_with_work(tmp_path / "source")
-    facts = gather(environment.python)
-    plan = planned(environment, source, facts)
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != source and real(path, mode))
-    with pytest.raises(SplatfixError) as caught:
-        execute(plan, facts)
-    assert caught.value.code == "cannot-write-source" and "probe.c" in caught.value.what
+    error = refused(edited_in_place, environment, source)
+    assert error.code == "cannot-write-source" and "probe.c" in error.what
     assert not environment.state_folder.exists()
 
 
@@ -121,19 +114,10 @@ def test_a_read_only_checkout_is_refused_before_the_build(
 def test_an_error_below_an_edit_says_how_lines_are_counted(
     environment: Environment, tmp_path: Path, rule: str, moved: bool
 ) -> None:
-    source = write_extension(
-        tmp_path / "source", extra="typedef unsigned uint8_t_; /* x.type().is_cuda() uint8_t */\nint half = ;"
-    )
-    facts = gather(environment.python)
-    made = make_plan(request_for((str(source),)), facts)
+    extra = "typedef unsigned uint8_t_; /* x.type().is_cuda() uint8_t */\nint half = ;"
+    source = write_extension(tmp_path / "source", extra=extra)
     edit = PlannedEdit(rule, ("probe.c",), "", "test")
-    actions = tuple(
-        dataclasses.replace(item, edits=(edit,)) if isinstance(item, BuildWheel) else item
-        for item in made.steps
-    )
-    with pytest.raises(SplatfixError) as caught:
-        execute(dataclasses.replace(made, steps=actions), facts)
-    error = caught.value
+    error = refused(edited_in_place, environment, source, edit=edit)
     # a C compiler has no <cstdint>, which is the first thing wrong then, in a line that the source has not
     assert error.what.partition("failed: ")[2].startswith("probe.c:")
     assert ("edits (cstdint)" in error.meaning) is moved, error.meaning

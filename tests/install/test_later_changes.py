@@ -11,16 +11,15 @@ import pytest
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import EntryStatus, Journal, execute, revert, revert_all
 from splatfix.install.environment import Environment
 from tests.archs import request_for
-from tests.plan.machines import make_plan
+from tests.plan.machines import make_plan, refused
 
-from .environments import snapshot, write_extension
+from .environments import Stages, install, snapshot, write_extension
 from .test_cli import fake_torch, splatfix
-from .test_in_place import planned, source_with_work
+from .test_in_place import edited_in_place, source_with_work
 
 LOADS = Rung(RungName.LOADS, True, "not looked at")
 MINE = b"# a day's work\n"
@@ -63,22 +62,19 @@ def test_what_was_not_changed_is_not_kept(environment: Environment, dropin: Path
     assert not list(environment.state_folder.rglob("kept"))
 
 
-def test_an_edit_under_a_later_version(environment: Environment, tmp_path: Path) -> None:
+def test_an_edit_under_a_later_version(stages: Stages, tmp_path: Path) -> None:
     """The backup of the second installation holds the edited file of the first: it is kept when the first one goes."""
-    from .environments import install
-
-    before = snapshot(environment)
-    install(environment, write_extension(tmp_path / "one"))
+    environment = stages.at("one")
     module = environment.platlib / "tiny_probe" / "__init__.py"
     module.write_bytes(module.read_bytes() + MINE)
     edited = module.read_bytes()
-    install(environment, write_extension(tmp_path / "two", version="2.0"))
+    install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
     preview = revert_all(environment.python, dry_run=True)
     done = revert_all(environment.python)
     for outcomes in (preview, done):
         assert [len(item.kept) for one in outcomes for item in one.items] == [0, 1]
     (kept,) = done[1].items[0].kept
-    assert Path(kept.copy).read_bytes() == edited and snapshot(environment) == before
+    assert Path(kept.copy).read_bytes() == edited and snapshot(environment) == stages.files["blank"]
 
 
 def test_an_undoing_done_again_says_the_same(
@@ -101,8 +97,7 @@ def test_an_undoing_done_again_says_the_same(
 def test_work_in_a_checkout_after_a_kill(environment: Environment, tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
     before = (source / "probe.c").read_bytes()
-    facts = gather(environment.python)
-    execute(planned(environment, source, facts), facts)
+    edited_in_place(environment, source)
     journal = Journal(environment.state_folder)
     entry = journal.entries()[-1]
     at = next(i for i, step in enumerate(entry.steps) if step.kind == "edit-source")
@@ -123,7 +118,5 @@ def test_a_full_disk_keeps_it_where_it_is(
     def full(path: Path, data: bytes) -> None:
         raise SplatfixError("cannot-write", f"Cannot write {path}: No space left on device.")
 
-    with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
-        patch.setattr("splatfix.install.undo.write_bytes", full)
-        revert(environment.python, runner=ProcessRunner())
-    assert caught.value.code == "cannot-write" and snapshot(environment) == held
+    monkeypatch.setattr("splatfix.install.undo.write_bytes", full)
+    assert refused(revert, environment.python).code == "cannot-write" and snapshot(environment) == held

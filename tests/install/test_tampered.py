@@ -15,8 +15,9 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.install import revert
 from splatfix.install.environment import Environment, environment_lock
+from tests.plan.machines import refused
 
-from .environments import install, make_environment, write_extension
+from .environments import Stages, install, write_extension
 
 Tampering = Callable[[Environment, Path], None]
 
@@ -56,18 +57,37 @@ def backup_file(target: Environment) -> Path:
     return path
 
 
+def will_write(target: Environment, path: str) -> None:
+    edit(backup_file(target), lambda it: it["will_write"].append(path))
+
+
+def link_at(path: str, leads_to: object) -> dict[str, Any]:
+    """What a backup would say of a link."""
+    return {"path": path, "blob": "", "digest": "", "mode": 0o777, "mtime_ns": 0, "link": str(leads_to)}
+
+
+def save_too(target: Environment, link: dict[str, Any], path: str = "") -> None:
+    """Let the backup restore this link, and then a file at that path."""
+
+    def point(document: dict[str, Any]) -> None:
+        saved = next(item for item in document["saved"] if item["blob"])
+        document["saved"].append(link)
+        if path:
+            document["saved"].append({**saved, "path": path})
+
+    edit(backup_file(target), point)
+
+
 def deleted(target: Environment, victim: Path) -> None:
-    edit(backup_file(target), lambda it: it["will_write"].append(str(victim / "file.txt")))
+    will_write(target, str(victim / "file.txt"))
 
 
 def deleted_by_dots(target: Environment, victim: Path) -> None:
-    up = os.path.relpath(victim / "file.txt", target.prefix)
-    edit(backup_file(target), lambda it: it["will_write"].append(f"<prefix>/{up}"))
+    will_write(target, f"<prefix>/{os.path.relpath(victim / 'file.txt', target.prefix)}")
 
 
 def emptied(target: Environment, victim: Path) -> None:
-    blob = backup_file(target).parent / "blobs" / "99999"
-    blob.write_bytes(b"")
+    (backup_file(target).parent / "blobs" / "99999").write_bytes(b"")
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     saved = {
         "path": str(victim / "file.txt"),
@@ -94,32 +114,14 @@ def overwritten_by_a_step(target: Environment, victim: Path) -> None:
     edit(backup, point)
 
 
-def link_to(victim: Path) -> dict[str, Any]:
-    """What a backup would say of a link below the prefix."""
-    return {
-        "path": "<prefix>/lib/x",
-        "blob": "",
-        "digest": "",
-        "mode": 0o777,
-        "mtime_ns": 0,
-        "link": str(victim),
-    }
-
-
 def linked(target: Environment, victim: Path) -> None:
     """A link first, then a file through it."""
-    link = link_to(victim)
-
-    def point(document: dict[str, Any]) -> None:
-        saved = next(item for item in document["saved"] if item["blob"])
-        document["saved"] += [link, {**saved, "path": "<prefix>/lib/x/file.txt"}]
-
-    edit(backup_file(target), point)
+    save_too(target, link_at("<prefix>/lib/x", victim), "<prefix>/lib/x/file.txt")
 
 
 def behind_a_link(target: Environment, victim: Path) -> None:
     (target.prefix / "lib" / "x").symlink_to(victim)
-    edit(backup_file(target), lambda it: it["will_write"].append("<prefix>/lib/x/file.txt"))
+    will_write(target, "<prefix>/lib/x/file.txt")
 
 
 def setuid(target: Environment, victim: Path) -> None:
@@ -161,21 +163,13 @@ def copies_are_a_link(target: Environment, victim: Path) -> None:
 
 
 def own_journal(target: Environment, victim: Path) -> None:
-    path = f"<prefix>/.splatfix/journal/{entry_file(target).name}"
-    edit(backup_file(target), lambda it: it["will_write"].append(path))
+    will_write(target, f"<prefix>/.splatfix/journal/{entry_file(target).name}")
 
 
 def linked_by_another_step(target: Environment, victim: Path) -> None:
     folder = entry_file(target).with_suffix("")
     shutil.copytree(backup_file(target).parent, folder / "backup-zz")
-    link = {
-        "path": "<prefix>/lib/x",
-        "blob": "",
-        "digest": "",
-        "mode": 0o777,
-        "mtime_ns": 0,
-        "link": str(victim),
-    }
+    link = link_at("<prefix>/lib/x", victim)
     edit(folder / "backup-zz" / "backup.json", lambda it: it.update(saved=[link], will_write=[], written=[]))
     file = folder / "backup-tiny_probe" / "backup.json"
     saved = next(item for item in json.loads(file.read_text())["saved"] if item["blob"])
@@ -187,23 +181,12 @@ def linked_by_another_step(target: Environment, victim: Path) -> None:
 def pointed_elsewhere(target: Environment, victim: Path) -> None:
     """The link is there already, and leads into the environment until it is restored."""
     (target.prefix / "x").symlink_to("lib")
-    link = {"path": "<prefix>/x", "blob": "", "digest": "", "mode": 0o777, "mtime_ns": 0, "link": str(victim)}
-
-    def point(document: dict[str, Any]) -> None:
-        saved = next(item for item in document["saved"] if item["blob"])
-        document["saved"] += [link, {**saved, "path": "<prefix>/x/file.txt"}]
-
-    edit(backup_file(target), point)
+    save_too(target, link_at("<prefix>/x", victim), "<prefix>/x/file.txt")
 
 
 def folder_behind_a_link(target: Environment, victim: Path) -> None:
-    link = link_to(victim)
-
-    def point(document: dict[str, Any]) -> None:
-        document["saved"].append(link)
-        document["folders_before"].append("<prefix>/lib/x/new")
-
-    edit(backup_file(target), point)
+    save_too(target, link_at("<prefix>/lib/x", victim))
+    edit(backup_file(target), lambda it: it["folders_before"].append("<prefix>/lib/x/new"))
 
 
 def copies_of_changes_are_a_link(target: Environment, victim: Path) -> None:
@@ -214,20 +197,19 @@ def copies_of_changes_are_a_link(target: Environment, victim: Path) -> None:
 
 
 def link_with_nul(target: Environment, victim: Path) -> None:
-    link = {"path": "<prefix>/lib/x", "blob": "", "digest": "", "mode": 0o777, "mtime_ns": 0, "link": "a\0b"}
-    edit(backup_file(target), lambda it: it["saved"].append(link))
+    save_too(target, link_at("<prefix>/lib/x", "a\0b"))
 
 
 def name_that_is_none(target: Environment, victim: Path) -> None:
-    edit(backup_file(target), lambda it: it["will_write"].append("<prefix>/lib/\ud800"))
+    will_write(target, "<prefix>/lib/\ud800")
 
 
 def name_that_is_too_long(target: Environment, victim: Path) -> None:
-    edit(backup_file(target), lambda it: it["will_write"].append(f"<prefix>/lib/{'x' * 300}"))
+    will_write(target, f"<prefix>/lib/{'x' * 300}")
 
 
 def folder_as_a_file(target: Environment, victim: Path) -> None:
-    edit(backup_file(target), lambda it: it["will_write"].append("<prefix>/lib"))
+    will_write(target, "<prefix>/lib")
 
 
 TAMPERINGS: list[Tampering] = [
@@ -255,91 +237,60 @@ TAMPERINGS: list[Tampering] = [
 CODES = {"journal-tampered", "journal-of-another-environment"}
 
 
-@pytest.fixture(scope="module")
-def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
-    """An environment into which a package and its successor were installed, and a copy that brings it back."""
-    folder = tmp_path_factory.mktemp("twice")
-    environment = make_environment(folder / "env")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLATFIX_CACHE", str(folder / "cache"))
-        install(environment, write_extension(folder / "one"))
-        install(environment, write_extension(folder / "two", version="2.0", answer=7))
-    shutil.copytree(environment.prefix, folder / "untouched", symlinks=True)
-    return environment, folder / "untouched"
-
-
 @pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda it: it.__name__)
 def test_tampering_is_refused_and_nothing_is_touched(
-    twice: tuple[Environment, Path], tmp_path: Path, victim: Path, tampering: Tampering
+    stages: Stages, tmp_path: Path, victim: Path, tampering: Tampering
 ) -> None:
-    environment, untouched = twice
-    shutil.rmtree(environment.prefix)
-    shutil.copytree(untouched, environment.prefix, symlinks=True)
+    environment = stages.at("two")
     tampering(environment, victim)
     held = tree(tmp_path) | tree(environment.prefix)
     for dry_run in (True, False):
-        with pytest.raises(SplatfixError) as caught:
-            revert(environment.python, dry_run=dry_run)
-        assert caught.value.code in CODES and caught.value.todo
+        error = refused(revert, environment.python, dry_run=dry_run)
+        assert error.code in CODES and error.todo
         assert tree(tmp_path) | tree(environment.prefix) == held
-    with pytest.raises(SplatfixError) as caught:
-        edit_status(environment)
-        install(environment, write_extension(tmp_path / "three", name="other_probe"))
-    assert caught.value.code in CODES
+    edit(entry_file(environment), lambda it: it.update(status="running"))  # as after a kill
+    error = refused(install, environment, write_extension(tmp_path / "three", name="other_probe"))
+    assert error.code in CODES
 
 
 @pytest.mark.parametrize("link", ["y/__pycache__", "x.dist-info"])
 def test_what_is_looked_for_beside_a_file_is_not_looked_for_behind_a_link(
-    environment: Environment, tmp_path: Path, victim: Path, link: str
+    stages: Stages, victim: Path, link: str
 ) -> None:
-    install(environment, write_extension(tmp_path / "one"))
+    environment = stages.at("one")
     (victim / "mod.cpython-311.pyc").write_bytes(b"theirs")
     path = environment.prefix / "lib" / link
     path.parent.mkdir(exist_ok=True)
     path.symlink_to(victim)
     names = {"y/__pycache__": "y/mod.py", "x.dist-info": "x.dist-info/METADATA"}
-    edit(backup_file(environment), lambda it: it["will_write"].append(f"<prefix>/lib/{names[link]}"))
+    will_write(environment, f"<prefix>/lib/{names[link]}")
     held = tree(victim)
     with suppress(SplatfixError):
         revert(environment.python)
     assert tree(victim) == held
 
 
-@pytest.mark.parametrize("kind", ["fifo", "folder"])
-def test_a_lock_is_a_file(environment: Environment, kind: str) -> None:
-    environment.state_folder.mkdir()
-    path = environment.state_folder / "lock"
-    if kind == "fifo":
-        os.mkfifo(path)
-    else:
-        path.mkdir()
-    with pytest.raises(SplatfixError) as caught, environment_lock(environment.state_folder):
-        pass
-    assert caught.value.code == "journal-tampered"
-
-
-def edit_status(target: Environment) -> None:
-    """As after a kill: the next installation would roll it back."""
-    edit(entry_file(target), lambda it: it.update(status="running"))
-
-
-@pytest.mark.parametrize("name", ["lock", "."])
-def test_a_lock_that_is_a_link_is_refused(environment: Environment, victim: Path, name: str) -> None:
-    state = environment.state_folder
-    if name == ".":
+@pytest.mark.parametrize("kind", ["fifo", "folder", "link", "link to all of it"])
+def test_a_lock_is_a_file_of_its_own(environment: Environment, victim: Path, kind: str) -> None:
+    state, lock = environment.state_folder, environment.state_folder / "lock"
+    if kind == "link to all of it":
         state.symlink_to(victim)
     else:
         state.mkdir()
-        (state / name).symlink_to(victim / "file.txt")
+    if kind == "fifo":
+        os.mkfifo(lock)
+    elif kind == "folder":
+        lock.mkdir()
+    elif kind == "link":
+        lock.symlink_to(victim / "file.txt")
     held = tree(victim)
     with pytest.raises(SplatfixError) as caught, environment_lock(state):
         pass
-    assert caught.value.code == "journal-tampered"
-    assert tree(victim) == held
+    assert caught.value.code == "journal-tampered" and tree(victim) == held
 
 
-def test_a_setuid_file_comes_back_without_it(environment: Environment, tmp_path: Path) -> None:
-    install(environment, write_extension(tmp_path / "one"))
+def test_a_setuid_file_comes_back_without_it(stages: Stages, tmp_path: Path) -> None:
+    environment = stages.at("one")
     file = environment.purelib / "tiny_probe" / "__init__.py"
     file.chmod(0o4755)
     install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import Journal, revert
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import MANIFEST, add_manifest, open_wheel, write_wheel
+from tests.plan.machines import refused
 
-from .environments import install, run_in, snapshot, write_extension
+from .environments import Stages, install, run_in, snapshot, write_extension
 from .test_cli import splatfix
 
 FILES = {
@@ -101,9 +101,7 @@ def test_a_wheel_that_would_write_elsewhere(damage: dict[str, bytes], tmp_path: 
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-    with pytest.raises(SplatfixError) as caught:
-        open_wheel(path)
-    assert caught.value.code == "not-a-wheel"
+    assert refused(open_wheel, path).code == "not-a-wheel"
 
 
 def test_a_damaged_member(tmp_path: Path) -> None:
@@ -111,9 +109,7 @@ def test_a_damaged_member(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[: len(b"PK\3\4")] = b"XXXX"  # the first member's own header; the directory is whole
     path.write_bytes(data)
-    with pytest.raises(SplatfixError) as caught:
-        add_manifest(path, {})
-    assert caught.value.code == "not-a-wheel"
+    assert refused(add_manifest, path, {}).code == "not-a-wheel"
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", None])
@@ -124,9 +120,7 @@ def test_no_wheel_no_traceback(tmp_path: Path, content: bytes | None) -> None:
             archive.writestr("x.py", "")
     else:
         path.write_bytes(content)
-    with pytest.raises(SplatfixError) as caught:
-        open_wheel(path)
-    assert caught.value.code == "not-a-wheel"
+    assert refused(open_wheel, path).code == "not-a-wheel"
 
 
 def test_modules_of_a_namespace_and_of_libraries(tmp_path: Path) -> None:
@@ -156,9 +150,7 @@ def test_the_same_again_changes_nothing(
     assert snapshot(environment) == held
     first, second = Journal(environment.state_folder).entries()
     assert first.active and not second.active
-    with pytest.raises(SplatfixError) as caught:
-        revert(environment.python, second.id)
-    assert caught.value.code == "nothing-to-revert"
+    assert refused(revert, environment.python, second.id).code == "nothing-to-revert"
 
     again = install(environment, source, reinstall=True)
     assert not again.items[0].up_to_date and Journal(environment.state_folder).entries()[-1].active
@@ -167,9 +159,9 @@ def test_the_same_again_changes_nothing(
     assert revert(environment.python).entry == first.id and snapshot(environment) == before
 
 
-def test_what_was_changed_or_lost_since_is_installed_again(environment: Environment, tmp_path: Path) -> None:
-    source = write_extension(tmp_path / "one")
-    install(environment, source)
+def test_what_differs_is_installed_again(stages: Stages, tmp_path: Path) -> None:
+    """Changed, lost, or made of another source of the same version."""
+    environment, source = stages.at("one"), write_extension(tmp_path / "one")
     package = environment.platlib / "tiny_probe"
     module = package / "__init__.py"
     text = module.read_text()
@@ -183,21 +175,14 @@ def test_what_was_changed_or_lost_since_is_installed_again(environment: Environm
         (item,) = install(environment, source).items
         assert not item.up_to_date and module.read_text() == text and native.is_file()
     assert install(environment, source).items[0].up_to_date
-
-
-def test_another_version_or_source_is_no_same(environment: Environment, tmp_path: Path) -> None:
-    install(environment, write_extension(tmp_path / "one"))
     (item,) = install(environment, write_extension(tmp_path / "other", answer=7)).items
     assert not item.up_to_date and run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "7"
 
 
-def test_of_two_only_the_new_one_is_installed_and_taken_back(
-    environment: Environment, tmp_path: Path
-) -> None:
+def test_of_two_only_the_new_one_is_installed_and_taken_back(stages: Stages, tmp_path: Path) -> None:
+    environment = stages.at("one")
     one, other = write_extension(tmp_path / "one"), write_extension(tmp_path / "other", name="other_probe")
-    install(environment, one)
-    held = snapshot(environment)
     outcome = install(environment, one, other)
     assert [item.up_to_date for item in outcome.items] == [True, False]
     assert [item.subject for item in revert(environment.python).items] == ["other_probe"]
-    assert snapshot(environment) == held
+    assert snapshot(environment) == stages.files["one"]
