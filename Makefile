@@ -98,7 +98,7 @@ $(NATIVE)/.made: ## A second venv with a CUDA build of torch (2.8 GB), kept in t
 	@touch $@
 
 native: $(VENV)/.dev $(NATIVE)/.made ## Real CUDA builds for sm_120 against cuobjdump; needs nvcc, no GPU
-	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and not gpu and not slow"
+	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -n 2 -m "native and not gpu and not slow"
 
 native-slow: $(VENV)/.dev $(NATIVE)/.made ## The whole CUDA torch and real Windows wheels against cuobjdump
 	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and slow and not gpu"
