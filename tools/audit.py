@@ -11,6 +11,7 @@ from typing import Any
 
 from splatfix.core.errors import Exit
 from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.words import few
 
 _COMMAND = ("-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--skip-editable")
 _TIMEOUT = 300.0
@@ -31,19 +32,22 @@ def judge(done: Completed) -> tuple[Exit, list[str]]:
     except (ValueError, KeyError, TypeError):
         return Exit.UNDETERMINED, [f"NOT AUDITED: pip-audit gave no answer: {done.why()}"]
     # pip-audit itself succeeds when it could ask about none of them
-    asked = [package for package in packages if "skip_reason" not in package]
+    audited = [package for package in packages if "skip_reason" not in package]
     skipped = [package for package in packages if "skip_reason" in package]
-    lines = [
-        f"{package['name']} {package['version']}: {found['id']}, fixed in {', '.join(found['fix_versions']) or 'no version'}"
-        for package in asked
-        for found in package["vulns"]
-    ]
-    code = Exit.FAILURE if lines else Exit.OK if asked else Exit.UNDETERMINED
+    lines = []
+    for package in audited:
+        for problem in package["vulns"]:
+            fixed = ", ".join(problem["fix_versions"]) or "no version"
+            lines.append(f"{package['name']} {package['version']}: {problem['id']}, fixed in {fixed}")
+    code = Exit.UNDETERMINED
+    if lines:
+        code = Exit.FAILURE
+    elif audited:
+        code = Exit.OK
     if skipped:
-        names = ", ".join(package["name"] for package in skipped[:_SHOWN])
-        more = f" and {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
-        lines.append(f"NOT AUDITED: {names}{more}: {skipped[0]['skip_reason']}")
-    lines.append(f"{len(asked)} of {len(packages)} packages were audited")
+        names = few([package["name"] for package in skipped], _SHOWN)
+        lines.append(f"NOT AUDITED: {names}: {skipped[0]['skip_reason']}")
+    lines.append(f"{len(audited)} of {len(packages)} packages were audited")
     return code, lines
 
 

@@ -26,6 +26,7 @@ from splatfix.binaries import is_binary, read_binary
 from splatfix.core.files import sha256_of, write_text
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.core.scratch import temporary_folder
+from splatfix.core.words import counted
 from splatfix.facts import loaded_fatbins
 from splatfix.install.verify import wants_gpu
 from splatfix.knowledge import Arch
@@ -49,7 +50,7 @@ _PIPS_OWN = re.compile(
 _CELL = 100
 # variables that say for which GPUs, and whether for any
 _DECIDES = re.compile(r"ARCH|GPU|FORCE|WITH_CUDA")
-_PLACE = re.compile(r"(?<![\w.])/[^\s:'\"]*/")
+_FOLDER = re.compile(r"(?<![\w.])/[^\s:'\"]*/")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -103,11 +104,11 @@ def copy_environment(base: Path, copy: Path) -> None:
 
 def files_of(folder: Path) -> dict[str, str]:
     """Every file below a folder with the digest of its content; git's own are left out."""
-    found = {}
+    digests = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and ".git" not in path.parts:
-            found[str(path.relative_to(folder))] = sha256_of(path)
-    return found
+            digests[str(path.relative_to(folder))] = sha256_of(path)
+    return digests
 
 
 def attempt(
@@ -115,25 +116,26 @@ def attempt(
 ) -> tuple[str, Completed]:
     """Build it: the command as the record says it, and how it ended."""
     folder, python = source / options.inside, environment / "bin" / "python"
-    variables = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")
-    }
+    variables = dict(os.environ)
+    variables.pop("PYTHONPATH", None)
+    variables.pop("VIRTUAL_ENV", None)
     if options.with_ != "pip":
-        words = f"install SOURCE --target {options.target} --python ENV --jobs {options.jobs} --yes".split()
-        words += options.more
-        places = {"SOURCE": str(folder), "ENV": str(python)}
+        typed = f"install SOURCE --target {options.target} --python ENV --jobs {options.jobs} --yes".split()
+        typed += options.more
+        paths = {"SOURCE": str(folder), "ENV": str(python)}
         # a wheel that an earlier attempt left would prove nothing
         variables["SPLATFIX_CACHE"] = str(environment.parent / "cache")
-        argv = [sys.executable, "-m", "splatfix", *(places.get(word, word) for word in words)]
-        return f"splatfix {' '.join(words)}", RUNNER.run(argv, timeout=options.limit, env=variables)
+        argv = [sys.executable, "-m", "splatfix", *(paths.get(word, word) for word in typed)]
+        return f"splatfix {' '.join(typed)}", RUNNER.run(argv, timeout=options.limit, env=variables)
     variables |= {
         "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "VIRTUAL_ENV": str(environment),
         "TORCH_CUDA_ARCH_LIST": Arch.parse(options.target).cc,
-        **({"CUDA_HOME": options.cuda_home} if options.cuda_home else {}),
         "CPATH": os.pathsep.join(map(str, site.glob("nvidia/*/include"))),
         "MAX_JOBS": options.jobs,
     }
+    if options.cuda_home:
+        variables["CUDA_HOME"] = options.cuda_home
     argv = [str(python), "-m", "pip", "install", ".", "--no-build-isolation"]
     return " ".join(argv[2:]), RUNNER.run(argv, timeout=options.limit, cwd=folder, env=variables)
 
@@ -146,19 +148,18 @@ def observe(
     row: dict[str, Any] = {"command": command, "exit": done.returncode, "seconds": round(done.seconds)}
     if not done.ok:
         row["said"] = done.error or first_error(f"{done.stderr}\n{done.stdout}") or done.why()
-    row["libraries"] = {
-        str(path.relative_to(site)): _library(path)
-        for top in came
-        for path in ([top] if top.is_file() else sorted(top.rglob("*.so")))
-        if path.suffix == ".so"
-    }
-    for manifest in (path / "splatfix.json" for path in came if (path / "splatfix.json").is_file()):
-        built = json.loads(manifest.read_text(encoding="utf-8"))
-        row["edits"] = sorted({*row.get("edits", []), *built["edits"]})
-        row["variables"] = {
-            name: built["variables"][name] for name in built["variables"] if _DECIDES.search(name)
-        }
-    if modules := list(_modules(came)):
+    row["libraries"] = {}
+    for top in came:
+        for path in sorted([top, *top.rglob("*")]):
+            if path.suffix == ".so" and path.is_file():
+                row["libraries"][str(path.relative_to(site))] = _library(path)
+        if (top / "splatfix.json").is_file():
+            built = json.loads((top / "splatfix.json").read_text(encoding="utf-8"))
+            row["edits"] = sorted({*row.get("edits", []), *built["edits"]})
+            variables = built["variables"].items()
+            row["variables"] = {name: value for name, value in variables if _DECIDES.search(name)}
+    modules = list(_modules(came))
+    if modules:
         row["imports"] = {name: _import(environment / "bin" / "python", name) for name in modules}
     return row
 
@@ -168,16 +169,16 @@ def first_error(output: str) -> str:
     for line in output.splitlines():
         text = line.strip().removeprefix("error: ")
         if _ERROR.search(line) and not _PIPS_OWN.search(text):
-            return _PLACE.sub("", text)[:300]
+            return _FOLDER.sub("", text)[:300]
     return ""
 
 
 def _library(path: Path) -> dict[str, Any]:
     """Digest and, for each architecture, in how many fatbins it is; the reader is that of ``splatfix inspect``."""
     filled = loaded_fatbins(read_binary(path).fatbins)
-    archs = Counter(
-        code for fatbin in filled for code in {f"{entry.kind.value} {entry.arch}" for entry in fatbin.entries}
-    )
+    archs: Counter[str] = Counter()
+    for fatbin in filled:
+        archs.update({f"{entry.kind.value} {entry.arch}" for entry in fatbin.entries})
     return {
         "sha256": sha256_of(path),
         "fatbins": len(filled),
@@ -190,8 +191,10 @@ def _asked(came: Sequence[Path]) -> list[Path]:
     what was asked for."""
     built = [path for path in came if (path / "splatfix.json").is_file()]
     infos = built or [path for path in came if (path / "REQUESTED").is_file()]
-    lines = [line for info in infos for line in (info / "RECORD").read_text(encoding="utf-8").splitlines()]
-    tops = {line.partition(",")[0].partition("/")[0] for line in lines}
+    tops = set()
+    for info in infos:
+        for line in (info / "RECORD").read_text(encoding="utf-8").splitlines():
+            tops.add(line.partition(",")[0].partition("/")[0])
     return [path for path in came if path.name in tops]
 
 
@@ -204,18 +207,24 @@ def _modules(came: Sequence[Path]) -> Iterator[str]:
 
 def _import(python: Path, module: str) -> str:
     done = RUNNER.run([python, "-c", f"import torch, {module}"], timeout=300)
-    if not done.ok and (asks := wants_gpu(done.stderr)):
-        return f"{WANTS_GPU}: {asks}"
-    return "imported" if done.ok else _PLACE.sub("", done.why().partition(": ")[2] or done.why())[:300]
+    if done.ok:
+        return "imported"
+    gpu_error = wants_gpu(done.stderr)
+    if gpu_error:
+        return f"{WANTS_GPU}: {gpu_error}"
+    return _FOLDER.sub("", done.why().partition(": ")[2] or done.why())[:300]
 
 
 def write_row(record: Path, key: str, label: str, commit: str, how: str, row: dict[str, Any]) -> None:
     """Put an attempt into the record, beside the other attempts at the same source."""
     content = json.loads(record.read_text(encoding="utf-8"))
     rows: list[dict[str, Any]] = content.setdefault(key, [])
-    mine = next((item for item in rows if (item["source"], item["commit"]) == (label, commit)), None)
-    if mine is None:
-        rows.append(mine := {"source": label, "commit": commit})
+    mine: dict[str, Any] = {"source": label, "commit": commit}
+    for other in rows:
+        if (other["source"], other["commit"]) == (label, commit):
+            mine = other
+    if mine not in rows:
+        rows.append(mine)
     mine[how] = {"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), **row}
     write_text(record, f"{json.dumps(content, indent=1)}\n")
 
@@ -228,22 +237,31 @@ def worked(attempt: Mapping[str, Any]) -> bool:
 
 def outcome(attempt: Mapping[str, Any]) -> str:
     """An attempt in the words of a table's cell."""
+    mark = "✗"
     if attempt["exit"] != 0:
-        cut = attempt["exit"] is None and attempt["said"].startswith(CUT)
-        return f"{'–' if cut else '✗'} {_short(attempt['said'])}"
+        if attempt["exit"] is None and attempt["said"].startswith(CUT):
+            mark = "–"
+        return f"{mark} {_short(attempt['said'])}"
+    if worked(attempt):
+        mark = "✓"
     libraries = attempt["libraries"].values()
     archs = sorted({arch.removeprefix("sass ") for library in libraries for arch in library["code"]})
-    fatbins = sum(library["fatbins"] for library in libraries)
-    code = f"{', '.join(archs)} in {fatbins} fatbin{'s' if fatbins != 1 else ''}"
-    lost = next((said for said in attempt.get("imports", {}).values() if said != "imported"), "")
-    mark = "✓" if worked(attempt) else "✗"
-    return f"{mark} {code if archs else 'no GPU code'}{f'; import: {_short(lost)}' if lost else ''}"
+    text = f"{mark} no GPU code"
+    if archs:
+        fatbins = sum(library["fatbins"] for library in libraries)
+        text = f"{mark} {', '.join(archs)} in {counted(fatbins, 'fatbin')}"
+    for result in attempt.get("imports", {}).values():
+        if result != "imported":
+            return f"{text}; import: {_short(result)}"
+    return text
 
 
-def _short(said: str) -> str:
+def _short(error: str) -> str:
     """An error without its code and without what no table has room for."""
-    text = re.sub(r"^error \([\w-]+\) ", "", said)
-    return text if len(text) <= _CELL else f"{text[:_CELL].rpartition(' ')[0]} ..."
+    text = re.sub(r"^error \([\w-]+\) ", "", error)
+    if len(text) <= _CELL:
+        return text
+    return f"{text[:_CELL].rpartition(' ')[0]} ..."
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> list[str]:
@@ -255,8 +273,8 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> list
     return lines
 
 
-def _imports(said: str) -> bool:
-    return said == "imported" or said.startswith(WANTS_GPU)
+def _imports(result: str) -> bool:
+    return result == "imported" or result.startswith(WANTS_GPU)
 
 
 if __name__ == "__main__":

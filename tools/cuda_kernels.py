@@ -54,7 +54,7 @@ _THREADS = dict.fromkeys(
 )
 _ENTRY = re.compile(
     r"Function properties for (?P<name>\w+)\n.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
-    r"(?P<loads>\d+) bytes spill loads\n.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)"
+    r"(?P<loads>\d+) bytes spill loads\n.*?Used (?P<registers>\d+) registers(?:[^\n]*?(?P<shared>\d+) bytes smem)?"
 )
 
 
@@ -63,9 +63,12 @@ def occupancy(architecture: int, registers: int, shared: int, threads: int) -> f
     most_threads, most_blocks, most_shared = _LIMITS[architecture]
     warps = threads // 32
     by_registers = 65536 // (-(-registers * 32 // 256) * 256 * warps)
-    taken = -(-shared // 128) * 128 + (1024 if architecture >= 80 else 0)
-    by_shared = most_shared // taken if taken else most_blocks
-    blocks = min(most_threads // threads, by_registers, by_shared, most_blocks)
+    taken = -(-shared // 128) * 128
+    if architecture >= 80:  # the system's own
+        taken += 1024
+    blocks = min(most_threads // threads, by_registers, most_blocks)
+    if taken:
+        blocks = min(blocks, most_shared // taken)
     return round(blocks * threads / most_threads, 3)
 
 
@@ -79,19 +82,19 @@ def measure(module: str, architecture: int, compiler: Compiler) -> dict[str, dic
     log = compile_kernels(file, defines, architecture, compiler, extra=("--ptxas-options=-v",)).log
     if "warning" in log:
         raise ValueError(log)
-    found = {}
+    kernels = {}
     for entry in _ENTRY.finditer(log):
-        shared = re.search(r"(\d+) bytes smem", entry["rest"])
-        numbers = {
-            "registers": int(entry["registers"]),
+        registers, shared = int(entry["registers"]), int(entry["shared"] or 0)
+        threads = _THREADS.get(entry["name"], 256)
+        kernels[entry["name"]] = {
+            "registers": registers,
             "spilled": int(entry["stores"]) + int(entry["loads"]),
             "stack": int(entry["stack"]),
-            "shared": int(shared[1]) if shared else 0,
+            "shared": shared,
+            "threads": threads,
+            "occupancy": occupancy(architecture, registers, shared, threads),
         }
-        threads = _THREADS.get(entry["name"], 256)
-        share = occupancy(architecture, numbers["registers"], numbers["shared"], threads)
-        found[entry["name"]] = {**numbers, "threads": threads, "occupancy": share}
-    return dict(sorted(found.items()))
+    return dict(sorted(kernels.items()))
 
 
 def size(module: str, architecture: int, compiler: Compiler) -> int:
@@ -100,35 +103,34 @@ def size(module: str, architecture: int, compiler: Compiler) -> int:
     return len(compile_kernels(file, defines, architecture, compiler).code)
 
 
-def grown(found: dict[str, dict[str, Any]], recorded: dict[str, dict[str, Any]]) -> list[str]:
+def grown(measured: dict[str, dict[str, Any]], recorded: dict[str, dict[str, Any]]) -> list[str]:
     """What kernels take more of than is recorded, and kernels that only one side has, in words."""
-    said = [f"{name}: only one side has it" for name in sorted(found.keys() ^ recorded.keys())]
-    for kernel in sorted(found.keys() & recorded.keys()):
-        for what in ("registers", "spilled", "stack", "shared"):
-            now, before = found[kernel][what], recorded[kernel][what]
-            said += [f"{kernel}: {what} {now}, recorded {before}"] if now > before else []
-    return said
+    problems = [f"{name}: only one side has it" for name in sorted(measured.keys() ^ recorded.keys())]
+    for kernel in sorted(measured.keys() & recorded.keys()):
+        for resource in ("registers", "spilled", "stack", "shared"):
+            now, before = measured[kernel][resource], recorded[kernel][resource]
+            if now > before:
+                problems.append(f"{kernel}: {resource} {now}, recorded {before}")
+    return problems
 
 
 def main() -> int:
     """Measure, write, name the file."""
     compiler = find_compiler()
+    kernels, sizes = {}, {}
+    for number in ARCHITECTURES:
+        kernels[f"sm_{number}"] = {module: measure(module, number, compiler) for module in MODULES}
+        sizes[f"sm_{number}"] = {module: size(module, number, compiler) for module in MODULES}
     document = {
         "schema_version": 1,
         "made_by": "python -m tools.cuda_kernels",
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "nvrtc": ".".join(map(str, compiler.version)),
-        "architectures": {
-            f"sm_{number}": {module: measure(module, number, compiler) for module in MODULES}
-            for number in ARCHITECTURES
-        },
-        "bytes": {
-            f"sm_{number}": {module: size(module, number, compiler) for module in MODULES}
-            for number in ARCHITECTURES
-        },
+        "architectures": kernels,
+        "bytes": sizes,
     }
     RECORD.write_text(json.dumps(document, indent=1) + "\n")
-    print(RECORD.relative_to(Path.cwd()) if RECORD.is_relative_to(Path.cwd()) else RECORD)
+    print(RECORD)
     return 0
 
 

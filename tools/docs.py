@@ -29,6 +29,7 @@ from tools.machines import raw_machines
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "splatfix" / "report" / "schemas"
 TABLES = ROOT / "splatfix" / "knowledge" / "data"
+EXPLAIN_RECORD = ROOT / "tests" / "records" / "explain.json"
 
 # (file, section, heading, columns; every column of the section where none are named)
 COMPATIBILITY: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
@@ -65,6 +66,7 @@ def main(out: Path) -> None:
         text = re.sub(r"<!-- options: (.+?) -->", lambda m: options_of(m[1].split()), text)
         text = re.sub(r"<!-- output: (.+?) -->", lambda m: output_of(m[1]), text)
         text = text.replace("<!-- explain-record -->", explain_record())
+        text = text.replace("<!-- explain-calibration -->", explain_calibration())
         page.write_text(text, encoding="utf-8")
     json_page = out / "json.md"
     json_page.write_text(
@@ -81,10 +83,9 @@ def options_of(words: Iterable[str]) -> str:
     for word in words:
         command = command.commands[word]
     if hasattr(command, "commands"):
-        parts = [
-            f"## {name}\n\n{(item.help or '').strip()}\n\n{_options(item)}"
-            for name, item in command.commands.items()
-        ]
+        parts: list[str] = []
+        for name, item in command.commands.items():
+            parts += [f"## {name}", (item.help or "").strip(), _options(item)]
         return "\n\n".join(parts)
     return _options(command)
 
@@ -100,7 +101,7 @@ def _options(command: Any) -> str:
             rows.append((f"{names} {value.replace('|', ' or ')}".strip(), item.help or ""))
         else:
             rows.append((f"`{item.metavar or item.name.upper()}`", getattr(item, "help", None) or ""))
-    return _table(("", ""), rows) if rows else "No options."
+    return _table(("", ""), rows)
 
 
 def output_of(line: str) -> str:
@@ -126,7 +127,6 @@ def output_of(line: str) -> str:
 
 def explain_record() -> str:
     """How often ``explain`` is right, as a table of the record."""
-    found = json.loads((ROOT / "tests" / "records" / "explain.json").read_text(encoding="utf-8"))
     titles = {
         "given": "given (fitted)",
         "held_out_now": "held out, now (fitted)",
@@ -134,16 +134,31 @@ def explain_record() -> str:
         "wordings_held_out": "wordings held out",
         "classes_held_out": "classes held out",
     }
-    looks = [(f"first look {row['batch']}, {row['date']}", row) for row in found["first_looks"]]
-    rows = [
-        (
-            title,
-            str(row["cases"]),
-            *(f"{100 * row[part]:.1f} %" for part in ("top_1", "wrong_while_confident", "not_recognised")),
-        )
-        for title, row in (*looks, *((title, found[key]) for key, title in titles.items()))
-    ]
+    record = json.loads(EXPLAIN_RECORD.read_text(encoding="utf-8"))
+    measured = {f"first look {row['batch']}, {row['date']}": row for row in record["first_looks"]}
+    measured |= {title: record[key] for key, title in titles.items()}
+    rows = []
+    for title, row in measured.items():
+        shares = (row["top_1"], row["wrong_while_confident"], row["not_recognised"])
+        rows.append((title, str(row["cases"]), *map("{:.1%}".format, shares)))
     return _table(("cases", "number", "right", "wrong at 0.5 or more", "not recognised"), rows)
+
+
+def explain_calibration() -> str:
+    """What the confidence of ``explain`` is worth, as a table of the record: a range of it, and the share that is right."""
+    record = json.loads(EXPLAIN_RECORD.read_text(encoding="utf-8"))
+    held_out = {row["from"]: row for row in record["calibration_wordings_held_out"]}
+    rows = []
+    for row in record["calibration"]:
+        other = held_out.get(row["from"], {"cases": 0, "right": 0})
+        rows.append(
+            (
+                f"{row['from']:.2f} to {row['to']:.2f}",
+                f"{row['right']:.0%} of {row['cases']}",
+                f"{other['right']:.0%} of {other['cases']}",
+            )
+        )
+    return _table(("confidence", "right, of all cases", "right, wordings held out"), rows)
 
 
 def _schemas(out: Path) -> str:
@@ -176,27 +191,21 @@ def _check_page(item: Check) -> str:
         _escaped(text),
         f"```sh\nsplatfix diagnose --only {item.code}\n```",
     ]
-    rows = [
-        (
-            f"`{known.name}`",
-            _escaped(known.definition),
-            _escaped(known.fix),
-            ", ".join(map(_report_link, known.examples)),
-        )
-        for known in failure_classes()
-        if known.name in item.predicts
-    ]
+    rows = []
+    for known in failure_classes():
+        if known.name in item.predicts:
+            reports = ", ".join(map(_report_link, known.examples))
+            rows.append((f"`{known.name}`", _escaped(known.definition), _escaped(known.fix), reports))
     if rows:
-        parts += [
-            "## Failures it predicts",
-            _table(("class", "what happens", "usual fix", "reports"), rows),
-        ]
+        parts += ["## Failures it predicts", _table(("class", "what happens", "usual fix", "reports"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
 def _report_link(example: str) -> str:
     repository, _, number = example.partition("#")
-    return f"[{example}](https://github.com/{repository}/issues/{number})" if number.isdigit() else example
+    if not number.isdigit():
+        return example
+    return f"[{example}](https://github.com/{repository}/issues/{number})"
 
 
 def compatibility() -> str:
@@ -214,16 +223,13 @@ def compatibility() -> str:
 
 def known_breakages() -> str:
     """The records of ``patches/`` as one table."""
-    rows = [
-        (
-            f"`{item.key}`",
-            _escaped(item.symptom),
-            _conditions(item.when),
-            _escaped(f"not edited: {item.no_edit}" if item.no_edit else item.cure),
-            _escaped("; ".join(item.sources)),
-        )
-        for item in breakages()
-    ]
+    rows = []
+    for item in breakages():
+        cure = item.cure
+        if item.no_edit:
+            cure = f"not edited: {item.no_edit}"
+        texts = map(_escaped, (item.symptom, _conditions(item.when), cure, "; ".join(item.sources)))
+        rows.append((f"`{item.key}`", *texts))
     parts = [
         "# Known source breakages",
         "Changes of a toolkit, compiler or library that stop known sources from building. `splatfix install` edits the "
@@ -236,56 +242,60 @@ def known_breakages() -> str:
 
 def _conditions(when: When) -> str:
     limits = [f"{name} {limit}" for name, limit in when.versions.items()]
-    return _escaped(", ".join([*limits, *filter(None, [when.system, when.builder])]))
+    return ", ".join([*limits, *filter(None, [when.system, when.builder])])
 
 
 def _section(
     document: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]
 ) -> str:
-    hidden = {"source", "verified", "note", "cc"}
-    named = columns or tuple(dict.fromkeys(key for row in rows.values() for key in row if key not in hidden))
-    used = [column for column in named if any(row.get(column) is not None for row in rows.values())]
+    every: dict[str, None] = {}
+    sources: dict[str, None] = {}
+    for row in rows.values():
+        every.update(dict.fromkeys(row))
+        sources.update(dict.fromkeys(re.split(r",\s*", str(row.get("source") or ""))))
+    named = columns or tuple(name for name in every if name not in ("source", "verified", "note", "cc"))
+    used = [name for name in named if any(row.get(name) is not None for row in rows.values())]
     lines = []
     for key, row in rows.items():
-        marks = " (unverified)" if row.get("verified") is False else ""
-        lines.append(
-            (f"{key}{marks}", *(_cell(row.get(column)) for column in used), _cell(row.get("source")))
-        )
-    keys = dict.fromkeys(
-        key for row in rows.values() for key in re.split(r",\s*", str(row.get("source") or ""))
-    )
-    sources = [f"- *{key}*: {_escaped(document['source'][key])}" for key in keys if key in document["source"]]
+        title = key
+        if row.get("verified") is False:
+            title += " (unverified)"
+        lines.append((title, *(_cell(row.get(column)) for column in (*used, "source"))))
     table = _table(("", *(column.replace("_", " ") for column in used), "source"), lines)
-    return table + ("\n\nSources:\n\n" + "\n".join(sources) if sources else "")
+    texts = document["source"]
+    explained = [f"- *{key}*: {_escaped(texts[key])}" for key in sources if key in texts]
+    if not explained:
+        return table
+    return "\n".join([table, "", "Sources:", "", *explained])
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return {True: "yes", False: "no"}[value]
     if isinstance(value, list):
-        versions = len(value) in (2, 3) and all(isinstance(item, int) for item in value)
-        return (".".join if versions else ", ".join)(str(item) for item in value)
+        # a version stands as [12, 8] in the tables
+        between = ", "
+        if len(value) in (2, 3) and all(isinstance(item, int) for item in value):
+            between = "."
+        return between.join(map(str, value))
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_cell(item)}" for key, item in value.items())
     return _escaped(str(value))
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
-        for line in lines
-    )
+    lines = []
+    for row in (head, ("---",) * len(head), *rows):
+        cells = " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row)
+        lines.append(f"| {cells} |")
+    return "\n".join(lines)
 
 
 def _escaped(text: str) -> str:
     """Markdown that shows ``<cstdint>`` outside of code as it is."""
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(
-        part if part.startswith("`") else part.replace("<", "&lt;").replace("*", "\\*") for part in parts
-    )
+    return re.sub(r"`[^`]*`|[<*]", lambda match: {"<": "&lt;", "*": "\\*"}.get(match[0], match[0]), text)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""Measures how often ``explain`` is right, and writes the record and the calibration plot of the documentation.
-
-``python -m tools.explain_record`` writes ``tests/records/explain.json`` and ``docs/assets/explain-calibration.svg``.
+"""Measures how often ``explain`` is right: ``python -m tools.explain_record`` writes ``tests/records/explain.json``.
 
 Three things are held out in turn: cases (``held_out`` holds batches that were labelled by their threads before anything was
 said of them, and keeps what was said of each case the first time; the wordings were mended after each batch), wordings (in
@@ -13,7 +11,8 @@ from __future__ import annotations
 import itertools
 import json
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from splatfix.knowledge.failures import Wording, failures
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests" / "explain" / "cases"
 RECORD = ROOT / "tests" / "records" / "explain.json"
-PLOT = ROOT / "docs" / "assets" / "explain-calibration.svg"
 BATCHES = ("2026-11-22",) * 13
 """Days on which the batches of ``held_out`` were looked at first, in this order."""
 FOLDS = 5
@@ -44,28 +42,30 @@ def read(name: str) -> list[Case]:
 def said_of(case: Case, without: Collection[Wording] = frozenset()) -> Said:
     """What is said of a case."""
     causes = explain_text(case["log"], without=without).causes
-    return (causes[0].confidence, causes[0].name in case["accept"]) if causes else (0.0, False)
+    if not causes:
+        return 0.0, False
+    return causes[0].confidence, causes[0].name in case["accept"]
 
 
 def summary(said: Sequence[Said]) -> dict[str, Any]:
     """Shares of cases: right first causes, wrong ones at a confidence of 0.5 or more, and none that sure."""
-    count = len(said)
-    return {
-        "cases": count,
-        "top_1": round(sum(right for _, right in said) / count, 4),
-        "wrong_while_confident": round(sum(sure >= SURE and not right for sure, right in said) / count, 4),
-        "not_recognised": round(sum(sure < SURE for sure, _ in said) / count, 4),
-    }
+    right = sum(is_right for _, is_right in said)
+    wrong = sum(sure >= SURE and not is_right for sure, is_right in said)
+    return _shares(len(said), right, wrong, sum(sure < SURE for sure, _ in said))
 
 
 def first_look(cases: Sequence[Case]) -> dict[str, Any]:
     """The same shares by what was said of held-out cases the first time. It is never measured again."""
-    first = [case["first"] for case in cases]
+    first = Counter(case["first"] for case in cases)
+    return _shares(len(cases), first["right"], first["wrong"], first["missed"])
+
+
+def _shares(count: int, right: int, wrong: int, missed: int) -> dict[str, Any]:
     return {
-        "cases": len(first),
-        "top_1": round(first.count("right") / len(first), 4),
-        "wrong_while_confident": round(first.count("wrong") / len(first), 4),
-        "not_recognised": round(first.count("missed") / len(first), 4),
+        "cases": count,
+        "top_1": round(right / count, 4),
+        "wrong_while_confident": round(wrong / count, 4),
+        "not_recognised": round(missed / count, 4),
     }
 
 
@@ -112,15 +112,8 @@ def calibration(said: Sequence[Said]) -> list[dict[str, Any]]:
         if within:
             mean = sum(sure for sure, _ in within) / len(within)
             right = sum(good for _, good in within) / len(within)
-            rows.append(
-                {
-                    "from": low,
-                    "to": high,
-                    "cases": len(within),
-                    "confidence": round(mean, 3),
-                    "right": round(right, 3),
-                }
-            )
+            row = {"from": low, "to": high, "cases": len(within)}
+            rows.append({**row, "confidence": round(mean, 3), "right": round(right, 3)})
     return rows
 
 
@@ -128,74 +121,28 @@ def record() -> dict[str, Any]:
     """Everything that is measured."""
     given, held = read("given"), read("held_out")
     wording = by_wording([*given, *held])
+    first_looks = []
+    for batch, date in enumerate(BATCHES):
+        cases = [case for case in held if case.get("batch", 0) == batch]
+        first_looks.append({"batch": batch, "date": date, **first_look(cases)})
     said = {name: [said_of(case) for case in read(name)] for name in ("given", "held_out", "made_here")}
     return {
         "given": summary(said["given"]),
-        "first_looks": [
-            {
-                "batch": batch,
-                "date": date,
-                **first_look([case for case in held if case.get("batch", 0) == batch]),
-            }
-            for batch, date in enumerate(BATCHES)
-        ],
+        "first_looks": first_looks,
         "held_out_now": summary(said["held_out"]),
         "made_here": summary(said["made_here"]),
         "wordings_held_out": summary(wording),
         "classes_held_out": summary(by_class([*given, *held])),
-        "calibration": calibration([item for cases in said.values() for item in cases]),
+        "calibration": calibration(list(itertools.chain.from_iterable(said.values()))),
         "calibration_wordings_held_out": calibration(wording),
         "classes": sum(bool(failure.wordings) for failure in failures().values()),
         "wordings": sum(len(failure.wordings) for failure in failures().values()),
     }
 
 
-def plot(found: Mapping[str, Any]) -> str:
-    """The calibration as SVG: the share that is right over the confidence; a point's area is its number of cases."""
-    size, edge = 320, 40
-
-    def x(value: float) -> float:
-        return edge + value * size
-
-    def y(value: float) -> float:
-        return 10 + (1 - value) * size
-
-    def points(rows: Sequence[Mapping[str, Any]], fill: str) -> list[str]:
-        return [
-            f'<circle cx="{x(row["confidence"]):.1f}" cy="{y(row["right"]):.1f}" r="{2 + row["cases"] ** 0.5:.1f}" '
-            f'fill="{fill}" fill-opacity="0.6"><title>{row["cases"]} cases</title></circle>'
-            for row in rows
-        ]
-
-    ticks: list[str] = []
-    place: Callable[[float], str] = lambda value: f"{value:.1f}"  # noqa: E731
-    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
-        ticks += [
-            f'<text x="{place(x(value))}" y="{size + 28}" text-anchor="middle">{value}</text>',
-            f'<text x="{edge - 6}" y="{place(y(value) + 4)}" text-anchor="end">{value}</text>',
-        ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size + edge + 20} {size + 70}" '
-            'font-family="sans-serif" font-size="11">',
-            f'<rect width="{size + edge + 20}" height="{size + 70}" fill="white"/>',
-            f'<path d="M{x(0)} {y(1)}V{y(0)}H{x(1)}M{x(0)} {y(0)}L{x(1)} {y(1)}" stroke="#999" fill="none"/>',
-            *ticks,
-            *points(found["calibration_wordings_held_out"], "#d95f02"),
-            *points(found["calibration"], "#1b6ca8"),
-            f'<text x="{x(0.5)}" y="{size + 46}" text-anchor="middle">confidence</text>',
-            f'<text x="{x(0)}" y="{size + 63}"><tspan fill="#1b6ca8">all cases</tspan> '
-            '<tspan fill="#d95f02">wordings held out</tspan>; up: share that is right</text>',
-            "</svg>",
-        ]
-    )
-
-
 def main() -> None:
-    """Write the record and the plot."""
-    found = record()
-    RECORD.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    PLOT.write_text(plot(found) + "\n", encoding="utf-8")
+    """Write the record."""
+    RECORD.write_text(json.dumps(record(), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -167,6 +167,7 @@ class RefusedLane(typing.TypedDict):
     error: Error
 
 
+CERTIFIED = {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts}
 COMMANDS: dict[str, dict[str, Any]] = {
     "diagnose": {
         "summary": dict[str, int],
@@ -205,7 +206,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str]},
     "cache clear": {"folder": str, "removed": int},
     "verify": {"device": str, "kernels": list[KernelCheck]},
-    "certify": {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts},
+    "certify": CERTIFIED,
     "report sign": {"signature": str, "key": str},
     "report verify": {
         "folder": str,
@@ -214,13 +215,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "vouched_for": list[str],
         "not_vouched_for": list[str],
     },
-    "report show": {
-        "file": str,
-        "issued_by": str,
-        **typing.get_type_hints(Certificate),
-        "options": Options | None,
-        "facts": Facts,
-    },
+    "report show": {"file": str, "issued_by": str, **CERTIFIED},
     "report merge": {
         **typing.get_type_hints(Merged),
         "unreadable": list[Unreadable],
@@ -228,7 +223,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "files": list[str],
     },
     "report diff": typing.get_type_hints(Difference),
-    "rehearse": {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts},
+    "rehearse": CERTIFIED,
     "monitor": {
         "command_exit_code": int | None,
         **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},
@@ -263,11 +258,9 @@ class _Writer:
 
     def document(self, command: str, content: Mapping[str, Any]) -> Schema:
         """The schema of a command's document."""
-        exits = (
-            {"type": "integer"}
-            if command in ("monitor", "explain")
-            else {"enum": [int(code) for code in Exit]}
-        )
+        exits: Schema = {"enum": list(map(int, Exit))}
+        if command in ("monitor", "explain"):  # that of the command that was run
+            exits = {"type": "integer"}
         envelope: Schema = {
             "schema_version": {"const": SCHEMA_VERSION},
             "command": {"const": command},
@@ -315,7 +308,8 @@ class _Writer:
 
     def _define(self, target: Any, arguments: tuple[Any, ...]) -> str:
         """The name of the definition of a dataclass or a typed dictionary, which is made where there is none yet."""
-        target = Step if issubclass(target, Step) else target
+        if issubclass(target, Step):
+            target = Step
         name = str(target.__name__)
         if arguments:  # a generic: what it is about goes into the name
             name += "_" + _label(arguments[0])
@@ -328,11 +322,10 @@ class _Writer:
 
     def _object(self, target: Any, arguments: tuple[Any, ...]) -> Schema:
         hints = _STEP if target is Step else _hints(target, arguments)
-        told = _field_docs(target)
-        properties = {
-            name: self.of(kind) | ({"description": told[name]} if name in told else {})
-            for name, kind in hints.items()
-        }
+        properties = {name: self.of(kind) for name, kind in hints.items()}
+        for name, text in _field_docs(target).items():
+            if name in properties:
+                properties[name]["description"] = text
         return {
             "description": (inspect.getdoc(target) or "").partition("\n")[0],
             "type": "object",
@@ -381,17 +374,13 @@ def _field_docs(target: Any) -> dict[str, str]:
     """The strings below the fields of a class, in one line each."""
     docs: dict[str, str] = {}
     for owner in reversed(target.__mro__):
-        if owner.__module__.startswith(("splatfix", "tools", "__main__")):
-            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-            assert isinstance(body, ast.ClassDef)
-            for field, doc in itertools.pairwise(body.body):
-                if (
-                    isinstance(field, ast.AnnAssign)
-                    and isinstance(field.target, ast.Name)
-                    and isinstance(doc, ast.Expr)
-                    and isinstance(doc.value, ast.Constant)
-                ):
-                    docs[field.target.id] = " ".join(str(doc.value.value).split())
+        if not owner.__module__.startswith(("splatfix", "tools", "__main__")):
+            continue
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(body, ast.ClassDef)
+        for field, doc in itertools.pairwise(body.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
+                docs[ast.unparse(field.target)] = " ".join(ast.literal_eval(doc.value).split())
     if target in _RENAMED:
         old, new = _RENAMED[target]
         if old in docs:
