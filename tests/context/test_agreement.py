@@ -1,4 +1,4 @@
-"""Diagnose, options and installer name the same targets, driver level, toolkit, compiler and torch."""
+"""Diagnose, options and installer name the same targets, driver level, toolkit and compiler; the torch: tests/plan."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import dataclasses
 
 import pytest
 
-from splatfix.checks import Status, run_checks, select
 from splatfix.context import Context, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import commands
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge import Arch
 from splatfix.plan import OptionKind, Request, find_options
 from splatfix.plan.backends.native import tools_to_install_with
-from splatfix.plan.steps import InstallTorch, Rebuild
+from splatfix.plan.steps import Rebuild
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
+from tests.plan.machines import step_of
 
 GOALS = [(), ("sm_120",), ("sm_86",), ("sm_90", "sm_120"), ("auto", "sm_75")]
 
@@ -59,12 +58,12 @@ def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, .
         assert installed == (own, toolkit.toolkit.root, compilers.cxx)
     elif installed in ("no-matching-toolkit", "arch-unknown-to-torch", "arch-dropped-by-cuda"):
         assert context.toolkit.problem is not None and context.toolkit.problem.code == installed
-    rebuild = next((item for item in options.available if item.kind is OptionKind.REBUILD), None)
-    steps = [step for step in rebuild.steps if isinstance(step, Rebuild)] if rebuild else []
-    for step in steps:
-        assert toolkit is not None
-        assert step.targets == own and step.toolkit == toolkit.toolkit.root
-        assert step.compiler == (compilers.cxx if compilers else "")
+    for option in options.available:
+        if option.kind is OptionKind.REBUILD:
+            step = step_of(option, Rebuild)
+            assert toolkit is not None
+            assert step.targets == own and step.toolkit == toolkit.toolkit.root
+            assert step.compiler == (compilers.cxx if compilers else "")
 
 
 @pytest.mark.parametrize(
@@ -74,26 +73,3 @@ def test_hidden_gpus_are_no_targets(machines: dict[str, Facts], value: str, targ
     context = make_context(hiding(machines["rtx-3090-and-5090"], value))
     assert {arch.sm for arch in context.archs} == set(targets)
     assert find_options(context).targets == context.archs
-
-
-def test_checks_and_options_advise_one_torch(machines: dict[str, Facts]) -> None:
-    """The pip command of a failing torch check is that of the option."""
-    compared = 0
-    for facts in machines.values():
-        for targets in GOALS:
-            context = make_context(facts, goal(*targets))
-            advised = {
-                word
-                for item in run_checks(context, select(("torch",)))
-                if item.status is Status.FAIL
-                for command in commands(item.remedy)
-                for word in command.argv
-                if word.startswith("torch==")
-            }
-            available = find_options(context).available
-            found = [option for option in available if option.kind is OptionKind.OTHER_TORCH]
-            planned = [step for option in found for step in option.steps if isinstance(step, InstallTorch)]
-            if advised and planned:
-                compared += 1
-                assert planned[0].command and advised & set(planned[0].command.argv)
-    assert compared

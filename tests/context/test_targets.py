@@ -13,8 +13,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import Fact, Facts, Gpu
 from splatfix.knowledge import Arch
 from tests.archs import goal
-from tests.plan.machines import find_options, machine
-from tests.plan.test_options import RTX_4090, RTX_5080, with_driver
+from tests.plan.machines import OLD_DRIVER, RTX_4090, RTX_5080, changed, find_options, machine
 
 
 def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
@@ -31,16 +30,14 @@ def archs_for(requested: tuple[str, ...], facts: Facts) -> tuple[Arch, ...]:
 
 @pytest.mark.parametrize(("target", "level"), [("sm_120", "12.8"), ("sm_120a", "12.8"), ("sm_90", None)])
 def test_a_driver_speaks_for_the_gpus_that_are_here(target: str, level: str | None) -> None:
-    facts = with_driver(machine(gpus=(RTX_5080,)), "570.86.15", "12.8")
+    facts = machine(gpus=(RTX_5080,), driver=OLD_DRIVER)
     assert Gpus(facts).driver_level(Arch.parse(target)) == level
-    nothing_known = dataclasses.replace(facts.machine, driver=Fact(None, "", "could not be read"))
-    assert Gpus(dataclasses.replace(facts, machine=nothing_known)).driver_level(Arch.parse(target)) is None
+    unknown = changed(facts, driver=Fact(None, "", "could not be read"))
+    assert Gpus(unknown).driver_level(Arch.parse(target)) is None
 
 
 def test_gpus_that_could_not_be_asked_for_are_not_called_absent() -> None:
-    facts = machine()
-    unknown = dataclasses.replace(facts.machine, gpus=Fact(None, "", "NVML did not answer in time"))
-    facts = dataclasses.replace(facts, machine=unknown)
+    facts = changed(machine(), gpus=Fact(None, "", "NVML did not answer in time"))
     problem = make_context(facts).no_target
     assert problem and "is not known (NVML did not answer in time)" in problem.what
     assert "shows no NVIDIA GPU" not in find_options(Goal(), facts).rejected[0].rejected_because

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -13,14 +14,29 @@ from splatfix.context.gpus import Gpus
 from splatfix.context.toolkits import choose_ptx, choose_toolkit
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
-from splatfix.facts import Compiler, Driver, Fact, Facts, Gpu
+from splatfix.facts import Compiler, Driver, Fact, Facts
 from splatfix.knowledge import Arch
 from splatfix.plan import OptionKind
 from tests.archs import goal
-from tests.plan.machines import CUDA_12, INTERPRETER, TORCH, argv, compilers, find_options, machine
-from tests.plan.test_options import RTX_4090, RTX_5080, TORCH_128, kinds, plan, why_not, with_driver
+from tests.plan.machines import (
+    CUDA_12,
+    INTERPRETER,
+    NEW_DRIVER,
+    RTX_4090,
+    RTX_5080,
+    TORCH,
+    TORCH_128,
+    argv,
+    changed,
+    compilers,
+    find_options,
+    kinds,
+    machine,
+    plan,
+    why_not,
+)
 
-SM_120, SM_100 = Arch(12, 0), Arch(10, 0)
+SM_120 = Arch(12, 0)
 CONDA = dataclasses.replace(INTERPRETER, prefix="/opt/miniforge/envs/gs", kind="conda")
 GCC_OF_CONDA = tuple(
     Compiler(kind, f"{CONDA.prefix}/bin/x86_64-conda-linux-gnu-{kind}", "13.3.0", ("the conda environment",))
@@ -28,14 +44,14 @@ GCC_OF_CONDA = tuple(
 )
 
 
-def debian_13(facts: Facts) -> Facts:
-    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, glibc="2.41"))
+def debian_13(**values: Any) -> Facts:
+    return changed(machine(**{"torch": TORCH_128, "toolkits": (CUDA_12,), **values}), glibc="2.41")
 
 
 @pytest.mark.parametrize(("root", "fits"), [("/usr", True), ("/usr/local/cuda-12.8", False)])
 def test_a_distribution_package_fits_its_glibc(root: str, fits: bool) -> None:
     """Debian 13 has patched its CUDA 12.4; NVIDIA's own 12.x does not compile there."""
-    facts = debian_13(machine(torch=TORCH_128, toolkits=(dataclasses.replace(CUDA_12, root=root),)))
+    facts = debian_13(toolkits=(dataclasses.replace(CUDA_12, root=root),))
     assert (OptionKind.REBUILD in kinds(find_options(goal("sm_120"), facts))) is fits
     found = run_checks(make_context(facts, Goal()), select(("glibc-cuda-math-conflict",), ()))
     assert any(item.status is Status.WARN for item in found) is not fits
@@ -43,15 +59,12 @@ def test_a_distribution_package_fits_its_glibc(root: str, fits: bool) -> None:
 
 def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
     """conda's brings an older glibc; the plain g++ of the same machine would still meet the new one."""
-    facts = debian_13(
-        machine(torch=TORCH_128, toolkits=(CUDA_12,), host=(*compilers("12.2.0"), *GCC_OF_CONDA))
-    )
+    facts = debian_13(host=(*compilers("12.2.0"), *GCC_OF_CONDA))
     decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
     chosen = choose_compilers(facts, TORCH_128, decision.toolkit, decision.version)
     assert chosen.required().cxx == "/opt/miniforge/envs/gs/bin/x86_64-conda-linux-gnu-g++"
-    assert "headers of glibc 2.41" in next(
-        r.why for r in chosen.rejected if r.what == "compiler /usr/bin/g++"
-    )
+    reasons = {item.what: item.why for item in chosen.rejected}
+    assert "headers of glibc 2.41" in reasons["compiler /usr/bin/g++"]
 
 
 def gcc_of_conda(facts: Facts) -> tuple[str, ...]:
@@ -61,17 +74,14 @@ def gcc_of_conda(facts: Facts) -> tuple[str, ...]:
 
 
 def test_conda_offers_the_older_glibc_without_root() -> None:
-    facts = debian_13(machine(torch=TORCH_128, toolkits=(CUDA_12,), interpreter=CONDA))
+    facts = debian_13(interpreter=CONDA)
     assert gcc_of_conda(facts)[:6] == ("conda", "install", "-p", CONDA.prefix, "-c", "conda-forge")
     assert gcc_of_conda(facts)[-1].startswith("gxx_linux-64=")
-    arm = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, machine="aarch64"))
-    assert gcc_of_conda(arm)[-1].startswith("gxx_linux-aarch64=")
+    assert gcc_of_conda(changed(facts, machine="aarch64"))[-1].startswith("gxx_linux-aarch64=")
 
 
 def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
-    facts = debian_13(
-        machine(torch=TORCH_128, toolkits=(CUDA_12,), host=compilers("15.1.0", folder="/opt/conda/bin"))
-    )
+    facts = debian_13(host=compilers("15.1.0", folder="/opt/conda/bin"))
     decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
     with pytest.raises(SplatfixError) as caught:
         choose_compilers(facts, TORCH_128, decision.toolkit, decision.version).required()
@@ -85,49 +95,46 @@ OLD = dataclasses.replace(
 )
 
 
+DRIVER_535 = ("535.183.01", "12.2")
+
+
 def test_a_driver_has_a_say_about_ptx_for_its_own_gpus_only() -> None:
     """An RTX 4090 here on CUDA 12.2's driver, an RTX 5080 elsewhere: PTX of 12.6 is for the driver there to read."""
-    facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_4090,), toolkits=(OLD,)), "535.183.01", "12.2")
+    facts = machine(torch=TORCH_128, gpus=(RTX_4090,), toolkits=(OLD,), driver=DRIVER_535)
     decision = choose_ptx(facts, TORCH_128, (Arch(8, 9), SM_120)).required()
     assert decision.ptx == Arch(9, 0) and decision.unsure
-    own = with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,)), "535.183.01", "12.2")
+    own = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,), driver=DRIVER_535)
     with pytest.raises(SplatfixError) as caught:
         choose_ptx(own, TORCH_128, (SM_120,)).required()
     assert "PTX 8.5 is newer than a driver of CUDA 12.2 translates" in caught.value.what
 
 
 def test_ptx_is_for_the_driver_that_a_reboot_brings() -> None:
-    facts = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,))
-    stale = Driver("535.183.01", "12.2", library_version="580.95.05", nvml_error=18)
-    facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, driver=Fact(stale, "test")))
+    stale = Driver(*DRIVER_535, library_version="580.95.05", nvml_error=18)
+    facts = changed(machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,)), driver=Fact(stale, "test"))
     assert Gpus(facts).driver_level(SM_120) == "13.0"
     assert not choose_ptx(facts, TORCH_128, (SM_120,)).required().unsure
 
 
 def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:
     unknown = dataclasses.replace(TORCH_128, knows_archs=())
-    assert choose_ptx(machine(torch=unknown, toolkits=(OLD,)), unknown, (SM_120,)).required().ptx == Arch(
-        9, 0
-    )
+    decision = choose_ptx(machine(torch=unknown, toolkits=(OLD,)), unknown, (SM_120,)).required()
+    assert decision.ptx == Arch(9, 0)
 
 
 def test_a_letter_of_the_machines_own_gpu_is_that_gpu() -> None:
-    facts = with_driver(machine(gpus=(Gpu(0, "RTX 5080", cc="12.0"),)), "580.95.05", "13.0")
+    facts = machine(gpus=(RTX_5080,), driver=NEW_DRIVER)
     assert find_options(goal("sm_120a"), facts).notes == ()
 
 
 def test_tools_not_looked_for_are_not_called_absent() -> None:
-    facts = with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,)), "580.95.05", "13.0")
     unknown = Fact(None, "", "nvcc did not answer in time")
-    facts = dataclasses.replace(
-        facts, machine=dataclasses.replace(facts.machine, toolkits=unknown, compilers=unknown)
-    )
-    options = find_options(Goal(), facts)
-    for title in ("installed CUDA toolkit", "PTX"):
-        why = why_not(options, title)
-        assert (
-            "which are here is not known (nvcc did not answer in time)" in why and "none was found" not in why
-        )
+    facts = machine(torch=TORCH_128, gpus=(RTX_5080,), driver=NEW_DRIVER)
+    options = find_options(Goal(), changed(facts, toolkits=unknown, compilers=unknown))
+    for kind in (OptionKind.REBUILD, OptionKind.REBUILD_PTX):
+        reason = why_not(options, kind)
+        assert "which are here is not known (nvcc did not answer in time)" in reason
+        assert "none was found" not in reason
     option = plan(options, OptionKind.INSTALL_TOOLKIT)
     assert any("which toolkits are here" in text for text in option.unsure)
     assert "none was found" not in " ".join(reason.text for reason in option.reasons)
@@ -139,8 +146,7 @@ def test_tools_not_looked_for_are_not_called_absent() -> None:
 def test_windows_without_a_compiler_names_no_older_toolset(found: tuple[str, ...], words: str) -> None:
     host = tuple(Compiler("cl", "C:/VS/cl.exe", version, ("vswhere",)) for version in found)
     toolkit = dataclasses.replace(CUDA_12, version="12.4.131", archs=())
-    facts = machine(torch=TORCH_128, toolkits=(toolkit,), host=host)
-    facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, system="windows"))
+    facts = changed(machine(torch=TORCH_128, toolkits=(toolkit,), host=host), system="windows")
     with pytest.raises(SplatfixError) as caught:
         choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131)).required()
     assert words in caught.value.todo[0].line() and "toolset 14." in caught.value.todo[0].line()

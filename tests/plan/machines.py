@@ -9,29 +9,37 @@ from typing import Any, TypeVar
 
 import pytest
 
-from splatfix import plan
+from splatfix import plan as plan_room
 from splatfix.context import Choice, Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
 from splatfix.facts import (
+    Code,
     Compiler,
     Distribution,
+    Driver,
+    EntryKind,
     EnvironmentFacts,
+    Extension,
     Fact,
     Facts,
+    FatbinGroup,
     Gpu,
     Interpreter,
     MachineFacts,
     Resources,
+    SplatPackage,
     Toolkit,
     ToolkitChoice,
     Torch,
 )
+from splatfix.knowledge.stacks import variant
 from splatfix.plan import (
     NO_SOURCES,
     InstallPlan,
     LaneSummary,
     Option,
+    OptionKind,
     Options,
     Request,
     SourceSummary,
@@ -65,6 +73,11 @@ CUDA_13 = Toolkit(
     gcc_max=15,
     clang_max=20,
 )
+SITE = INTERPRETER.site_packages[0]
+RTX_5080 = Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0")
+RTX_4090 = Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9")
+NEW_DRIVER = ("580.95.05", "13.0")
+OLD_DRIVER = ("570.86.15", "12.8")
 CUDA_12 = dataclasses.replace(
     CUDA_13,
     root="/usr/local/cuda-12.8",
@@ -97,6 +110,7 @@ def machine(
     cores: int = 8,
     memory: int | None = 64 * 2**30,
     interpreter: Interpreter = INTERPRETER,
+    driver: tuple[str, str] | None = None,
 ) -> Facts:
     """A Linux machine; what is not said is in order."""
     installed = {"pip": "25.0", "setuptools": "80.0", "ninja": "1.11"} if packages is None else packages
@@ -106,6 +120,7 @@ def machine(
             system="linux",
             machine="x86_64",
             gpus=Fact(gpus, "test"),
+            driver=Fact(Driver(*driver), "test") if driver else Fact(),
             toolkits=Fact(toolkits, "test"),
             compilers=Fact(host, "test"),
             resources=Resources(cores=cores, memory_available=memory),
@@ -122,6 +137,61 @@ def machine(
     )
 
 
+def code(*archs: str, ptx: tuple[str, tuple[int, int]] | None = None) -> tuple[FatbinGroup, ...]:
+    """Three fatbins with machine code for each of these."""
+    entries = [Code(EntryKind.SASS, arch) for arch in archs]
+    entries += [Code(EntryKind.PTX, ptx[0], ptx[1])] if ptx else []
+    return (FatbinGroup(tuple(entries), 3),)
+
+
+BLACKWELL_TORCH = dataclasses.replace(
+    TORCH, code=code("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
+)
+TORCH_128 = dataclasses.replace(BLACKWELL_TORCH, version="2.8.0+cu128", cuda="12.8")
+TORCH_118 = dataclasses.replace(
+    TORCH,
+    version="2.1.2+cu118",
+    cuda="11.8",
+    code=code("sm_50", "sm_70", "sm_80", "sm_86", "sm_90"),
+    knows_archs=("7.5", "8.0", "8.6", "8.9", "9.0"),
+)
+
+
+def healthy() -> Facts:
+    """An RTX 5080 with a driver, torch, toolkit and compiler that fit."""
+    return machine(torch=BLACKWELL_TORCH, gpus=(RTX_5080,), driver=NEW_DRIVER)
+
+
+def changed(facts: Facts, **values: object) -> Facts:
+    """The same environment on another machine."""
+    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, **values))  # type: ignore[arg-type]
+
+
+def with_extension(facts: Facts, name: str, groups: tuple[FatbinGroup, ...]) -> Facts:
+    """An installed splatting extension with this GPU code."""
+    package = SplatPackage(name, f"{SITE}/{name}", (name,), (f"{name}._C",))
+    file = Extension(f"{name}/_C.so", SITE, name, groups, (), True, True, 1)
+    return installing(facts, Distribution(name, "0.0.0", SITE), package=package, file=file)
+
+
+def installing(
+    facts: Facts,
+    distribution: Distribution,
+    *,
+    package: SplatPackage | None = None,
+    file: Extension | None = None,
+) -> Facts:
+    """One distribution more, and what it holds."""
+    old = facts.environment
+    environment = dataclasses.replace(
+        old,
+        packages=Fact((*(old.packages.value or ()), *([package] if package else ())), "test"),
+        extensions=Fact((*(old.extensions.value or ()), *([file] if file else ())), "test"),
+        distributions=Fact((*(old.distributions.value or ()), distribution), "test"),
+    )
+    return dataclasses.replace(facts, environment=environment)
+
+
 def make_plan(request: Request, facts: Facts) -> InstallPlan:
     """The plan of an installation; a problem is raised."""
     return plan_install(request, make_context(facts, Goal(request.targets)))
@@ -135,12 +205,34 @@ def find_options(
     keep: tuple[str, ...] = (),
 ) -> Options:
     """The options of these facts for a goal."""
-    return plan.find_options(make_context(facts, goal), lanes, sources, keep)
+    return plan_room.find_options(make_context(facts, goal), lanes, sources, keep)
 
 
 def extensions(**variants: Sequence[str]) -> SourceSummary:
     """Sources that are these extensions, each with the variants that it can be."""
     return SourceSummary(variants={name: tuple(keys) for name, keys in variants.items()})
+
+
+def rasterizer(key: str) -> SourceSummary:
+    """The rasterizer of a stack, by the key of its variant."""
+    row = variant(key)
+    assert row is not None
+    return extensions(**{row.module: (key,)})
+
+
+def plan(options: Options, kind: OptionKind) -> Option:
+    """The available option of a kind."""
+    return next(item for item in options.available if item.kind is kind)
+
+
+def why_not(options: Options, kind: OptionKind) -> str:
+    """Why the option of a kind is not available."""
+    return next(item.rejected_because for item in options.rejected if item.kind is kind)
+
+
+def kinds(options: Options) -> list[OptionKind]:
+    """Of the available options, in order."""
+    return [item.kind for item in options.available]
 
 
 def refused(made: object, *args: Any, **options: Any) -> SplatfixError | SplatfixError:

@@ -10,15 +10,24 @@ import pytest
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.step import Step, say
-from splatfix.facts import Checkout, Distribution, Fact, Facts, RenderCall, ToolkitChoice
-from splatfix.knowledge.stacks import variant
+from splatfix.facts import Distribution, Fact, Facts, ToolkitChoice
 from splatfix.plan import OptionKind, Options, advised_options, summarise
 from splatfix.plan.steps import Rebuild
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
-from tests.plan.machines import CUDA_12, CUDA_13, argv, extensions, find_options, step_of
-from tests.plan.test_options import healthy
-from tests.plan.test_parts import NAME, package, with_rasterizer
+from tests.plan.machines import (
+    CUDA_12,
+    CUDA_13,
+    argv,
+    changed,
+    extensions,
+    find_options,
+    healthy,
+    installing,
+    plan,
+    step_of,
+)
+from tests.plan.test_parts import NAME, calling, package, with_rasterizer
 
 WRAPPED = ToolkitChoice(
     "/usr/local", "the folder above nvcc", "/usr/local/bin/nvcc", real_root=CUDA_13.root, has_headers=False
@@ -38,23 +47,6 @@ def wrapped(facts: Facts) -> Facts:
     return dataclasses.replace(facts, environment=environment)
 
 
-def calling(facts: Facts, unpacks: int) -> Facts:
-    """A checkout that takes so many results of Mip-Splatting's rasterizer, which gives two."""
-    row = variant("mip")
-    assert row and row.settings and row.forward
-    call = RenderCall(
-        "r.py",
-        1,
-        "render",
-        NAME,
-        settings=row.settings,
-        settings_positional=0,
-        forward=row.forward,
-        unpacks=unpacks,
-    )
-    return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
-
-
 def test_cuda_home_matters_only_when_building() -> None:
     advice = diagnosed(wrapped(with_rasterizer(package("mip")))).advice
     assert advice and advice.option is None
@@ -66,14 +58,14 @@ def test_cuda_home_matters_only_when_building() -> None:
 
 
 def test_a_rebuild_cures_a_wrong_cuda_home() -> None:
-    for facts in (wrapped(healthy()), wrapped(calling(with_rasterizer(package("mip")), 3))):
+    for facts in (wrapped(healthy()), wrapped(calling("mip", 3))):
         advice = diagnosed(facts).advice
         assert advice and advice.option and advice.option.kind is OptionKind.REBUILD
         assert advice.also_needed == ()
 
 
 def test_a_rebuild_cures_a_call_that_does_not_fit() -> None:
-    facts = calling(with_rasterizer(package("mip")), 3)
+    facts = calling("mip", 3)
     context = make_context(facts)
     options = advised_options(run_checks(context), context, sources=extensions(**{NAME: ()}))
     assert options.advice and options.advice.option and options.advice.option.kind is OptionKind.REBUILD
@@ -82,10 +74,7 @@ def test_a_rebuild_cures_a_call_that_does_not_fit() -> None:
 
 
 def test_install_is_not_said_to_set_what_it_cannot() -> None:
-    facts = with_rasterizer(package("mip"))
-    facts = dataclasses.replace(
-        facts, machine=dataclasses.replace(facts.machine, toolkits=Fact((CUDA_12,), "t"))
-    )
+    facts = changed(with_rasterizer(package("mip")), toolkits=Fact((CUDA_12,), "test"))
     advice = diagnosed(facts).advice
     assert advice and advice.option is None
     (said,) = advice.also_needed
@@ -94,12 +83,8 @@ def test_install_is_not_said_to_set_what_it_cannot() -> None:
 
 
 def test_the_rest_gets_its_own_remedy() -> None:
-    facts = with_rasterizer(package("mip"))
-    environment = facts.environment
     vision = Distribution("torchvision", "0.22.0", "/x", pins=("torch==2.7.0",))
-    found = (*(environment.distributions.value or ()), vision)
-    environment = dataclasses.replace(environment, distributions=Fact(found, "test"))
-    options = diagnosed(dataclasses.replace(facts, environment=environment))
+    options = diagnosed(installing(with_rasterizer(package("mip")), vision))
     assert options.advice and options.advice.option is None
     (said,) = options.advice.also_needed
     assert said.code == "torch-companions-mismatch" and said.steps
@@ -128,7 +113,7 @@ def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:
         '[submodule "a"]\n\tpath = submodules/simple-knn\n\turl = https://example.org/simple-knn\n'
     )
     options = find_options(Goal(), healthy(), sources=summarise((str(tmp_path),), named=("HERE",)))
-    first = next(item for item in options.available if item.kind is OptionKind.REBUILD).steps[0]
+    first = plan(options, OptionKind.REBUILD).steps[0]
     assert type(first) is Step and "submodules/simple-knn is missing or empty" in first.text
     assert argv(first)[:2] == ("git", "clone") and "https://example.org/simple-knn" in argv(first)
 
@@ -148,6 +133,6 @@ def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:
     (tmp_path / ".gitmodules").write_text('[submodule "a"]\n\tpath = submodules/simple-knn\n')
     sources = summarise((str(tmp_path),), named=("HERE",), fetch=(say("fetch it from x"),))
     options = find_options(goal("sm_120"), healthy(), sources=sources)
-    option = next(item for item in options.available if item.kind is OptionKind.REBUILD)
+    option = plan(options, OptionKind.REBUILD)
     assert option.steps[0].text == "fetch it from x" and option.steps[0].command is None
     assert "--fetch-submodules" in argv(step_of(option, Rebuild))

@@ -1,4 +1,4 @@
-"""Drop-ins where torch is missing, and the driver where it is all that stands in the option."""
+"""Drop-ins where torch is missing, and the driver where it is all that stands in the way."""
 
 from __future__ import annotations
 
@@ -11,23 +11,30 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge.torch_releases import release
-from splatfix.plan import NO_SOURCES, LaneSummary, OptionKind
+from splatfix.plan import NO_SOURCES, OptionKind, SourceSummary
 from splatfix.plan.steps import Confirm, InstallTorch
 from tests.archs import goal
-from tests.plan.machines import CUDA_12, argv, extensions, find_options, machine, step_of
-from tests.plan.test_options import (
+from tests.plan.machines import (
+    CUDA_12,
+    NEW_DRIVER,
+    OLD_DRIVER,
     RTX_4090,
     RTX_5080,
     TORCH_118,
     TORCH_128,
+    argv,
+    changed,
+    extensions,
+    find_options,
     healthy,
     kinds,
+    machine,
     plan,
     rasterizer,
+    step_of,
     why_not,
-    with_driver,
 )
-from tests.plan.test_torch import changed, without_torch
+from tests.plan.test_torch import without_torch
 
 
 @pytest.mark.parametrize(
@@ -45,9 +52,8 @@ def test_the_first_torch_has_a_wheel_for_this_python_and_glibc(facts: Facts, ver
 
 
 def test_drop_ins_need_a_torch_that_can_be_had() -> None:
-    assert "no release in the tables has a wheel" in why_not(
-        find_options(Goal(), without_torch("3.5.2")), "drop-ins"
-    )
+    reason = why_not(find_options(Goal(), without_torch("3.5.2")), OptionKind.DROPIN)
+    assert "no release in the tables has a wheel" in reason
 
 
 def test_a_mac_gets_no_cuda_build_for_a_target_elsewhere() -> None:
@@ -56,33 +62,30 @@ def test_a_mac_gets_no_cuda_build_for_a_target_elsewhere() -> None:
     assert isinstance(step, InstallTorch) and step.tag == "cpu"
 
 
-def debian_13(driver: str, cuda: str) -> Facts:
-    facts = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(CUDA_12,))
-    return changed(with_driver(facts, driver, cuda), glibc="2.41")
+def debian_13(driver: tuple[str, str]) -> Facts:
+    """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
+    return changed(
+        machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(CUDA_12,), driver=driver), glibc="2.41"
+    )
 
 
 def test_a_driver_for_the_only_native_option_is_suggested() -> None:
-    """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
-    options = find_options(Goal(), debian_13("570.86.15", "12.8"))
+    options = find_options(Goal(), debian_13(OLD_DRIVER))
     assert kinds(options) == [OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN, OptionKind.DRIVER]
     option = plan(options, OptionKind.DRIVER)
     assert type(option.steps[0]) is Step and "580 or newer" in option.steps[0].text
-    install = step_of(option, InstallTorch)
-    assert install.tag.startswith("cu13") and RungName.TRAINS in option.proves
+    assert step_of(option, InstallTorch).tag.startswith("cu13") and RungName.TRAINS in option.proves
     assert option.reasons[0].text.startswith("torch 2.") and "needs driver 580" in option.reasons[0].text
 
 
-def test_no_driver_where_another_option_is_available() -> None:
-    assert "new enough" in why_not(
-        find_options(Goal(), debian_13("580.95.05", "13.0")), "driver upgrade (suggested only)"
-    )
-    kept = find_options(Goal(), debian_13("570.86.15", "12.8"), keep=("torch",))
-    assert "new enough" in why_not(kept, "driver upgrade (suggested only)")
+@pytest.mark.parametrize(("driver", "keep"), [(NEW_DRIVER, ()), (OLD_DRIVER, ("torch",))])
+def test_no_driver_where_another_option_is_available(driver: tuple[str, str], keep: tuple[str, ...]) -> None:
+    assert "new enough" in why_not(find_options(Goal(), debian_13(driver), keep=keep), OptionKind.DRIVER)
 
 
 def test_the_oldest_driver_that_starts_torch_is_suggested() -> None:
     kepler = dataclasses.replace(RTX_5080, name="NVIDIA Tesla K80", cc="3.7")
-    facts = with_driver(machine(torch=None, toolkits=(), gpus=(kepler,)), "390.157", "9.1")
+    facts = machine(torch=None, toolkits=(), gpus=(kepler,), driver=("390.157", "9.1"))
     option = plan(find_options(Goal(), facts), OptionKind.DRIVER)
     assert type(option.steps[0]) is Step and "450.80.02 or newer" in option.steps[0].text
     assert step_of(option, InstallTorch).tag == "cu118"
@@ -102,41 +105,21 @@ def test_no_option_installs_a_torch_without_a_wheel(python: str, glibc: str) -> 
                 assert step.tag == "cpu" or step.tag in {build.tag for build in row.builds}, step
 
 
-def test_a_lane_does_not_claim_what_it_says_it_cannot_show() -> None:
-    facts = changed(
-        with_driver(machine(torch=TORCH_128, gpus=(RTX_5080,)), "580.95.05", "13.0"), tools={"docker": "28"}
-    )
-    option = plan(
-        find_options(Goal(), facts, (LaneSummary("cu130", "torch==2.11.0+cu130", True),)),
-        OptionKind.CONTAINER,
-    )
-    assert RungName.TRAINS in option.proves
-    assert not set(option.proves) & {limit.rung for limit in option.cannot_prove}
-
-
-def test_dropins_name_the_command_for_each_rung() -> None:
+@pytest.mark.parametrize("sources", [rasterizer("inria-v1"), NO_SOURCES, extensions(simple_knn=())])
+def test_dropins_name_the_command_for_each_rung(sources: SourceSummary) -> None:
     """The rungs above loading are shown by verify (numbers) and, with a rasterizer among them, by certify (a training)."""
-    knn = extensions(simple_knn=())
-    for sources in (rasterizer("inria-v1"), NO_SOURCES, knn):
-        options = find_options(Goal(), healthy(), sources=sources)
-        made = next(item for item in options.available if item.kind is OptionKind.DROPIN)
-        commands = [argv(step) for step in made.steps if isinstance(step, Confirm)]
-        trains = sources is not knn
-        assert (RungName.TRAINS in made.proves) is trains
-        assert any(item[1:4] == ("certify", "--renderer", "inria") for item in commands) is trains
-        assert RungName.COMPUTES in made.proves and any(item[1] == "verify" for item in commands)
-        if not trains:
-            assert any(
-                limit.rung is RungName.TRAINS and "rasterizer" in limit.why for limit in made.cannot_prove
-            )
+    option = plan(find_options(Goal(), healthy(), sources=sources), OptionKind.DROPIN)
+    commands = [argv(step) for step in option.steps if isinstance(step, Confirm)]
+    trains = "simple_knn" not in sources.variants
+    assert (RungName.TRAINS in option.proves) is trains
+    assert any(item[1:4] == ("certify", "--renderer", "inria") for item in commands) is trains
+    assert RungName.COMPUTES in option.proves and any(item[1] == "verify" for item in commands)
+    reasons = [limit.why for limit in option.cannot_prove if limit.rung is RungName.TRAINS]
+    assert any("rasterizer" in reason for reason in reasons) is not trains
 
 
 def test_dropins_fall_back_to_the_cpu() -> None:
-    facts = with_driver(machine(torch=TORCH_118, gpus=(RTX_5080,)), "580.95.05", "13.0")
-    made = next(
-        item
-        for item in find_options(Goal(), facts, sources=rasterizer("inria-v1")).available
-        if item.kind is OptionKind.DROPIN
-    )
+    facts = machine(torch=TORCH_118, gpus=(RTX_5080,), driver=NEW_DRIVER)
+    option = plan(find_options(Goal(), facts, sources=rasterizer("inria-v1")), OptionKind.DROPIN)
     words = ("splatfix", "certify", "--renderer", "inria", "--device", "cpu")
-    assert any(argv(step)[:6] == words for step in made.steps)
+    assert any(argv(step)[:6] == words for step in option.steps)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
+from splatfix.core.toml import parse_toml
 from splatfix.facts import read_source
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
@@ -26,149 +27,8 @@ from .machines import cuda_source, refused
 
 LINUX_13 = BuildConditions((13, 0), (2, 11), "linux")
 
-HEADER = """\
-// a licence text
-
-#pragma once
-
-#include <iostream>
-#include <vector>
-
-struct State { uint32_t* touched; };
-"""
-FORWARD = """\
-#include "forward.h"
-#include <cub/cub.cuh>
-#ifdef DEBUG
-#include <iostream>
-#endif
-#include <cooperative_groups.h>
-
-__global__ void k() { x.Reduce(depth, cub::Max()); y(cub::Sum{}); cub::MaxNotThis(); }
-"""
-
-
-SAMPLES = {
-    "cstdint": ("state.h", HEADER, "#pragma once\n#include <cstdint>\n\n#include <iostream>"),
-    "cfloat": ("knn.cu", "#include <cuda.h>\nfloat x = FLT_MAX;\n", "#include <cfloat>\n#include <cuda.h>\n"),
-    "cub-functors": ("forward.cu", FORWARD, "Reduce(depth, splatfix_cub::Max())"),
-    "cxx-standard-20": ("setup.py", 'flags = ["-std=c++17", "/std:c++14"]', '["-std=c++20", "/std:c++20"]'),
-    "cxx-standard-17": ("setup.py", 'flags = ["-std=c++14"]', '["-std=c++17"]'),
-    "fixed-architectures": (
-        "setup.py",
-        """x = ["-O3", "-gencode", "arch=compute_70,code=sm_70", '-gencode=arch=compute_75,code=sm_75', "-arch=sm_80"]
-os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.0"
-""",
-        'x = ["-O3", "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES"]\n'
-        'os.environ.get("TORCH_CUDA_ARCH_LIST")\n',
-    ),
-    "type-is-cuda": ("ext.cpp", "CHECK(x.type().is_cuda());", "CHECK(x.is_cuda());"),
-    "thrust-headers": (
-        "knn.cu",
-        "#include <cuda.h>\nthrust::device_vector<int> v;",
-        "#include <thrust/device_vector.h>\n#include <cuda.h>",
-    ),
-    "windows-small-char": ("setup.py", '{"cxx": ["-O3"], "nvcc": []}', '"nvcc": ["-DWIN32_LEAN_AND_MEAN", ]'),
-    "computed-architecture": (
-        "setup.py",
-        """name = f"sm_{cc}"
-flags.append(f"-arch={name}")
-flags += ['-O3', f'-gencode=arch=compute_{cc},code=sm_{cc}', "-gencode", f"arch=compute_{cc},code={name}"]
-""",
-        'name = f"sm_{cc}"\nflags.append("-DSPLATFIX_TORCH_DECIDES")\n'
-        'flags += [\'-O3\', "-DSPLATFIX_TORCH_DECIDES", "-DSPLATFIX_TORCH_DECIDES"]\n',
-    ),
-    "cmake-architectures": (
-        "CMakeLists.txt",
-        "set(CMAKE_CUDA_ARCHITECTURES 60-real 70 75 86)\n"
-        'set_target_properties(x PROPERTIES CUDA_ARCHITECTURES "80;70-virtual;72")\n'
-        'set_target_properties(y PROPERTIES CUDA_ARCHITECTURES "61")\n',
-        "set(CMAKE_CUDA_ARCHITECTURES 75 86)\n"
-        'set_target_properties(x PROPERTIES CUDA_ARCHITECTURES "80")\n'
-        'set_target_properties(y PROPERTIES CUDA_ARCHITECTURES "75")\n',
-    ),
-    "cub-iterators": (
-        "reduce.cu",
-        "#include <cub/cub.cuh>\ncub::TransformInputIterator<float, Twice, float*> twice(x, f);\n",
-        "\nsplatfix_cub_iterators::TransformInputIterator<float, Twice, float*> twice(x, f);\n",
-    ),
-    "thrust-functors": (
-        "reduce.cu",
-        "#include <thrust/functional.h>\nstruct F : public thrust::unary_function <int, int> {};\n",
-        "\nstruct F : public splatfix_thrust::unary_function <int, int> {};\n",
-    ),
-    "thrust-sequence": (
-        "knn.cu",
-        "#include <cuda.h>\nvoid f() { thrust::sequence(a, b); }\n",
-        "#include <thrust/sequence.h>\n#include <cuda.h>",
-    ),
-    "thrust-execution-policy": (
-        "sort.cu",
-        "#include <thrust/sort.h>\nthrust::sort(thrust::device, a, b);\n",
-        "#include <thrust/execution_policy.h>\n#include <thrust/sort.h>\n",
-    ),
-    "texture-headers": (
-        "main.h",
-        '#include <cuda.h>\n#include <cuda_texture_types.h>\n# include "surface_functions.h"\n',
-        "#include <cuda.h>\n#include <cuda_runtime.h>\n# include <cuda_runtime.h>\n",
-    ),
-    "thc-headers": (
-        "ball.cu",
-        "#include <THC/THC.h>\n#include <THC/THCAtomics.cuh>\nvoid f() { THCudaCheck(cudaGetLastError()); }\n",
-        "#include <c10/cuda/CUDACachingAllocator.h>\n#include <ATen/cuda/Atomic.cuh>\nvoid f() { C10_CUDA_CHECK(",
-    ),
-    "dispatch-type": (
-        "corr.cu",
-        'AT_DISPATCH_FLOATING_TYPES(a.type(), "f", ([&] {}));\n'
-        'AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::ScalarType::BFloat16,\n    b[0].type(), "f", g);\n'
-        'DISPATCH_GROUP_AND_FLOATING_TYPES(group_id, c->type(), "f", g);\n'
-        'AT_DISPATCH_ALL_TYPES(d.scalar_type(), "f", [&] { f(e.type(), 1); });\n',
-        'AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "f", ([&] {}));\n'
-        'AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::ScalarType::BFloat16,\n    b[0].scalar_type(), "f", g);\n'
-        'DISPATCH_GROUP_AND_FLOATING_TYPES(group_id, c->scalar_type(), "f", g);\n'
-        'AT_DISPATCH_ALL_TYPES(d.scalar_type(), "f", [&] { f(e.type(), 1); });\n',
-    ),
-    "at-check": ("ext.cpp", 'AT_CHECK(x.is_cuda(), "no")', 'TORCH_CHECK(x.is_cuda(), "no")'),
-    "numpy-aliases": (
-        "io.py",
-        "a = x.astype(np.int), np.int32, numpy.float\n",
-        "a = x.astype(int), np.int32, float\n",
-    ),
-    "numpy-bool": ("io.py", "a = x.astype(np.bool), np.bool_\n", "a = x.astype(bool), np.bool_\n"),
-    "numpy-2": (
-        "io.py",
-        "a = np.NaN, np.NINF, np.Inf, np.float_(1), np.product(x), np.cumproduct(x)\n",
-        "a = np.nan, (-np.inf), np.inf, np.float64(1), np.prod(x), np.cumprod(x)\n",
-    ),
-    "collections-abc": (
-        "io.py",
-        "from collections import Mapping, Iterable\nx = collections.Sequence, collections.OrderedDict\n",
-        "from collections.abc import Mapping, Iterable\nx = collections.abc.Sequence, collections.OrderedDict\n",
-    ),
-    "pillow-10": ("io.py", "a.resize(b, Image.ANTIALIAS)\n", "a.resize(b, Image.LANCZOS)\n"),
-    "matplotlib-tostring": (
-        "io.py",
-        "data = np.frombuffer(fig.canvas.tostring_rgb(), dtype=np.uint8)\n",
-        "data = np.frombuffer(np.asarray(fig.canvas.buffer_rgba())[..., :3].tobytes(), dtype=np.uint8)\n",
-    ),
-    "torch-six": ("io.py", "from torch._six import inf\n", "from math import inf\n"),
-    "functional-tensor": (
-        "io.py",
-        "from torchvision.transforms.functional_tensor import rgb_to_grayscale\n",
-        "from torchvision.transforms.functional import rgb_to_grayscale\n",
-    ),
-    "mutable-dataclass-default": (
-        "settings.py",
-        "@dataclass\nclass Sort:\n    a: int = 1\n\n\n@dataclass\nclass All:\n    sort : Sort = Sort()\n",
-        "@dataclass(unsafe_hash=True)\nclass Sort:",
-    ),
-    "gpu-at-build": (
-        "setup.py",
-        "if torch.cuda.is_available() and CUDA_HOME:\n    pass\n",
-        "if bool(torch.version.cuda) and CUDA_HOME:\n    pass\n",
-    ),
-    "gnu-unique": ("setup.py", '{"nvcc": ["-O3"]}', '{"nvcc": ["-Xcompiler", "-fno-gnu-unique", "-O3"]}'),
-}
+SAMPLES: dict[str, dict[str, str]] = parse_toml((Path(__file__).parent / "edits.toml").read_text())
+HEADER, FORWARD = SAMPLES["cstdint"]["before"], SAMPLES["cub-functors"]["before"]
 
 
 def concerns(item: Breakage, name: str, text: str) -> bool:
@@ -196,10 +56,11 @@ def test_what_thc_brought_has_other_names() -> None:
 
 @pytest.mark.parametrize("item", [item for item in breakages() if item.edits], ids=lambda item: item.key)
 def test_every_edit_is_made_once(item: Breakage) -> None:
-    name, before, expected = SAMPLES[item.key]
+    sample = SAMPLES[item.key]
+    name, before = sample["file"], sample["before"]
     assert concerns(item, name, before)
     after = apply(item, before)
-    assert expected in after
+    assert sample["after"] in after
     assert apply(item, after) == after, "applied twice, it changed something twice"
     assert not concerns(item, name, after), "the cured file still seems to need it"
     assert not concerns(item, "notes.txt", before)
@@ -233,26 +94,33 @@ def test_every_form_of_an_arch_is_left_to_torch(flags: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['nvcc = ["-O3", "-march=native"]', 'nvcc = ["--maxrregcount=64"]', 'all = "-arch"']
+    ("rule", "name", "text"),
+    [
+        ("fixed-architectures", "setup.py", 'nvcc = ["-O3", "-march=native"]'),
+        ("fixed-architectures", "setup.py", 'nvcc = ["--maxrregcount=64"]'),
+        ("fixed-architectures", "setup.py", 'all = "-arch"'),
+        ("cmake-architectures", "CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 75 86)"),
+        ("cmake-architectures", "CMakeLists.txt", 'CUDA_ARCHITECTURES "120;100-real"'),
+        ("cmake-architectures", "CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES native)"),
+        ("cmake-architectures", "CMakeLists.txt", "set(OTHER 70 75)"),
+    ],
 )
-def test_other_flags_name_no_architecture(text: str) -> None:
-    assert not concerns(breakage("fixed-architectures"), "setup.py", text)
+def test_what_names_no_dropped_architecture_is_left_alone(rule: str, name: str, text: str) -> None:
+    assert not concerns(breakage(rule), name, text)
+    assert apply(breakage(rule), text) == text
 
 
-def test_functors_stand_after_the_includes_and_before_their_use() -> None:
-    after = apply(breakage("cub-functors"), FORWARD)
-    assert (
-        after.index("cooperative_groups")
-        < after.index("namespace splatfix_cub {")
-        < after.index("__global__")
-    )
-    assert "cub::MaxNotThis" in after and "splatfix_cub::Sum{}" in after
+GUARDED = "#ifndef X_H\n#define X_H\n#include <cub/cub.cuh>\nint a = cub::Max;\n#endif\n"
 
 
-def test_an_include_guard_is_respected() -> None:
-    text = "#ifndef X_H\n#define X_H\n#include <cub/cub.cuh>\nint a = cub::Max;\n#endif\n"
+@pytest.mark.parametrize(
+    ("text", "include", "use"),
+    [(FORWARD, "cooperative_groups", "__global__"), (GUARDED, "cub/cub.cuh", "int a")],
+)
+def test_functors_stand_after_the_includes_and_before_their_use(text: str, include: str, use: str) -> None:
+    """Also where an include guard stands around all of a header."""
     after = apply(breakage("cub-functors"), text)
-    assert after.index("cub/cub.cuh") < after.index("namespace splatfix_cub") < after.index("int a")
+    assert after.index(include) < after.index("namespace splatfix_cub {") < after.index(use)
 
 
 def test_a_file_without_includes() -> None:
@@ -444,14 +312,3 @@ def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:
     (edit,) = needed_edits(source, build_conditions(source, (13, 0), (2, 11), "linux", archs))
     assert (edit.rule, edit.files) == ("cmake-architectures", ("CMakeLists.txt",))
     assert needed_edits(source, build_conditions(source, (12, 8), (2, 11), "linux", archs)) == ()
-
-
-def test_lists_that_cuda_13_knows_are_left_alone() -> None:
-    for text in (
-        "set(CMAKE_CUDA_ARCHITECTURES 75 86)",
-        'CUDA_ARCHITECTURES "120;100-real"',
-        "set(CMAKE_CUDA_ARCHITECTURES native)",
-        "set(OTHER 70 75)",
-    ):
-        assert not concerns(breakage("cmake-architectures"), "CMakeLists.txt", f"{text}\n")
-        assert apply(breakage("cmake-architectures"), f"{text}\n") == f"{text}\n"

@@ -18,17 +18,26 @@ from splatfix.plan.steps import InstallDependencies, MakeDropin, UseDropins
 from tests.archs import archs, goal, request_for
 from tests.plan.machines import (
     INTERPRETER,
+    NEW_DRIVER,
+    OLD_DRIVER,
+    RTX_5080,
     TORCH,
     argv,
+    changed,
+    code,
     cuda_source,
     find_options,
+    kinds,
     machine,
     make_plan,
+    plan,
     refused,
+    step_of,
+    why_not,
+    with_extension,
 )
-from tests.plan.test_dropins_and_driver import changed
-from tests.plan.test_options import RTX_5080, code, kinds, plan, why_not, with_driver, with_extension
 
+BARE = machine(toolkits=(), host=())
 CU_128 = dataclasses.replace(TORCH, version="2.8.0+cu128", cuda="12.8")
 CU_118 = dataclasses.replace(TORCH, version="2.7.0+cu118", cuda="11.8")
 WHEELS = {"pip": "25.0", "nvidia-cublas": "13.1"}
@@ -61,9 +70,9 @@ NEW, OLD = "warp-lang>=1.18,<2", "warp-lang>=1.17,<1.18"
 @pytest.mark.parametrize(
     ("torch", "driver", "targets", "expected"),
     [
-        (TORCH, ("580.95.05", "13.0"), (), NEW),
-        (CU_128, ("580.95.05", "13.0"), (), NEW),
-        (CU_128, ("570.86.15", "12.8"), (), OLD),
+        (TORCH, NEW_DRIVER, (), NEW),
+        (CU_128, NEW_DRIVER, (), NEW),
+        (CU_128, OLD_DRIVER, (), OLD),
         (TORCH, None, ("sm_75",), NEW),  # elsewhere: a driver for torch is there, and no more is known
         (CU_128, None, ("sm_90", "sm_120"), OLD),
         (CU_128, None, ("sm_70",), OLD),
@@ -73,26 +82,34 @@ NEW, OLD = "warp-lang>=1.18,<2", "warp-lang>=1.17,<1.18"
 def test_the_build_of_warp_is_the_newest_that_driver_and_gpu_allow(
     torch: object, driver: tuple[str, str] | None, targets: tuple[str, ...], expected: str
 ) -> None:
-    facts = machine(torch=torch, toolkits=(), gpus=(RTX_5080,) if driver else ())  # type: ignore[arg-type]
-    facts = with_driver(facts, *driver) if driver else facts
+    gpus = (RTX_5080,) if driver else ()
+    facts = machine(torch=torch, toolkits=(), gpus=gpus, driver=driver)  # type: ignore[arg-type]
     assert warp_of(asked(facts, "simple_knn", V1, backend="warp", targets=targets)) == expected
 
 
-def test_a_plan_with_gswarp() -> None:
-    """gswarp and Warp first, so that a drop-in can be proven; all of one journal entry."""
-    made = make_plan(
-        request_for(("fused_ssim", V1), ("sm_120",), backend="warp"), machine(toolkits=(), host=())
-    )
-    assert made.kind is OptionKind.WARP and made.backend == "warp" and made.targets == archs("sm_120")
-    assert isinstance(made.steps[0], InstallDependencies)
+@pytest.mark.parametrize(
+    ("backend", "kernels", "caveat"),
+    [
+        ("nvrtc", "CUDA kernels by NVRTC for sm_120", "No GPU has run these kernels yet"),
+        ("warp", "gswarp's kernels by NVIDIA Warp for sm_120", "No GPU has run gswarp here"),
+    ],
+)
+def test_a_plan_without_compilers(backend: str, kernels: str, caveat: str) -> None:
+    """gswarp and Warp come first, so that a drop-in can be proven; all of one journal entry."""
+    made = make_plan(request_for(("fused_ssim", V1), ("sm_120",), backend=backend), BARE)
+    assert made.backend == backend and made.targets == archs("sm_120")
+    assert isinstance(made.steps[0], InstallDependencies) is (backend == "warp")
     made_of = [step for step in made.steps if isinstance(step, MakeDropin)]
-    assert [(step.backend, step.targets) for step in made_of] == [("warp", archs("sm_120"))] * 2
-    assert "gswarp's kernels by NVIDIA Warp for sm_120" in made_of[0].text
+    assert [(step.backend, step.targets) for step in made_of] == [(backend, archs("sm_120"))] * 2
+    assert kernels in made_of[0].text
     assert all("on a GPU" in step.reasons[0].text for step in made_of)
-    assert {item.why for item in made.considered} == {"--backend warp was asked for; it needs no toolkit"}
+    assert {item.why for item in made.considered} == {
+        f"--backend {backend} was asked for; it needs no toolkit"
+    }
     assert RungName.BUILT in made.proves and RungName.COMPUTES not in made.proves
-    assert "No GPU has run gswarp here" in made.notes[0]
-    assert any("not known here: whether the driver there starts CUDA 13.0" in note for note in made.notes)
+    assert caveat in made.notes[0]
+    if backend == "warp":
+        assert any("not known here: whether the driver there starts CUDA 13.0" in note for note in made.notes)
 
 
 def test_gswarp_stands_behind_the_faces_whose_every_word_it_answers() -> None:
@@ -104,13 +121,12 @@ def test_gswarp_stands_behind_the_faces_whose_every_word_it_answers() -> None:
     assert "kernel_size" in refused["mip"] and "surfels" in refused["diff_surfel_rasterization"]
 
 
-BARE = machine(toolkits=(), host=())
 CPU = machine(torch=dataclasses.replace(TORCH, cuda=None))
 NO_NVRTC = machine(packages=WHEELS)
 OLD_TORCH = machine(torch=dataclasses.replace(TORCH, version="1.13.0+cu110", cuda="11.0"))
 PYTHON_39 = machine(interpreter=dataclasses.replace(INTERPRETER, version="3.9.18"))
 MIP, AA = "diff_gaussian_rasterization@mip", "diff_gaussian_rasterization@dr_aa"
-OLD_DRIVER = with_driver(machine(torch=CU_118, gpus=(Gpu(0, "NVIDIA A100", cc="8.0"),)), "470.42.01", "11.4")
+AMPERE_11 = machine(torch=CU_118, gpus=(Gpu(0, "NVIDIA A100", cc="8.0"),), driver=("470.42.01", "11.4"))
 
 
 @pytest.mark.parametrize(
@@ -120,13 +136,15 @@ OLD_DRIVER = with_driver(machine(torch=CU_118, gpus=(Gpu(0, "NVIDIA A100", cc="8
         ("nvrtc", NO_NVRTC, "fused_ssim", "sm_120", "nvrtc-missing", "wheels, and that of NVRTC is missing", "warp"),
         ("nvrtc", BARE, V1, "sm_61", "target-too-old", "does not compile for sm_61 any more", "pure"),
         ("nvrtc", OLD_TORCH, V1, "sm_80", "nvrtc-too-old", "11.2 is the oldest", "warp"),
+        ("nvrtc", BARE, V1, "auto", "no-gpu-to-target", "no NVIDIA GPU", "pure"),
+        ("nvrtc", BARE, "diff_gaussian_rasterization@gof", "sm_120", "nothing-replaces-it", "no drop-in", "pure"),
         ("warp", CPU, V1, "sm_120", "cpu-only-torch", "CPU-only", ""),
         ("warp", BARE, AA, "sm_120", "no-warp-kernels", "takes antialiasing and ignores it", "nvrtc"),
         ("warp", PYTHON_39, V1, "sm_120", "warp-needs-python", "needs Python 3.10 or newer; this is 3.9", "nvrtc"),
         ("warp", changed(BARE, glibc="2.27"), V1, "sm_120", "warp-has-no-wheel", "glibc 2.28, this is 2.27", "nvrtc"),
         ("warp", changed(BARE, machine="ppc64le"), V1, "sm_120", "warp-has-no-wheel", "ppc64le", "nvrtc"),
         ("warp", BARE, V1, "sm_61", "target-too-old", "needs sm_70 or newer, and sm_61", "pure"),
-        ("warp", OLD_DRIVER, V1, "auto", "driver-too-old", "driver 470.42.01 is too old for CUDA 12.0", "nvrtc"),
+        ("warp", AMPERE_11, V1, "auto", "driver-too-old", "driver 470.42.01 is too old for CUDA 12.0", "nvrtc"),
     ],
 )  # fmt: skip
 def test_one_clear_error_and_the_next_best_backend(
@@ -138,7 +156,7 @@ def test_one_clear_error_and_the_next_best_backend(
 
 
 def test_a_driver_too_old_for_torch_rules_out_both() -> None:
-    facts = with_driver(machine(gpus=(RTX_5080,), toolkits=()), "570.86.15", "12.8")
+    facts = machine(gpus=(RTX_5080,), toolkits=(), driver=OLD_DRIVER)
     for backend in ("nvrtc", "warp"):
         found, what, best = refusal(facts, V1, backend=backend, targets=())
         assert found == "torch-does-not-serve" and "driver 570.86.15 is too old for CUDA 13.0" in what
@@ -171,7 +189,7 @@ def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
     """No toolkit is here; what was built elsewhere runs on the GPU, and is not replaced by drop-ins."""
     source = str(cuda_source(tmp_path, "simple_knn"))
     torch = dataclasses.replace(TORCH, code=code("sm_120"))
-    here = with_driver(machine(torch=torch, gpus=(RTX_5080,), toolkits=()), "580.95.05", "13.0")
+    here = machine(torch=torch, gpus=(RTX_5080,), toolkits=(), driver=NEW_DRIVER)
 
     def planned(*archs: str) -> InstallPlan:
         return make_plan(
@@ -183,43 +201,43 @@ def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
     assert planned("sm_90").kind is OptionKind.NVRTC
 
 
-def _named(name: str) -> Dropin:
+def named(name: str) -> Dropin:
     return next(dropin for dropin in DROPINS if dropin.name == name)
 
 
-def test_options_name_each_with_what_it_proves_and_why_it_is_not_possible() -> None:
-    facts = with_driver(
-        machine(gpus=(RTX_5080,), toolkits=(), packages={**WHEELS, "nvidia-cuda-nvrtc": "13"}),
-        "580.95.05",
-        "13.0",
-    )
-    ssim = SourceSummary(
-        variants={"fused_ssim": ()}, replacement=Replacement((_named("fused_ssim"),)), named=("fused_ssim",)
-    )
-    options = find_options(Goal(), facts, sources=ssim)
-    places = [
-        kind for kind in kinds(options) if kind in (OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN)
-    ]
-    assert places == [OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN]
+SSIM = SourceSummary(
+    variants={"fused_ssim": ()}, replacement=Replacement((named("fused_ssim"),)), named=("fused_ssim",)
+)
+
+
+def test_options_name_each_with_what_it_proves() -> None:
+    packages = {**WHEELS, "nvidia-cuda-nvrtc": "13"}
+    facts = machine(gpus=(RTX_5080,), toolkits=(), packages=packages, driver=NEW_DRIVER)
+    options = find_options(Goal(), facts, sources=SSIM)
+    without_compiler = [OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN]
+    assert [kind for kind in kinds(options) if kind in without_compiler] == without_compiler
     for kind in (OptionKind.NVRTC, OptionKind.WARP):
         option = plan(options, kind)
         assert option.proves[:3] == (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
         assert RungName.COMPUTES in option.proves, "a GPU is here"
-        use = next(step for step in option.steps if isinstance(step, UseDropins))
+        use = step_of(option, UseDropins)
         assert argv(use)[2:5] == ("fused_ssim", "--backend", kind.value) and use.backend == kind.value
         assert any("No GPU has run" in reason.text for reason in option.reasons)
-    away = find_options(goal("sm_90"), machine(toolkits=()), sources=ssim)
-    option = plan(away, OptionKind.NVRTC)
-    assert RungName.BUILT in option.proves and RungName.COMPUTES not in option.proves
-    cpu = find_options(goal("sm_90"), machine(torch=dataclasses.replace(TORCH, cuda=None)), sources=ssim)
-    assert "CPU-only build" in why_not(cpu, "torch's NVRTC") and "CPU-only build" in why_not(cpu, "gswarp")
-    mip = dataclasses.replace(ssim, replacement=Replacement((_named(MIP),)))
-    assert "kernel_size" in why_not(find_options(goal("sm_90"), sources=mip, facts=machine()), "gswarp")
-    assert "nothing replaces" in why_not(
-        find_options(
-            goal("sm_90"),
-            machine(),
-            sources=SourceSummary(replacement=Replacement(native=(Native("gsplat", "x"),))),
-        ),
-        "NVRTC",
-    )
+    away = plan(find_options(goal("sm_90"), machine(toolkits=()), sources=SSIM), OptionKind.NVRTC)
+    assert RungName.BUILT in away.proves and RungName.COMPUTES not in away.proves
+
+
+@pytest.mark.parametrize(
+    ("facts", "replacement", "kind", "reason"),
+    [
+        (CPU, SSIM.replacement, OptionKind.NVRTC, "CPU-only build"),
+        (CPU, SSIM.replacement, OptionKind.WARP, "CPU-only build"),
+        (machine(), Replacement((named(MIP),)), OptionKind.WARP, "kernel_size"),
+        (machine(), Replacement(native=(Native("gsplat", "x"),)), OptionKind.NVRTC, "nothing replaces"),
+    ],
+)
+def test_options_say_why_one_is_not_possible(
+    facts: Facts, replacement: Replacement, kind: OptionKind, reason: str
+) -> None:
+    options = find_options(goal("sm_90"), facts, sources=SourceSummary(replacement=replacement))
+    assert reason in why_not(options, kind)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,28 +10,26 @@ from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.proof import RungName
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
 from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, plan_install
-from splatfix.plan.steps import InstallDependencies, MakeDropin
+from splatfix.plan.steps import InstallDependencies
 from tests.archs import archs, goal, request_for
 from tests.plan.machines import argv, make_plan
 
 from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
 
 
-def plan(source: Path, facts: Facts | None = None, **request: object) -> InstallPlan:
-    asked = {"targets": ("sm_120",)} | request
-    return make_plan(request_for((str(source),), **asked), facts or machine())  # type: ignore[arg-type]
+def plan(source: Path, facts: Facts | None = None, **asked: Any) -> InstallPlan:
+    return make_plan(request_for((str(source),), **{"targets": ("sm_120",), **asked}), facts or machine())
 
 
 def build_of(made: InstallPlan) -> BuildWheel:
     return next(action for action in made.steps if isinstance(action, BuildWheel))
 
 
-def refused(code: str, *arguments: object, **options: object) -> SplatfixError:
+def refused(code: str, source: Path, facts: Facts | None = None, **asked: Any) -> SplatfixError:
     with pytest.raises(SplatfixError) as caught:
-        plan(*arguments, **options)  # type: ignore[arg-type]
+        plan(source, facts, **asked)
     assert caught.value.code == code, caught.value.what
     assert caught.value.todo, "it does not say what to do"
     return caught.value
@@ -88,7 +87,6 @@ def test_the_environment_is_explicit(tmp_path: Path) -> None:
     assert build.path_first == ("/env/bin", "/usr/local/cuda-13.0/bin")
     considered = {item.what: item.why for item in made.considered}
     assert "belongs to /usr/local/cuda-13.0" in considered["CUDA_HOME=/usr/local"]
-    assert build_of(plan(cuda_source(tmp_path), facts, jobs=7)).variables["MAX_JOBS"] == "7"
 
 
 def test_several_targets_and_the_machines_own_gpus(tmp_path: Path) -> None:
@@ -99,50 +97,86 @@ def test_several_targets_and_the_machines_own_gpus(tmp_path: Path) -> None:
     assert plan(cuda_source(tmp_path), machine(gpus=gpus), targets=()).targets == archs("sm_120", "sm_86")
 
 
-def test_no_gpu_to_ask_is_undetermined(tmp_path: Path) -> None:
-    error = refused("no-gpu-to-target", cuda_source(tmp_path), targets=("auto",))
-    assert error.exit_code is Exit.UNDETERMINED
-    blind = machine(gpus=(Gpu(0, "NVIDIA PCI device 2b85"),))
-    assert "2b85" in refused("no-gpu-to-target", cuda_source(tmp_path), blind, targets=()).what
+def bad(**values: Any) -> dict[str, Any]:
+    """A machine whose only toolkit differs from a good one in this."""
+    return {"toolkits": (dataclasses.replace(CUDA_13, **values),)}
 
 
-def test_an_arch_that_torch_lacks_but_older_code_serves(tmp_path: Path) -> None:
-    """sm_121 (GB10) runs sm_120 code; a torch that cannot say 12.1 builds for 12.0."""
-    made = plan(cuda_source(tmp_path), targets=("sm_121",))
-    assert made.targets == archs("sm_121")
-    assert build_of(made).variables["TORCH_CUDA_ARCH_LIST"] == "12.0"
-    error = refused("arch-unknown-to-torch", cuda_source(tmp_path), targets=("sm_121a",))
-    assert "2.8" in error.todo[0].text
-
-
-def test_the_closest_toolkit_of_torchs_major_wins(tmp_path: Path) -> None:
-    newer = dataclasses.replace(CUDA_13, root="/usr/local/cuda-13.2", version="13.2.1")
-    made = plan(cuda_source(tmp_path), machine(toolkits=(newer, CUDA_12, CUDA_13)))
-    assert build_of(made).variables["CUDA_HOME"] == CUDA_13.root
-    considered = {item.what: item.why for item in made.considered}
-    assert "another major" in considered["toolkit /usr/local/cuda-12.8"]
-    assert "also fits" in considered["toolkit /usr/local/cuda-13.2"]
+TORCH_211_128 = dataclasses.replace(TORCH, version="2.11.0+cu128", cuda="12.8")
+SYSTEM_PYTHON = dataclasses.replace(INTERPRETER, externally_managed=True)
+ROCM = dataclasses.replace(TORCH, cuda=None, hip="6.2")
+PIP = {"pip": "25"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("code", "words", "given", "asked"),
     [
-        ({"version": "12.8.93"}, "another major than its own 13"),
-        ({"archs": ("sm_75", "sm_80")}, "cannot compile for sm_120"),
-        ({"nvcc": None, "version": None, "error": "nvcc does not start"}, "nvcc does not start"),
-        ({"missing": ("include/cuda_runtime.h",)}, "incomplete: include/cuda_runtime.h"),
+        ("no-gpu-to-target", "", {}, {"targets": ("auto",)}),
+        ("no-gpu-to-target", "2b85", {"gpus": (Gpu(0, "NVIDIA PCI device 2b85"),)}, {"targets": ()}),
+        ("arch-unknown-to-torch", "2.8", {}, {"targets": ("sm_121a",)}),
+        ("no-matching-toolkit", "another major than its own 13", bad(version="12.8.93"), {}),
+        ("no-matching-toolkit", "cannot compile for sm_120", bad(archs=("sm_75", "sm_80")), {}),
+        ("no-matching-toolkit", "nvcc does not start", bad(nvcc=None, version=None, error="nvcc does not start"), {}),
+        ("no-matching-toolkit", "incomplete: include/cuda_runtime.h", bad(missing=("include/cuda_runtime.h",)), {}),
+        ("no-matching-toolkit", "none was found", {"toolkits": ()}, {}),
+        ("no-matching-toolkit", "conda install", {"toolkits": ()}, {}),
+        ("no-matching-toolkit", "/usr/local/cuda-12.8 does not fit", {"toolkits": (CUDA_12,)}, {"cuda_home": CUDA_12.root}),
+        ("no-toolkit-there", "", {}, {"cuda_home": "/usr"}),
+        # torch 2.11 refuses gcc 14 with CUDA 12.8 although that nvcc takes it
+        ("no-host-compiler", "too new for torch 2.11.0+cu128",
+         {"torch": TORCH_211_128, "toolkits": (CUDA_12,), "host": compilers("14.2.0")}, {}),
+        ("no-host-compiler", "C compiler of the same version", {"host": compilers("12.2.0")[1:]}, {}),
+        ("no-host-compiler", "none was found", {"host": ()}, {}),
+        ("build-tools-missing", "-m pip install setuptools wheel ninja", {"packages": PIP}, {}),
+        ("build-tools-missing", "-m pip install wheel", {"packages": PIP | {"setuptools": "65.5.0", "ninja": "1.11"}}, {}),
+        ("build-tools-missing", "-m pip install ninja", {"packages": PIP | {"setuptools": "70.1"}}, {}),
+        ("no-pip", "ensurepip", {"packages": {}}, {}),
+        ("externally-managed", "", {"interpreter": SYSTEM_PYTHON}, {}),
+        ("cpu-only-torch", "ROCm", {"torch": ROCM}, {}),
     ],
-)
-def test_toolkits_that_do_not_fit(tmp_path: Path, changes: dict[str, object], words: str) -> None:
-    bad = dataclasses.replace(CUDA_13, **changes)  # type: ignore[arg-type]
-    error = refused("no-matching-toolkit", cuda_source(tmp_path), machine(toolkits=(bad,)))
-    assert words in error.what and "conda install" in " ".join(step.line() for step in error.todo)
+)  # fmt: skip
+def test_what_stands_in_the_way(
+    tmp_path: Path, code: str, words: str, given: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    error = refused(code, cuda_source(tmp_path), machine(**given), **asked)
+    assert words in " | ".join([error.what, *(step.line() for step in error.todo)])
+    assert error.exit_code is (Exit.UNDETERMINED if code == "no-gpu-to-target" else Exit.FAILURE)
 
 
-def test_no_toolkit_at_all(tmp_path: Path) -> None:
-    assert (
-        "none was found" in refused("no-matching-toolkit", cuda_source(tmp_path), machine(toolkits=())).what
-    )
+NEWER = dataclasses.replace(CUDA_13, root="/usr/local/cuda-13.2", version="13.2.1")
+MINE = compilers("13.1.0", folder="/opt/gcc/bin", via="CXX")
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "expected"),
+    [
+        # the closest toolkit of torch's major
+        ({"toolkits": (NEWER, CUDA_12, CUDA_13)}, {}, {"CUDA_HOME": CUDA_13.root}),
+        ({"toolkits": (CUDA_13, CUDA_12)}, {"cuda_home": f"{CUDA_13.root}/"}, {"CUDA_HOME": CUDA_13.root}),
+        # gcc 16 is too new for nvcc 13.0 (15), so the newest versioned one below it is taken
+        ({"host": compilers("16.1.0", "13.3.0", "14.2.0")}, {}, {"CC": "/usr/bin/gcc-14", "CXX": "/usr/bin/g++-14"}),
+        ({"torch": TORCH_211_128, "toolkits": (CUDA_12,), "host": compilers("14.2.0", "13.3.0")}, {},
+         {"CXX": "/usr/bin/g++-13"}),
+        ({"host": (*compilers("12.2.0"), *MINE)}, {}, {"CXX": "/opt/gcc/bin/g++"}),
+        # sm_121 (GB10) runs sm_120 code; a torch that cannot say 12.1 builds for 12.0
+        ({}, {"targets": ("sm_121",)}, {"TORCH_CUDA_ARCH_LIST": "12.0"}),
+        ({}, {"jobs": 7}, {"MAX_JOBS": "7"}),
+    ],
+)  # fmt: skip
+def test_what_is_taken_for_the_build(
+    tmp_path: Path, given: dict[str, Any], asked: dict[str, Any], expected: dict[str, str]
+) -> None:
+    variables = build_of(plan(cuda_source(tmp_path), machine(**given), **asked)).variables
+    assert {name: variables[name] for name in expected} == expected
+
+
+def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
+    host = compilers("16.1.0", "14.2.0")
+    made = plan(cuda_source(tmp_path), machine(toolkits=(NEWER, CUDA_12, CUDA_13), host=host))
+    considered = {item.what: item.why for item in made.considered}
+    assert "another major" in considered["toolkit /usr/local/cuda-12.8"]
+    assert "also fits" in considered["toolkit /usr/local/cuda-13.2"]
+    assert "nvcc 13.0.88 accepts up to gcc 15" in considered["compiler /usr/bin/g++"]
 
 
 def test_a_slim_toolkit_without_cublas_headers_will_do(tmp_path: Path) -> None:
@@ -154,69 +188,6 @@ def test_a_slim_toolkit_without_cublas_headers_will_do(tmp_path: Path) -> None:
     torch = dataclasses.replace(TORCH, folder=str(site / "torch"))
     build = build_of(plan(cuda_source(tmp_path / "x"), machine(torch=torch, toolkits=(slim,))))
     assert build.variables["CPATH"] == str(headers)
-
-
-def test_a_named_toolkit_is_the_only_one_considered(tmp_path: Path) -> None:
-    facts = machine(toolkits=(CUDA_13, CUDA_12))
-    assert (
-        "/usr/local/cuda-12.8 does not fit"
-        in refused("no-matching-toolkit", cuda_source(tmp_path), facts, cuda_home=CUDA_12.root).what
-    )
-    refused("no-toolkit-there", cuda_source(tmp_path), facts, cuda_home=str(tmp_path))
-    made = plan(cuda_source(tmp_path), facts, cuda_home=CUDA_13.root + "/")
-    assert build_of(made).variables["CUDA_HOME"] == CUDA_13.root
-
-
-def test_the_newest_compiler_within_all_limits(tmp_path: Path) -> None:
-    """gcc 16 is too new for nvcc 13.0 (15), so the newest versioned one below it is taken."""
-    made = plan(cuda_source(tmp_path), machine(host=compilers("16.1.0", "13.3.0", "14.2.0")))
-    assert build_of(made).variables["CXX"] == "/usr/bin/g++-14"
-    assert build_of(made).variables["CC"] == "/usr/bin/gcc-14"
-    considered = {item.what: item.why for item in made.considered}
-    assert "nvcc 13.0.88 accepts up to gcc 15" in considered["compiler /usr/bin/g++"]
-
-
-def test_torchs_own_compiler_table_counts_too(tmp_path: Path) -> None:
-    """torch 2.11 refuses gcc 14 with CUDA 12.8 although that nvcc takes it."""
-    torch = dataclasses.replace(TORCH, version="2.11.0+cu128", cuda="12.8")
-    facts = machine(torch=torch, toolkits=(CUDA_12,), host=compilers("14.2.0", "13.3.0"))
-    assert build_of(plan(cuda_source(tmp_path), facts)).variables["CXX"] == "/usr/bin/g++-13"
-    only_14 = machine(torch=torch, toolkits=(CUDA_12,), host=compilers("14.2.0"))
-    assert (
-        "too new for torch 2.11.0+cu128" in refused("no-host-compiler", cuda_source(tmp_path), only_14).what
-    )
-
-
-def test_the_persons_own_compiler_comes_first(tmp_path: Path) -> None:
-    mine = compilers("13.1.0", folder="/opt/gcc/bin", via="CXX")
-    made = plan(cuda_source(tmp_path), machine(host=(*compilers("12.2.0"), *mine)))
-    assert build_of(made).variables["CXX"] == "/opt/gcc/bin/g++"
-
-
-def test_half_a_compiler_is_none(tmp_path: Path) -> None:
-    only_cxx = tuple(item for item in compilers("12.2.0") if item.kind == "g++")
-    assert (
-        "C compiler of the same version"
-        in refused("no-host-compiler", cuda_source(tmp_path), machine(host=only_cxx)).what
-    )
-    assert "none was found" in refused("no-host-compiler", cuda_source(tmp_path), machine(host=())).what
-
-
-@pytest.mark.parametrize(
-    ("packages", "lacking", "present"),
-    [
-        ({"pip": "25"}, ("setuptools", "wheel", "ninja"), ()),
-        ({"pip": "25", "setuptools": "65.5.0", "ninja": "1.11"}, ("wheel",), ("setuptools", "ninja")),
-        ({"pip": "25", "setuptools": "70.1"}, ("ninja",), ("wheel",)),
-    ],
-)
-def test_build_tools(
-    tmp_path: Path, packages: dict[str, str], lacking: tuple[str, ...], present: tuple[str, ...]
-) -> None:
-    error = refused("build-tools-missing", cuda_source(tmp_path), machine(packages=packages))
-    command = error.todo[0].line()
-    assert command.startswith("/env/bin/python -m pip install ")
-    assert all(name in command for name in lacking) and not any(name in command for name in present)
 
 
 REQUIRES = """install_requires=["ninja", "numpy", "jaxtyping", "rich>=12", "torch>=2.0",
@@ -288,15 +259,6 @@ def test_a_source_for_another_python_is_refused_early(tmp_path: Path, where: str
         assert f"asks for Python {wanted}, and /env/bin/python is Python 3.11.7" in error.what
 
 
-def test_an_environment_without_pip(tmp_path: Path) -> None:
-    assert "ensurepip" in refused("no-pip", cuda_source(tmp_path), machine(packages={})).todo[0].line()
-
-
-def test_the_systems_own_python_is_left_alone(tmp_path: Path) -> None:
-    system = dataclasses.replace(INTERPRETER, externally_managed=True)
-    refused("externally-managed", cuda_source(tmp_path), machine(interpreter=system))
-
-
 def test_what_a_project_removes_again_is_said(tmp_path: Path) -> None:
     locked = dataclasses.replace(INTERPRETER, lock_file="/project/uv.lock")
     request = request_for(("fused_ssim",), backend="pure")
@@ -319,8 +281,6 @@ def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
     damaged = machine()
     lost = dataclasses.replace(damaged.environment, torch=Fact(None, "", "version.py is damaged"))
     refused("torch-unreadable", cuda_source(tmp_path), dataclasses.replace(damaged, environment=lost))
-    rocm = dataclasses.replace(TORCH, cuda=None, hip="6.2")
-    assert "ROCm" in refused("cpu-only-torch", cuda_source(tmp_path), machine(torch=rocm)).what
 
 
 def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> None:
@@ -342,28 +302,6 @@ def test_pure_plans(tmp_path: Path) -> None:
     with pytest.raises(SplatfixError) as caught:
         make_plan(request_for(("x",), backend="magic"), cpu)
     assert caught.value.exit_code is Exit.USAGE
-
-
-def test_plans_with_kernels_that_nvrtc_compiles() -> None:
-    """No toolkit, no host compiler; but a CUDA torch and a target."""
-    bare = machine(toolkits=(), host=())
-    asked = request_for(("fused_ssim", "diff_gaussian_rasterization@mip"), ("sm_120",), backend="nvrtc")
-    made = make_plan(asked, bare)
-    drop_ins = [step for step in made.steps if isinstance(step, MakeDropin)]
-    assert [step.targets for step in drop_ins] == [archs("sm_120")] * 2 and "by NVRTC" in drop_ins[0].text
-    assert (made.backend, made.targets) == ("nvrtc", archs("sm_120"))
-    assert RungName.BUILT in made.proves and RungName.COMPUTES not in made.proves
-    assert "No GPU has run these kernels yet" in made.notes[0]
-
-    def code(facts: Facts, *sources: str, targets: tuple[str, ...] = ("sm_120",)) -> str:
-        request = request_for(sources, targets, backend="nvrtc")
-        with pytest.raises(SplatfixError) as caught:
-            plan_install(request, make_context(facts, goal(*targets)))
-        return caught.value.code
-
-    assert code(machine(torch=dataclasses.replace(TORCH, cuda=None)), "fused_ssim") == "cpu-only-torch"
-    assert code(bare, "fused_ssim", targets=()) == "no-gpu-to-target"
-    assert code(bare, "diff_gaussian_rasterization@gof") == "nothing-replaces-it"
 
 
 def test_fixed_archs_without_the_target_are_edited_away(tmp_path: Path) -> None:

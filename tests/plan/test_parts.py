@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Status, run_checks, select
+from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.facts import (
     Checkout,
@@ -26,8 +26,20 @@ from splatfix.plan.checkout import variants_of_source
 from splatfix.plan.parts import conflict_with, other_variant
 from splatfix.plan.steps import Rebuild
 from tests.archs import goal, request_for
-from tests.plan.machines import cuda_source, extensions, find_options, make_plan, step_of
-from tests.plan.test_options import SITE, code, healthy, kinds, plan, why_not
+from tests.plan.machines import (
+    SITE,
+    code,
+    cuda_source,
+    extensions,
+    find_options,
+    healthy,
+    installing,
+    kinds,
+    make_plan,
+    plan,
+    step_of,
+    why_not,
+)
 
 NAME = "diff_gaussian_rasterization"
 
@@ -53,19 +65,21 @@ def package(key: str, **changes: object) -> SplatPackage:
 
 def with_rasterizer(shown: SplatPackage, *, linkage: Linkage | None = None, dropin: bool = False) -> Facts:
     """A healthy RTX 5080 with this rasterizer: compiled for it, or one of splatfix's drop-ins."""
-    facts = healthy()
-    environment = facts.environment
-    one = Distribution(NAME, "0.0.0", SITE, made_by_splatfix="drop-in" if dropin else "")
+    if dropin:
+        made = Distribution(NAME, "0.0.0", SITE, made_by_splatfix="drop-in")
+        return installing(healthy(), made, package=shown)
     file = Extension(f"{NAME}/_C.so", SITE, NAME, code("sm_120"), (), True, True, 1, linkage=linkage)
-    return dataclasses.replace(
-        facts,
-        environment=dataclasses.replace(
-            environment,
-            packages=Fact((shown,), "test"),
-            extensions=Fact(() if dropin else (file,), "test"),
-            distributions=Fact((*(environment.distributions.value or ()), one), "test"),
-        ),
-    )
+    return installing(healthy(), Distribution(NAME, "0.0.0", SITE), package=shown, file=file)
+
+
+def calling(key: str, unpacks: int) -> Facts:
+    """A checkout that takes so many results of a variant's rasterizer, which is installed."""
+    row = variant(key)
+    assert row and row.settings and row.forward
+    arguments = {"settings": row.settings, "settings_positional": 0, "forward": row.forward}
+    call = RenderCall("r.py", 1, "render", NAME, unpacks=unpacks, **arguments)  # type: ignore[arg-type]
+    facts = with_rasterizer(package(key))
+    return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
 
 
 def options_for(keys: Sequence[str], facts: Facts) -> Options:
@@ -80,7 +94,7 @@ def test_the_variant_that_is_meant_is_kept() -> None:
 @pytest.mark.parametrize("dropin", [False, True], ids=["compiled", "drop-in"])
 def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
     options = options_for(["mcmc"], with_rasterizer(package("mip"), dropin=dropin))
-    assert "the variant mip, and mcmc is meant" in why_not(options, "keep")
+    assert "the variant mip, and mcmc is meant" in why_not(options, OptionKind.KEEP)
     rebuild = plan(options, OptionKind.REBUILD)
     assert step_of(rebuild, Rebuild).subjects == (NAME,)
     assert any("that of Mip-Splatting" in r.text for r in rebuild.reasons)
@@ -101,27 +115,10 @@ def test_a_drop_in_is_known_by_how_it_is_called() -> None:
 
 
 def test_the_checkouts_call_decides_over_the_variant() -> None:
-    row = variant("inria-v1")
-    assert row and row.settings and row.forward
-
-    def calling(unpacks: int) -> Facts:
-        call = RenderCall(
-            "r.py",
-            1,
-            "render",
-            NAME,
-            settings=row.settings or (),
-            settings_positional=0,
-            forward=row.forward or (),
-            unpacks=unpacks,
-        )
-        facts = with_rasterizer(package("inria-v1"))
-        return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
-
-    assert kinds(options_for(["scaffold"], calling(2)))[0] is OptionKind.KEEP, "the call fits"
+    assert kinds(options_for(["scaffold"], calling("inria-v1", 2)))[0] is OptionKind.KEEP, "the call fits"
     for keys in (["inria-v1"], []):
-        options = options_for(keys, calling(3))
-        assert "does not fit the installed diff_gaussian_rasterization" in why_not(options, "keep")
+        options = options_for(keys, calling("inria-v1", 3))
+        assert "does not fit the installed diff_gaussian_rasterization" in why_not(options, OptionKind.KEEP)
         assert kinds(options)[0] is OptionKind.REBUILD
 
 
@@ -134,13 +131,9 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept() -> None:
         "compiled-part-missing": with_rasterizer(package("mip", native_missing=(f"{NAME}._C",))),
     }
     for name, facts in broken.items():
-        found = [
-            item
-            for item in run_checks(make_context(facts), select((name,), ()))
-            if item.status is Status.FAIL
-        ]
+        (found,) = run_checks(make_context(facts), select((name,), ()))
         options = options_for(["mip"], facts)
-        assert found and found[0].summary.rstrip(".") in why_not(options, "keep"), name
+        assert found.summary.rstrip(".") in why_not(options, OptionKind.KEEP), name
         step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
         assert step.subjects == (NAME,), name
 
@@ -164,21 +157,17 @@ def test_what_an_unknown_source_built_is_found(
         f"from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\nsetup({setup})\n"
     )
     (tmp_path / "a.cu").write_text("")
-    facts = healthy()
-    environment = facts.environment
     file = Extension(path, SITE, distribution, code("sm_120"), (), True, True, 1)
-    one = Distribution(distribution or "a", "1.0", SITE, origin=origin.format(folder=tmp_path))
-    there = dataclasses.replace(
-        environment,
-        packages=Fact((), "test"),
-        extensions=Fact((*(environment.extensions.value or ()), file), "test"),
-        distributions=Fact((*(environment.distributions.value or ()), one), "test"),
-    )
-    sources = summarise((str(tmp_path),))
-    kept = find_options(goal("sm_120"), dataclasses.replace(facts, environment=there), sources=sources)
-    assert kinds(kept)[0] is OptionKind.KEEP
-    facts = dataclasses.replace(facts, environment=environment)
-    assert "is not installed" in why_not(find_options(goal("sm_120"), facts, sources=sources), "keep")
+    made = Distribution(distribution or "a", "1.0", SITE, origin=origin.format(folder=tmp_path))
+    assert_kept_once_installed(tmp_path, installing(healthy(), made, file=file))
+
+
+def assert_kept_once_installed(source: Path, facts: Facts) -> None:
+    sources = summarise((str(source),))
+    before = find_options(goal("sm_120"), healthy(), sources=sources)
+    assert "is not installed" in why_not(before, OptionKind.KEEP)
+    after = find_options(goal("sm_120"), facts, sources=sources)
+    assert kinds(after)[0] is OptionKind.KEEP
 
 
 def test_a_source_without_gpu_code_is_kept_where_it_is_installed(tmp_path: Path) -> None:
@@ -186,16 +175,7 @@ def test_a_source_without_gpu_code_is_kept_where_it_is_installed(tmp_path: Path)
         "from setuptools import Extension, setup\nsetup(name='rdel', ext_modules=[Extension('rdel', ['a.cpp'])])\n"
     )
     (tmp_path / "a.cpp").write_text("")
-    facts, sources = healthy(), summarise((str(tmp_path),))
-    one = Distribution("rdel", "1.0", SITE)
-    there = dataclasses.replace(
-        facts.environment,
-        packages=Fact((), "test"),
-        distributions=Fact((*(facts.environment.distributions.value or ()), one), "test"),
-    )
-    assert "rdel is not installed" in why_not(find_options(goal("sm_120"), facts, sources=sources), "keep")
-    facts = dataclasses.replace(facts, environment=there)
-    assert kinds(find_options(goal("sm_120"), facts, sources=sources))[0] is OptionKind.KEEP
+    assert_kept_once_installed(tmp_path, installing(healthy(), Distribution("rdel", "1.0", SITE)))
 
 
 def mcmc_source(folder: Path) -> Path:
@@ -224,7 +204,9 @@ def test_the_source_tells_its_variant_and_the_conflict(
     assert "mcmc" in variants_of_source(str(folder))
     request = request_for((str(folder),), ("sm_120",))
     facts = with_rasterizer(package("mip"))
-    assert "mcmc" in why_not(find_options(goal("sm_120"), facts, sources=summarise(request.sources)), "keep")
+    assert "mcmc" in why_not(
+        find_options(goal("sm_120"), facts, sources=summarise(request.sources)), OptionKind.KEEP
+    )
     said = "the installed diff_gaussian_rasterization is that of Mip-Splatting"
     assert any(said in note for note in make_plan(request, facts).notes)
     pure = dataclasses.replace(request, backend="pure")

@@ -18,9 +18,9 @@ from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.steps import MakeDropin, UseDropins
 from tests.archs import goal, request_for
+from tests.plan.machines import healthy, plan, why_not
 
 from .machines import argv, cuda_source, find_options, machine, make_plan, refused, step_of
-from .test_options import healthy, plan, why_not
 from .test_recipes import checkout_of
 
 NAME = "diff_gaussian_rasterization"
@@ -273,14 +273,16 @@ def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "speedy", of_variant(row_of("speedy")))
     request = request_for((str(folder),), ("sm_120",), backend="pure")
     made = refused(plan_install, request, make_context(healthy()))
-    said = why_not(find_options(goal("sm_120"), healthy(), sources=summarise(request.sources)), "drop-ins")
+    said = why_not(
+        find_options(goal("sm_120"), healthy(), sources=summarise(request.sources)), OptionKind.DROPIN
+    )
     assert made.code == "nothing-replaces-it" and made.what.startswith(said)
     assert "gives scores" in said
     lines = [step.line() for step in made.todo]
     assert lines[0] == f"splatfix install {folder} --target sm_120"
     assert lines[1].endswith("splatfix install simple_knn --backend pure"), "one can have it by its name"
     alone = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
-    assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), "drop-ins")
+    assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), OptionKind.DROPIN)
     cpu = dataclasses.replace(request, backend="auto", targets=())
     assert refused(plan_install, cpu, make_context(machine(torch=None))).code != "nothing-to-replace"
 
