@@ -23,6 +23,7 @@ from splatfix.facts import (
     FatbinGroup,
     Gpu,
     Interpreter,
+    Linkage,
     MachineFacts,
     Toolkit,
     ToolkitChoice,
@@ -100,6 +101,22 @@ def extension(
         importable=True,
         size=1000,
     )
+
+
+def cuda(version: str, *archs: str, root: str = "/opt/cuda", **values: Any) -> dict[str, Any]:
+    """The only toolkit here, which torch takes for CUDA_HOME."""
+    made = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
+    choice = ToolkitChoice(root, "CUDA_HOME", made.nvcc, None, True)
+    return {
+        "toolkits": Fact((dataclasses.replace(made, **values),), "PATH"),
+        "toolkit_choice": Fact(choice),
+    }
+
+
+def linked(**values: Any) -> Extension:
+    """An extension with this linkage."""
+    linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
+    return dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage)
 
 
 @pytest.fixture

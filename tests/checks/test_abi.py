@@ -11,20 +11,13 @@ from splatfix.checks import Status
 from splatfix.facts import (
     BuildRecord,
     Distribution,
-    Extension,
     Fact,
-    Linkage,
     RuntimeCopy,
 )
 
-from .conftest import Changer, extension, installed, loud, of, only, sass
+from .conftest import Changer, extension, linked, loud, of, only, sass
 
 GONE = "_ZN3c1010TensorImpl4goneEv"
-
-
-def linked(**values: Any) -> Fact[tuple[Extension, ...]]:
-    linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
-    return Fact((dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage),), "site-packages")
 
 
 @pytest.mark.parametrize(
@@ -32,13 +25,8 @@ def linked(**values: Any) -> Fact[tuple[Extension, ...]]:
 )
 def test_a_library_that_nothing_loads_is_a_warning(changed: Changer, wrong: dict[str, Any]) -> None:
     """open3d brings libraries for torch's operators, of an older torch's ABI and CUDA, for two devices."""
-    facts = changed(extensions=linked(**wrong))
-    item = dataclasses.replace(
-        facts.environment.extensions.value[0],  # type: ignore[index]
-        optional=True,
-        needed=("libtorch.so", "libcudart.so.11.0"),
-        code=(sass("sm_90"),),
-    )
+    needed = ("libtorch.so", "libcudart.so.11.0")
+    item = dataclasses.replace(linked(**wrong), optional=True, needed=needed, code=(sass("sm_90"),))
     other = dataclasses.replace(item, path="dgr/cuda/dgr_ops.so")
     facts = changed(extensions=Fact((item, other), ""))
     found = loud(facts)
@@ -47,26 +35,21 @@ def test_a_library_that_nothing_loads_is_a_warning(changed: Changer, wrong: dict
 
 
 def test_torchvision_is_not_rebuilt_but_replaced(changed: Changer) -> None:
-    facts = changed(extensions=linked(torch_missing=(GONE,)))
-    item = dataclasses.replace(facts.environment.extensions.value[0], distribution="torchvision")  # type: ignore[index]
+    item = dataclasses.replace(linked(torch_missing=(GONE,)), distribution="torchvision")
     finding = only(changed(extensions=Fact((item,), "")), "torch-abi-mismatch")
     assert "Install the torchvision" in finding.remedy[0].line()
 
 
 def test_a_library_for_another_machine_is_no_alarm(changed: Changer) -> None:
     """torchcodec ships one library for each FFmpeg; all but one of them lack theirs, and that is how it is meant."""
-    facts = changed(extensions=linked(unresolved=("libavutil.so.56",), own_missing=("av_log",)))
-    item = dataclasses.replace(
-        facts.environment.extensions.value[0], path="torchcodec/libtorchcodec_core4.so"
-    )  # type: ignore[index]
+    of_other = linked(unresolved=("libavutil.so.56",), own_missing=("av_log",))
+    item = dataclasses.replace(of_other, path="torchcodec/libtorchcodec_core4.so")
     assert not loud(changed(extensions=Fact((item,), "")))
 
 
 def test_another_cuda_major_is_told_once(changed: Changer) -> None:
-    facts = changed(extensions=linked(unresolved=("libcudart.so.11.0",)))
-    item = dataclasses.replace(
-        facts.environment.extensions.value[0], needed=("libc10.so", "libcudart.so.11.0")
-    )  # type: ignore[index]
+    runtime = "libcudart.so.11.0"
+    item = dataclasses.replace(linked(unresolved=(runtime,)), needed=("libc10.so", runtime))
     assert set(loud(changed(extensions=Fact((item,), "")))) == {"cuda-runtime-mismatch"}
 
 
@@ -85,7 +68,7 @@ def built(**record: Any) -> Fact[tuple[Distribution, ...]]:
     ],
 )
 def test_a_build_against_another_torch_with_all_symbols(changed: Changer, torch: str, status: Status) -> None:
-    facts = changed(extensions=linked(), distributions=built(built_with=(("torch", torch),)))
+    facts = changed(extensions=Fact((linked(),), ""), distributions=built(built_with=(("torch", torch),)))
     (finding,) = of(facts, "torch-abi-mismatch")
     assert finding.status is status
     assert bool(finding.remedy) is (status is Status.WARN)
@@ -93,13 +76,12 @@ def test_a_build_against_another_torch_with_all_symbols(changed: Changer, torch:
 
 def test_a_forced_build_is_no_clean_one(changed: Changer) -> None:
     words = "toolkit 13.0, torch was built with CUDA 12.8"
-    facts = changed(extensions=linked(), distributions=built(cuda_mismatch=words))
+    facts = changed(extensions=Fact((linked(),), ""), distributions=built(cuda_mismatch=words))
     (finding,) = of(facts, "cuda-runtime-mismatch")
     assert finding.status is Status.WARN and words in finding.summary
-    assert not of(changed(extensions=linked(), distributions=built()), "cuda-runtime-mismatch")
+    assert not of(changed(extensions=Fact((linked(),), ""), distributions=built()), "cuda-runtime-mismatch")
     # where its file shows it, that is told, and told once
-    item = dataclasses.replace(facts.environment.extensions.value[0], needed=("libcudart.so.13",))  # type: ignore[index]
-    item = dataclasses.replace(item, distribution="dgr", links_torch=True)
+    item = dataclasses.replace(linked(), needed=("libcudart.so.13",))
     facts = changed(extensions=Fact((item,), ""), distributions=built(cuda_mismatch=words))
     assert [one.status for one in of(facts, "cuda-runtime-mismatch")] == [Status.FAIL]
 
@@ -113,32 +95,10 @@ def test_a_wheel_with_its_own_libc10(changed: Changer) -> None:
     assert finding.status is Status.WARN and finding.subject == "gaussian_splatting"
 
 
-# --- torch's companions
-
-
-def with_pins(name: str, version: str, *pins: str, **others: str) -> Fact[tuple[Distribution, ...]]:
-    rest = installed(**others).value or ()
-    return Fact((Distribution(name, version, "/env", pins=pins), *rest), "site-packages")
-
-
-def test_triton(changed: Changer) -> None:
-    facts = changed(distributions=with_pins("torch", "2.9.1+cu128", "triton==3.5.1", triton="3.4.0"))
-    (step,) = only(facts, "torch-companions-mismatch").remedy
-    assert step.line() == "/env/bin/python -m pip install triton==3.5.1"
-    alone = changed(distributions=with_pins("torch", "2.9.1", "triton==3.5.1"))
-    assert not of(alone, "torch-companions-mismatch")
-
-
-# --- the JIT cache
-
-
 def test_a_file_that_names_its_architecture(changed: Changer) -> None:
     """torchao brings a module for sm_90a beside those for every GPU; one without a number in its name has no such excuse."""
     hopper = dataclasses.replace(extension("torchao", sass("sm_90a")), path="torchao/_C_cutlass_90a.abi3.so")
     assert not loud(changed(extensions=Fact((hopper,), "")))
-    plain = dataclasses.replace(hopper, path="torchao/_C.abi3.so")
-    assert set(loud(changed(extensions=Fact((plain,), "")))) == {"no-kernel-image"}
-    own = dataclasses.replace(hopper, path="torchao/_C_120.abi3.so")
-    assert set(loud(changed(extensions=Fact((own,), "")))) == {"no-kernel-image"}, (
-        "it is meant for this very GPU"
-    )
+    for name in ("_C.abi3.so", "_C_120.abi3.so"):  # the second is meant for this very GPU
+        plain = dataclasses.replace(hopper, path=f"torchao/{name}")
+        assert only(changed(extensions=Fact((plain,), "")), "no-kernel-image")

@@ -22,12 +22,10 @@ from splatfix.facts import (
     Source,
     SplatPackage,
     Submodule,
-    Toolkit,
-    ToolkitChoice,
 )
 from splatfix.knowledge import stacks
 
-from .conftest import Changer, extension, loud, of, only, sass, statuses
+from .conftest import Changer, cuda, extension, loud, of, only, sass, statuses
 from .test_packages import package, packages
 
 INRIA = stacks.stack("inria-v1")
@@ -288,15 +286,6 @@ def test_an_import_elsewhere_without_a_guard_is_told_once(changed: Changer) -> N
 
 
 # --- does it compile here
-
-
-def cuda(version: str, *archs: str) -> dict[str, Any]:
-    root = "/opt/cuda"
-    item = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
-    return {
-        "toolkits": Fact((item,), "PATH"),
-        "toolkit_choice": Fact(ToolkitChoice(root, "CUDA_HOME", item.nvcc, None, True)),
-    }
 
 
 def match_of(kind: str) -> CheckoutSource:

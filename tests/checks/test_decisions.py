@@ -27,11 +27,9 @@ from splatfix.facts import (
     RuntimeLibrary,
     Shadow,
     SplatPackage,
-    Toolkit,
-    ToolkitChoice,
 )
 
-from .conftest import Changer, TorchWith, extension, installed, of, ptx, sass, with_python
+from .conftest import Changer, TorchWith, cuda, extension, installed, linked, of, ptx, sass, with_python
 from .test_checkout import INRIA, RASTERIZER, source, with_checkout
 from .test_packages import package
 
@@ -71,15 +69,13 @@ def facts_of(given: dict[str, Any], changed: Changer, torch_with: TorchWith) -> 
     return with_checkout(facts, **checkout) if checkout else facts
 
 
-def linked(**values: Any) -> dict[str, Any]:
+def linkage(**values: Any) -> dict[str, Any]:
     """An extension with this linkage, on Debian 12's libraries."""
-    linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
     libraries = (
         RuntimeLibrary("libc.so.6", "/lib/libc.so.6", ("GLIBC_2.36",)),
         RuntimeLibrary("libstdc++.so.6", "/lib/libstdc++.so.6", ("CXXABI_1.3.13", "GLIBCXX_3.4.30")),
     )
-    item = dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage)
-    return {"extensions": (item,), "runtime_libraries": libraries}
+    return {"extensions": (linked(**values),), "runtime_libraries": libraries}
 
 
 def jit(gathered: str = "2026-01-02T00:00:00+00:00", **values: Any) -> dict[str, Any]:
@@ -111,13 +107,6 @@ def allocating(text: str) -> dict[str, Any]:
 
 def gcc(version: str) -> tuple[Compiler, ...]:
     return (Compiler("g++", "/usr/bin/g++", version, ("PATH",)),)
-
-
-def cuda(version: str, *archs: str, root: str = "/opt/cuda", **values: Any) -> dict[str, Any]:
-    """The only toolkit here, which torch takes for CUDA_HOME."""
-    toolkit = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
-    choice = ToolkitChoice(root, "CUDA_HOME", toolkit.nvcc, None, True)
-    return {"toolkits": (dataclasses.replace(toolkit, **values),), "toolkit_choice": choice}
 
 
 def cl(path: str = "C:\\VS\\Hostx64\\x64\\cl.exe", version: str | None = "19.39", via: str = "PATH") -> Any:
@@ -176,6 +165,8 @@ def in_folder(folder: str, **values: Any) -> Any:
     return (dataclasses.replace(item, source=dataclasses.replace(item.source, folder=folder)),)
 
 
+TORCH_AND_TRITON = having("torch", "2.9.1+cu128", pins=("triton==3.5.1",))
+TRITON_34 = (Distribution("triton", "3.4.0", "/env"),)
 GONE = "_ZN3c1010TensorImpl4goneEv"
 LINUX, WSL = "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08", "/usr/lib/wsl/lib/libcuda.so.1"
 STUB = "/usr/local/cuda-12.9/lib64/stubs/libcuda.so"
@@ -222,6 +213,12 @@ ROWS = [
     # a Jetson: libcuda answers, there is no NVML
     row("driver-library-missing", "", driver=driver("540.4.0", "12.6", nvml_error=12)),
     row("driver-library-missing", "", driver=driver(None, "12.6", "560.94")),
+    row("no-gpu-visible", "fail", variables={"CUDA_VISIBLE_DEVICES": ""}),
+    row("no-gpu-visible", "fail", variables={"CUDA_VISIBLE_DEVICES": "-1"}),
+    row("no-gpu-visible", "fail", variables={"CUDA_VISIBLE_DEVICES": "1"}),
+    row("no-gpu-visible", "pass", variables={"CUDA_VISIBLE_DEVICES": "0"}),
+    row("no-gpu-visible", "warn", variables={"CUDA_VISIBLE_DEVICES": "0,7"}),
+    row("no-gpu-visible", "", variables={"CUDA_VISIBLE_DEVICES": "MIG-x"}),
     row("wrong-cuda-device", "warn", gpus=cards("RTX 5090", "RTX 3090"), variables={"CUDA_VISIBLE_DEVICES": "1"}),
     row("wrong-cuda-device", "", gpus=cards("a", "b"), variables=BY_BUS),
     row("wrong-cuda-device", "", gpus=cards("RTX 5090", "RTX 3090"), variables={"CUDA_VISIBLE_DEVICES": "GPU-1"}),
@@ -398,16 +395,16 @@ ROWS = [
     row("wsl-without-swap", "", resources=Resources(swap_total=0, **TIGHT)),
     row("wsl-without-swap", "", wsl=True, resources=Resources(**TIGHT)),
     # --- extensions and packages
-    row("torch-abi-mismatch", "pass", **linked()),
-    row("torch-abi-mismatch", "fail", **linked(torch_missing=(GONE,)), remedy="splatfix install"),
-    row("torch-abi-mismatch", "unknown", **linked(error="libtorch_cpu.so: truncated")),
+    row("torch-abi-mismatch", "pass", **linkage()),
+    row("torch-abi-mismatch", "fail", **linkage(torch_missing=(GONE,)), remedy="splatfix install"),
+    row("torch-abi-mismatch", "unknown", **linkage(error="libtorch_cpu.so: truncated")),
     # one finding, not two: the missing symbols follow from the ABI
-    row("torch-abi-mismatch", "", **linked(cxx11_abi=False, torch_missing=(GONE,))),
-    row("cxx11-abi-mismatch", "fail", **linked(cxx11_abi=False, torch_missing=(GONE,))),
-    row("cxx11-abi-mismatch", "", **linked(cxx11_abi=False), torch={"cxx11_abi": None}),
-    row("cxx11-abi-mismatch", "", **linked(cxx11_abi=None)),
-    row("ext-link-incomplete", "fail", **linked(own_missing=("_Z7forwardv", "_Z8backwardv")), remedy="Remove its build folder"),
-    row("ext-link-incomplete", "", **linked(own_missing=("_Z7forwardv",), torch_missing=(GONE,))),
+    row("torch-abi-mismatch", "", **linkage(cxx11_abi=False, torch_missing=(GONE,))),
+    row("cxx11-abi-mismatch", "fail", **linkage(cxx11_abi=False, torch_missing=(GONE,))),
+    row("cxx11-abi-mismatch", "", **linkage(cxx11_abi=False), torch={"cxx11_abi": None}),
+    row("cxx11-abi-mismatch", "", **linkage(cxx11_abi=None)),
+    row("ext-link-incomplete", "fail", **linkage(own_missing=("_Z7forwardv", "_Z8backwardv")), remedy="Remove its build folder"),
+    row("ext-link-incomplete", "", **linkage(own_missing=("_Z7forwardv",), torch_missing=(GONE,))),
     row("stale-jit-cache", "pass", **jit(code=(sass("sm_120"),), linkage=Linkage(torch_symbols=3, cxx11_abi=True))),
     row("stale-jit-cache", "fail", **jit(linkage=Linkage(torch_missing=(GONE,)))),
     row("stale-jit-cache", "fail", **jit(linkage=Linkage(cxx11_abi=False))),
@@ -430,6 +427,9 @@ ROWS = [
     row("no-kernel-image", "fail", extensions=ext(ptx("sm_90a", (8, 0)))),
     row("no-kernel-image", "unknown", extensions=ext(ptx("sm_90", (8, 8))), driver=driver("999.10")),
     row("no-kernel-image", "skip", **NO_GPU),
+    row("torch-companions-mismatch", "fail", distributions=(*TORCH_AND_TRITON, *TRITON_34),
+        remedy="/env/bin/python -m pip install triton==3.5.1"),
+    row("torch-companions-mismatch", "", distributions=TORCH_AND_TRITON),
     row("torch-companions-mismatch", "warn", distributions=having("torchvision", "0.24.0", pins=("torch==2.9.0",))),
     row("torch-companions-mismatch", "fail", distributions=having("torchvision", "0.24.0", pins=("torch==2.8.0",))),
     row("torch-companions-mismatch", "pass", distributions=having("torchvision", "0.24.0", pins=("torch==2.9.1",))),
@@ -446,19 +446,19 @@ ROWS = [
     row("import-shadowing", "warn", packages=(package("inria-v1"),), shadows=(Shadow(RASTERIZER, "/home/u/dgr", False),)),
     row("import-shadowing", "", packages=(package("inria-v1"),), shadows=(Shadow(RASTERIZER, "/home/u/dgr", True),)),
     row("import-shadowing", "", shadows=(Shadow(RASTERIZER, "/home/u/dgr", False),)),  # nothing that it could hide
-    row("shared-lib-not-found", "fail", **linked(unresolved=("libopencv_core.so.4",))),
-    row("shared-lib-not-found", "fail", **linked(unresolved=("libcudart.so.12",))),
-    row("shared-lib-not-found", "", **linked(unresolved=("libcuda.so.1", "libnvidia-ml.so.1"))),
-    row("shared-lib-not-found", "", **linked(unresolved=("libc10.so",)), **NO_TORCH),  # torch-missing tells
-    row("glibcxx-missing", "fail", **linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)), remedy="Upgrade"),
-    row("glibcxx-missing", "fail", **linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)),
+    row("shared-lib-not-found", "fail", **linkage(unresolved=("libopencv_core.so.4",))),
+    row("shared-lib-not-found", "fail", **linkage(unresolved=("libcudart.so.12",))),
+    row("shared-lib-not-found", "", **linkage(unresolved=("libcuda.so.1", "libnvidia-ml.so.1"))),
+    row("shared-lib-not-found", "", **linkage(unresolved=("libc10.so",)), **NO_TORCH),  # torch-missing tells
+    row("glibcxx-missing", "fail", **linkage(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)), remedy="Upgrade"),
+    row("glibcxx-missing", "fail", **linkage(versions=(("libstdc++.so.6", "GLIBCXX_3.4.32"),)),
         python={"kind": "conda", "prefix": "/opt/my env"}, remedy="conda install -p '/opt/my env'"),
-    row("glibcxx-missing", "fail", **linked(versions=(("libstdc++.so.6", "CXXABI_1.3.15"),))),
-    row("glibcxx-missing", "", **linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.30"),))),
-    row("glibcxx-missing", "", **linked(versions=(("libstdc++.so.6", "GLIBCXX_3.4.9"),))),
-    row("glibc-too-old", "fail", **linked(versions=(("libc.so.6", "GLIBC_2.38"),))),
-    row("glibc-too-old", "", **linked(versions=(("libm.so.6", "GLIBC_2.4"),))),
-    row("glibc-too-old", "unknown", **(linked(versions=(("libc.so.6", "GLIBC_2.38"),)) | {"runtime_libraries": ()})),
+    row("glibcxx-missing", "fail", **linkage(versions=(("libstdc++.so.6", "CXXABI_1.3.15"),))),
+    row("glibcxx-missing", "", **linkage(versions=(("libstdc++.so.6", "GLIBCXX_3.4.30"),))),
+    row("glibcxx-missing", "", **linkage(versions=(("libstdc++.so.6", "GLIBCXX_3.4.9"),))),
+    row("glibc-too-old", "fail", **linkage(versions=(("libc.so.6", "GLIBC_2.38"),))),
+    row("glibc-too-old", "", **linkage(versions=(("libm.so.6", "GLIBC_2.4"),))),
+    row("glibc-too-old", "unknown", **(linkage(versions=(("libc.so.6", "GLIBC_2.38"),)) | {"runtime_libraries": ()})),
     row("cuda-runtime-mismatch", "fail", extensions=(extension("r", needed=("c10.dll", "cudart64_110.dll")),)),
     row("cuda-runtime-mismatch", "", extensions=(extension("r", needed=("c10.dll", "cudart64_12.dll")),)),
     row("cuda-runtime-mismatch", "fail", extensions=(extension("r", needed=("c10.dll", "cudart64_13.dll")),)),
