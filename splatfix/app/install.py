@@ -235,7 +235,7 @@ def _fetch_submodules(sources: Sequence[str]) -> None:
     for folder in _checkouts(sources):
         message = f"Nothing was changed: {visible(str(folder))} is as it was."
         with on_interrupt(message), one_line(console.err(), "Fetching submodules") as progress:
-            fetched = fetch_submodules(folder, doing=progress)
+            fetched = fetch_submodules(folder, tell=progress)
         installation.show_fetched(console.err(), folder, fetched)
 
 

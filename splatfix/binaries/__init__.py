@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splatfix.binaries.model import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, arch_order
-from splatfix.binaries.paths import find_binaries, read_path
+from splatfix.binaries.paths import NativeFiles, find_binaries, read_files
 from splatfix.binaries.reader import held_texts, is_binary, read_binary
 from splatfix.binaries.symbols import SymbolNeeds, missing_exports, provided_versions, read_needs
 from splatfix.binaries.wheel import read_wheel
@@ -14,6 +14,7 @@ __all__ = [
     "EntryKind",
     "Fatbin",
     "FatbinEntry",
+    "NativeFiles",
     "SymbolNeeds",
     "arch_order",
     "find_binaries",
@@ -22,7 +23,7 @@ __all__ = [
     "missing_exports",
     "provided_versions",
     "read_binary",
+    "read_files",
     "read_needs",
-    "read_path",
     "read_wheel",
 ]

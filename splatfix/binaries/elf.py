@@ -213,20 +213,16 @@ class Elf:
 
     def fatbins(self) -> tuple[Fatbin, ...]:
         """The fat binaries of the file; a file without section names is searched for them."""
-        budget = fatbin.Budget()
-        fatbins: list[Fatbin] = []
         if self._names is None:
+            budget = fatbin.Budget()
+            fatbins: list[Fatbin] = []
             for start, end in self._loaded_ranges():
                 fatbins += fatbin.search(self.reader, start, end, budget)
             return tuple(fatbins)
-        last_end = 0
-        regions = self.named_sections(fatbin.ELF_SECTIONS)
-        for name, section in sorted(regions, key=lambda region: region[1].offset):
-            if section.offset < last_end:
-                raise BinaryError(f"section {name} at offset {section.offset:#x} overlaps the one before it")
-            fatbins += fatbin.walk(self.reader, name, section.offset, section.size, budget)
-            last_end = section.offset + section.size
-        return tuple(fatbins)
+        named = self.named_sections(fatbin.ELF_SECTIONS)
+        return fatbin.walk_sections(
+            self.reader, [(name, section.offset, section.size, section.size) for name, section in named]
+        )
 
     def _loaded_ranges(self) -> list[tuple[int, int]]:
         """File ranges that the loader maps, merged where they touch."""

@@ -15,6 +15,7 @@ Payloads are never touched, so nothing is ever decompressed.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 
 from splatfix.binaries._bytes import Reader
@@ -44,8 +45,11 @@ _MAX_ARCH = 9_999
 @lru_cache(maxsize=1024)
 def arch_name(number: int, variant: int = 0) -> str:
     """`sm_90a` from the number and the a/f bits of an entry's flags."""
-    letter = "a" if variant & _FLAG_A else "f" if variant & _FLAG_F else ""
-    return f"sm_{number}{letter}"
+    if variant & _FLAG_A:
+        return f"sm_{number}a"
+    if variant & _FLAG_F:
+        return f"sm_{number}f"
+    return f"sm_{number}"
 
 
 class Budget:
@@ -63,6 +67,22 @@ class Budget:
             raise BinaryError(
                 f"more than {self.limit} fat binary records up to offset {offset:#x}: not a real library"
             )
+
+
+def walk_sections(reader: Reader, sections: Iterable[tuple[str, int, int, int]]) -> tuple[Fatbin, ...]:
+    """Every fatbin of a file's sections: (name, offset, bytes of contents, bytes that it takes in the file).
+
+    Raises `BinaryError` where two of them overlap, and as :func:`walk`.
+    """
+    budget = Budget()
+    fatbins: list[Fatbin] = []
+    last_end = 0
+    for name, offset, size, extent in sorted(sections, key=lambda section: section[1]):
+        if offset < last_end:
+            raise BinaryError(f"section {name} at offset {offset:#x} overlaps the one before it")
+        fatbins += walk(reader, name, offset, size, budget)
+        last_end = offset + extent
+    return tuple(fatbins)
 
 
 def walk(reader: Reader, section: str, start: int, size: int, budget: Budget) -> list[Fatbin]:
@@ -135,13 +155,21 @@ def _read_entries(
                     kind=kind,
                     arch=arch_name(arch, flags & (_FLAG_A | _FLAG_F)),
                     ptx_version=(major, minor) if kind is EntryKind.PTX else None,
-                    compressed="lz4" if flags & _FLAG_LZ4 else "zstd" if flags & _FLAG_ZSTD else None,
+                    compressed=_compression(flags),
                     offset=offset,
                     debug=bool(flags & _FLAG_DEBUG),
                 )
             )
         offset += header + payload
     return entries, unknown
+
+
+def _compression(flags: int) -> str | None:
+    if flags & _FLAG_LZ4:
+        return "lz4"
+    if flags & _FLAG_ZSTD:
+        return "zstd"
+    return None
 
 
 def search(reader: Reader, start: int, end: int, budget: Budget) -> list[Fatbin]:

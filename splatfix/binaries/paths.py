@@ -13,7 +13,7 @@ from splatfix.binaries._bytes import opened
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import is_binary, is_native_name, read_binary
 from splatfix.binaries.wheel import MAGIC as ZIP_MAGIC
-from splatfix.binaries.wheel import OnError, read_wheel
+from splatfix.binaries.wheel import read_wheel
 from splatfix.core.errors import usage_error
 from splatfix.core.step import say
 
@@ -32,54 +32,73 @@ OnUnreadable = Callable[[Path, OSError], None]
 _VIEWS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
-def read_path(
-    path: str | os.PathLike[str], *, on_error: OnError | None = None, on_skipped: OnError | None = None
-) -> tuple[Binary, ...]:
-    """Read a native file, a wheel, or every native file below a folder.
+@dataclass(frozen=True)
+class NativeFiles:
+    """What could be read, and what could not, with the reason."""
 
-    With `on_error`, one unreadable file in a folder or wheel is reported to it and the others are still read. `on_skipped`
-    hears of what the system does not let be read at all (folders, files, links); without it that is an error like others.
-    Raises `BinaryError` with a sentence for people for a path that is none of these.
+    binaries: tuple[Binary, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    """(path, reason): damaged, empty, or no such thing."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """(path, reason): what the system did not let be read."""
+
+
+def read_files(paths: Iterable[Path]) -> NativeFiles:
+    """Read every native file named, and every one in the wheels and folders that are named.
+
+    Raises:
+        SplatfixError: ``no-such-file`` or ``not-a-binary`` (exit code 2) for a path that is nothing of the kind.
     """
-    path = Path(path)
-    try:
+    binaries: list[Binary] = []
+    unreadable: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
+
+    def damaged(path: str, error: BinaryError) -> None:
+        unreadable.append((path, str(error).removeprefix(f"{path}: ")))
+
+    def refused(path: Path, error: OSError) -> None:
+        skipped.append((str(path), f"cannot be read: {error.strerror or error}"))
+
+    named = list(paths)
+    for path in named:
+        if not path.exists():
+            raise usage_error("no-such-file", f"There is no file or folder {path}.")
         is_folder = path.is_dir()
-    except (OSError, ValueError) as error:
-        raise BinaryError(f"{path}: cannot be read: {error}") from error
-    if is_folder:
-        return _read_folder(path, on_error, on_skipped or on_error)
-    if is_binary(path):
-        return (read_binary(path),)
+        try:
+            if not is_folder and not is_binary(path):
+                _require_wheel(path)
+                binaries += read_wheel(path, on_error=damaged)
+                continue
+            for file in find_binaries(path, refused) if is_folder else (path,):
+                try:
+                    binaries.append(read_binary(file))
+                except BinaryError as error:
+                    damaged(str(file), error)
+        except BinaryError as error:
+            if len(named) == 1:
+                raise usage_error(
+                    "not-a-binary",
+                    str(error),
+                    say("Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some."),
+                ) from error
+            damaged(str(path), error)  # the others are still looked at
+    return NativeFiles(tuple(binaries), tuple(unreadable), tuple(skipped))
+
+
+def _require_wheel(path: Path) -> None:
+    """Raise `BinaryError` with a sentence for people for a file that is none of what can be read."""
     with opened(path) as reader:
         head = reader.take(0, min(8, reader.size), "the file's first bytes")
-    if head.startswith(ZIP_MAGIC):
-        return read_wheel(path, on_error=on_error)
     for magic, description in _OTHERS.items():
         if head.startswith(magic):
             raise BinaryError(f"{path}: {description}")
-    raise BinaryError(
-        f"{path}: neither a library (ELF or PE), a cubin, a fatbin, a wheel nor a folder (it starts with {head.hex()})"
-    )
+    if not head.startswith(ZIP_MAGIC):
+        raise BinaryError(
+            f"{path}: neither a library (ELF or PE), a cubin, a fatbin, a wheel nor a folder (it starts with {head.hex()})"
+        )
 
 
-def _read_folder(folder: Path, on_error: OnError | None, on_skipped: OnError | None) -> tuple[Binary, ...]:
-    binaries: list[Binary] = []
-
-    def unreadable(path: Path, error: OSError) -> None:
-        if on_skipped is not None:
-            on_skipped(str(path), BinaryError(f"{path}: cannot be read: {error.strerror or error}"))
-
-    for path in find_binaries(folder, on_unreadable=unreadable):
-        try:
-            binaries.append(read_binary(path))
-        except BinaryError as error:
-            if on_error is None:
-                raise
-            on_error(str(path), error)
-    return tuple(binaries)
-
-
-def find_binaries(root: Path, *, on_unreadable: OnUnreadable | None = None) -> Iterator[Path]:
+def find_binaries(root: Path, on_unreadable: OnUnreadable = lambda *_: None) -> Iterator[Path]:
     """Native modules and shared libraries below `root`, each once, in an order that depends on names alone.
 
     A file counts by its name and its first bytes, so that text linker scripts called `libfoo.so` do not appear; an
@@ -114,7 +133,7 @@ def _below(
     top: Path,
     visited: set[tuple[int, int]],
     links: list[Path],
-    on_unreadable: OnUnreadable | None,
+    on_unreadable: OnUnreadable,
 ) -> Iterator[Path]:
     pending = [folder]
     while pending:
@@ -127,22 +146,21 @@ def _below(
             with os.scandir(here) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            if on_unreadable is not None:
-                on_unreadable(here, error)
+            on_unreadable(here, error)
             continue
         folders = []
         for entry in entries:
             path = here / entry.name
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    folders += [] if _is_view(path, top) else [path]
+                    if not _is_view(path, top):
+                        folders.append(path)
                 elif entry.is_symlink() and _leads_to_folder(path):
                     links.append(path)
                 elif is_native_name(entry.name) and _counts(path, entry.is_symlink(), top) and _is_one(path):
                     yield path
             except OSError as error:
-                if on_unreadable is not None:
-                    on_unreadable(path, error)
+                on_unreadable(path, error)
         pending += reversed(folders)
 
 
@@ -184,49 +202,3 @@ def _counts(path: Path, is_link: bool, top: Path) -> bool:
     except (OSError, RuntimeError):  # dangling, or a link to itself: there is nothing to read
         return False
     return top not in target.parents or not is_native_name(target.name)
-
-
-@dataclass(frozen=True)
-class NativeFiles:
-    """What could be read, and what could not, with the reason."""
-
-    binaries: tuple[Binary, ...]
-    unreadable: tuple[tuple[str, str], ...]
-    """(path, reason): damaged, empty, or no such thing."""
-    skipped: tuple[tuple[str, str], ...] = ()
-    """(path, reason): what the system did not let be read."""
-
-
-def read_files(paths: Iterable[Path]) -> NativeFiles:
-    """Read every native file named or contained in what is named.
-
-    Raises:
-        SplatfixError: ``no-such-file`` or ``not-a-binary`` (exit code 2) for a path that is nothing of the kind.
-    """
-    binaries: list[Binary] = []
-    unreadable: list[tuple[str, str]] = []
-    skipped: list[tuple[str, str]] = []
-    named = list(paths)
-    for path in named:
-        if not path.exists():
-            raise usage_error("no-such-file", f"There is no file or folder {path}.")
-        try:
-            binaries += read_path(
-                path,
-                on_error=lambda name, error: unreadable.append((name, str(error))),
-                on_skipped=lambda name, error: skipped.append((name, str(error))),
-            )
-        except BinaryError as error:
-            if len(named) == 1 and not is_binary(path):
-                raise usage_error(
-                    "not-a-binary",
-                    str(error),
-                    say("Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some."),
-                ) from error
-            unreadable.append((str(path), str(error)))  # the others are still looked at
-    return NativeFiles(tuple(binaries), _short(unreadable), _short(skipped))
-
-
-def _short(items: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The reasons without the path they start with."""
-    return tuple((path, reason.removeprefix(f"{path}: ")) for path, reason in items)

@@ -78,22 +78,14 @@ class Pe:
 
     def fatbins(self) -> tuple[Fatbin, ...]:
         """The fat binaries of the file."""
-        budget = fatbin.Budget()
-        fatbins: list[Fatbin] = []
-        last_end = 0
-        for section in sorted(self.sections, key=lambda one: one.raw_offset):
+        sections: list[tuple[str, int, int, int]] = []
+        for section in self.sections:
             name = section.name.rstrip(b"\0").decode("latin-1")
-            if name not in fatbin.PE_SECTIONS or not section.raw_size:
-                continue
-            if section.raw_offset < last_end:
-                raise BinaryError(
-                    f"section {name} at offset {section.raw_offset:#x} overlaps the one before it"
-                )
-            # the raw size is rounded up to the file alignment
-            size = min(section.raw_size, section.virtual_size or section.raw_size)
-            fatbins += fatbin.walk(self.reader, name, section.raw_offset, size, budget)
-            last_end = section.raw_offset + section.raw_size
-        return tuple(fatbins)
+            if name in fatbin.PE_SECTIONS and section.raw_size:
+                # the raw size is rounded up to the file alignment
+                size = min(section.raw_size, section.virtual_size or section.raw_size)
+                sections.append((name, section.raw_offset, size, section.raw_size))
+        return fatbin.walk_sections(self.reader, sections)
 
     # -- addresses --------------------------------------------------------------------------------------------
 

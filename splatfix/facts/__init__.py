@@ -5,8 +5,7 @@ Other rooms import from here alone; what is imported here is the room's face.
 
 from __future__ import annotations
 
-from splatfix.binaries import Binary, EntryKind, Fatbin
-from splatfix.binaries.paths import NativeFiles, read_files
+from splatfix.binaries import Binary, EntryKind, Fatbin, NativeFiles, read_files
 from splatfix.facts.collect import gather, load, with_checkout
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.interpreter import choose_python, refuse_other_program

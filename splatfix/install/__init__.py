@@ -4,7 +4,13 @@ from splatfix.install.downloads import fetch_source
 from splatfix.install.environment import open_environment
 from splatfix.install.execute import execute
 from splatfix.install.journal import Entry, EntryStatus, Journal, request_to_resume
-from splatfix.install.outcome import CachedWheel, InstalledItem, InstallOutcome, Progress, RevertOutcome
+from splatfix.install.outcome import (
+    CachedWheel,
+    InstalledItem,
+    InstallOutcome,
+    InstallProgress,
+    RevertOutcome,
+)
 from splatfix.install.revert import read_journal, revert, revert_all
 from splatfix.install.wheel_cache import WheelCache
 
@@ -13,9 +19,9 @@ __all__ = [
     "Entry",
     "EntryStatus",
     "InstallOutcome",
+    "InstallProgress",
     "InstalledItem",
     "Journal",
-    "Progress",
     "RevertOutcome",
     "WheelCache",
     "execute",

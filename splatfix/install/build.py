@@ -17,13 +17,13 @@ from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
 from splatfix.explain import BuildFailure, explain_build
-from splatfix.facts import read_source
+from splatfix.facts import Facts, read_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
 from splatfix.install.outcome import Tell
 from splatfix.install.scratch import Scratch, copy_source, scratch_folder
-from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, wheel_key
+from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
 from splatfix.plan.steps import BuildWheel
 
@@ -77,15 +77,14 @@ class Built:
 
 def build_wheel(
     action: BuildWheel,
+    facts: Facts,
     environment: Environment,
     runner: Runner,
     wheels: Path,
     log: Path,
-    doing: Tell,
-    cache: WheelCache | None = None,
-    built_with: Mapping[str, str] | None = None,
-    places: Mapping[str, str] | None = None,
-    stop: threading.Event | None = None,
+    tell: Tell,
+    cache: WheelCache | None,
+    stop: threading.Event,
 ) -> Built:
     """Build the action's source and leave its wheel, with our manifest in it, in ``wheels``.
 
@@ -93,41 +92,41 @@ def build_wheel(
 
     Args:
         log: receives everything the build prints.
-        doing: called with what the build is working on.
+        tell: called with what the build is working on.
         cache: where a wheel of the same source and tools may be already, and where this one is kept.
-        built_with: versions of everything that goes into the build, for the cache's key.
-        places: folders of the environment, which are no part of that key.
         stop: set by another thread, it ends the build.
 
     Raises:
         SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``, ``no-scratch``,
             ``cannot-write``.
     """
+    built_with, places = versions_of(facts, action), places_of(facts)
     while True:
         with scratch_folder(source=action.source) as scratch:
-            doing("copying the source")
+            tell("copying the source")
             repository = Path(action.repository or action.source)
             left_out = copy_source(Path(action.source), scratch.copy, repository)
             folder = scratch.copy / Path(action.source).relative_to(repository)
             scratch = replace(scratch, source=folder, left_out=left_out)
             write_edits(edited_contents(scratch.source, action.edits))
             source = read_source(scratch.source)
-            identity = identity_of(action, built_with or {}, source.reads, places)
+            identity = identity_of(action, built_with, source.reads, places)
             key = wheel_key(scratch.copy, identity) if cache else ""
-            if cache and (found := cache.take(key, wheels)):
-                return Built(found, True)
-            doing("running its setup.py")
+            kept = cache.take(key, wheels) if cache else None
+            if kept is not None:
+                return Built(kept, True)
+            tell("running its setup.py")
             more = _linking(action, source.libraries, environment, scratch.root / "link-names", runner)
-            cause = _run_pip(action, environment, runner, scratch, log, doing, stop, more)
+            cause = _run_pip(action, environment, runner, scratch, log, tell, stop, more)
             if cause is None:
-                made = _take_wheel(action, scratch, wheels, log, built_with or {})
+                made = _take_wheel(action, scratch, wheels, log, built_with)
                 if cache:
                     cache.put(key, made, identity, origin_of(Path(action.source)))
                 return Built(made, False)
         jobs = int(action.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
             raise _failed(action, cause, log)
-        doing(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
+        tell(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
         action = replace(action, variables={**action.variables, "MAX_JOBS": str(jobs // 2)})
 
 
@@ -137,8 +136,8 @@ def _run_pip(
     runner: Runner,
     scratch: Scratch,
     log: Path,
-    doing: Tell,
-    stop: threading.Event | None,
+    tell: Tell,
+    stop: threading.Event,
     more: Mapping[str, str],
 ) -> BuildFailure | None:
     variables = {
@@ -157,8 +156,9 @@ def _run_pip(
     lines = BuildLines()
 
     def follow(line: str) -> None:
-        if text := lines.describe(line):
-            doing(text, lines.left)
+        text = lines.describe(line)
+        if text:
+            tell(text, lines.left)
 
     with writable_log(log):
         with log.open("a", encoding="utf-8") as file:
@@ -176,12 +176,13 @@ def _run_pip(
         )
     if done.ok:
         return None
-    if stop is not None and stop.is_set():
+    if stop.is_set():
         raise SplatfixError("build-stopped", f"The build of {action.subject} was stopped.")
     if done.error:
         return BuildFailure("unknown", (done.error,))
-    said = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
-    cause = explain_build(said)
+    # the scratch copy is removed before anybody reads its paths
+    output = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
+    cause = explain_build(output)
     # what was not copied is told where the failure's lines speak of it
     missed = next((item for item in scratch.left_out if any(item.path in line for line in cause.lines)), None)
     if missed:
@@ -197,8 +198,10 @@ def _linking(
     cc, home = action.variables.get("CC"), action.variables.get("CUDA_HOME")
     if not cc or not home or not link_names(libraries, cc, Path(home), environment.purelib, folder, runner):
         return {}
-    theirs = os.environ.get("LIBRARY_PATH")
-    return {"LIBRARY_PATH": os.pathsep.join([str(folder), *([theirs] if theirs else [])])}
+    folders = [str(folder)]
+    if os.environ.get("LIBRARY_PATH"):  # an empty part would stand for the current folder
+        folders.append(os.environ["LIBRARY_PATH"])
+    return {"LIBRARY_PATH": os.pathsep.join(folders)}
 
 
 def _of_the_source(cause: BuildFailure, action: BuildWheel, scratch: Scratch) -> BuildFailure:

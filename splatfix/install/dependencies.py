@@ -38,7 +38,7 @@ class Fetcher:
     folder: Path
     """A new one, for the wheels."""
     log: Path
-    doing: Callable[[str], None]
+    tell: Callable[[str], None]
 
     def fetch(self) -> tuple[tuple[Path, ...], tuple[str, ...]]:
         """The wheels of all requirements, () where everything is there; of the optional ones those that can be had.
@@ -82,7 +82,7 @@ class Fetcher:
         names = {name_of(text) for text in requirements}
         constraints.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, names)))
         index = ["--extra-index-url", self.action.index] if self.action.index else []
-        self.doing("working out what they need")
+        self.tell("working out what they need")
         resolve = ["install", "--dry-run", "--quiet", "--report", str(report)]
         resolve += ["--constraint", str(constraints), *index]
         if index:
@@ -97,7 +97,7 @@ class Fetcher:
                 raise self._not_found(requirements, f"only {pin} is offered, which is for a CUDA torch")
         if not pins:
             return ()
-        self.doing(f"fetching {len(pins)} of them")
+        self.tell(f"fetching {len(pins)} of them")
         build = ["wheel", "--no-deps", "--wheel-dir", str(folder)]
         if any("+" in pin for pin in pins):
             build += index  # builds that only torch's index has

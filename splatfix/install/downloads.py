@@ -51,7 +51,7 @@ FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
 
 
 def provide_toolkit(
-    action: ProvideToolkit, pip: Sequence[str], runner: Runner, log: Path, doing: Callable[[str], None]
+    action: ProvideToolkit, pip: Sequence[str], runner: Runner, log: Path, tell: Callable[[str], None]
 ) -> tuple[Path, str]:
     """Unpack the action's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
 
@@ -68,13 +68,13 @@ def provide_toolkit(
         return root, _digest(read_json(folder / MARKER, "the note on a toolkit in the cache"))
     try:
         with temporary_folder(".making-", folder.parent) as making:
-            doing(f"downloading {action.requirements[0]}")
+            tell(f"downloading {action.requirements[0]}")
             unpacked = making / "toolkit"
             unpacked.mkdir(mode=0o700)
             wheels = _unpack(action.requirements, pip, making, unpacked, runner, log)
             toolkit = unpacked / root.relative_to(folder)
             _complete(toolkit, action.links)
-            doing("compiling a probe with it")
+            tell("compiling a probe with it")
             _check_toolkit(toolkit, runner, making / "probe", log)
             note = {"schema_version": 1, "requirements": list(action.requirements), "wheels": wheels}
             write_json(unpacked / MARKER, note)

@@ -30,12 +30,12 @@ from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
-from splatfix.install.outcome import InstalledItem, InstallOutcome, Progress, Silent, kept_of
+from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
 from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
-from splatfix.install.wheel_cache import WheelCache, places_of, versions_of
+from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
 from splatfix.knowledge.dropins import dropin_of
 from splatfix.plan.option import InstallPlan
@@ -68,7 +68,7 @@ def execute(
     facts: Facts,
     *,
     runner: Runner | None = None,
-    progress: Progress | None = None,
+    progress: InstallProgress | None = None,
     cache: WheelCache | None = None,
     reinstall: bool = False,
 ) -> InstallOutcome:
@@ -95,7 +95,7 @@ def execute(
         entry = journal.start(_request_of(plan), plan.python, "-".join(plan.subjects)[:60])
         write_json(journal.folder_of(entry) / "plan.json", to_json(plan))
         work = _Execution(
-            plan, facts, environment, run, progress or Silent(), journal, entry, cache, reinstall
+            plan, facts, environment, run, progress or InstallProgress(), journal, entry, cache, reinstall
         )
         try:
             work.take_steps()
@@ -150,7 +150,7 @@ class _Execution:
     facts: Facts
     environment: Environment
     runner: Runner
-    progress: Progress
+    progress: InstallProgress
     journal: Journal
     entry: Entry
     cache: WheelCache | None
@@ -206,16 +206,16 @@ class _Execution:
         self.entry = self.journal.finish(self.entry, step, digest=digest, result=result)
 
     def _install_dependencies(self, action: InstallDependencies) -> str:
-        doing = partial(self.progress.doing, action)
+        tell = partial(self.progress.doing, action)
         installed = self.facts.environment.distributions.value or ()
         folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
         written: list[Path] = []
-        fetcher = Fetcher(action, installed, self.environment, self.runner, folder, log, doing)
+        fetcher = Fetcher(action, installed, self.environment, self.runner, folder, log, tell)
         paths, left_out = fetcher.fetch()
         self.lacking = [f"not installed, and its scripts may lack it: {text}" for text in left_out]
         wheels = [open_wheel(path) for path in paths]
         if wheels:
-            doing(f"installing {counted(len(wheels), 'wheel')}")
+            tell(f"installing {counted(len(wheels), 'wheel')}")
             self._put_in([(wheel, wheel.name) for wheel in wheels])
         for wheel in wheels:
             written += wheel.destinations(self.environment)
@@ -250,9 +250,9 @@ class _Execution:
 
     def _provide_toolkit(self, action: ProvideToolkit) -> str:
         step = self._begin(StepRecord(action.kind, action.subject))
-        log, doing = self.folder / "toolkit.log", partial(self.progress.doing, action)
+        log, tell = self.folder / "toolkit.log", partial(self.progress.doing, action)
         pip = self.environment.installer.pip(self.environment.python)
-        root, digest = provide_toolkit(action, pip, self.runner, log, doing)
+        root, digest = provide_toolkit(action, pip, self.runner, log, tell)
         self._finish(step, digest=digest, result=str(root))
         return str(root)
 
@@ -273,17 +273,10 @@ class _Execution:
 
         def work(stop: threading.Event) -> tuple[Built, float]:
             started = time.monotonic()
+            tell = partial(self.progress.doing, action)
+            wheels = self.folder / "wheels"
             built = build_wheel(
-                action,
-                self.environment,
-                self.runner,
-                self.folder / "wheels",
-                log,
-                partial(self.progress.doing, action),
-                self.cache,
-                versions_of(self.facts, action),
-                places_of(self.facts),
-                stop=stop,
+                action, self.facts, self.environment, self.runner, wheels, log, tell, self.cache, stop
             )
             return built, time.monotonic() - started
 

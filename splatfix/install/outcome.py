@@ -130,19 +130,18 @@ class RevertOutcome:
 
 
 class Tell(Protocol):
-    """:meth:`Progress.doing` of one action."""
+    """:meth:`InstallProgress.doing` of one action."""
 
     def __call__(self, text: str, left: float | None = None) -> None:
         """What is worked on now, and for how many seconds still."""
         ...
 
 
-class Progress(Protocol):
-    """Hears of an installation's progress."""
+class InstallProgress:
+    """Hears of an installation's progress; this one ignores it."""
 
     def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
         """An action starts, the ``number``-th of ``total``; ``log`` is the file that its output goes to."""
-        ...
 
     def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
         """What the action is working on now, such as the file being compiled; called from several threads.
@@ -150,21 +149,6 @@ class Progress(Protocol):
         Args:
             left: seconds that the action will take from now on, as far as can be told.
         """
-        ...
 
     def end(self, action: InstallStep, result: str) -> None:
         """The action is done; ``result`` says in a few words what it showed."""
-        ...
-
-
-class Silent:
-    """Ignores all progress."""
-
-    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
-        """See :class:`Progress`."""
-
-    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
-        """See :class:`Progress`."""
-
-    def end(self, action: InstallStep, result: str) -> None:
-        """See :class:`Progress`."""

@@ -44,13 +44,13 @@ def fetch_submodules(
     folder: Path,
     *,
     runner: Runner | None = None,
-    doing: Callable[[str], None] = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
     protocols: Sequence[str] = PROTOCOLS,
 ) -> tuple[FetchedSubmodule, ...]:
     """Fill the empty submodules of a checkout that something needs, and theirs; () when none is empty.
 
     Args:
-        doing: told what is fetched now, and how far it is.
+        tell: called with what is fetched now, and how far it is.
         protocols: what git may speak.
 
     Raises:
@@ -66,7 +66,7 @@ def fetch_submodules(
             meaning="Nothing was changed.",
             todo=(say("Install git, or unpack each submodule's archive into its folder by hand."),),
         )
-    git = _Git(runner or ProcessRunner(), doing, tuple(protocols))
+    git = _Git(runner or ProcessRunner(), tell, tuple(protocols))
     try:
         with temporary_folder(".splatfix-fetch-", folder) as scratch:
             fetched: list[FetchedSubmodule] = []
@@ -85,8 +85,8 @@ def fetch_submodules(
 class _Git:
     """Runs git on repositories of our own making."""
 
-    def __init__(self, runner: Runner, doing: Callable[[str], None], protocols: Sequence[str]) -> None:
-        self._runner, self._doing, self._count = runner, doing, 0
+    def __init__(self, runner: Runner, tell: Callable[[str], None], protocols: Sequence[str]) -> None:
+        self._runner, self._tell, self._count = runner, tell, 0
         settings = {
             "core.hooksPath": os.devnull,
             "core.fsmonitor": "false",
@@ -198,9 +198,9 @@ class _Git:
         def line(text: str) -> None:
             progress = re.match(r"(?:remote: )?(Receiving|Counting|Resolving) \w+: +(\d+%)", text)
             if progress:
-                self._doing(f"{path}: {progress.group(1).lower()} {progress.group(2)}")
+                self._tell(f"{path}: {progress.group(1).lower()} {progress.group(2)}")
 
-        self._doing(path)
+        self._tell(path)
         argv = ["git", *self._options, *arguments]
         return self._runner.run(argv, timeout=_TIMEOUT, env=self._environment, on_line=line)
 

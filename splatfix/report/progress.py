@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from rich.table import Column
 from rich.text import Text
 
 from splatfix.certify.progress import title, words
+from splatfix.install.outcome import InstallProgress
 from splatfix.plan.steps import InstallStep
 from splatfix.report.console import escape, marked
 from splatfix.report.marks import Mark
@@ -176,27 +176,19 @@ class Doing:
         return f"{self.text}, the next takes longer: {_minutes(passed)} so far"
 
 
-class InstallProgress(AbstractContextManager["InstallProgress"]):
-    """A listener for :func:`splatfix.install.execute` that writes to a console (standard error)."""
+class _ConsoleProgress(InstallProgress, AbstractContextManager["_ConsoleProgress"]):
+    """Writes to a console (standard error)."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    @abstractmethod
-    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
-        """An action starts."""
-
-    @abstractmethod
-    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
-        """What is being worked on within the action, and for how many seconds still; called from several threads."""
-
     def end(self, action: InstallStep, result: str) -> None:
-        """The action is done."""
+        """See :class:`InstallProgress`."""
         text = f"{escape(action.kind)} {escape(action.subject)}: {escape(result)}"
         marked(self._console, Mark.GOOD, text, indent=0)
 
 
-def install_progress(console: Console, *, verbose: bool = False, every: float = _EVERY) -> InstallProgress:
+def install_progress(console: Console, *, verbose: bool = False, every: float = _EVERY) -> _ConsoleProgress:
     """The listener that suits the console.
 
     Args:
@@ -208,7 +200,7 @@ def install_progress(console: Console, *, verbose: bool = False, every: float = 
     return _LoggedProgress(console, verbose=verbose, every=every)
 
 
-class _LiveProgress(InstallProgress):
+class _LiveProgress(_ConsoleProgress):
     """A moving line for each action under way."""
 
     def __init__(self, console: Console) -> None:
@@ -225,7 +217,7 @@ class _LiveProgress(InstallProgress):
             expand=True,
         )
 
-    def __enter__(self) -> InstallProgress:
+    def __enter__(self) -> _ConsoleProgress:
         self._rows.start()
         return self
 
@@ -258,7 +250,7 @@ class _DoingColumn(ProgressColumn):
         return Text.from_markup(f"{task.description}  [dim]{escape(task.fields['doing'].words())}[/]")
 
 
-class _LoggedProgress(InstallProgress):
+class _LoggedProgress(_ConsoleProgress):
     """Lines of a log. A thread of its own says now and then that an action is still under way, how long, and at what:
     CI systems end a job that prints nothing, and one file of CUDA may compile for twenty minutes."""
 
@@ -270,7 +262,7 @@ class _LoggedProgress(InstallProgress):
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._remind, name="install-progress", daemon=True)
 
-    def __enter__(self) -> InstallProgress:
+    def __enter__(self) -> _ConsoleProgress:
         self._thread.start()
         return self
 

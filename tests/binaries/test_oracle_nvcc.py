@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.binaries import EntryKind, read_binary, read_needs, read_path
+from splatfix.binaries import EntryKind, read_binary, read_files, read_needs
 from tests.hostile.binaries import run
 
 from . import oracle
@@ -210,7 +210,7 @@ def test_an_executable(workshop: Workshop) -> None:
     target = workshop.folder / "program"
     oracle.run(workshop.nvcc, *code("90", "ptx90"), source, "-o", target)
     assert agree(target)
-    assert oracle.read(read_path(target)) == oracle.dumped(target)
+    assert oracle.read(read_files([target]).binaries) == oracle.dumped(target)
 
 
 def test_objects_joined_by_the_linker(workshop: Workshop) -> None:
@@ -262,7 +262,7 @@ def test_the_archive_of_device_code_is_refused_with_a_reason(workshop: Workshop)
         library = workshop.folder / "made.a"
         oracle.run(shutil.which("ar") or oracle.tool("ar"), "rcs", library, part)
     with pytest.raises(Exception, match="a static library"):
-        read_path(library)
+        read_files([library])
 
 
 def test_damaged_compiler_output_never_escapes_the_error_type(workshop: Workshop) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.binaries import BinaryError, find_binaries, paths, read_path
+from splatfix.binaries import BinaryError, NativeFiles, find_binaries, paths, read_files
 from splatfix.binaries.reader import is_native_name
+from tests.plan.machines import refused
 
 from .forge_elf import ElfForge
 from .forge_fatbin import TYPICAL
@@ -23,18 +24,20 @@ def test_each_kind_of_thing(tmp_path: Path) -> None:
         (folder / name).write_bytes(LIBRARY)
     with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
         archive.writestr("x/_C.so", LIBRARY)
+        archive.writestr("x/half.so", LIBRARY[:200])
     (tmp_path / "program").write_bytes(LIBRARY)
     (tmp_path / "k.fatbin").write_bytes(TYPICAL)
-
-    def names(path: Path) -> list[str]:
-        return [binary.path.removeprefix(str(tmp_path) + "/") for binary in read_path(path)]
-
-    assert names(folder) == ["site-packages/_C.so", "site-packages/torch/libtorch.so"]
-    assert names(tmp_path / "x.whl") == ["x.whl!x/_C.so"]
-    assert names(tmp_path / "program") == ["program"]
-    assert names(tmp_path / "k.fatbin") == ["k.fatbin"]
+    (tmp_path / "bad.so").write_bytes(LIBRARY[:200])
     (folder / "empty").mkdir()
-    assert names(folder / "empty") == []
+    named = ("site-packages", "site-packages/empty", "x.whl", "program", "k.fatbin", "bad.so")
+    read = read_files(tmp_path / name for name in named)
+    assert [binary.path.removeprefix(f"{tmp_path}/") for binary in read.binaries] == [
+        *("site-packages/_C.so", "site-packages/torch/libtorch.so"),
+        *("x.whl!x/_C.so", "program", "k.fatbin"),
+    ]
+    damaged = dict(read.unreadable)
+    assert list(damaged) == [f"{tmp_path}/x.whl!x/half.so", f"{tmp_path}/bad.so"]
+    assert all("past the end" in reason and str(tmp_path) not in reason for reason in damaged.values())
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,7 @@ def test_each_kind_of_thing(tmp_path: Path) -> None:
         (b"\xcf\xfa\xed\xfe" + bytes(40), "macOS"),
         (b"\x1f\x8b\x08\x00" + bytes(40), "gzip archive"),
         (b"PK\x05\x06" + bytes(18), "empty zip"),
+        (b"PK\x03\x04" + bytes(40), "truncated"),
         (b"import torch\n", "neither a library"),
         (b"MZ" + bytes(100), "neither a library"),
         (b"", "empty"),
@@ -52,25 +56,15 @@ def test_each_kind_of_thing(tmp_path: Path) -> None:
 def test_everything_else_is_named(tmp_path: Path, data: bytes, complaint: str) -> None:
     path = tmp_path / "thing"
     path.write_bytes(data)
-    with pytest.raises(BinaryError, match=complaint):
-        read_path(path)
+    error = refused(read_files, [path])
+    assert error.code == "not-a-binary" and complaint in error.what
+    (tmp_path / "_C.so").write_bytes(LIBRARY)
+    beside = read_files([path, tmp_path / "_C.so"])
+    assert len(beside.binaries) == 1 and [name for name, _ in beside.unreadable] == [str(path)]
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(BinaryError, match="No such file"):
-        read_path(tmp_path / "absent")
-    with pytest.raises(BinaryError, match="cannot be read"):
-        read_path("a\0b")
-
-
-def test_one_damaged_file_in_a_folder_can_be_set_aside(tmp_path: Path) -> None:
-    (tmp_path / "bad.so").write_bytes(LIBRARY[:200])
-    (tmp_path / "good.so").write_bytes(LIBRARY)
-    with pytest.raises(BinaryError, match=r"bad\.so"):
-        read_path(tmp_path)
-    heard: list[str] = []
-    assert len(read_path(tmp_path, on_error=lambda path, _: heard.append(Path(path).name))) == 1
-    assert heard == ["bad.so"]
+    assert refused(read_files, [tmp_path / "absent"]).code == "no-such-file"
 
 
 ELF, PE = ElfForge().build(), PeForge().build()
@@ -87,24 +81,12 @@ def found(root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for path in find_binaries(root)]
 
 
-@pytest.mark.parametrize(
-    ("name", "native"),
-    [
-        ("libfoo.so", True),
-        ("libfoo.so.1", True),
-        ("libfoo.so.11.2.3", True),
-        ("_C.cpython-311-x86_64-linux-gnu.so", True),
-        ("_C.pyd", True),
-        ("CUDART64_12.DLL", True),
-        ("notes.so.txt", False),
-        ("kernel.o", False),
-        ("kernel.cubin", False),
-        (".so", False),
-        ("also", False),
-    ],
-)
-def test_names(name: str, native: bool) -> None:
-    assert is_native_name(name) is native
+def test_names() -> None:
+    native = ("libfoo.so", "libfoo.so.1", "libfoo.so.11.2.3", "_C.cpython-311-x86_64-linux-gnu.so", "_C.pyd")
+    for name in (*native, "CUDART64_12.DLL"):
+        assert is_native_name(name), name
+    for name in ("notes.so.txt", "kernel.o", "kernel.cubin", ".so", "also"):
+        assert not is_native_name(name), name
 
 
 def test_by_name_and_magic_in_a_stable_order(tmp_path: Path) -> None:
@@ -178,9 +160,7 @@ def test_folders_that_cannot_be_listed_are_reported(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "scandir", scandir)
     heard: list[tuple[str, str | None]] = []
-    paths = list(
-        find_binaries(tmp_path, on_unreadable=lambda path, error: heard.append((path.name, error.strerror)))
-    )
+    paths = list(find_binaries(tmp_path, lambda path, error: heard.append((path.name, error.strerror))))
     assert [path.name for path in paths] == ["b.so"]
     assert heard == [("locked", "Permission denied")]
 
@@ -188,12 +168,7 @@ def test_folders_that_cannot_be_listed_are_reported(tmp_path: Path, monkeypatch:
 def test_an_empty_file_of_a_librarys_name_is_no_silence(tmp_path: Path) -> None:
     plant(tmp_path, **{"a/_C.so": b"", "b.so": ELF, "c.py": b"", "libm.so": b"GROUP ( libm.so.6 )"})
     assert found(tmp_path) == ["b.so", "a/_C.so"]
-    with pytest.raises(BinaryError, match="an empty file"):
-        read_path(tmp_path)
-    heard: list[str] = []
-    (read,) = read_path(tmp_path, on_error=lambda path, error: heard.append(f"{Path(path).name}: {error}"))
-    assert read.path.endswith("b.so")
-    assert heard == [f"_C.so: {tmp_path / 'a/_C.so'}: an empty file"]
+    assert read_files([tmp_path]).unreadable == ((str(tmp_path / "a/_C.so"), "an empty file"),)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -226,10 +201,9 @@ def test_what_may_not_be_read_is_skipped_and_told(
     else:
         plant(tmp_path, **{"cwd.so": ELF})
     refuse(monkeypatch, "cwd.so")
-    skipped: list[str] = []
-    read = read_path(tmp_path, on_skipped=lambda path, error: skipped.append(str(error)))
-    assert [Path(item.path).name for item in read] == ["a.so", "z.so", "x.so"]
-    assert skipped == [f"{tmp_path / 'cwd.so'}: cannot be read: Permission denied"]
+    read = read_files([tmp_path])
+    assert [Path(item.path).name for item in read.binaries] == ["a.so", "z.so", "x.so"]
+    assert read.skipped == ((str(tmp_path / "cwd.so"), "cannot be read: Permission denied"),)
 
 
 def test_views_of_the_system_are_not_entered_from_above(
@@ -246,4 +220,4 @@ def test_views_of_the_system_are_not_entered_from_above(
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
 def test_a_process_in_proc_can_be_walked_without_an_error() -> None:
     """Its links to cwd, root and exe may be refused, or lead above the start."""
-    assert isinstance(read_path("/proc/1/task", on_error=lambda *_: None), tuple)
+    assert isinstance(read_files([Path("/proc/1/task")]), NativeFiles)

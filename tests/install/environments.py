@@ -19,7 +19,7 @@ from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts, gather
 from splatfix.facts.environment.probe import probe
 from splatfix.facts.system.live import LiveSystem
-from splatfix.install import InstallOutcome, WheelCache, execute
+from splatfix.install import InstallOutcome, InstallProgress, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
 from tests.archs import request_for
 from tests.plan.machines import make_plan
@@ -80,6 +80,7 @@ def install(
     environment: Environment,
     *sources: Path,
     runner: Runner | None = None,
+    progress: InstallProgress | None = None,
     cache: WheelCache | None = None,
     reinstall: bool = False,
     afresh: bool = False,
@@ -90,7 +91,7 @@ def install(
     plan = make_plan(request_for(tuple(map(str, sources)), **options), facts)
     if not afresh:
         cache = cache or WheelCache()
-    return execute(plan, facts, runner=runner, cache=cache, reinstall=reinstall)
+    return execute(plan, facts, runner=runner, progress=progress, cache=cache, reinstall=reinstall)
 
 
 Files = dict[str, tuple[int, str]]

@@ -15,6 +15,7 @@ from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
+from tests.plan.machines import refused
 
 from .environments import snapshot
 
@@ -107,9 +108,7 @@ def test_a_damaged_backup_changes_nothing(environment: Environment, tmp_path: Pa
     put(new, environment, tmp_path)
     installed = snapshot(environment)
     next((tmp_path / "backup" / "blobs").iterdir()).write_bytes(b"rot")
-    with pytest.raises(SplatfixError) as caught:
-        read_backup(tmp_path / "backup", JournalPaths.of(environment))
-    assert caught.value.code == "backup-damaged"
+    assert refused(read_backup, tmp_path / "backup", JournalPaths.of(environment)).code == "backup-damaged"
     assert snapshot(environment) == installed
 
 
@@ -121,10 +120,9 @@ def test_a_backup_that_cannot_be_read_says_what_to_do(
     folder.mkdir(parents=True)
     if damage != "gone":
         (folder / "backup.json").write_text("{" if damage == "cut short" else '{"subject": 1}')
-    with pytest.raises(SplatfixError) as caught:
-        read_backup(folder, JournalPaths.of(environment))
-    assert caught.value.code == "backup-damaged" and str(folder) in caught.value.what
-    assert str(tmp_path / "journal" / "0003-x.json") in caught.value.todo[1].line()
+    error = refused(read_backup, folder, JournalPaths.of(environment))
+    assert error.code == "backup-damaged" and str(folder) in error.what
+    assert str(tmp_path / "journal" / "0003-x.json") in error.todo[1].line()
 
 
 def test_what_the_disk_refuses_is_said_and_can_be_done_again(
@@ -148,9 +146,10 @@ def test_what_the_disk_refuses_is_said_and_can_be_done_again(
 
 def test_what_has_no_record_is_refused(environment: Environment, tmp_path: Path) -> None:
     (environment.purelib / "pkg-1.0.dist-info").mkdir()
-    with pytest.raises(SplatfixError) as caught:
-        make_backup(environment, wheel(tmp_path / "b", "2.0"), tmp_path / "backup")
-    assert caught.value.code == "cannot-back-up"
+    assert (
+        refused(make_backup, environment, wheel(tmp_path / "b", "2.0"), tmp_path / "backup").code
+        == "cannot-back-up"
+    )
 
 
 @pytest.mark.slow

@@ -15,27 +15,29 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Facts, gather
-from splatfix.install import EntryStatus, Journal, WheelCache, execute, revert
+from splatfix.facts import gather
+from splatfix.install import (
+    EntryStatus,
+    InstallOutcome,
+    InstallProgress,
+    Journal,
+    WheelCache,
+    execute,
+    revert,
+)
 from splatfix.install.build import compiler_cache
 from splatfix.install.environment import Environment
 from splatfix.install.wheel_cache import identity_of
 from splatfix.install.wheels import MANIFEST
-from splatfix.plan import BuildWheel, InstallPlan, InstallStep
+from splatfix.plan import BuildWheel, InstallStep
 from tests.archs import archs, request_for
-from tests.plan.machines import make_plan
+from tests.plan.machines import make_plan, refused
 
-from .environments import run_in, snapshot, write_extension
+from .environments import install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
-
-
-def planned(target: Environment, *sources: Path, jobs: int = 2) -> tuple[InstallPlan, Facts]:
-    facts = gather(target.python)
-    return make_plan(request_for(tuple(map(str, sources)), jobs=jobs), facts), facts
 
 
 def two(tmp_path: Path) -> tuple[Path, Path]:
@@ -43,6 +45,9 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
         write_extension(tmp_path / "one", name="one_probe", answer=1),
         write_extension(tmp_path / "two", name="two_probe", answer=2),
     )
+
+
+BOTH = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
 
 
 class Meeting(ProcessRunner):
@@ -69,7 +74,7 @@ def at_work(pid: int) -> bool:
         return False
 
 
-class Heard:
+class Heard(InstallProgress):
     """Progress as a list."""
 
     def __init__(self) -> None:
@@ -86,38 +91,32 @@ class Heard:
 
 
 def test_two_are_built_at_once_and_installed_in_order(environment: Environment, tmp_path: Path) -> None:
-    before = snapshot(environment)
-    plan, facts = planned(environment, *two(tmp_path))
+    sources = two(tmp_path)
     heard, runner, cache = Heard(), Meeting(), WheelCache(tmp_path / "wheels")
-    execute(plan, facts, runner=runner, progress=heard, cache=cache)
+    before = snapshot(environment)
+    install(environment, *sources, runner=runner, progress=heard, cache=cache, jobs=2)
 
     assert runner.jobs == ["1", "1"], "both builds have their part of the two compilers"
-    assert run_in(environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())")
-    assert heard.lines.index("2/8 build-wheel two_probe") < min(
-        heard.lines.index(line) for line in heard.lines if line.startswith("done build-wheel")
-    )
-    said = [line for line in heard.lines if line.startswith("one_probe: ")]
-    assert said[:3] == [
+    assert run_in(environment, BOTH) == "1 2"
+    ends = [number for number, line in enumerate(heard.lines) if line.startswith("done build-wheel")]
+    assert heard.lines.index("2/8 build-wheel two_probe") < ends[0]
+    assert [line for line in heard.lines if line.startswith("one_probe: ")][:3] == [
         "one_probe: copying the source",
         "one_probe: running its setup.py",
         "one_probe: compiling the sources of one_probe._C",
     ]
     assert "one_probe: compiling probe.c" in heard.lines and "two_probe: compiling probe.c" in heard.lines
-    assert any(
-        line.startswith("done build-wheel one_probe: ") and "compiled in" in line for line in heard.lines
-    )
+    assert all("compiled in" in heard.lines[number] for number in ends)
 
     (entry,) = Journal(environment.state_folder).entries()
-    kinds = [(step.kind, step.subject, step.done) for step in entry.steps]
-    assert set(kinds[:2]) == {("build-wheel", "one_probe", True), ("build-wheel", "two_probe", True)}
-    assert [step.result.partition("-")[0] for step in entry.steps[:2]] == [
-        step.subject for step in entry.steps[:2]
-    ], "the wheels are noted with the wrong steps"
+    for step in entry.steps[:2]:
+        assert (step.kind, step.done) == ("build-wheel", True)
+        assert step.result.startswith(f"{step.subject}-"), "the wheels are noted with the wrong steps"
     revert(environment.python)
     assert snapshot(environment) == before
 
     heard.lines.clear()
-    execute(plan, facts, progress=heard, cache=cache)
+    install(environment, *sources, progress=heard, cache=cache, jobs=2)
     kept = [line for line in heard.lines if line.startswith("done build-wheel")]
     assert len(kept) == 2 and all(line.endswith("from the wheel cache") for line in kept)
 
@@ -129,12 +128,10 @@ def test_one_failed_build_stops_the_other(environment: Environment, tmp_path: Pa
     (other / "setup.py").write_text(slow + (other / "setup.py").read_text())
     (one / "probe.c").write_text("int half = ;\n")
     before = snapshot(environment)
-    plan, facts = planned(environment, one, other)
     started = time.monotonic()
-    with pytest.raises(SplatfixError) as caught:
-        execute(plan, facts)
+    error = refused(install, environment, one, other, jobs=2)
     assert time.monotonic() - started < 240, "it waited for the other build"
-    assert caught.value.code == "build-failed" and "one_probe" in caught.value.what
+    assert error.code == "build-failed" and "one_probe" in error.what
     assert snapshot(environment) == before and not mark.exists()
     (entry,) = Journal(environment.state_folder).entries()
     assert entry.status is EntryStatus.FAILED
@@ -170,22 +167,18 @@ class LittleMemory(ProcessRunner):
 def test_a_compiler_killed_beside_another_is_run_again_alone(
     environment: Environment, tmp_path: Path
 ) -> None:
-    plan, facts = planned(environment, *two(tmp_path))
     runner = LittleMemory()
-    execute(plan, facts, runner=runner)
+    install(environment, *two(tmp_path), runner=runner, afresh=True, jobs=2)
     assert len(runner.killed) == 1
-    answers = run_in(
-        environment, "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
-    )
-    assert answers == "1 2"
+    assert run_in(environment, BOTH) == "1 2"
 
 
 @pytest.mark.slow
-def test_a_plan_without_a_budget_builds_one_after_the_other(environment: Environment, tmp_path: Path) -> None:
-    plan, facts = planned(environment, *two(tmp_path), jobs=1)
-    assert plan.jobs == 1
+def test_with_one_compiler_they_are_built_one_after_the_other(
+    environment: Environment, tmp_path: Path
+) -> None:
     heard = Heard()
-    execute(dataclasses.replace(plan, jobs=0), facts, progress=heard, cache=WheelCache(tmp_path / "wheels"))
+    install(environment, *two(tmp_path), progress=heard, afresh=True, jobs=1)
     order = [line.partition(":")[0] for line in heard.lines if "build-wheel" in line]
     assert order == [
         "1/8 build-wheel one_probe",
@@ -206,19 +199,9 @@ def test_an_interrupt_ends_every_build(
         wait = f"import os, time\nopen({str(started)!r} + '/' + str(os.getpid()), 'w')\ntime.sleep(120)\n"
         (source / "setup.py").write_text(wait + (source / "setup.py").read_text())
     before = snapshot(environment)
-    argv = [
-        sys.executable,
-        "-m",
-        "splatfix",
-        "install",
-        str(tmp_path / "one"),
-        str(tmp_path / "two"),
-        "-j",
-        "2",
-    ]
-    child = subprocess.Popen(
-        [*argv, "--python", environment.python], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    argv = [sys.executable, "-m", "splatfix", "install", tmp_path / "one", tmp_path / "two", "-j", "2"]
+    argv += ["--python", environment.python]
+    child = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         end = time.monotonic() + 90
         while len(list(started.iterdir())) < 2 and time.monotonic() < end:
@@ -306,27 +289,21 @@ def source(environment: Environment, tmp_path: Path) -> Path:
     return folder
 
 
-def planned_mismatch(target: Environment, source: Path, mismatch: str) -> tuple[InstallPlan, object]:
+def built_for(target: Environment, source: Path, mismatch: str) -> InstallOutcome:
     facts = gather(target.python)
     made = make_plan(request_for((str(source),), ("sm_120",)), facts)
-    actions = tuple(
+    steps = [
         dataclasses.replace(action, cuda_mismatch=mismatch) if isinstance(action, BuildWheel) else action
         for action in made.steps
-    )
-    return dataclasses.replace(made, steps=actions), facts
+    ]
+    return execute(dataclasses.replace(made, steps=tuple(steps)), facts)
 
 
 def test_torch_refuses_unless_it_is_forced(environment: Environment, source: Path) -> None:
-    plan, facts = planned_mismatch(environment, source, "")
-    with pytest.raises(SplatfixError) as caught:
-        execute(plan, facts)  # type: ignore[arg-type]
-    assert "mismatches the version" in caught.value.what + caught.value.meaning
-
-
-def test_forced_in_the_child_only_and_branded(environment: Environment, source: Path) -> None:
+    error = refused(built_for, environment, source, "")
+    assert "mismatches the version" in error.what + error.meaning
     torch_before = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
-    plan, facts = planned_mismatch(environment, source, WORDS)
-    outcome = execute(plan, facts)  # type: ignore[arg-type]
+    outcome = built_for(environment, source, WORDS)
 
     log = (Path(outcome.log) / "build-tiny_probe.log").read_text()
     assert "torch's check of the CUDA version is silenced" in log
@@ -364,10 +341,9 @@ def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path:
     text = setup.read_text().replace('"probe.c"', '"../../src/probe.c"').replace('"1.0"', "version")
     setup.write_text(above + text)
     before = sorted(repository.rglob("*"))
-    plan, facts = planned(environment, source)
-    (build,) = (step for step in plan.steps if isinstance(step, BuildWheel))
+    outcome = install(environment, source, afresh=True)
+    (build,) = (step for step in outcome.plan.steps if isinstance(step, BuildWheel))
     assert build.repository == str(repository)
-    outcome = execute(plan, facts)
     assert run_in(environment, "import deep_probe; print(deep_probe.answer())") == "7"
     assert sorted(repository.rglob("*")) == before, "the checkout was changed"
     (log,) = Path(outcome.log).glob("build-*.log")

@@ -19,6 +19,7 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import dropin_named
 from tests.archs import archs
 from tests.binaries.forge_elf import ElfForge
+from tests.plan.machines import refused
 
 pytest.importorskip("torch")
 KNN = dropin_named("simple_knn")
@@ -81,17 +82,17 @@ def test_what_warp_made_is_read_and_not_its_name(here: Environment, tmp_path: Pa
     made = Compiler({name: PTX}, answer(name, 120))
     assert "gswarp.knn for sm_120 (PTX, which the driver compiles)" in gswarp(here, log, "sm_120", made)
     for code in (cubin(90), PTX.replace(b"sm_90", b"sm_121"), b"nothing"):
-        with pytest.raises(SplatfixError) as caught:
-            gswarp(here, log, "sm_120", Compiler({name: code}, answer(name, 120)))
-        assert caught.value.code == "wrong-gpu-code"
+        assert (
+            refused(gswarp, here, log, "sm_120", Compiler({name: code}, answer(name, 120))).code
+            == "wrong-gpu-code"
+        )
 
 
 @pytest.mark.parametrize(
     "said", [{"error": "RuntimeError: no Warp"}, "a traceback", {"files": 1, "error": "x"}]
 )
 def test_a_compiler_that_fails_says_why(said: object, here: Environment, tmp_path: Path) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        gswarp(here, tmp_path / "log", "sm_120", Compiler({}, said, returncode=1))
-    assert caught.value.code == "warp-failed" and "--backend pure" in caught.value.todo[0].text
+    error = refused(gswarp, here, tmp_path / "log", "sm_120", Compiler({}, said, returncode=1))
+    assert error.code == "warp-failed" and "--backend pure" in error.todo[0].text
     words = said.get("error") if isinstance(said, dict) else "last words"
-    assert str(words) in caught.value.what and "last words" in (tmp_path / "log").read_text()
+    assert str(words) in error.what and "last words" in (tmp_path / "log").read_text()

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install import fetch_source
 from splatfix.install.downloads import _NEEDED, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from splatfix.plan.tools import MARKER
+from tests.plan.machines import refused
 
 PIP = ("python", "-m", "pip")
 
@@ -77,36 +77,36 @@ def provide(action: ProvideToolkit, runner: FakePip) -> Path:
 
 
 def test_made_mended_and_marked(action: ProvideToolkit) -> None:
-    runner = FakePip()
-    root = provide(action, runner)
+    """Exactly what was downloaded is installed, by the hash that the tables know, else by that of the file."""
+    runner, folder = FakePip(), Path(action.folder)
+    log = folder.parents[1] / "log.txt"
+    half = folder / "nvidia" / "cu13" / "half"
+    half.parent.mkdir(parents=True)
+    half.write_text("of a run that was killed: there is no marker")
+    root, digest = provide_toolkit(action, PIP, runner, log, lambda _: None)
+    assert not half.exists()
     assert (root / "lib/libcudart.so").resolve().name == "libcudart.so.13" and (root / "lib64").is_symlink()
     assert (root / "bin/nvcc").stat().st_mode & 0o111 == 0o111
-    assert (Path(action.folder) / MARKER).is_file() and runner.calls == 3
-    assert provide(action, runner) == root and runner.calls == 3, "it was made twice"
-
-
-def test_exactly_what_was_downloaded_is_installed(action: ProvideToolkit) -> None:
-    """By the hash that the tables know, else by that of the file, and both are written down."""
-    runner = FakePip()
-    log = Path(action.folder).parents[1] / "log.txt"
-    root, digest = provide_toolkit(action, PIP, runner, log, lambda _: None)
     locked = {"cuda-toolkit==13.0.2": KNOWN, "nvidia-nvvm==13.0.88": NVVM}
     assert runner.lock == [f"{pin} --hash=sha256:{value}" for pin, value in locked.items()]
-    assert json.loads((Path(action.folder) / MARKER).read_text())["wheels"] == locked
-    assert len(digest) == 64 and not list(Path(action.folder).rglob("*.whl"))
+    assert json.loads((folder / MARKER).read_text())["wheels"] == locked
+    assert len(digest) == 64 and not list(folder.rglob("*.whl")) and runner.calls == 3
     assert provide_toolkit(action, PIP, runner, log, lambda _: None) == (root, digest)
+    assert runner.calls == 3, "it was made twice"
 
 
-def test_pip_refuses_another_wheel_than_the_known(action: ProvideToolkit, tmp_path: Path) -> None:
+def test_pip_refuses_another_wheel_than_the_known(
+    action: ProvideToolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The real pip, and a cuda-toolkit 13.0.2 whose bytes are not those of the table."""
     wheel = write_wheel(tmp_path / "index", "cuda-toolkit", "13.0.2", {}, "not the real one")
     log = tmp_path / "log.txt"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SplatfixError) as caught:
-        patch.setenv("PIP_NO_INDEX", "1")
-        patch.setattr("splatfix.install.downloads._UNSET", set())
-        patch.setenv("PIP_FIND_LINKS", str(wheel.parent))
-        provide_toolkit(action, (sys.executable, "-m", "pip"), ProcessRunner(), log, lambda _: None)
-    assert caught.value.code == "toolkit-not-provided" and "HASHES" in log.read_text()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setattr("splatfix.install.downloads._UNSET", set())
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    pip = (sys.executable, "-m", "pip")
+    error = refused(provide_toolkit, action, pip, ProcessRunner(), log, lambda _: None)
+    assert error.code == "toolkit-not-provided" and "HASHES" in log.read_text()
     assert list(Path(action.folder).parent.iterdir()) == []
 
 
@@ -119,18 +119,9 @@ def test_pip_refuses_another_wheel_than_the_known(action: ProvideToolkit, tmp_pa
     ],
 )
 def test_nothing_stays_of_one_that_failed(action: ProvideToolkit, runner: FakePip, words: str) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        provide(action, runner)
-    assert caught.value.code == "toolkit-not-provided" and words in caught.value.what
+    error = refused(provide, action, runner)
+    assert error.code == "toolkit-not-provided" and words in error.what
     assert list(Path(action.folder).parent.iterdir()) == []
-
-
-def test_a_folder_without_the_marker_is_made_anew(action: ProvideToolkit) -> None:
-    half = Path(action.folder) / "nvidia" / "cu13" / "half"
-    half.parent.mkdir(parents=True)
-    half.write_text("")
-    provide(action, FakePip())
-    assert not half.exists() and (Path(action.folder) / MARKER).is_file()
 
 
 def test_an_interrupted_download_leaves_nothing(action: ProvideToolkit) -> None:
@@ -200,11 +191,9 @@ def test_everything_else_is_no_business_of_its(text: str, tmp_path: Path) -> Non
 def test_what_cannot_be_used_is_said_and_nothing_stays(
     members: dict[str, str] | None, words: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        fetch_source(
-            "gsplat==1.5.3", "python", pip=PIP, runner=FakeDownload(members), cache=tmp_path / "cache"
-        )
-    assert caught.value.code == "source-not-fetched" and words in caught.value.what
+    how = {"pip": PIP, "runner": FakeDownload(members), "cache": tmp_path / "cache"}
+    error = refused(fetch_source, "gsplat==1.5.3", "python", **how)
+    assert error.code == "source-not-fetched" and words in error.what
     assert list((tmp_path / "cache" / "sources").iterdir()) == [] and not (tmp_path / "evil.py").exists()
 
 
@@ -216,6 +205,4 @@ def test_a_toolkit_that_others_can_change_is_not_run(action: ProvideToolkit) -> 
     nvcc.chmod(0o777)
     assert provide(action, runner) and nvcc.read_text() == "", "it was made anew"
     folder.parent.chmod(0o777)
-    with pytest.raises(SplatfixError) as caught:
-        provide(action, runner)
-    assert caught.value.code == "cache-not-private"
+    assert refused(provide, action, runner).code == "cache-not-private"

@@ -24,6 +24,7 @@ from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, drop
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
 from tests.plan.machines import refused
+from tests.plan.test_replacement import row_of, source_of
 
 from .environments import make_environment
 from .test_cli import splatfix
@@ -107,6 +108,10 @@ def rasterizer_fields() -> tuple[str, ...]:
     return rasterizer.GaussianRasterizationSettings._fields
 
 
+def detached(count: int = 25) -> dict[str, Any]:
+    return {name: tensor.detach() for name, tensor in scene(count).items()}
+
+
 def screen(inputs: dict[str, Any]) -> Any:
     """As every trainer makes it: a leaf's copy whose gradient is kept."""
     points = torch.zeros_like(inputs["means3D"], requires_grad=True) + 0
@@ -136,16 +141,7 @@ def test_renders_and_differentiates_as_the_kernel_does(drop_in: ModuleType) -> N
     if drop_in.__name__ == FASTGS:
         own["compact_box"] = settings.mult
     kernel_settings = rasterizer.GaussianRasterizationSettings(**own)
-    wanted = rasterizer.rasterize(
-        kernel_settings,
-        same["means3D"],
-        same_points,
-        same["opacities"],
-        same["shs"],
-        None,
-        same["scales"],
-        same["rotations"],
-    )
+    wanted = rasterizer.rasterize(kernel_settings, means2D=same_points, **same)
     assert torch.equal(result[0], wanted.color) and torch.equal(result[1], wanted.radii)
     assert result[0].shape == (3, 32, 40) and result[1].dtype == torch.int32
     weight = torch.randn(3, 32, 40)
@@ -253,7 +249,7 @@ def test_errors_are_the_originals(drop_in: ModuleType) -> None:
 
 def weights_of(drop_in: ModuleType, **options: Any) -> dict[str, Any]:
     """Taming's score pass: the eleven results after image and radii, by the names of its own source."""
-    inputs = {name: tensor.detach() for name, tensor in scene().items()}
+    inputs = detached()
     draw = drop_in.GaussianRasterizer(camera(drop_in, **options))
     found = draw(means2D=torch.zeros(25, 3), **as_called(inputs, drop_in))
     row = variant("taming")
@@ -314,7 +310,7 @@ def test_tamings_normalisation_may_write_into_the_results(drop_in: ModuleType) -
 
 @of(FASTGS)
 def test_fastgs_counts_marked_pixels_and_cuts_by_mult(drop_in: ModuleType) -> None:
-    inputs = {name: tensor.detach() for name, tensor in scene().items()}
+    inputs = detached()
     marked = (torch.rand(32, 40) > 0.5).int()
 
     def draw(**options: Any) -> Any:
@@ -400,7 +396,7 @@ def test_relocation_and_used_gaussians(drop_in: ModuleType) -> None:
     wanted = 0.5 / (2 * o - o * o / math.sqrt(2))
     assert torch.allclose(scale, torch.full((1, 3), wanted), rtol=1e-4)
 
-    inputs = {name: tensor.detach() for name, tensor in scene(3).items()}
+    inputs = detached(3)
     inputs["means3D"][:] = torch.tensor([[0.0, 0, 3], [0, 0, -3], [0, 0, 5]])
     inputs["opacities"][:] = torch.tensor(
         [[0.9], [0.9], [0.001]]
@@ -463,57 +459,17 @@ def test_every_rasterizer_variant_is_served_or_refused() -> None:
             assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
 
 
-def face_text(name: str) -> str:
-    from splatfix.install.dropins import _templates
-
-    dropin = dropin_of("diff-gaussian-rasterization", name)
-    return _templates(dropin)[dropin.api]
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_source_folder_says_its_variant(name: str, tmp_path: Path) -> None:
-    source = source_folder(tmp_path / "extension", as_original(name))
-    assert choose_dropins([str(source)]).dropins == (dropin_of("diff-gaussian-rasterization", name),)
-
-
-def source_folder(folder: Path, text: str) -> Path:
-    (folder / NAME).mkdir(parents=True)
-    (folder / "setup.py").write_text(
-        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-        f'setup(name="{NAME}", ext_modules=[CUDAExtension(name="{NAME}._C", sources=["ext.cpp"])])\n'
-    )
-    (folder / NAME / "__init__.py").write_text(text)
-    return folder
-
-
-def as_original(name: str, **changes: Any) -> str:
-    """A package with the shape that the sources of this variant have: settings, autograd function, rasterizer."""
-    key = next(dropin.serves[0] for dropin in DROPINS if dropin.variant == name) if name in VARIANTS else name
-    row = variant(key)
-    assert row and row.settings and row.forward and row.returns
-    lines = ["from typing import NamedTuple", "import torch", "from torch import nn", "from . import _C"]
-    lines += ["class _RasterizeGaussians(torch.autograd.Function):", "    @staticmethod"]
-    lines += ["    def forward(ctx, *inputs):", f"        return {', '.join(row.returns)}"]
-    lines += ["class GaussianRasterizationSettings(NamedTuple):"]
-    lines += [f"    {field}: object" for field in row.settings]
-    for extra in row.extra_classes:
-        lines += [f"class {extra}:", "    pass"]
-    lines += ["class GaussianRasterizer(nn.Module):"]
-    for method in row.methods:
-        lines += [f"    def {method}(self, positions):", f"        return {positions(row.exports, method)}"]
-    lines += [f"    def forward(self, {', '.join(row.forward)}):", "        pass"]
-    lines += [f"def use_{export}():\n    return _C.{export}()" for export in sorted(row.exports)]
-    return "\n".join(lines) + "\n"
-
-
-def positions(exports: frozenset[str], method: str) -> str:
-    return "_C.mark_visible(positions)" if method == "markVisible" and "mark_visible" in exports else "None"
+    dropin = dropin_of("diff-gaussian-rasterization", name)
+    source_of(tmp_path, row_of(dropin.serves[0]))
+    assert choose_dropins([str(tmp_path)]).dropins == (dropin,)
 
 
 @pytest.mark.parametrize("key", ["gof", "rade", "speedy"])
 def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None:
-    source = source_folder(tmp_path / "extension", as_original(key))
-    problem = refused(choose_dropins, [str(source)])
+    source_of(tmp_path, row_of(key))
+    problem = refused(choose_dropins, [str(tmp_path)])
     assert problem.code == "nothing-replaces-it" and (refusal(key) or "?") in problem.what
 
 

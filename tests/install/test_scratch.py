@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
 from splatfix.core.scratch import sweep
 from splatfix.install.scratch import copy_source, scratch_folder
+from tests.plan.machines import refused
 
 
 def tree(folder: Path, files: dict[str, str]) -> Path:
@@ -85,9 +85,8 @@ def test_the_path_never_contains_arch(tmp_path: Path, monkeypatch: pytest.Monkey
         assert "arch" not in str(scratch.source)
         assert scratch.wheels.is_dir()
     assert not scratch.root.exists()
-    with pytest.raises(SplatfixError) as caught, scratch_folder(bad):
-        raise AssertionError("a scratch folder was made where torch would misread it")
-    assert caught.value.code == "no-scratch" and "TMPDIR" in caught.value.todo[0].line()
+    error = refused(scratch_folder(bad).__enter__)
+    assert error.code == "no-scratch" and "TMPDIR" in error.todo[0].line()
 
 
 def test_a_path_with_a_blank_is_the_last_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,9 +108,7 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copy2", full)
-    with pytest.raises(SplatfixError) as caught:
-        copy_source(source, tmp_path / "copy")
-    assert caught.value.code == "disk-full"
+    assert refused(copy_source, source, tmp_path / "copy").code == "disk-full"
 
 
 ROOT = Path(__file__).parents[2]
@@ -210,6 +207,5 @@ def test_a_read_only_source_is_copied_to_be_written(tmp_path: Path) -> None:
 def test_too_much_to_copy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.install.scratch._MOST_FILES", 3)
     source = tree(tmp_path / "source", {"setup.py": "", "films/1": "", "films/2": "", "films/3": ""})
-    with pytest.raises(SplatfixError) as caught:
-        copy_source(source, tmp_path / "copy")
-    assert caught.value.code == "source-too-large" and "films" in caught.value.what
+    error = refused(copy_source, source, tmp_path / "copy")
+    assert error.code == "source-too-large" and "films" in error.what

@@ -14,6 +14,7 @@ from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import is_empty
 from splatfix.install.outcome import FetchedSubmodule
 from splatfix.install.submodules import _target_folder, fetch_submodules
+from tests.plan.machines import refused
 
 SERVER = "https://git.example/"
 ALL = ("https", "ssh", "file")
@@ -79,7 +80,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_clone_gets_what_it_needs_and_theirs(stack: Path, server: Path) -> None:
     before = contents(stack / ".git")
     told: list[str] = []
-    knn, glm = fetch_submodules(stack, doing=told.append, protocols=ALL)
+    knn, glm = fetch_submodules(stack, tell=told.append, protocols=ALL)
     wanted = git(server / "knn", "rev-parse", "HEAD~1")
     assert knn == FetchedSubmodule(KNN, f"{SERVER}knn", wanted)
     assert (glm.path, glm.asked) == (f"{KNN}/third_party/glm", True)
@@ -107,9 +108,8 @@ def test_an_archive_gets_the_newest(stack: Path, server: Path, tmp_path: Path) -
 def test_it_is_all_or_nothing(stack: Path, server: Path) -> None:
     (server / "glm").rename(server / "elsewhere")
     before = contents(stack)
-    with pytest.raises(SplatfixError) as caught:
-        fetch_submodules(stack, protocols=ALL)
-    assert caught.value.code == "submodules-not-fetched" and "third_party/glm" in caught.value.what
+    error = refused(fetch_submodules, stack, protocols=ALL)
+    assert error.code == "submodules-not-fetched" and "third_party/glm" in error.what
     assert contents(stack) == before and is_empty(stack / KNN)
     assert not list(stack.glob(".splatfix*"))
 
@@ -151,9 +151,7 @@ def test_a_folder_that_cannot_be_moved_in_undoes_the_others(
 )
 def test_only_https_and_ssh(tmp_path: Path, url: str) -> None:
     (tmp_path / ".gitmodules").write_text(f'[submodule "a"]\n\tpath = submodules/a\n\turl = {url}\n')
-    with pytest.raises(SplatfixError) as caught:
-        fetch_submodules(tmp_path)
-    assert caught.value.code == "submodules-not-fetched"
+    assert refused(fetch_submodules, tmp_path).code == "submodules-not-fetched"
 
 
 def test_git_is_told_to_speak_nothing_else(stack: Path) -> None:
@@ -194,6 +192,4 @@ def test_no_hook_and_no_prompt(
 
 def test_without_git_it_says_so(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(SplatfixError) as caught:
-        fetch_submodules(stack)
-    assert caught.value.code == "no-git"
+    assert refused(fetch_submodules, stack).code == "no-git"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from packaging.tags import sys_tags
 
-from splatfix.core.errors import SplatfixError
 from splatfix.facts import EnvironmentFacts, Fact, Facts, Interpreter, MachineFacts, Torch, gather
 from splatfix.install.verify import fits, verify_wheel
 from splatfix.install.wheels import WheelFile, open_wheel
 from tests.archs import archs
+from tests.plan.machines import refused
 
 from .environments import PYTHON_TAG, fat_binary
 
@@ -56,37 +56,16 @@ def wheel_of(folder: Path, interpreter: Interpreter, tag: str = "", **natives: P
 
 def test_every_container_must_serve_every_target(tmp_path: Path, interpreter: Interpreter) -> None:
     both = library(tmp_path, "both.so", fat_binary(80, 120) + fat_binary(86, 120))
-    rung = verify_wheel(
-        wheel_of(tmp_path, interpreter, _C=both),
-        archs("sm_120", "sm_89"),
-        facts(interpreter),
-        expects_gpu_code=True,
-    )
+    wheel = wheel_of(tmp_path, interpreter, _C=both)
+    rung = verify_wheel(wheel, archs("sm_120", "sm_89"), facts(interpreter), expects_gpu_code=True)
     assert rung.reached
     assert "sm_120 (native code), sm_89 (native code) in 2 of 2 fatbins" in rung.shown_by
 
     mixed = library(tmp_path, "mixed.so", fat_binary(80, 120) + fat_binary(80))
-    with pytest.raises(SplatfixError) as caught:
-        verify_wheel(
-            wheel_of(tmp_path, interpreter, _C=mixed),
-            archs("sm_120"),
-            facts(interpreter),
-            expects_gpu_code=True,
-        )
-    assert caught.value.code == "wrong-gpu-code"
-    assert "has no code for sm_120" in caught.value.what
-
-
-def test_one_bad_member_is_enough(tmp_path: Path, interpreter: Interpreter) -> None:
-    good, bad = (library(tmp_path, f"m{n}.so", fat_binary(n)) for n in (120, 90))
-    with pytest.raises(SplatfixError) as caught:
-        verify_wheel(
-            wheel_of(tmp_path, interpreter, _C=good, _D=bad),
-            archs("sm_120"),
-            facts(interpreter),
-            expects_gpu_code=True,
-        )
-    assert "pkg/_D" in caught.value.what and caught.value.details["carries"] == ["sass sm_90"]
+    wheel = wheel_of(tmp_path, interpreter, _C=both, _D=mixed)
+    error = refused(verify_wheel, wheel, archs("sm_120"), facts(interpreter), expects_gpu_code=True)
+    assert error.code == "wrong-gpu-code" and "has no code for sm_120" in error.what
+    assert "pkg/_D" in error.what and error.details["carries"] == ["sass sm_80", "sass sm_120"]
 
 
 def test_a_module_for_each_architecture(tmp_path: Path, interpreter: Interpreter) -> None:
@@ -97,59 +76,49 @@ def test_a_module_for_each_architecture(tmp_path: Path, interpreter: Interpreter
     assert verify_wheel(wheel, both, facts(interpreter), expects_gpu_code=True).reached
     for members in ({"_86_C": for_86}, {"_86_C": for_86, "_120_C": for_86}, {"_86_C": for_86, "_C": for_120}):
         wheel = wheel_of(tmp_path, interpreter, **members)
-        with pytest.raises(SplatfixError) as caught:
-            verify_wheel(wheel, both, facts(interpreter), expects_gpu_code=True)
-        assert caught.value.code == "wrong-gpu-code"
+        error = refused(verify_wheel, wheel, both, facts(interpreter), expects_gpu_code=True)
+        assert error.code == "wrong-gpu-code"
 
 
 def test_cuda_sources_must_give_gpu_code(tmp_path: Path, interpreter: Interpreter) -> None:
-    plain = library(tmp_path, "plain.so", "int x;")
-    wheel = wheel_of(tmp_path, interpreter, _C=plain)
+    wheel = wheel_of(tmp_path, interpreter, _C=library(tmp_path, "plain.so", "int x;"))
     assert "CPU only" in verify_wheel(wheel, (), facts(interpreter), expects_gpu_code=False).shown_by
-    with pytest.raises(SplatfixError) as caught:
-        verify_wheel(wheel, archs("sm_120"), facts(interpreter), expects_gpu_code=True)
-    assert caught.value.code == "no-gpu-code"
+    error = refused(verify_wheel, wheel, archs("sm_120"), facts(interpreter), expects_gpu_code=True)
+    assert error.code == "no-gpu-code"
 
 
 def test_torch_symbols_are_looked_up_in_the_installed_torch(tmp_path: Path, interpreter: Interpreter) -> None:
     folder = tmp_path / "torch" / "lib"
     folder.mkdir(parents=True)
     library(folder, "libc10.so", "int _ZN3c105thereEv(void) { return 1; }")
-    torch = Torch("2.11.0", "13.0", None, str(folder.parent))
-    link = (f"-L{folder}", "-lc10", "-Wl,--no-as-needed")
-    there = library(
-        tmp_path, "ok.so", "int _ZN3c105thereEv(void); int f(void) { return _ZN3c105thereEv(); }", *link
-    )
-    rung = verify_wheel(
-        wheel_of(tmp_path, interpreter, _C=there), (), facts(interpreter, torch), expects_gpu_code=False
-    )
-    assert "all 1 torch symbol found in torch 2.11.0" in rung.shown_by
-
-    gone = library(
-        tmp_path, "no.so", "int _ZN3c104goneEv(void); int f(void) { return _ZN3c104goneEv(); }", *link
-    )
-    with pytest.raises(SplatfixError) as caught:
-        verify_wheel(
-            wheel_of(tmp_path, interpreter, _C=gone), (), facts(interpreter, torch), expects_gpu_code=False
+    known = facts(interpreter, Torch("2.11.0", "13.0", None, str(folder.parent)))
+    wheels = []
+    for symbol in ("_ZN3c105thereEv", "_ZN3c104goneEv"):
+        code = f"int {symbol}(void); int f(void) {{ return {symbol}(); }}"
+        links = (f"-L{folder}", "-lc10", "-Wl,--no-as-needed")
+        (tmp_path / symbol).mkdir()
+        wheels.append(
+            wheel_of(tmp_path / symbol, interpreter, _C=library(tmp_path, f"{symbol}.so", code, *links))
         )
-    assert caught.value.code == "torch-symbols-missing"
-    assert caught.value.details["missing"] == ["_ZN3c104goneEv"]
+    rung = verify_wheel(wheels[0], (), known, expects_gpu_code=False)
+    assert "all 1 torch symbol found in torch 2.11.0" in rung.shown_by
+    error = refused(verify_wheel, wheels[1], (), known, expects_gpu_code=False)
+    assert error.code == "torch-symbols-missing" and error.details["missing"] == ["_ZN3c104goneEv"]
 
 
 def test_a_wheel_of_another_python(tmp_path: Path, interpreter: Interpreter) -> None:
     for tag in ("cp27-cp27m-linux_x86_64", f"{PYTHON_TAG}-{PYTHON_TAG}-win_amd64", "cp39-cp39-linux_x86_64"):
-        with pytest.raises(SplatfixError) as caught:
-            verify_wheel(wheel_of(tmp_path, interpreter, tag), (), facts(interpreter), expects_gpu_code=False)
-        assert caught.value.code == "wheel-does-not-fit"
+        wheel = wheel_of(tmp_path, interpreter, tag)
+        error = refused(verify_wheel, wheel, (), facts(interpreter), expects_gpu_code=False)
+        assert error.code == "wheel-does-not-fit"
 
 
 def test_a_module_of_another_python_in_a_fitting_wheel(tmp_path: Path, interpreter: Interpreter) -> None:
     path = wheel_of(tmp_path, interpreter).path
     with zipfile.ZipFile(path, "a") as archive:
         archive.write(library(tmp_path, "x.so", "int x;"), "pkg/_C.cpython-27-x86_64-linux-gnu.so")
-    with pytest.raises(SplatfixError) as caught:
-        verify_wheel(open_wheel(path), (), facts(interpreter), expects_gpu_code=False)
-    assert "cpython-27" in caught.value.what
+    error = refused(verify_wheel, open_wheel(path), (), facts(interpreter), expects_gpu_code=False)
+    assert "cpython-27" in error.what
 
 
 def test_tags_agree_with_packaging(interpreter: Interpreter) -> None:

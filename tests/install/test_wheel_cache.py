@@ -3,18 +3,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
 from splatfix.install.wheel_cache import identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.plan import BuildWheel
 from tests.archs import archs
-from tests.plan.machines import CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
+from tests.plan.machines import CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine, refused
 from tests.plan.test_install_plan import build_of, plan
 
 from .environments import run_in, write_extension
@@ -57,37 +57,46 @@ def test_a_damaged_entry_is_no_entry(tmp_path: Path, damage: str) -> None:
     assert cache.take("k", tmp_path / "out") is None
 
 
-def test_what_somebody_else_may_have_put_there_is_not_used(tmp_path: Path) -> None:
-    """A digest in the cache vouches for nothing: who writes the wheel writes its digest too."""
-    for spoil in (
-        lambda folder: folder.chmod(0o777),
-        lambda folder: (folder.chmod(0o755), (folder / "k").chmod(0o777)),
-        lambda folder: (
-            folder.chmod(0o755),
-            (folder / "k").chmod(0o755),
-            (folder / "k/entry.json").chmod(0o666),
-        ),
-        lambda folder: (
-            (folder / "k").rename(tmp_path / "moved") and (folder / "k").symlink_to(tmp_path / "moved")
-        ),
-        link_the_wheel,
-    ):
-        cache = WheelCache(tmp_path / "cache")
-        keep(cache, tmp_path)
-        assert cache.take("k", tmp_path / "out") is not None and cache.refused == []
-        spoil(cache.folder)
-        assert cache.take("k", tmp_path / "out") is None and cache.entries() == ()
-        assert [sentence for sentence in cache.refused if "not used" in sentence] == cache.refused != []
-        keep(cache, tmp_path)  # does nothing where others can write, and never fails
-        cache.clear()
-        assert list(cache.folder.iterdir()) == []
-        cache.folder.rmdir()
+def open_folder(folder: Path) -> None:
+    folder.chmod(0o777)
+
+
+def open_entry(folder: Path) -> None:
+    folder.chmod(0o755)
+    (folder / "k").chmod(0o777)
+
+
+def open_file(folder: Path) -> None:
+    folder.chmod(0o755)
+    (folder / "k").chmod(0o755)
+    (folder / "k/entry.json").chmod(0o666)
+
+
+def link_the_entry(folder: Path) -> None:
+    (folder / "k").rename(folder.parent / "moved")
+    (folder / "k").symlink_to(folder.parent / "moved")
 
 
 def link_the_wheel(folder: Path) -> None:
     wheel = folder / "k" / "pkg-1.0-py3-none-any.whl"
     wheel.rename(folder.parent / "elsewhere.whl")
     wheel.symlink_to(folder.parent / "elsewhere.whl")
+
+
+@pytest.mark.parametrize("spoil", [open_folder, open_entry, open_file, link_the_entry, link_the_wheel])
+def test_what_somebody_else_may_have_put_there_is_not_used(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    """A digest in the cache vouches for nothing: who writes the wheel writes its digest too."""
+    cache = WheelCache(tmp_path / "cache")
+    keep(cache, tmp_path)
+    assert cache.take("k", tmp_path / "out") is not None and cache.refused == []
+    spoil(cache.folder)
+    assert cache.take("k", tmp_path / "out") is None and cache.entries() == ()
+    assert [sentence for sentence in cache.refused if "not used" in sentence] == cache.refused != []
+    keep(cache, tmp_path)  # does nothing where others can write, and never fails
+    cache.clear()
+    assert list(cache.folder.iterdir()) == []
 
 
 def test_a_refused_cache_fails_no_installation(
@@ -135,9 +144,8 @@ def test_a_cache_that_cannot_be_cleared_does_not_say_it_was(
     cache = WheelCache(tmp_path / "cache")
     keep(cache, tmp_path)
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as on a read-only disk
-    with pytest.raises(SplatfixError) as caught:
-        cache.clear()
-    assert caught.value.code == "cache-not-cleared" and "1 of 1" in caught.value.what
+    error = refused(cache.clear)
+    assert error.code == "cache-not-cleared" and "1 of 1" in error.what
 
 
 def test_a_wheel_cleared_by_another_in_this_moment_is_none(
@@ -215,31 +223,17 @@ def test_two_environments_of_one_torch_share_a_wheel(tmp_path: Path, monkeypatch
     assert identity_in(tmp_path / "one", source) != one, "its setup.py looks there"
 
 
-def test_a_build_asks_setup_py_what_it_reads(
+@pytest.mark.usefixtures("fresh_wheels")
+def test_what_was_built_is_not_built_again(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same source, told two things through a variable of its own, is two wheels."""
+    """Told another thing through a variable that its setup.py reads, the same source is another wheel."""
     source = write_extension(tmp_path / "source")
     setup = source / "setup.py"
     answer = "import os\nflags = ['-DANSWER=' + os.environ.get('PROBE_ANSWER', '1')]\n"
     setup.write_text(answer + setup.read_text().replace('["-O0"]', "flags"))
     probe = source / "probe.c"
     probe.write_text(probe.read_text().replace("PyLong_FromLong(42)", "PyLong_FromLong(ANSWER)"))
-    for told in ("1", "2"):
-        monkeypatch.setenv("PROBE_ANSWER", told)
-        assert splatfix("install", str(source), "--python", environment.python) == 0
-        assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == told
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("fresh_wheels")
-def test_the_second_install_compiles_nothing(
-    environment: Environment,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    source = write_extension(tmp_path / "source")
     builds = []
     real = ProcessRunner.run
 
@@ -248,15 +242,12 @@ def test_the_second_install_compiles_nothing(
         return real(self, argv, **options)
 
     monkeypatch.setattr(ProcessRunner, "run", counted)
-    install = ("install", str(source), "--python", environment.python)
-    assert splatfix(*install) == 0 and len(builds) == 1
-    assert splatfix("revert", "--python", environment.python) == 0
-    assert splatfix(*install) == 0 and len(builds) == 1
-    assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
-    assert splatfix(*install, "--no-cache") == 0 and len(builds) == 2
-    (source / "probe.c").write_text((source / "probe.c").read_text().replace("42", "43"))
-    assert splatfix(*install) == 0 and len(builds) == 3
-    assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "43"
+    command = ("install", str(source), "--python", environment.python)
+    for value, built in (("1", 1), ("2", 2), ("1", 2)):
+        monkeypatch.setenv("PROBE_ANSWER", value)
+        assert splatfix(*command) == 0 and len(builds) == built
+        assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == value
+    assert splatfix(*command, "--no-cache") == 0 and len(builds) == 3
 
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
