@@ -144,10 +144,9 @@ class Decoder:
     A subclass reads what others wrote: it overrides how one kind of value is made, and everything else stays.
     """
 
-    other_keys = False
-    """Keys that a dataclass lacks are passed over; else they are refused, because they would be lost."""
-
-    def __init__(self) -> None:
+    def __init__(self, *, other_keys: bool = False) -> None:
+        """``other_keys``: keys that a dataclass lacks are passed over; else they are refused, because they would be lost."""
+        self._other_keys = other_keys
         self._converters: dict[Any, _Convert] = {}
         self._fields: dict[Any, tuple[Field, ...]] = {}
 
@@ -223,7 +222,7 @@ class Decoder:
         target = typing.get_origin(hint) or hint
         _expect(data, dict, where)
         fields = self._fields_of(hint, target)
-        if not self.other_keys:
+        if not self._other_keys:
             unknown = sorted(set(data) - {item.key for item in fields})
             if unknown:
                 raise CodecError(f"{where}: unknown key {_short(unknown[0])} for {target.__name__}")

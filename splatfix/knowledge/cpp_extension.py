@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from splatfix.core import versions
 from splatfix.core.versions import dotted
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.rows import rows
-from splatfix.knowledge.tables import Version, cached, leading_numbers, table, version
+from splatfix.knowledge.tables import Version, cached, table, version
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def behaviour(torch_version: str) -> CppExtension | None:
 
     A release that was not read is spoken for by one of its own minor, else by the nearest older one.
     """
-    release = leading_numbers(torch_version)
+    release = versions.release(torch_version)
     known = _releases()
     candidates = [row for row in known if row[:2] == release[:2]] or [row for row in known if row <= release]
     if not candidates:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from splatfix.core import versions
 from splatfix.knowledge.rows import rows
-from splatfix.knowledge.tables import Version, cached, leading_numbers, pair, table, version
+from splatfix.knowledge.tables import Version, cached, pair, table, version
 
 Compiler = Literal["gcc", "clang", "msvc"]
 
@@ -56,7 +57,7 @@ def library_unreadable(cuda: tuple[int, ...], gcc_major: int) -> bool:
 
 def oldest_gcc_of_torch(torch_version: str) -> int | None:
     """The oldest gcc major that the headers of this torch take; None: older than any in use, or not known."""
-    release = leading_numbers(torch_version)[:2]
+    release = versions.release(torch_version)[:2]
     rows = table("host_compilers")["torch_headers"].items()
     return max((row["oldest_gcc"] for since, row in rows if release >= version(since)), default=None)
 

@@ -19,8 +19,6 @@ T = TypeVar("T")
 
 
 class _RowDecoder(Decoder):
-    other_keys = True
-
     def converter(self, hint: Any) -> Callable[[Any, str], Any]:
         if hint == tuple[int, int]:
             return made_by(pair, "version of two numbers")
@@ -41,7 +39,7 @@ class _RowDecoder(Decoder):
         return super().union(options, data, where)
 
 
-_ROWS = _RowDecoder()
+_ROWS = _RowDecoder(other_keys=True)
 
 
 def decode(kind: type[T], row: Mapping[str, Any], where: str = "$", /, **given: Any) -> T:

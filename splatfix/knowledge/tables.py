@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +19,7 @@ from splatfix.core.codec import parse_json
 from splatfix.core.reading import read_bytes
 from splatfix.core.resources import bundled
 from splatfix.core.toml import parse_toml
+from splatfix.core.versions import release
 
 DATA = Path(__file__).parent / "data"
 SCHEMA = Path(__file__).parent / "schema.json"
@@ -205,17 +205,9 @@ def parse_version(text: str) -> Version:
     Raises:
         KnowledgeError: the text begins with none.
     """
-    if not (parts := leading_numbers(text)):
+    if not (parts := release(text)):
         raise KnowledgeError(f"{text!r} is not a version: it must begin with a number, as in '12.8'.")
     return parts
-
-
-def leading_numbers(text: str) -> Version:
-    """As ``parse_version``; empty for a text that is no version."""
-    match = re.match(r"\s*(\d{1,18}(?:\.\d{1,18})*)", text)
-    if match is None:
-        return ()
-    return tuple(map(int, match.group(1).split(".")))
 
 
 @cache

@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
-from splatfix.certify.record import Config, Implementation, decode
+from splatfix.certify.record import Config, Implementation
 from splatfix.core.codec import CodecError, from_json
+from splatfix.core.lenient import decode
 from splatfix.core.step import Step
 from splatfix.core.words import beginning
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
-from splatfix.core.codec import parse_json
+from splatfix.core.codec import Decoder, parse_json
 from splatfix.facts.model.environment import BuildRecord, Distribution, Extension, SplatPackage
 from splatfix.facts.model.fact import FatbinGroup, group_fatbins
 from splatfix.facts.model.source import PackageSource, Shadow
@@ -180,29 +180,45 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     return distribution
 
 
+@dataclasses.dataclass(frozen=True)
+class _Manifest:
+    """What a wheel that splatfix made says of itself (``splatfix.json``)."""
+
+    kind: str = "built"
+    replaces: str = ""
+    """Of a drop-in."""
+    variant: str | None = None
+    targets: tuple[str, ...] = ()
+    source: str = ""
+    cuda_mismatch: str = ""
+    edits: tuple[str, ...] = ()
+    built_with: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+# a later splatfix may write more
+_MANIFESTS = Decoder(other_keys=True)
+
+
 def _of_manifest(text: str | None) -> dict[str, Any]:
-    """What the manifest in a wheel that splatfix made says, by field of Distribution; a damaged one still says that
-    splatfix made it."""
+    """What it says, by field of Distribution; a damaged one still says that splatfix made it."""
     if not text:
         return {}
     try:
-        document = parse_json(text)
-        kind = str(document.get("kind", "built"))
-        if kind == "built":
-            fields: dict[str, Any] = {
-                key: str(document.get(key) or "") for key in ("source", "cuda_mismatch")
-            }
-            for key in ("targets", "edits"):
-                fields[key] = tuple(map(str, document.get(key) or ()))
-            built_with = (document.get("built_with") or {}).items()
-            fields["built_with"] = tuple((str(key), str(value)) for key, value in built_with)
-            return {"made_by_splatfix": kind, "built": BuildRecord(**fields)}
-        if kind == "drop-in":
-            names = (str(document.get(key) or "") for key in ("replaces", "variant"))
-            return {"made_by_splatfix": kind, "dropin": "@".join(filter(None, names))}
-        return {"made_by_splatfix": kind}
-    except (ValueError, AttributeError, TypeError):
+        manifest: _Manifest = _MANIFESTS.decode(_Manifest, parse_json(text))
+    except ValueError:
         return {"made_by_splatfix": "built"}
+    fields: dict[str, Any] = {"made_by_splatfix": manifest.kind}
+    if manifest.kind == "drop-in":
+        fields["dropin"] = "@".join(filter(None, (manifest.replaces, manifest.variant)))
+    elif manifest.kind == "built":
+        fields["built"] = BuildRecord(
+            targets=manifest.targets,
+            source=manifest.source,
+            cuda_mismatch=manifest.cuda_mismatch,
+            edits=manifest.edits,
+            built_with=tuple(manifest.built_with.items()),
+        )
+    return fields
 
 
 def _kernel_code(system: System, dropin: Distribution) -> tuple[tuple[FatbinGroup, ...], str]:

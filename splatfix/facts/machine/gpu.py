@@ -7,9 +7,9 @@ import io
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
-from splatfix.core.codec import parse_json
+from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import adapters, mac
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import CudaDevice, Driver, Gpu
@@ -86,6 +86,19 @@ class _CudaAnswer:
     misses: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """What NVML and our libcuda probe tell in another form than a GPU's facts have it, of themselves and of each GPU."""
+
+    driver: str | None = None
+    cuda: int | None = None
+    """As ``cuDriverGetVersion`` gives it: 12090."""
+    init: int | None = None
+    """``cuInit``'s code."""
+    error_code: int | None = None
+    cc: tuple[int, int] | None = None
+
+
 def probe(system: System) -> GpuFacts:
     """GPUs and NVIDIA driver of a machine, and CUDA's own list.
 
@@ -120,7 +133,7 @@ def probe(system: System) -> GpuFacts:
             if listed.value is None:
                 listed = source(system)
                 misses += filter(None, [listed.error])
-    driver = _driver(system, listed, reply.get("error_code"), cuda)
+    driver = _driver(system, listed, decode(_Answer, reply).error_code, cuda)
     from_source = listed.value or _GpuList()
     # a libcuda tells its level without any driver loaded: in an image with CUDA, on a machine without a GPU
     if not by_nvml and not driver.version and not (driver.cuda and (from_source.gpus or has_traces)):
@@ -160,7 +173,7 @@ def _of_a_mac(system: System) -> GpuFacts:
 # -- the driver -----------------------------------------------------------------------------------------------
 
 
-def _driver(system: System, listed: Fact[_GpuList], nvml_code: object, cuda: _CudaAnswer) -> Driver:
+def _driver(system: System, listed: Fact[_GpuList], nvml_code: int | None, cuda: _CudaAnswer) -> Driver:
     from_source = listed.value or _GpuList()
     version, is_open, _ = _kernel_module(system)
     level = cuda.level
@@ -172,7 +185,7 @@ def _driver(system: System, listed: Fact[_GpuList], nvml_code: object, cuda: _Cu
         cuda=level,
         open_module=is_open,
         library_version=from_source.library_version or _version_of_library(system),
-        nvml_error=nvml_code if isinstance(nvml_code, int) else None,
+        nvml_error=nvml_code,
         cuda_error=cuda.error_code,
     )
 
@@ -208,9 +221,8 @@ def _of_nvml(reply: dict[str, Any]) -> Fact[_GpuList]:
     """NVML's plain data (see :func:`splatfix.facts.machine.nvml.ask`) as GPUs; unknown when it gave none to read."""
     if "error" in reply or not isinstance(reply.get("gpus"), list):
         return unknown(f"NVML: {reply.get('error') or 'it shows no GPU'}")
-    return Fact(
-        _GpuList(_decoded(reply["gpus"]), _text(reply.get("driver")), _level(reply.get("cuda"))), "NVML"
-    )
+    answer = decode(_Answer, reply)
+    return Fact(_GpuList(_decoded(reply["gpus"]), answer.driver or None, _level(answer.cuda)), "NVML")
 
 
 def _of_nvidia_smi(system: System) -> Fact[_GpuList]:
@@ -279,7 +291,7 @@ def _ask_cuda(system: System) -> _CudaAnswer:
     is_there = False
     for library in libraries:
         done = system.run([system.python, str(_CUDA_PROBE), library], _CUDA_TIMEOUT)
-        reply = _json_object(done.stdout)
+        reply = json_object(done.stdout)
         if "error" in reply:
             misses.append(f"libcuda: {reply['error']}")
             continue
@@ -289,8 +301,8 @@ def _ask_cuda(system: System) -> _CudaAnswer:
             if done.returncode is not None and done.returncode < 0 and not done.error:
                 failed = _CudaAnswer(error_code=done.returncode)
             continue
-        level = _level(reply.get("cuda"))
-        code = _integer(reply.get("init"))
+        answer = decode(_Answer, reply)
+        level, code = _level(answer.cuda), answer.init
         if code == 0:
             gpus = _decoded(reply.get("gpus"))
             return _CudaAnswer(_devices(gpus, library), gpus, level, misses=tuple(misses))
@@ -308,8 +320,8 @@ def _ask_unfiltered(system: System, library: str) -> tuple[int, Fact[tuple[CudaD
     """What libcuda lists once CUDA_VISIBLE_DEVICES is taken away, and the code that is left to explain: that of no device
     where this helps, or could not be asked, else the one without the variable."""
     done = system.run([system.python, str(_CUDA_PROBE), library, "--unfiltered"], _CUDA_TIMEOUT)
-    reply = _json_object(done.stdout)
-    code = _integer(reply.get("init"))
+    reply = json_object(done.stdout)
+    code = decode(_Answer, reply).init
     if code is None:
         return _NO_DEVICE, Fact()
     if code == 0:
@@ -325,65 +337,30 @@ def _devices(gpus: tuple[Gpu, ...], library: str) -> Fact[tuple[CudaDevice, ...]
 # -- plain data of NVML and of our probe, in which anything may be damaged ------------------------------------
 
 
-def _json_object(text: str) -> dict[str, object]:
-    try:
-        reply = parse_json(text)
-    except ValueError:
-        return {}
-    return reply if isinstance(reply, dict) else {}
-
-
 def _decoded(items: object) -> tuple[Gpu, ...]:
     """The GPUs that NVML or our libcuda probe told of; what is damaged of one is unknown."""
     gpus: list[Gpu] = []
     for item in items if isinstance(items, list) else ():
-        if not isinstance(item, dict):
-            continue
-        cc, clocks, mig = item.get("cc"), item.get("max_clocks"), item.get("mig")
-        gpus.append(
-            Gpu(
-                index=len(gpus),
-                name=_text(item.get("name")) or "unknown",
-                nvml_error=_integer(item.get("error_code")),
-                compute_mode=_text(item.get("compute_mode")) or "",
-                compute_processes=_integer(item.get("compute_processes")),
-                cc=f"{cc[0]}.{cc[1]}" if _is_pair(cc) else None,
-                memory_total=_integer(item.get("memory_total")) or None,
-                bus_id=_text(item.get("bus_id")),
-                uuid=_text(item.get("uuid")),
-                mig=mig if isinstance(mig, bool) else None,
-                mig_devices=_texts(item.get("mig_devices")),
-                mig_uuids=_texts(item.get("mig_uuids")),
-                max_clocks=(clocks[0], clocks[1]) if _is_pair(clocks) else None,
-                power_limit=_integer(item.get("power_limit")),
-                default_power_limit=_integer(item.get("default_power_limit")),
+        if isinstance(item, dict):
+            gpu, other = decode(Gpu, item), decode(_Answer, item)
+            gpus.append(
+                replace(
+                    gpu,
+                    index=len(gpus),
+                    name=gpu.name or "unknown",
+                    cc=".".join(map(str, other.cc or ())) or None,
+                    memory_total=gpu.memory_total or None,
+                    nvml_error=other.error_code,
+                )
             )
-        )
     return tuple(gpus)
 
 
-def _level(number: object) -> str | None:
+def _level(number: int | None) -> str | None:
     """``13000`` -> ``13.0`` (CUDA driver API, cuDriverGetVersion)."""
-    if not isinstance(number, int) or number <= 0:
+    if number is None or number <= 0:
         return None
     return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _integer(value: object) -> int | None:
-    """None for what is none; True and False are numbers to Python."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _is_pair(value: object) -> TypeGuard[list[int]]:
-    return isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(n, int) for n in value)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 # -- what the PCI bus adds ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from splatfix.core.codec import parse_json
+from splatfix.core.lenient import json_object
 from splatfix.facts.machine import mac
 from splatfix.facts.model.machine import Resources
 from splatfix.facts.system.live import System, captured, whole_number
@@ -41,11 +41,7 @@ def probe(system: System) -> Resources:
 
 def windows_system(system: System) -> dict[str, object]:
     """Windows' own words about itself (``Win32_OperatingSystem``); empty when it does not answer."""
-    try:
-        reply = parse_json(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout)
-    except ValueError:
-        return {}
-    return reply if isinstance(reply, dict) else {}
+    return json_object(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout)
 
 
 def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, int | None]:

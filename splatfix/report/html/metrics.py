@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from splatfix.certify.record import LARGEST
+from splatfix.core.lenient import LARGEST
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.words import counted
 

@@ -1,0 +1,103 @@
+"""Dataclasses of JSON that a stranger or a broken program wrote: as far as it fits, and what does not is as if not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from splatfix.core.codec import CodecError, Decoder, Field, made_by, parse_json
+
+T = TypeVar("T")
+
+LARGEST = 1e60
+"""No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The JSON object that a text is; empty for any other text."""
+    try:
+        document = parse_json(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def decode(kind: type[T], document: object) -> T:
+    """A dataclass from a JSON object as far as that fits: other keys are passed over, and a field whose value is missing, or
+    of another type, takes its default, or is empty. (``from_json`` refuses both, as it should for documents that splatfix
+    writes.)
+
+    Raises:
+        ValueError: the class has a field with a fixed set of values (an enum), and the document has none of them.
+    """
+    entries = dict(document) if isinstance(document, Mapping) else {}
+    return cast(T, _LENIENT.decode(kind, entries))
+
+
+class _LenientDecoder(Decoder):
+    """What does not fit is as if it were not there."""
+
+    def converter(self, hint: Any) -> Callable[[Any, str], Any]:
+        if hint in (int, float):
+            return made_by(partial(_number, hint), "number")
+        return super().converter(hint)
+
+    def union(self, options: tuple[Any, ...], data: Any, where: str) -> Any:
+        try:
+            return super().union(options, data, where)
+        except CodecError:
+            return None  # so that one bad number of a list spoils no other
+
+    def items(self, hint: Any, data: Any, where: str) -> Iterable[Any]:
+        # an object that does not fit is one less; a number less would make another row of numbers
+        if not dataclasses.is_dataclass(hint):
+            return super().items(hint, data, where)
+        items = super().items(Any, data, where)
+        return [made for item in items for made in self._fitting(hint, item, where)]
+
+    def mapping(self, key: Any, value: Any, data: Any, where: str) -> Mapping[Any, Any]:
+        fitting: dict[str, Any] = {}
+        for name, item in super().mapping(Any, Any, data, where).items():
+            for made in self._fitting(value, item, where):
+                fitting[str(name)] = made
+        return fitting
+
+    def field(self, field: Field, data: Any, where: str) -> Any:
+        try:
+            return super().field(field, data, where)
+        except CodecError as error:
+            return self.missing(field, str(error))
+
+    def missing(self, field: Field, problem: str) -> Any:
+        """What a field is whose value is not there, or does not fit."""
+        if field.default is not None:
+            return field.default()
+        kind = typing.get_origin(field.hint) or field.hint
+        if kind is types.UnionType:
+            return None
+        if dataclasses.is_dataclass(kind):
+            return self.decode(kind, {})
+        if issubclass(kind, Enum):
+            raise CodecError(problem)
+        return {} if kind is Mapping else kind()
+
+    def _fitting(self, hint: Any, data: Any, where: str) -> Iterator[Any]:
+        try:
+            yield self.decode(hint, data, where)
+        except CodecError:
+            return
+
+
+_LENIENT = _LenientDecoder(other_keys=True)
+
+
+def _number(kind: type[int] | type[float], value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and abs(value) < LARGEST and kind(value) == value:
+        return kind(value)
+    raise ValueError
