@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from splatfix.core.codec import CodecError, from_json, parse_start, to_json
@@ -60,6 +60,11 @@ outers = st.builds(
 )
 
 
+# the health check measures how busy the machine is
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@SETTINGS
 @given(outers)
 def test_round_trip(value: Outer) -> None:
     assert from_json(Outer, json.loads(json.dumps(to_json(value)))) == value
@@ -101,7 +106,7 @@ _MEMBERS = st.dictionaries(
 )
 
 
-@settings(max_examples=40)
+@SETTINGS
 @given(_MEMBERS, st.booleans(), st.sampled_from([None, 2]))
 def test_the_start_of_a_document_is_what_json_reads(
     members: dict[str, Any], ascii_only: bool, indent: int | None

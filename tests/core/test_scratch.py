@@ -48,7 +48,6 @@ def test_a_folder_ends_with_its_block(tmp_path: Path) -> None:
 
 
 def test_a_folder_outlives_no_kill(process: subprocess.Popen[str], tmp_path: Path) -> None:
-    assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
     with temporary_folder(base=tmp_path) as other:
         assert folder != other and sweep([tmp_path]) == () and (folder / "half.o").is_file()

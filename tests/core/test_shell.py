@@ -1,5 +1,4 @@
 import os
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,11 +11,6 @@ from tests.hostile.words import CONTROL, NAMES
 
 bash = pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 STRANGE = [*NAMES.values(), "".join(map(chr, range(1, 256))), CONTROL + "0123", "a'b\\\x1b'c!d"]
-
-
-@pytest.mark.parametrize("path", ["/env/bin/python", "/my env/bin/python", "/it's/here", "/a;b/$x"])
-def test_a_posix_shell_reads_one_word(path: str) -> None:
-    assert shlex.split(quoted(path, windows=False)) == [path]
 
 
 @bash

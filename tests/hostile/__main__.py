@@ -14,7 +14,7 @@ from .harness import run_all
 # class: (module, function that yields its cases, how many inputs by default)
 KINDS = {
     "checkouts": ("checkout_cases", "cases", 240),
-    "environments": ("environment_cases", "cases", 100),
+    "environments": ("environments", "cases", 100),
     "scenes": ("scenes", "cases", 400),
     "ply": ("scenes", "ply_cases", 4000),
     "binaries": ("binaries", "cases", 40_000),

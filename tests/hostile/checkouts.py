@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.files import put
+
 from .bad_files import bad_files, replace
 
 Write = Callable[[Path], None]
@@ -60,31 +62,21 @@ FILES = {
 """A harmless checkout with every kind of file that is looked at."""
 
 
-def write_checkout(folder: Path, **_: object) -> None:
+def write_checkout(folder: Path) -> None:
     """The harmless checkout, to be spoiled."""
-    for name, text in FILES.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
-def checkouts() -> Iterator[tuple[str, Write]]:
-    """Every hostile checkout: its name, and what writes it."""
-    yield from bad_file_checkouts()
-    yield from content_checkouts()
-    yield from folder_checkouts()
+    put(folder, FILES)
 
 
 def bad_file_checkouts() -> Iterator[tuple[str, Write]]:
     """One file of a checkout replaced by what is no proper file."""
     for name in (*FILES, ".git", ".git/commondir", "submodules/simple-knn/.git"):
-        for kind, put in bad_files():
+        for kind, bad in bad_files():
 
-            def write(folder: Path, name: str = name, put: Write = put) -> None:
+            def write(folder: Path, name: str = name, bad: Write = bad) -> None:
                 write_checkout(folder)
                 if (folder / name).is_dir():
                     (folder / name).rename(folder / "moved")
-                replace(folder / name, put)
+                replace(folder / name, bad)
 
             yield f"{name}-{kind}".replace("/", "_"), write
 
@@ -118,8 +110,7 @@ def content_checkouts() -> Iterator[tuple[str, Write]]:
         for name, text in contents.items():
 
             def write(folder: Path, file: str = file, text: str = text) -> None:
-                write_checkout(folder)
-                (folder / file).write_bytes(text.encode("utf-8", "surrogateescape"))
+                put(folder, {**FILES, file: text})
 
             yield f"{file}-{name}".replace("/", "_"), write
 
@@ -303,104 +294,63 @@ CUDA = {
 
 def folder_checkouts() -> Iterator[tuple[str, Write]]:
     """Checkouts whose folders are deep, full, looped or oddly named."""
+    many: dict[str, Callable[[], dict[str, str]]] = {
+        "files": lambda: {f"f{n}.py": "" for n in range(20_000)},
+        "renderers": lambda: {f"f{n}.py": RENDER + "x = " + "1," * 50_000 for n in range(700)},
+        "folders": lambda: {f"d{n}/.gitkeep": "" for n in range(4_000)},
+        "extensions": lambda: {f"e{n}/setup.py": SETUP for n in range(1_000)},
+        "wide-extensions": lambda: {f"e{n}/setup.py": SETUP + "x = " + "1," * 200_000 for n in range(60)},
+        "sources": lambda: {f"f{n}.cu": "a " * 300_000 for n in range(650)},
+        "requirements": lambda: {f"requirements{n}.txt": "torch==1.0\n" * 20_000 for n in range(300)},
+        "git-above": lambda: {".git/HEAD": "ref: ../../../../../../../../../../dev/zero\n"},
+        "git-nul": lambda: {".git/HEAD": "ref: a\0b\n", ".git/commondir": "a\0b\n"},
+        "odd-names": lambda: {
+            **{f"{name}.py": RENDER for name in ("\udcff\udcfe", "\x1b[2J", "\u202e", "a\nb")},
+            "requirements\udcff.txt": RENDER,
+            **{
+                f"{name}/{file}": SETUP
+                for name in ("gsplat\udcff", "e\x1b]0;x\x07", "e\nb", "\u202esub")
+                for file in ("setup.py", "__init__.py")
+            },
+        },
+    }
+    for kind, files in many.items():
 
-    def deep(folder: Path) -> None:
-        write_checkout(folder)
-        nest(folder, "d", 1_500)
+        def write(folder: Path, files: Callable[[], dict[str, str]] = files) -> None:
+            write_checkout(folder)
+            put(folder, files())
 
-    def deep_in_submodules(folder: Path) -> None:
-        write_checkout(folder)
-        nest(folder / "submodules/simple-knn", "d", 1_500)
+        yield f"folders-{kind}", write
+    for below in (".", "submodules/simple-knn"):
 
-    def deep_package(folder: Path) -> None:
-        write_checkout(folder)
-        (folder / "submodules/simple-knn/ext.cu").unlink()
-        nest(folder / "submodules/simple-knn", "d", 1_500)
+        def deep(folder: Path, below: str = below) -> None:
+            write_checkout(folder)
+            nest(folder / below, "d", 1_500)
 
-    def many_files(folder: Path) -> None:
-        write_checkout(folder)
-        for number in range(20_000):
-            (folder / f"f{number}.py").touch()
+        yield f"folders-deep-{below.partition('/')[0]}", deep
+    yield "folders-deep-package", _deep_package
+    yield "folders-loops", _loops
+    for kind, text in (("elsewhere", "gitdir: /proc/self/fd\n"), ("nul", "gitdir: a\0b\n")):
 
-    def many_renderers(folder: Path) -> None:
-        write_checkout(folder)
-        for number in range(700):
-            (folder / f"f{number}.py").write_text(RENDER + "x = " + "1," * 50_000, encoding="utf-8")
+        def git_file(folder: Path, text: str = text) -> None:
+            write_checkout(folder)
+            (folder / ".git").rename(folder / "moved")
+            put(folder, {".git": text})
 
-    def many_folders(folder: Path) -> None:
-        write_checkout(folder)
-        for number in range(4_000):
-            (folder / f"d{number}").mkdir()
+        yield f"folders-git-file-{kind}", git_file
 
-    def many_extensions(folder: Path) -> None:
-        for number in range(1_000):
-            (folder / f"e{number}").mkdir()
-            (folder / f"e{number}/setup.py").write_text(SETUP, encoding="utf-8")
 
-    def wide_extensions(folder: Path) -> None:
-        for number in range(60):
-            (folder / f"e{number}").mkdir()
-            (folder / f"e{number}/setup.py").write_text(SETUP + "x = " + "1," * 200_000, encoding="utf-8")
+def _deep_package(folder: Path) -> None:
+    write_checkout(folder)
+    (folder / "submodules/simple-knn/ext.cu").unlink()
+    nest(folder / "submodules/simple-knn", "d", 1_500)
 
-    def many_sources(folder: Path) -> None:
-        write_checkout(folder)
-        for number in range(650):
-            (folder / f"f{number}.cu").write_text("a " * 300_000, encoding="utf-8")
 
-    def many_requirements(folder: Path) -> None:
-        write_checkout(folder)
-        for number in range(300):
-            (folder / f"requirements{number}.txt").write_text("torch==1.0\n" * 20_000, encoding="utf-8")
-
-    def loops(folder: Path) -> None:
-        write_checkout(folder)
-        (folder / "up").symlink_to("..")
-        (folder / "here").symlink_to(".")
-        (folder / "submodules/all").symlink_to(folder)
-        (folder / "root").symlink_to("/")
-        (folder / "submodules/proc").symlink_to("/proc")
-
-    def git_elsewhere(folder: Path) -> None:
-        write_checkout(folder)
-        (folder / ".git").rename(folder / "moved")
-        (folder / ".git").write_text("gitdir: /proc/self/fd\n", encoding="utf-8")
-
-    def git_above(folder: Path) -> None:
-        write_checkout(folder)
-        (folder / ".git/HEAD").write_text("ref: ../../../../../../../../../../dev/zero\n", encoding="utf-8")
-
-    def git_nul(folder: Path) -> None:
-        write_checkout(folder)
-        (folder / ".git/HEAD").write_text("ref: a\0b\n", encoding="utf-8")
-        (folder / ".git/commondir").write_text("a\0b\n", encoding="utf-8")
-
-    def git_file_nul(folder: Path) -> None:
-        write_checkout(folder)
-        (folder / ".git").rename(folder / "moved")
-        (folder / ".git").write_text("gitdir: a\0b\n", encoding="utf-8")
-
-    def odd_names(folder: Path) -> None:
-        write_checkout(folder)
-        for name in (
-            b"\xff\xfe.py",
-            b"\x1b[2J.py",
-            "\u202e.py".encode(),
-            b"a\nb.py",
-            b"requirements\xff.txt",
-        ):
-            Path(folder / name.decode("utf-8", "surrogateescape")).write_text(RENDER, encoding="utf-8")
-        for name in (b"gsplat\xff", b"e\x1b]0;x\x07", b"e\nb", "\u202esub".encode()):
-            inner = folder / name.decode("utf-8", "surrogateescape")
-            inner.mkdir()
-            (inner / "setup.py").write_text(SETUP, encoding="utf-8")
-            (inner / "__init__.py").touch()
-
-    for made in (
-        deep, deep_in_submodules, deep_package, many_files, many_renderers, many_folders, many_extensions,
-        wide_extensions, many_sources, many_requirements, loops, git_elsewhere, git_above, git_nul,
-        git_file_nul, odd_names,
-    ):  # fmt: skip
-        yield f"folders-{made.__name__.replace('_', '-')}", made
+def _loops(folder: Path) -> None:
+    write_checkout(folder)
+    for name, target in (("up", ".."), ("here", "."), ("root", "/"), ("submodules/proc", "/proc")):
+        (folder / name).symlink_to(target)
+    (folder / "submodules/all").symlink_to(folder)
 
 
 def nest(folder: Path, name: str, depth: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 from pathlib import Path
 
+from tests.files import put
 from tests.install.environments import write_extension
 
 from .checkouts import FILES, SETUP, write_checkout
@@ -80,16 +80,18 @@ def environment_variables() -> dict[str, str]:
 
 def write_secret_home(folder: Path) -> None:
     """What pip, git and others keep of a person."""
-    for name, text in {
-        ".config/pip/pip.conf": f"[global]\nindex-url = {LOGIN}\nextra-index-url = {LOGIN}\n",
-        ".netrc": f"machine git.example login user password {CANARY}\n",
-        ".gitconfig": f'[url "{LOGIN}"]\n\tinsteadOf = https://git.example/\n[http]\n'
-        f"\textraHeader = Authorization: Basic {CANARY}\n",
-        ".condarc": f"channels:\n  - {ADDRESSES[6]}\n",
-        ".cache/huggingface/token": TOKENS[0],
-        ".pypirc": f"[pypi]\nusername = __token__\npassword = {TOKENS[9]}\n",
-    }.items():
-        _write(folder / name, text)
+    put(
+        folder,
+        {
+            ".config/pip/pip.conf": f"[global]\nindex-url = {LOGIN}\nextra-index-url = {LOGIN}\n",
+            ".netrc": f"machine git.example login user password {CANARY}\n",
+            ".gitconfig": f'[url "{LOGIN}"]\n\tinsteadOf = https://git.example/\n[http]\n'
+            f"\textraHeader = Authorization: Basic {CANARY}\n",
+            ".condarc": f"channels:\n  - {ADDRESSES[6]}\n",
+            ".cache/huggingface/token": TOKENS[0],
+            ".pypirc": f"[pypi]\nusername = __token__\npassword = {TOKENS[9]}\n",
+        },
+    )
 
 
 def write_secret_checkout(folder: Path) -> None:
@@ -101,35 +103,24 @@ def write_secret_checkout(folder: Path) -> None:
         "    cmdclass",
         f"    install_requires=[{flags}],\n    url={LOGIN!r},\n    description={TOKENS[0]!r},\n    cmdclass",
     )
-    _write(
-        folder / "setup.py",
-        f"os_environ = {LOGIN!r}\n{script}import os\nos.environ['CFLAGS'] = {ASSIGNED[0]!r}\n",
+    modules = ""
+    for number, address in enumerate((*ADDRESSES, f'"{LOGIN}"')):
+        modules += f'[submodule "m{number}"]\n\tpath = submodules/m{number}\n\turl = {address}\n'
+    put(
+        folder,
+        {
+            "setup.py": f"os_environ = {LOGIN!r}\n{script}import os\nos.environ['CFLAGS'] = {ASSIGNED[0]!r}\n",
+            "pyproject.toml": f'[build-system]\nrequires = ["setuptools", "x @ {LOGIN}"]\n',
+            "setup.cfg": f"[options]\ninstall_requires =\n  x @ {LOGIN}\n[metadata]\nversion = {TOKENS[0]}\n",
+            "requirements.txt": f"--extra-index-url {LOGIN}\nx @ {LOGIN}\ntorch==1.0+{TOKENS[0]}\n",
+            "environment.yml": f"channels:\n  - {ADDRESSES[6]}\ndependencies:\n  - {ADDRESSES[6]}::a=1\n  - b={TOKENS[0]}\n",
+            ".git/config": f'[remote "origin"]\n\turl = "{LOGIN}"\n[http]\n\textraHeader = AUTHORIZATION: basic {CANARY}\n',
+            ".gitmodules": modules,
+            "train.py": f"URL = {LOGIN!r}\n{FILES['train.py']}",
+            "submodules/simple-knn/setup.py": script.replace("splat_probe", "simple_knn"),
+            "ext.cu": f"// {LOGIN}\n#include <cub/cub.cuh>\n// {many}\n",
+        },
     )
-    _write(folder / "pyproject.toml", f'[build-system]\nrequires = ["setuptools", "x @ {LOGIN}"]\n')
-    _write(
-        folder / "setup.cfg",
-        f"[options]\ninstall_requires =\n  x @ {LOGIN}\n[metadata]\nversion = {TOKENS[0]}\n",
-    )
-    _write(
-        folder / "requirements.txt",
-        f"--extra-index-url {LOGIN}\nx @ {LOGIN}\ntorch==1.0+{TOKENS[0]}\n",
-    )
-    _write(
-        folder / "environment.yml",
-        f"channels:\n  - {ADDRESSES[6]}\ndependencies:\n  - {ADDRESSES[6]}::a=1\n  - b={TOKENS[0]}\n",
-    )
-    _write(
-        folder / ".git/config",
-        f'[remote "origin"]\n\turl = "{LOGIN}"\n[http]\n\textraHeader = AUTHORIZATION: basic {CANARY}\n',
-    )
-    modules = "".join(
-        f'[submodule "m{i}"]\n\tpath = submodules/m{i}\n\turl = {text}\n'
-        for i, text in enumerate((*ADDRESSES, f'"{LOGIN}"'))
-    )
-    _write(folder / ".gitmodules", modules)
-    _write(folder / "train.py", f"URL = {LOGIN!r}\n{FILES['train.py']}")
-    _write(folder / "submodules/simple-knn/setup.py", script.replace("splat_probe", "simple_knn"))
-    _write(folder / "ext.cu", f"// {LOGIN}\n#include <cub/cub.cuh>\n// {many}\n")
 
 
 def write_speaking_extension(folder: Path, *, broken: bool = False) -> Path:
@@ -138,44 +129,41 @@ def write_speaking_extension(folder: Path, *, broken: bool = False) -> Path:
     script = (folder / "setup.py").read_text()
     said = f"import os, sys\nfor text in {EVERYTHING!r} + tuple(os.environ.items()):\n{_SAY}"
     flags = repr([*FLAGS, "-O0"]).replace("'", '"')
-    _write(folder / "setup.py", said + script.replace('["-O0"]', flags))
-    _write(folder / ".git/config", f'[remote "origin"]\n\turl = {LOGIN}\n')
-    return folder
+    return put(
+        folder,
+        {
+            "setup.py": said + script.replace('["-O0"]', flags),
+            ".git/config": f'[remote "origin"]\n\turl = {LOGIN}\n',
+        },
+    )
 
 
 def write_secret_packages(site: Path) -> None:
     """Installed distributions whose metadata hold the secret."""
     for number, address in enumerate(ADDRESSES):
-        info = site / f"diff_gaussian_rasterization{number}-1.0.dist-info"
-        _write(
-            info / "METADATA",
-            f"Name: x\nVersion: 1.0\nHome-page: {address}\nRequires-Dist: torch @ {address}\n",
-        )
+        info = f"diff_gaussian_rasterization{number}-1.0.dist-info"
         editable = {
             "url": address,
             "dir_info": {"editable": True},
             "vcs_info": {"requested_revision": TOKENS[0]},
         }
-        _write(info / "direct_url.json", json.dumps(editable))
-        _write(info / "RECORD", "")
-    _write(site / "fused-ssim.egg-link", f"/no/{TOKENS[0]}\n.")
-    _write(
-        site / "simple_knn-1.0.egg-info/PKG-INFO", f"Name: simple-knn\nVersion: 1.0\nDownload-URL: {LOGIN}\n"
+        metadata = f"Name: x\nVersion: 1.0\nHome-page: {address}\nRequires-Dist: torch @ {address}\n"
+        put(site / info, {"METADATA": metadata, "direct_url.json": json.dumps(editable), "RECORD": ""})
+    put(
+        site,
+        {
+            "fused-ssim.egg-link": f"/no/{TOKENS[0]}\n.",
+            "simple_knn-1.0.egg-info/PKG-INFO": f"Name: simple-knn\nVersion: 1.0\nDownload-URL: {LOGIN}\n",
+            "fused_ssim/__init__.py": f"raise ImportError({' '.join(EVERYTHING)!r})\n",
+        },
     )
-    _write(site / "fused_ssim/__init__.py", f"raise ImportError({' '.join(EVERYTHING)!r})\n")
 
 
 def write_speaking_tools(folder: Path) -> None:
     """Programs on PATH that answer with the secret, and fail."""
     for name in ("nvcc", "ninja", "cmake", "docker", "nvidia-smi", "colmap", "ccache", "vulkaninfo", "clang"):
-        path = folder / name
-        _write(
-            path,
-            f"#!{sys.executable} -I\nimport sys\nfor text in {EVERYTHING!r}:\n{_SAY}sys.exit(3)\n",
+        put(
+            folder,
+            {name: f"#!{sys.executable} -I\nimport sys\nfor text in {EVERYTHING!r}:\n{_SAY}sys.exit(3)\n"},
         )
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)

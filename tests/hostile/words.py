@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from tests.files import put
 
 from .checkouts import COMMIT, FILES, SETUP
 
@@ -25,30 +26,28 @@ NAMES = {
 
 def write_speaking_checkout(folder: Path) -> None:
     """A checkout whose folders, modules, versions, remotes and pins hold all of these."""
-    for name, text in FILES.items():
-        _write(folder / name, text)
     said = CONTROL + UNICODE + MARKUP
-    for name in NAMES.values():
-        _write(
-            folder / "submodules" / name / "setup.py",
-            SETUP.replace('"splat_probe"', repr(f"splat{name}"))
-            .replace('"1.0"', repr(f"1.0{said}"))
-            .replace('"splat_probe._C"', repr(f"splat.{said}"))
-            .replace('"ext.cu"', repr(f"{name}.cu")),
+    put(folder, {**FILES, "simple_knn.py": "", ".git/HEAD": COMMIT})
+    modules = ""
+    for number, name in enumerate(NAMES.values()):
+        setup = SETUP.replace('"splat_probe"', repr(f"splat{name}")).replace('"1.0"', repr(f"1.0{said}"))
+        setup = setup.replace('"splat_probe._C"', repr(f"splat.{said}")).replace(
+            '"ext.cu"', repr(f"{name}.cu")
         )
-        _write(folder / f"train{name}.py", FILES["train.py"])
-        _write(folder / f"broken{name}.py", "import gsplat\nx = (")
-        _write(folder / "simple_knn.py", "")
-    _write(folder / ".git/config", f'[remote "origin"]\n\turl = https://github.com/someone/{said}x.git\n')
-    modules = "".join(
-        f'[submodule "m{i}"]\n\tpath = submodules/m{i}{name}\n\turl = git@evil.example:{name}/{said}\n'
-        for i, name in enumerate(NAMES.values())
+        put(
+            folder,
+            {
+                f"submodules/{name}/setup.py": setup,
+                f"train{name}.py": FILES["train.py"],
+                f"broken{name}.py": "import gsplat\nx = (",
+            },
+        )
+        modules += f'[submodule "m{number}"]\n\tpath = submodules/m{number}{name}\n\turl = git@evil.example:{name}/{said}\n'
+    put(
+        folder,
+        {
+            ".git/config": f'[remote "origin"]\n\turl = https://github.com/someone/{said}x.git\n',
+            ".gitmodules": modules,
+            "requirements.txt": f"torch==1.0{said}\n{said}\n",
+        },
     )
-    _write(folder / ".gitmodules", modules)
-    _write(folder / "requirements.txt", f"torch==1.0{said}\n{said}\n")
-    _write(folder / ".git/HEAD", COMMIT)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(os.fsencode(text) if "\udcff" in text else text.encode("utf-8", "surrogatepass"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -79,11 +78,6 @@ def test_when(key: str, versions: dict[str, tuple[int, ...]], system: str, holds
     assert breakage(key).when.holds(versions, system) is holds
 
 
-def test_an_unknown_record() -> None:
-    with pytest.raises(KeyError):
-        breakage("nothing")
-
-
 def test_a_user_may_change_a_record(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text('[breakages.cstdint.when]\ngcc = ">=15"\n')
@@ -91,11 +85,3 @@ def test_a_user_may_change_a_record(tmp_path: Path) -> None:
         assert not breakage("cstdint").when.holds({"gcc": (14,)})
         assert breakage("cstdint").edits
     assert breakage("cstdint").when.holds({"gcc": (14,)})
-
-
-def test_patterns_of_edits_follow_the_headers_they_add() -> None:
-    """What a record's include edits add is what its ``unless`` accepts."""
-    for record in breakages():
-        for edit in record.edits:
-            if edit.include and record.find and record.find.unless:
-                assert re.search(record.find.unless, f"#include {edit.include}"), record.key

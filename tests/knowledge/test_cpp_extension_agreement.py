@@ -107,7 +107,6 @@ def test_a_torch_is_here() -> None:
 @SOURCES
 def test_every_item_and_pair_of_an_arch_list(source: TorchSource) -> None:
     rules = behaviour(source.version)
-    assert rules is not None
     every = {
         arch for row in map(behaviour, ("1.13", "2.6", "2.8", "2.15")) if row for arch in row.supported_arches
     }
@@ -134,7 +133,6 @@ def test_every_item_and_pair_of_an_arch_list(source: TorchSource) -> None:
 @given(data=st.data())
 def test_random_arch_lists(source: TorchSource, data: st.DataObject) -> None:
     rules = behaviour(source.version)
-    assert rules is not None
     pieces = [*rules.supported_arches, *(name for name, _ in rules.named_arches), "+PTX", *"; ,1a"]
     text = "".join(data.draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=6)))
     result = expand_arch_list(text, source.version)
@@ -146,7 +144,6 @@ def test_random_arch_lists(source: TorchSource, data: st.DataObject) -> None:
 @pytest.mark.parametrize("text", [None, "", "native"])
 def test_unset_list_over_visible_gpus(source: TorchSource, text: str | None) -> None:
     rules = behaviour(source.version)
-    assert rules is not None
     if text == "native" and not rules.native_keyword:
         pytest.skip("this torch has no native keyword")
     assert isinstance(expand_arch_list(text, source.version), UsesVisibleGpus)
@@ -190,7 +187,7 @@ def test_the_arch_substring_rule(source: TorchSource) -> None:
 @SOURCES
 def test_rows_say_what_the_file_says(source: TorchSource) -> None:
     row = behaviour(source.version)
-    assert row is not None and row.same_minor
+    assert row.same_minor
     text = source.text(FILE)
     assert ('== "native"' in text) == row.native_keyword
     constants = source.definitions(

@@ -13,18 +13,10 @@ from splatfix.knowledge.drivers import (
     first_branch_of_cuda,
     gpu_driver_floor,
     gpu_last_branch,
-    parse_driver,
     ptx_isa_of_cuda,
     ptx_jit_ok,
     runtime_floor,
 )
-
-
-def test_parsing() -> None:
-    assert parse_driver("550.144.03") == (550, 144, 3)
-    assert parse_driver(" 580 ") == (580,)
-    with pytest.raises(ValueError, match="not a version"):
-        parse_driver("N/A")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_no_facts_leave_all_and_strange_facts_leave_none() -> None:
 
 def test_mismatch_in_words() -> None:
     installed, wanted = variant("inria-v1"), variant("inria-2024-dr_aa")
-    assert installed is not None and installed.settings is not None and wanted is not None
+    assert installed.settings is not None and wanted is not None
     assert explain_mismatch("inria-2024-dr_aa", Traits(settings=installed.settings, returns=2)) == (
         "settings: lacks antialiasing",
         "returns: 2 values, not 3",
@@ -74,11 +74,11 @@ def test_mismatch_in_words() -> None:
     assert explain_mismatch("inria-v1", Traits(settings=installed.settings, exports=installed.exports)) == ()
     swapped = (*installed.settings[1:], installed.settings[0])
     reordered = explain_mismatch("inria-v1", Traits(settings=swapped))
-    assert reordered is not None and reordered[0].startswith("settings: another order")
+    assert reordered[0].startswith("settings: another order")
     assert explain_mismatch("nothing", Traits(returns=1)) is None
 
 
 def test_lookalikes() -> None:
     row = lookalike("simple_knn")
-    assert row is not None and row.found == "2.0.1" and "classifier" in row.really
+    assert row.found == "2.0.1" and "classifier" in row.really
     assert lookalike("gsplat") is None

@@ -158,7 +158,7 @@ class TestOverrides:
         assert arch_info(arch) is None
         with using(path):
             info = arch_info(arch)
-            assert info is not None and info.name == "Example"
+            assert info.name == "Example"
             assert info.last_toolkit is None
             assert newest_toolkit() == (14, 0)
             assert toolkit_supports((13, 5), arch) is False
@@ -167,9 +167,7 @@ class TestOverrides:
             assert parse_target("GeForce RTX 6090") == arch
             assert cuda_level_of_driver("640.10") == (14, 0)
             found = build("2.15.0", "cu126")
-            assert (
-                found is not None and found.index_verified and Arch(6, 0) in found.code["linux-x86_64"].cubins
-            )
+            assert found.index_verified and Arch(6, 0) in found.code["linux-x86_64"].cubins
         assert arch_info(arch) is None
         assert cuda_level_of_driver("640.10") is None
         found = build("2.15.0", "cu126")

@@ -19,16 +19,16 @@ def test_only_cuda_13_compiles() -> None:
 
 def test_recipe() -> None:
     found = recipe("13.0.2")
-    assert found is not None and found.verified
+    assert found.verified
     assert found.requirement == "cuda-toolkit[nvcc,cccl,cudart,cublas,cusparse,cusolver]==13.0.2"
     assert found.cuda_home == "nvidia/cu13"
     needed = [fix for fix in found.fixes if fix.needed]
     assert [(fix.path, fix.links_to) for fix in needed] == [("lib/libcudart.so", "libcudart.so.13")]
     assert recipe("12.8.1") is None and recipe("14.0") is None
     newest = recipe("13.2")
-    assert newest is not None and newest.requirement.endswith("==13.2.*")
+    assert newest.requirement.endswith("==13.2.*")
     windows = recipe("13.0.2", "windows")
-    assert windows is not None and windows.fixes == () and not windows.verified
+    assert windows.fixes == () and not windows.verified
 
 
 def test_the_version_that_torch_depends_on() -> None:

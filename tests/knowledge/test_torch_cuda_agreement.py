@@ -82,7 +82,6 @@ def test_published_builds(source: TorchSource) -> None:
     compared = 0
     for cuda, by_host in published.items():
         ours = build(source.version.split("+")[0], f"cu{cuda.replace('.', '')}")
-        assert ours is not None, cuda
         for host, numbers in by_host.items():
             assert {arch.number for arch in ours.code[place("linux", host)].cubins} == numbers, (cuda, host)
             compared += 1

@@ -15,8 +15,6 @@ from splatfix.knowledge.torch_releases import (
     builds_for_arch,
     cxx11_abi,
     how_build_runs,
-    index_url,
-    pip_words,
     place,
     release,
     releases,
@@ -26,7 +24,6 @@ from splatfix.knowledge.torch_releases import (
 
 def runs(version: str, tag: str, cc: str, platform: Platform = "linux", machine: str = "x86_64") -> str:
     found = build(version, tag)
-    assert found is not None
     return how_build_runs(found, Arch.parse(cc), platform, machine)
 
 
@@ -73,7 +70,7 @@ def test_missing_rows_are_none() -> None:
     assert build("2.9.1", "cu111") is None
     assert build("2.9.1+cpu") is None
     found = build("2.9.1+cu128")
-    assert found is not None and found.cuda == (12, 8)
+    assert found.cuda == (12, 8)
 
 
 class TestRanking:
@@ -125,20 +122,6 @@ class TestRanking:
         assert builds_for_arch(Arch(11, 0), machine="aarch64")[0].build.tag == "cu132"
 
 
-def test_pip_words() -> None:
-    index = "https://download.pytorch.org/whl/cu128"
-    assert pip_words("2.9.1", "cu128") == ("torch==2.9.1", "--index-url", index)
-    assert pip_words("2.9", "cu126", also=("torchvision",)) == (
-        "torch==2.9.*",
-        "torchvision",
-        "--index-url",
-        "https://download.pytorch.org/whl/cu126",
-    )
-    only = build("2.12", "cu129")
-    assert only is not None and only.torch == "2.12.1"
-    assert index_url("cpu").endswith("/whl/cpu")
-
-
 @pytest.mark.parametrize(
     ("version", "new"),
     [("2.6.0+cu124", False), ("2.6.0+cu126", True), ("2.16.0", True), ("2.5.1+cpu", None)],
@@ -158,7 +141,6 @@ def test_rows_hold_together(row: TorchRelease) -> None:
 
 def test_wheel_obstacles() -> None:
     found = build("2.9.1", "cu128")
-    assert found is not None
     assert wheel_obstacle(found, python=(3, 12), glibc=(2, 35)) is None
     assert "3.10 to 3.14" in (wheel_obstacle(found, python=(3, 9)) or "")
     assert "glibc 2.28" in (wheel_obstacle(found, glibc=(2, 17)) or "")

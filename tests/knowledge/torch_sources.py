@@ -24,7 +24,6 @@ class TorchSource:
     @functools.cached_property
     def version(self) -> str:
         found = re.search(r"__version__ = '([^']+)'", (self.root / "version.py").read_text())
-        assert found is not None
         return found[1]
 
     @property

@@ -79,16 +79,3 @@ def test_a_vswhere_that_talks_nonsense(machine_of: MachineOf, answer: str) -> No
         commands={("C:/Program Files (x86)/Microsoft Visual Studio/Installer/vswhere.exe", *ASK): answer},
     )
     assert compilers.probe(box).value == ()
-
-
-def test_tools(machine_of: MachineOf) -> None:
-    box = machine_of(
-        env={"PATH": "/usr/bin"},
-        exists=["/usr/bin/git", "/usr/bin/colmap", "/usr/bin/ninja"],
-        commands={
-            ("git", "--version"): "git version 2.45.1.windows.1\n",
-            ("ninja", "--version"): {"returncode": 1},
-            ("colmap", "help"): "COLMAP 3.9.1 (Commit 529bbd7 on 2024-01-29 with CUDA)\n\nUsage:\n",
-        },
-    )
-    assert compilers.tools(box) == {"git": "2.45.1", "colmap": "3.9.1"}

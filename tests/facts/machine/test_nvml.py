@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 import threading
 import types
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -202,16 +200,3 @@ def test_a_process_agrees_with_the_system() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     assert not alive(system, child.pid)
-
-
-def test_no_module_uses_private_names_of_another() -> None:
-    folder = Path(str(sys.modules["splatfix.facts"].__file__)).parent
-    taken = [
-        f"{path.name}: {node.module}.{name.name}"
-        for path in sorted(folder.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom)
-        for name in node.names
-        if name.name.startswith("_") and not name.name.startswith("__")
-    ]
-    assert taken == []

@@ -134,47 +134,7 @@ def test_containers(machine_of: MachineOf, given: dict[str, object], container: 
     assert machine.probe(machine_of(**given)).container == container
 
 
-@pytest.mark.parametrize(
-    ("kernel", "wsl"),
-    [
-        ("6.6.87.2-microsoft-standard-WSL2", True),
-        ("4.4.0-19041-Microsoft", True),
-        ("6.8.0-79-generic", False),
-    ],
-)
-def test_wsl(machine_of: MachineOf, kernel: str, wsl: bool) -> None:
-    found = machine.probe(machine_of(files={"/proc/sys/kernel/osrelease": kernel + "\n"}))
-    assert found.wsl is wsl
-
-
-SUMMARY = """\
-Devices:
-========
-GPU0:
-\tapiVersion         = 1.3.289
-\tvendorID           = 0x10de
-\tdeviceType         = PHYSICAL_DEVICE_TYPE_DISCRETE_GPU
-\tdeviceName         = NVIDIA GeForce RTX 4080
-\tdriverName         = NVIDIA
-\tdriverInfo         = 565.77
-GPU1:
-\tdeviceType         = PHYSICAL_DEVICE_TYPE_CPU
-\tdeviceName         = llvmpipe (LLVM 17.0.6, 256 bits)
-"""
 ICD = json.dumps({"file_format_version": "1.0.1", "ICD": {"library_path": "libGLX_nvidia.so.0"}})
-
-
-def test_vulkan_adapters(machine_of: MachineOf) -> None:
-    box = machine_of(
-        commands={("vulkaninfo", "--summary"): SUMMARY},
-        env={"PATH": "/usr/bin"},
-        exists=["/usr/bin/vulkaninfo"],
-    )
-    found = adapters.probe(box).value
-    assert [(item.name, item.kind, item.driver) for item in found or ()] == [
-        ("NVIDIA GeForce RTX 4080", "discrete", "NVIDIA 565.77"),
-        ("llvmpipe (LLVM 17.0.6, 256 bits)", "cpu", ""),
-    ]
 
 
 def test_without_vulkaninfo_the_drivers_are_named(machine_of: MachineOf) -> None:

@@ -14,6 +14,7 @@ from splatfix.core.codec import from_json, to_json
 from splatfix.facts import Checkout
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.knowledge.breakages import source_patterns
+from tests.files import put
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "t",
@@ -38,17 +39,8 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def put(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
 def read(root: Path) -> Checkout:
     found = read_checkout(root, source_patterns()).value
-    assert found is not None
     assert from_json(Checkout, json.loads(json.dumps(to_json(found)))) == found
     return found
 
@@ -104,8 +96,7 @@ def test_addresses_of_submodules_without_credentials(tmp_path: Path) -> None:
     text = """[submodule "a"]\n path = "a b"\n url = "https://u:secret@example.org/a"\n
 [submodule "c"]\n path = c\n url = ssh://git:secret@example.org/c\n
 [submodule "d"]\n path = d\n url = git@example.org:d\n"""
-    (tmp_path / ".gitmodules").write_text(text)
-    assert [(item.path, item.url) for item in read(tmp_path).submodules] == [
+    assert [(item.path, item.url) for item in read(put(tmp_path, {".gitmodules": text})).submodules] == [
         ("a b", "https://u:***@example.org/a"),
         ("c", "ssh://git:***@example.org/c"),
         ("d", "git@example.org:d"),

@@ -9,8 +9,7 @@ import pytest
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.facts import Source, extension_folders, read_source, walk_extensions
-from splatfix.facts.source.extension import code_matches
-from splatfix.knowledge.breakages import source_patterns
+from tests.files import put
 
 Names = tuple[str, ...]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -37,13 +36,8 @@ setup(name="fused_ssim", packages=["fused_ssim"], version="0.0.0",
 '''
 
 
-def source(folder: Path, setup: str, *files: str) -> Source:
-    folder.mkdir(exist_ok=True)
-    (folder / "setup.py").write_text(setup)
-    for name in files:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("")
-    return read_source(folder)
+def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
+    return read_source(put(folder, {"setup.py": setup, **dict.fromkeys(empty, ""), **files}))
 
 
 def test_our_own_fixture() -> None:
@@ -99,14 +93,13 @@ def test_environment_variables(
 
 
 def test_variables_of_files_that_it_imports(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "flags.py").write_text(
-        "import os\nfrom more import x\nn = os.getenv('MY_CUDA_ARCHS')\n"
-    )
-    (tmp_path / "more.py").write_text("import os, flags\nx = os.getenv('FORCE_CUDA', '0') == '1'\n")
-    (tmp_path / "unused.py").write_text("import os\nos.getenv('UNUSED')\n")
-    (tmp_path / "CMakeLists.txt").write_text("set(archs $ENV{OWN_CUDA_ARCH})\n")
-    found = source(tmp_path, "import torch\nfrom tools.flags import n\nsetup()\n")
+    files = {
+        "tools/flags.py": "import os\nfrom more import x\nn = os.getenv('MY_CUDA_ARCHS')\n",
+        "more.py": "import os, flags\nx = os.getenv('FORCE_CUDA', '0') == '1'\n",
+        "unused.py": "import os\nos.getenv('UNUSED')\n",
+        "CMakeLists.txt": "set(archs $ENV{OWN_CUDA_ARCH})\n",
+    }
+    found = source(tmp_path, "import torch\nfrom tools.flags import n\nsetup()\n", **files)
     assert found.reads == ("MY_CUDA_ARCHS", "FORCE_CUDA", "OWN_CUDA_ARCH")
     assert [item.name for item in found.arch_variables] == ["MY_CUDA_ARCHS", "OWN_CUDA_ARCH"]
     assert found.switches.on == {"FORCE_CUDA": "1"}
@@ -138,16 +131,13 @@ def test_flags_of_the_host_compiler_are_not_nvcc_flags(tmp_path: Path) -> None:
 
 
 def test_imports_of_setuptools_that_it_cannot_do_without(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(
+    setup = (
         "import os, pkg_resources\nfrom pkg_resources import parse_version, packaging\nfrom setuptools import setup\n"
         "try:\n    import distutils.log\nexcept ImportError:\n    pass\nfrom .pkg_resources import own\n"
         "def later():\n    from distutils import sysconfig\nsetup(name='x')\n"
     )
-    assert read_source(tmp_path).imports == (
-        "pkg_resources",
-        "pkg_resources.parse_version",
-        "pkg_resources.packaging",
-    )
+    names = ("pkg_resources", "pkg_resources.parse_version", "pkg_resources.packaging")
+    assert source(tmp_path, setup).imports == names
 
 
 def test_computed_names_stay_unknown(tmp_path: Path) -> None:
@@ -173,9 +163,7 @@ def test_cuda_or_not(tmp_path: Path) -> None:
 def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
     modules = '[submodule "glm"]\n\tpath = third_party/glm\n\turl = https://example.org/glm\n'
     setup = 'setup(x={"nvcc": ["-I" + join(here, "third_party/glm/")]})'
-    source(tmp_path, setup)
-    (tmp_path / ".gitmodules").write_text(modules)
-    assert read_source(tmp_path).missing_folders == ("third_party/glm",)
+    assert source(tmp_path, setup, **{".gitmodules": modules}).missing_folders == ("third_party/glm",)
     (tmp_path / "third_party" / "glm").mkdir(parents=True)
     assert read_source(tmp_path).missing_folders == ("third_party/glm",), "an empty folder is as good as none"
     (tmp_path / "third_party" / "glm" / "glm.hpp").write_text("")
@@ -191,9 +179,7 @@ def test_a_submodule_for_old_toolkits_alone(tmp_path: Path) -> None:
         ("if cuda:\n    dirs.append(join(here, 'third_party/cub'))\nsetup()", ("third_party/cub",)),
         (f"setup({dirs})", ("third_party/cub",)),
     ):
-        source(tmp_path, setup)
-        (tmp_path / ".gitmodules").write_text(modules)
-        assert read_source(tmp_path).missing_folders == lost
+        assert source(tmp_path, setup, **{".gitmodules": modules}).missing_folders == lost
 
 
 @pytest.mark.parametrize(
@@ -207,13 +193,14 @@ def test_a_submodule_for_old_toolkits_alone(tmp_path: Path) -> None:
 )
 def test_a_submodule_that_no_build_reads(tmp_path: Path, setup: str, include: str, lost: Names) -> None:
     """nerfacc was refused for the empty submodules of its benchmarks, DPVO for that of its viewer."""
-    (tmp_path / ".gitmodules").write_text('[submodule "e"]\n\tpath = eigen\n\turl = https://example.org/e\n')
-    (tmp_path / "csrc").mkdir()
-    (tmp_path / "csrc" / "a.cu").write_text(f"#include <{include}>\n")
-    (tmp_path / "viewer").mkdir()
-    (tmp_path / "viewer" / "setup.py").write_text("setup()")
-    (tmp_path / "viewer" / "main.cpp").write_text("#include <eigen/x.h>\n")
-    assert source(tmp_path, f"setup(ext_modules=[CUDAExtension('x', {setup})])").missing_folders == lost
+    files = {
+        ".gitmodules": '[submodule "e"]\n\tpath = eigen\n\turl = https://example.org/e\n',
+        "csrc/a.cu": f"#include <{include}>\n",
+        "viewer/setup.py": "setup()",
+        "viewer/main.cpp": "#include <eigen/x.h>\n",
+    }
+    script = f"setup(ext_modules=[CUDAExtension('x', {setup})])"
+    assert source(tmp_path, script, **files).missing_folders == lost
 
 
 def test_a_library_that_its_readme_downloads(tmp_path: Path) -> None:
@@ -221,25 +208,21 @@ def test_a_library_that_its_readme_downloads(tmp_path: Path) -> None:
     setup = (
         "setup(ext_modules=[CUDAExtension('x', include_dirs=[join(here, 'thirdparty/eigen-3.4.0'), 'a/b'])])"
     )
-    source(tmp_path, setup, "a.cu")
-    (tmp_path / "a.cu").write_text("#include <Eigen/Dense>\n#include <ATen/ATen.h>\n")
-    assert read_source(tmp_path).missing_folders == ("thirdparty/eigen-3.4.0",)
-    (tmp_path / "a.cu").write_text("#include <ATen/ATen.h>\n")
-    assert read_source(tmp_path).missing_folders == ()
+    both = "#include <Eigen/Dense>\n#include <ATen/ATen.h>\n"
+    assert source(tmp_path, setup, **{"a.cu": both}).missing_folders == ("thirdparty/eigen-3.4.0",)
+    assert source(tmp_path, setup, **{"a.cu": "#include <ATen/ATen.h>\n"}).missing_folders == ()
 
 
 def test_modules_that_cmake_builds(tmp_path: Path) -> None:
     """torchmcubes' own torchmcubes_module was told to be missing, and that its README would say what brings it."""
-    (tmp_path / "cxx").mkdir()
-    (tmp_path / "CMakeLists.txt").write_text('set(BUILD_TARGET "mcubes_module")\nadd_subdirectory(cxx)\n')
-    (tmp_path / "cxx" / "CMakeLists.txt").write_text(
-        "Python_add_library(${BUILD_TARGET} MODULE WITH_SOABI a.cu)\npybind11_add_module(other MODULE b.cpp)\n"
-        "pybind11_add_module(${NOT_KNOWN} c.cpp)\n"
-    )
-    (tmp_path / "mcubes").mkdir()
-    (tmp_path / "mcubes" / "__init__.py").write_text("import mcubes_module\n")
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mcubes'\n")
-    found = read_source(tmp_path)
+    files = {
+        "CMakeLists.txt": 'set(BUILD_TARGET "mcubes_module")\nadd_subdirectory(cxx)\n',
+        "cxx/CMakeLists.txt": "Python_add_library(${BUILD_TARGET} MODULE WITH_SOABI a.cu)\n"
+        "pybind11_add_module(other MODULE b.cpp)\npybind11_add_module(${NOT_KNOWN} c.cpp)\n",
+        "mcubes/__init__.py": "import mcubes_module\n",
+        "pyproject.toml": "[project]\nname = 'mcubes'\n",
+    }
+    found = read_source(put(tmp_path, files))
     assert [item.name for item in found.modules] == ["mcubes_module", "other"] and found.needs == ()
 
 
@@ -262,27 +245,22 @@ def test_an_include_folder_below_another(tmp_path: Path, use: str) -> None:
 
 def test_pyproject(tmp_path: Path) -> None:
     text = '[build-system]\nrequires = ["setuptools", "torch"]\nbuild-backend = "x"\n[project]\nname = "p"\n'
-    (tmp_path / "pyproject.toml").write_text(text)
-    found = read_source(tmp_path)
+    found = read_source(put(tmp_path, {"pyproject.toml": text}))
     assert found.build_files == ("pyproject.toml",)
     assert (found.name, found.build_requires) == ("p", ("setuptools", "torch"))
 
 
 @pytest.mark.parametrize("content", [b"def half(:\n", b"print 'python 2'\n", b"\x00\xff", b"("])
 def test_damaged_files_are_said(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "setup.py").write_bytes(content)
-    assert "setup.py is not Python" in read_source(tmp_path).error
-    (tmp_path / "setup.py").unlink()
-    (tmp_path / "pyproject.toml").write_bytes(content + b"=")
-    assert "pyproject.toml cannot be read" in read_source(tmp_path).error
+    assert "setup.py is not Python" in read_source(put(tmp_path / "a", {"setup.py": content})).error
+    damaged = read_source(put(tmp_path / "b", {"pyproject.toml": content + b"="}))
+    assert "pyproject.toml cannot be read" in damaged.error
 
 
 def test_extensions_of_a_checkout(tmp_path: Path) -> None:
-    for name in ("submodules/simple-knn", "submodules/deep/dgr", "build/old", ".hidden/x"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "setup.py").write_text("setup(ext_modules=[])")
-    (tmp_path / "tool").mkdir()
-    (tmp_path / "tool" / "setup.py").write_text("setup(name='pure')")
+    names = ("submodules/simple-knn", "submodules/deep/dgr", "build/old", ".hidden/x")
+    put(tmp_path, {f"{name}/setup.py": "setup(ext_modules=[])" for name in names})
+    put(tmp_path, {"tool/setup.py": "setup(name='pure')"})
     assert extensions(tmp_path) == ["submodules/deep/dgr", "submodules/simple-knn"]
 
 
@@ -293,14 +271,13 @@ def extensions(folder: Path) -> list[str]:
 def test_extensions_far_down(tmp_path: Path) -> None:
     """Mask2Former's lies in mask2former/modeling/pixel_decoder/ops, SpacetimeGaussians' below thirdparty/."""
     torch = 'setup(ext_modules=[CUDAExtension("x", ["x.cu"])])'
-    for name, setup in (
-        ("net/modeling/decoder/ops", torch),
-        ("third/party/vendored/cython", "setup(ext_modules=[Extension()])"),
-        ("third/party/torch/tests/cpp", torch),
-        ("a/b/c/d/e/f/ops", torch),
-    ):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "setup.py").write_text(setup)
+    files = {
+        "net/modeling/decoder/ops/setup.py": torch,
+        "third/party/vendored/cython/setup.py": "setup(ext_modules=[Extension()])",
+        "third/party/torch/tests/cpp/setup.py": torch,
+        "a/b/c/d/e/f/ops/setup.py": torch,
+    }
+    put(tmp_path, files)
     assert extensions(tmp_path) == ["net/modeling/decoder/ops"]
 
 
@@ -315,9 +292,8 @@ def test_far_folders_end_no_walk(tmp_path: Path) -> None:
 def test_a_walk_ends_and_names_what_it_could_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("a/ext", "locked/ext", "z/deep/ext"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "setup.py").write_text("setup(ext_modules=[])")
+    names = ("a/ext", "locked/ext", "z/deep/ext")
+    put(tmp_path, {f"{name}/setup.py": "setup(ext_modules=[])" for name in names})
     real = os.scandir
 
     def locked(path: Path) -> object:
@@ -334,20 +310,8 @@ def test_a_walk_ends_and_names_what_it_could_not_read(
 
 
 def test_what_setup_links_by_name(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+    setup = (
         "libs = ['cuda', 'cudadevrt']\n"
         "setup(name='x', ext_modules=[CUDAExtension('x', ['a.cu'], libraries=libs, extra_link_args=['-lEGL', '-O2'])])\n"
     )
-    assert read_source(tmp_path).libraries == ("cuda", "cudadevrt", "EGL")
-
-
-def test_thrust_sequence_without_its_header(tmp_path: Path) -> None:
-    call = "void f() { thrust::sequence(a, b); }\n"
-    (tmp_path / "bad.cu").write_text(f"#include <thrust/device_vector.h>\n{call}")
-    (tmp_path / "good.cu").write_text(f"#include <thrust/sequence.h>\n{call}")
-    (tmp_path / "through.cu").write_text(f'#include "local.h"\n{call}')
-    (tmp_path / "local.h").write_text("#include <thrust/sequence.h>\n")
-    (tmp_path / "comment.cu").write_text("// thrust::sequence\n")
-    found = [item for item in code_matches(tmp_path, source_patterns()) if item.breakage == "thrust-sequence"]
-    assert [(item.file, item.line) for item in found] == [("bad.cu", 2)]
+    assert source(tmp_path, setup).libraries == ("cuda", "cudadevrt", "EGL")

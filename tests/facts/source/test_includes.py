@@ -10,8 +10,7 @@ import pytest
 from splatfix.facts import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolkit, Torch
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.source.includes import IncludeFolders, certain_includes, include_folders
-
-from .test_checkout import put
+from tests.files import put
 
 SETUP = "setup(name='dgr', ext_modules=[CUDAExtension('dgr._C', sources=['a.cu'])])\n"
 

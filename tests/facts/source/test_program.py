@@ -11,8 +11,9 @@ from splatfix.facts import read_source
 from splatfix.facts.source.program import Program, read_program
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import find_scripts, read_scripts
+from tests.files import put
 
-from .test_checkout import put, read
+from .test_checkout import read
 
 TUPLE_LOADED, UNHASHABLE_DEFAULT = "torch.load(tuple)", "dataclass(default=unhashable)"
 
