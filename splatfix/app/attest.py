@@ -31,14 +31,18 @@ def open_key(path: Path) -> PrivateKey:
         SplatfixError: ``signing-not-installed`` (exit code 3); ``unusable-key``, ``wrong-passphrase``,
             ``passphrase-needed`` (2).
     """
-    given = os.environ.pop(VARIABLE, None)
-    key = load_private(path, lambda: _asked(path) if given is None else given)
+    passphrase = os.environ.pop(VARIABLE, None)
+
+    def unlock() -> str:
+        return _typed(path) if passphrase is None else passphrase
+
+    key = load_private(path, unlock)
     if key.shared:
         show_message(f"Warning: others than its owner may read or change {path}. Close it: chmod 600")
     return key
 
 
-def _asked(path: Path) -> str:
+def _typed(path: Path) -> str:
     needed = usage_error(
         "passphrase-needed",
         f"{path} is encrypted, and there is nobody to ask for its passphrase.",
@@ -100,11 +104,14 @@ def verify(path: Path, key: Path, python: str | None = None) -> Result:
     if python is not None and verified.holds and verified.statement is not None:
         installed = compare_installed(verified.statement, _site_packages(python))
         verified = replace(verified, installed=installed)
+    exit_code = Exit.OK
+    if not verified.holds or any(item.problem for item in verified.installed):
+        exit_code = Exit.FAILURE
     return Result(
         "report verify",
         lambda: verification.document(verified, folder),
         lambda console: verification.show(console, verified, folder),
-        Exit.FAILURE if not verified.holds or any(item.problem for item in verified.installed) else Exit.OK,
+        exit_code,
     )
 
 

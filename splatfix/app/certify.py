@@ -38,7 +38,7 @@ from splatfix.context.matrix import binary_matrix
 from splatfix.core.errors import Exit
 from splatfix.core.files import write_json, write_text
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step, run, value_options
 from splatfix.facts import Facts
 from splatfix.plan import Options
 from splatfix.report import appendix, certificate, console, verification
@@ -124,16 +124,19 @@ def _result(
         certificate.show(console, made, page, step, options, verbose=request.verbose)
         show_more(console)
 
-    forms: dict[str, Callable[[], str]] = {"markdown": lambda: markdown(made, options)}
+    exit_code: int = exit_code_of(made)
+    if request.monitoring:
+        exit_code = monitoring_code_of(made)
+    document = partial(certificate.document, made, facts, options)
+    return Result(command, document, show, exit_code, forms=forms_of(made, options))
+
+
+def forms_of(made: Certificate, options: Options | None) -> dict[str, Callable[[], str]]:
+    """What ``--format`` can print of a certificate, by name."""
+    forms: dict[str, Callable[[], str]] = {"markdown": partial(markdown, made, options)}
     for name, form in FORMS.items():
         forms[name] = partial(form, made)
-    return Result(
-        command,
-        lambda: certificate.document(made, facts, options),
-        show,
-        monitoring_code_of(made) if request.monitoring else exit_code_of(made),
-        forms=forms,
-    )
+    return forms
 
 
 def run_and_report(
@@ -186,7 +189,7 @@ def next_step(made: Certificate, python: str | None) -> Step | None:
     """The diagnosis where something failed, training after a run level that trained nothing; None otherwise."""
     if made.verdict is Verdict.NOT_CERTIFIED and _in_container(made):
         return run(*made.repeat.argv, "--keep", text="Next: run it again, and look into what is left of it")
-    named = ["--python", python] if python else []
+    named = value_options({"--python": python})
     if made.verdict is Verdict.NOT_CERTIFIED:
         return run("splatfix", "diagnose", *named, text="Next: look for the cause")
     if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:
@@ -207,6 +210,8 @@ def exit_code_of(made: Certificate) -> Exit:
 def monitoring_code_of(made: Certificate) -> int:
     """As monitoring systems read it: 0 ok, 1 warning (certified with reservations, or with scenes left out), 2 critical,
     3 unknown."""
-    if made.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED):
-        return 1 if made.notes or made.skipped else 0
-    return 2 if made.verdict is Verdict.NOT_CERTIFIED else 3
+    if made.verdict is Verdict.UNDETERMINED:
+        return 3
+    if made.verdict is Verdict.NOT_CERTIFIED:
+        return 2
+    return int(bool(made.notes or made.skipped))

@@ -16,7 +16,7 @@ from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, usage_error
 from splatfix.core.files import write_json
-from splatfix.core.step import Step, run, say, target_options
+from splatfix.core.step import Step, run, say, target_options, value_options
 from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 
@@ -56,12 +56,15 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     goal = Goal(request.targets)
     selected = request.only or request.skip
     # the checks are imported while gathering waits for other processes; typed names are looked up before that
-    later = None if selected or as_json else ThreadPoolExecutor(1).submit(_load_checks)
-    checks = select(request.only, request.skip) if later is None else ()
-    facts = _facts(request)
+    if selected or as_json:
+        checks = select(request.only, request.skip)
+        facts = _facts(request)
+    else:
+        later = ThreadPoolExecutor(1).submit(_load_checks)
+        facts = _facts(request)
+        checks = later.result()
     if request.save is not None:
         write_json(request.save, to_json(facts))
-    checks = later.result() if later else checks
     context = make_context(facts, goal)
     findings = run_checks(context, checks)
     options = None
@@ -91,12 +94,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             verbose=verbose,
         )
 
-    return Result(
-        "diagnose",
-        data,
-        text,
-        exit_code_of(findings),
-    )
+    return Result("diagnose", data, text, exit_code_of(findings))
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:
@@ -106,7 +104,9 @@ def exit_code_of(findings: Sequence[Finding]) -> Exit:
     statuses = {finding.status for finding in findings}
     if statuses & {Status.FAIL, Status.CRASH}:
         return Exit.FAILURE
-    return Exit.UNDETERMINED if Status.UNKNOWN in statuses else Exit.OK
+    if Status.UNKNOWN in statuses:
+        return Exit.UNDETERMINED
+    return Exit.OK
 
 
 def _facts(request: DiagnoseRequest) -> Facts:
@@ -152,26 +152,14 @@ def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
     Args:
         sources: the checkout, where something can be built of it.
     """
-    elsewhere = ["--facts", str(request.facts_file)] if request.facts_file else []
-    python = ["--python", request.python] if request.python else []
-    return run(
-        *(
-            "splatfix",
-            "install",
-            *sources,
-            "--dry-run",
-            "--why",
-            *target_options(request.targets),
-            *elsewhere,
-            *python,
-        ),
-        text="Explain choices and rejected alternatives",
-    )
+    machine = value_options({"--facts": request.facts_file, "--python": request.python})
+    argv = (*sources, "--dry-run", "--why", *target_options(request.targets), *machine)
+    return run("splatfix", "install", *argv, text="Explain choices and rejected alternatives")
 
 
 def next_step(facts: Facts, python: str | None) -> Step | None:
     """Where nothing failed: the command that shows what facts cannot; None without a torch to show it with."""
     if facts.environment.torch.value is None:
         return None
-    named = ["--python", python] if python else []
+    named = value_options({"--python": python})
     return run("splatfix", "verify", *named, text="Next: check the accuracy of the kernels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import requires as requires_of
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run, say, target_options
 from splatfix.facts import read_checkout, resolved_folder
 from splatfix.install.wheels import write_wheel
-from splatfix.knowledge import Arch, Auto
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.checkout import require_one_thing
 from splatfix.plan.image import ImageRequest
@@ -27,15 +26,11 @@ from splatfix.report import image
 
 @dataclass(frozen=True)
 class DockerfileRequest:
-    """What was asked for."""
+    """What was asked of ``splatfix dockerfile``: which image, and what to write."""
 
-    repo: Path
-    targets: tuple[Arch | Auto, ...]
+    image: ImageRequest
     out: Path | None = None
     """A folder, or the Dockerfile itself; None prints it."""
-    toolkit: str = "image"
-    torch: str = ""
-    jobs: int = 4
     compose: bool = False
     devcontainer: bool = False
     force: bool = False
@@ -48,28 +43,19 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
         SplatfixError: ``not-a-folder``, ``needs-out``, ``file-exists``, ``cannot-write`` (exit code 2); what
             :func:`splatfix.plan.image_choice.plan_image` refuses. Nothing is written then.
     """
-    folder = resolved_folder(str(asked.repo))
+    repo = asked.image.checkout
+    folder = resolved_folder(repo)
     if folder is None:
         raise usage_error(
-            "not-a-folder", f"There is no folder {asked.repo}.", say("Name the checkout with --repo.")
+            "not-a-folder", f"There is no folder {repo}.", say("Name the checkout with --repo.")
         )
     require_one_thing(folder)
     if (asked.compose or asked.devcontainer) and asked.out is None:
-        raise usage_error(
-            "needs-out",
-            "--compose and --devcontainer write files; without --out only the Dockerfile is printed.",
-            run(
-                "splatfix",
-                "dockerfile",
-                "--repo",
-                asked.repo,
-                *target_options(asked.targets),
-                "--out",
-                asked.repo,
-            ),
-        )
-    request = ImageRequest(str(folder), asked.targets, asked.toolkit, asked.torch, asked.jobs)
-    plan = plan_image(request, read_checkout(folder, source_patterns()))
+        problem = "--compose and --devcontainer write files; without --out only the Dockerfile is printed."
+        targets = target_options(asked.image.targets)
+        todo = run("splatfix", "dockerfile", "--repo", repo, *targets, "--out", repo)
+        raise usage_error("needs-out", problem, todo)
+    plan = plan_image(replace(asked.image, checkout=str(folder)), read_checkout(folder, source_patterns()))
     if asked.out is None:
         made = image.files(plan, image.Places())
         return Result(
@@ -90,16 +76,15 @@ def make_dockerfile(asked: DockerfileRequest) -> Result:
         compose=asked.compose,
         devcontainer=asked.devcontainer,
     )
-    contents = {place / item.name: item.content.encode() for item in made}
     wheel = _own_wheel()
+    contents = {place / item.name: item.content.encode() for item in made}
     contents |= {place / name: content for name, content in wheel.items()}
     new = _to_write(place, contents, asked)
     place.mkdir(exist_ok=True)
     for path in new:
         write_bytes(path, contents[path])
-    written, same = (
-        tuple(str(path) for path in contents if (path in new) is is_new) for is_new in (True, False)
-    )
+    written = tuple(str(path) for path in new)
+    same = tuple(str(path) for path in contents if path not in new)
     steps = [
         run("docker", "build", "-t", image.image_name(plan), "-f", place / name, folder, text="Build it with")
     ]

@@ -72,8 +72,12 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
     else:
         with _opened(request.log) as stream:
             explanation = _Machine.of(facts).explain(stream)
-    recognised = explanation is None or explanation.recognised
-    collect = () if recognised else what_to_collect(request)
+    exit_code: int = Exit.OK
+    collect: tuple[Step, ...] = ()
+    if explanation is not None and not explanation.recognised:
+        exit_code, collect = Exit.UNDETERMINED, what_to_collect(request)
+    if command_exit_code is not None:
+        exit_code = command_exit_code
 
     def data() -> dict[str, Any]:
         return report.document(
@@ -84,9 +88,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
         if explanation is not None:  # beside a command's own output, on standard error
             report.show(consoles.err() if request.command else console, explanation, collect)
 
-    if command_exit_code is not None:
-        return Result("explain", data, text, command_exit_code)
-    return Result("explain", data, text, Exit.OK if recognised else Exit.UNDETERMINED)
+    return Result("explain", data, text, exit_code)
 
 
 def explain_many(request: ExplainRequest) -> Result:
@@ -265,8 +267,9 @@ class _Machine:
             steps += answer
         if not any(step.command and "nvrtc" in step.command.argv for step in steps):
             steps += without_compiler
-        general = cause.fix[:1] if steps else cause.fix
-        return replace(cause, fix=tuple(dict.fromkeys([*steps, *general])))
+        if not steps:
+            return replace(cause, fix=tuple(dict.fromkeys(cause.fix)))
+        return replace(cause, fix=tuple(dict.fromkeys([*steps, *cause.fix[:1]])))
 
     def _remedies(self, failure: Failure) -> list[Step]:
         """What the checks that predict a class and found something ask for."""

@@ -139,7 +139,9 @@ def explain(request: InstallRequest) -> Result:
     """
     named = bool(request.install.sources)
     repo = checkout_of(request.install.sources)
-    to_fetch = _to_fetch(request.sources) if request.fetch_submodules else ()
+    to_fetch: tuple[Step, ...] = ()
+    if request.fetch_submodules:
+        to_fetch = _to_fetch(request.sources)
     interpreter, to_install = _prepare(request)
     facts = _facts(interpreter, to_install)
     if repo is not None:
@@ -173,8 +175,10 @@ def explain(request: InstallRequest) -> Result:
             console.print()
         show_options(console, options)
 
-    exit_code = problem.exit_code if problem else Exit.OK
-    if plan is None and not options.available and exit_code is Exit.OK:
+    exit_code: int = Exit.OK
+    if problem:
+        exit_code = problem.exit_code
+    elif plan is None and not options.available:
         exit_code = Exit.UNDETERMINED
     return Result(
         "install",
@@ -188,8 +192,9 @@ def explain(request: InstallRequest) -> Result:
 def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Result:
     """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
     facts = load(facts_file)
-    named = request.install.sources
-    sources = summarise(named, facts, named=named) if named else NO_SOURCES
+    named, sources = request.install.sources, NO_SOURCES
+    if named:
+        sources = summarise(named, facts, named=named)
     options = options_for(make_context(facts, Goal(request.install.targets)), sources, request.keep)
     return Result(
         "install",

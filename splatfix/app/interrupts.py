@@ -57,8 +57,10 @@ class EnvironmentState:
             text = f"{self._prefix} was restored to its previous state. Start again with"
             return self._message(text, ("install", "--resume"))
         if entry.status is EntryStatus.REVERTED:
+            state = f"{self._prefix} is as it was"
             left = ", ".join(item.id for item in entries if item.active)
-            state = f"still installed in {self._prefix}: {left}" if left else f"{self._prefix} is as it was"
+            if left:
+                state = f"still installed in {self._prefix}: {left}"
             return self._message(f"the installation was reverted; {state}.")
         if entry.status is EntryStatus.DONE:
             text = "the installation is complete, but its kernels were not all verified on the GPU. "

@@ -56,7 +56,9 @@ def show_lane(name: str) -> Result:
 
     def text(console: Console) -> None:
         for key, value in values.items():
-            shown = few(list(map(str, value))) if isinstance(value, list) else str(value)
+            shown = str(value)
+            if isinstance(value, list):
+                shown = few(list(map(str, value)))
             if value and shown:
                 prose(console, f"{key:<14}", escape(shown))
 

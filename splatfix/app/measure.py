@@ -26,7 +26,6 @@ def measured(
     Raises:
         SplatfixError: ``computes-wrongly`` with the errors that were measured, or how the kernel's process ended.
     """
-
     called = {_top(module) for _, module in IMPLEMENTATIONS}
     if not _has_gpu(facts) or not any(_tops(item) & called for item in outcome.items):
         return outcome
@@ -82,5 +81,7 @@ def _top(module: str) -> str:
 def _errors(check: KernelCheck) -> str:
     if check.value_error is None:
         return f"{check.implementation}: {check.detail}"
-    gradient = f", gradient {check.gradient_error:.1e}" if check.gradient_error is not None else ""
-    return f"{check.implementation} {check.value_error:.1e}{gradient}"
+    text = f"{check.implementation} {check.value_error:.1e}"
+    if check.gradient_error is not None:
+        text += f", gradient {check.gradient_error:.1e}"
+    return text

@@ -27,7 +27,6 @@ def monitor(
     Raises:
         SplatfixError: a process or command that cannot be watched.
     """
-
     if math.isnan(interval):
         raise usage_error("no-interval", "--interval nan is not a number of seconds.")
     if tensorboard:  # before anything is started that would have to be ended again
@@ -39,7 +38,6 @@ def monitor(
         return {"command_exit_code": summary.exit_code, **content}
 
     def text(_: Console) -> None:
-
         for line in summary_lines(summary):
             paragraph(err(), escape(line), first=0, then=4)
 
@@ -48,20 +46,20 @@ def monitor(
 
 def summary_lines(summary: Summary) -> list[str]:
     """The summary for people: what was measured; the notes say why the rest was not."""
-
-    code = "" if summary.exit_code is None else f", exit code {summary.exit_code}"
-    share = summary.share_above_97_percent
+    headline = f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}"
+    if summary.exit_code is not None:
+        headline += f", exit code {summary.exit_code}"
     measured = (
         ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
         ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
         ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
-        ("above 97 %", None if share is None else 100 * share, "{:.1f} % of the samples"),
+        ("above 97 %", summary.share_above_97_percent, "{:.1%} of the samples"),
         ("GPU utilisation", summary.gpu_utilisation_mean, "{:.0f} % on average"),
         ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
         ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
     )
     return [
-        f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}{code}",
+        headline,
         *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
         *(f"  note: {note}" for note in summary.notes),
         f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118

@@ -37,13 +37,19 @@ def options_after(
 
 def sources_of_checkout(repo: Path | None, facts: Facts) -> SourceSummary:
     """What ``splatfix install`` would make of a checkout, or why it refuses it."""
-    return summarise((str(repo),), facts, named=(str(repo),)) if repo else NO_SOURCES
+    if repo is None:
+        return NO_SOURCES
+    return summarise((str(repo),), facts, named=(str(repo),))
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:
     """The one folder that was named, to be read as ``diagnose --repo`` reads it, so that both judge it alike."""
-    folder = Path(sources[0]).expanduser() if len(sources) == 1 else None
-    return folder if folder and folder.is_dir() and is_one_thing(folder.resolve()) else None
+    if len(sources) != 1:
+        return None
+    folder = Path(sources[0]).expanduser()
+    if folder.is_dir() and is_one_thing(folder.resolve()):
+        return folder
+    return None
 
 
 def _lanes() -> tuple[LaneSummary, ...]:

@@ -6,12 +6,11 @@ import gc
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from splatfix.app.certify import next_step
+from splatfix.app.certify import forms_of, next_step
 from splatfix.app.result import Result, show_message
 from splatfix.app.stored import NAME, Stored, read_document, read_stored, read_without_facts
 from splatfix.context import make_context
@@ -24,8 +23,6 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report import certificate, difference, merged
 from splatfix.report.documents import ENVELOPE, envelope
-from splatfix.report.field_report import markdown
-from splatfix.report.forms import FORMS
 from splatfix.report.html import certificate_page, matrix_page
 from splatfix.report.merging import Merger
 
@@ -55,11 +52,7 @@ def show(path: Path, *, verbose: bool = False) -> Result:
             stored.options,
             verbose=verbose,
         ),
-        forms={
-            "markdown": lambda: markdown(subject, stored.options),
-            "html": lambda: _page(stored),
-            **{name: partial(form, subject) for name, form in FORMS.items()},
-        },
+        forms={**forms_of(subject, stored.options), "html": lambda: _page(stored)},
     )
 
 
@@ -121,7 +114,7 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         "refused": [{"lane": name, "error": problem.to_json()} for name, problem in refusals.items()],
         "files": [],
     }
-    error, page = None, ""
+    error, exit_code, page = None, Exit.OK, ""
     if len(merger) or lanes:
         page = str(out / PAGE)
         content["files"] = [str(out / name) for name in (PAGE, TEXT, DATA)]
@@ -131,17 +124,14 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         write_text(out / TEXT, merged.markdown(matrix, unreadable, lanes))
         write_json(out / DATA, envelope("report merge", Exit.OK, content))
     else:
-        error = SplatfixError(
-            "nothing-to-merge",
-            "No certificate could be read, and nothing was written.",
-            todo=(_WHAT_TO_NAME,),
-            exit_code=Exit.UNDETERMINED,
-        )
+        exit_code = Exit.UNDETERMINED
+        text = "No certificate could be read, and nothing was written."
+        error = SplatfixError("nothing-to-merge", text, todo=(_WHAT_TO_NAME,), exit_code=exit_code)
     return Result(
         "report merge",
         lambda: content,
         lambda console: merged.show(console, matrix, unreadable, page, lanes),
-        error.exit_code if error else Exit.OK,
+        exit_code,
         error,
     )
 

@@ -23,6 +23,7 @@ from splatfix.report.documents import SCHEMA_VERSION
 NAME = "certificate.json"
 _MOST = 8 << 20
 """Bytes. Thirteen scenes and the facts of a large environment have half of one MiB; as Python's objects it is 30 times that."""
+_MAKE_ONE = ("splatfix", "certify", "--out", "splatfix-report")
 _VERDICTS = [item.value for item in Verdict]
 
 
@@ -46,7 +47,9 @@ class Stored:
     def python(self) -> str | None:
         """The environment that was certified."""
         argv = self.certificate.repeat.argv
-        return argv[argv.index("--python") + 1] if "--python" in argv[:-1] else None
+        if "--python" not in argv[:-1]:
+            return None
+        return argv[argv.index("--python") + 1]
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -91,17 +94,8 @@ def read_document(path: Path) -> tuple[Path, dict[str, Any]]:
     """
     file = path / NAME if path.is_dir() else path
     if file != path and not os.path.lexists(file):
-        raise usage_error(
-            "cannot-read",
-            f"There is no {NAME} in {path}.",
-            run(
-                "splatfix",
-                "certify",
-                "--out",
-                "splatfix-report",
-                text="Name the folder of a report, or make one with",
-            ),
-        )
+        todo = run(*_MAKE_ONE, text="Name the folder of a report, or make one with")
+        raise usage_error("cannot-read", f"There is no {NAME} in {path}.", todo)
     return file, _certificate(file, read_json(file, "a certificate", _MOST))
 
 
@@ -135,11 +129,8 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
         or document.get("command") not in ("certify", "rehearse")
         or document.get("verdict") not in _VERDICTS
     ):
-        raise usage_error(
-            "not-a-certificate",
-            f"{file} is not a certificate.json of splatfix certify.",
-            run("splatfix", "certify", "--out", "splatfix-report", text="Make one with"),
-        )
+        problem = f"{file} is not a certificate.json of splatfix certify."
+        raise usage_error("not-a-certificate", problem, run(*_MAKE_ONE, text="Make one with"))
     version, by = document.get("schema_version"), document.get("splatfix_version")
     if version != SCHEMA_VERSION or not isinstance(by, str):
         raise usage_error(

@@ -9,7 +9,7 @@ from splatfix.app.result import Result, target_python
 from splatfix.certify import KernelCheck, Outcome, device_for, idle_gpu
 from splatfix.certify import verify as check_kernels
 from splatfix.core.errors import Exit
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step, run, value_options
 from splatfix.facts import gather
 from splatfix.report import certificate
 
@@ -37,22 +37,23 @@ def verify(python: str | None, device: str) -> Result:
 
 def next_step(kernels: Sequence[KernelCheck], device: str, python: str | None) -> Step | None:
     """Training where all is well, else the diagnosis; None where a GPU is missing."""
-    named = ["--python", python] if python else []
+    named = value_options({"--python": python})
     exit_code = exit_code_of(kernels)
     if exit_code is Exit.FAILURE:
         return run("splatfix", "diagnose", *named, text="Next: look for the cause")
     if exit_code is not Exit.OK:
         return None
     installed = any(item.kind and "diff_gaussian_rasterization" in item.implementation for item in kernels)
-    renderer = ["--renderer", "inria"] if installed and device != "cpu" else []
-    return run("splatfix", "certify", *renderer, *named, text="Next: test training")
+    if installed and device != "cpu":
+        named = ("--renderer", "inria", *named)
+    return run("splatfix", "certify", *named, text="Next: test training")
 
 
 def exit_code_of(kernels: Sequence[KernelCheck]) -> Exit:
     """1 when one is wrong; 3 when none could be measured or an installed extension was not measured; else 0."""
-
     outcomes = {item.outcome for item in kernels}
     if Outcome.FAILED in outcomes:
         return Exit.FAILURE
-    not_run = any(item.native_not_measured for item in kernels)
-    return Exit.OK if Outcome.MET in outcomes and not not_run else Exit.UNDETERMINED
+    if Outcome.MET not in outcomes or any(item.native_not_measured for item in kernels):
+        return Exit.UNDETERMINED
+    return Exit.OK

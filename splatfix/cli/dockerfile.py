@@ -59,13 +59,19 @@ def dockerfile(
     as_json: options.Json = False,
 ) -> None:
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""
-    request = app.dockerfile.DockerfileRequest(
-        repo=repo,
+    # the plan of an image is not needed for --help
+    from splatfix.plan.image import ImageRequest
+
+    image = ImageRequest(
+        checkout=str(repo),
         targets=options.archs_or_auto(target),
-        out=out,
         toolkit=toolkit.value,
         torch=torch,
         jobs=jobs,
+    )
+    request = app.dockerfile.DockerfileRequest(
+        image=image,
+        out=out,
         compose=compose,
         devcontainer=devcontainer,
         force=force,

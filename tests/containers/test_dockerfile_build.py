@@ -15,6 +15,7 @@ from pip._internal.models.index import PyPI
 
 from splatfix.app.dockerfile import DockerfileRequest, make_dockerfile
 from splatfix.containers.image import Image
+from splatfix.plan.image import ImageRequest
 from tests.archs import archs
 
 if TYPE_CHECKING:
@@ -70,9 +71,8 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEng
     checkout = tmp_path / "checkout"
     shutil.copytree(PROBE, checkout / "submodules" / "splat_probe")
     (checkout / ".git").mkdir()
-    made = make_dockerfile(
-        DockerfileRequest(checkout, archs("sm_86", "sm_120"), checkout, "wheels", TORCH, devcontainer=True)
-    )
+    image = ImageRequest(str(checkout), archs("sm_86", "sm_120"), "wheels", TORCH)
+    made = make_dockerfile(DockerfileRequest(image, checkout, devcontainer=True))
     assert made.exit_code == 0
     log = said(build(docker_engine, checkout))
     assert f"Successfully tagged {TAG}" in log, log[-5000:]
@@ -128,8 +128,8 @@ def test_compose_yaml_runs_an_image(docker_engine: TestEngine, lane_image: Image
         pytest.skip("NOT RUN: there is no docker-compose (Debian: apt-get install docker-compose)")
     shutil.copytree(PROBE, tmp_path / "submodules" / "splat_probe")
     (tmp_path / ".git").mkdir()
-    asked = DockerfileRequest(tmp_path, archs("sm_120"), tmp_path, "wheels", TORCH, compose=True)
-    assert make_dockerfile(asked).exit_code == 0
+    image = ImageRequest(str(tmp_path), archs("sm_120"), "wheels", TORCH)
+    assert make_dockerfile(DockerfileRequest(image, tmp_path, compose=True)).exit_code == 0
     text = (tmp_path / "compose.yaml").read_text(encoding="utf-8")
     name = json.loads(next(line for line in text.splitlines() if "image:" in line).partition(": ")[2])
     images = docker_engine.engine.client.images
