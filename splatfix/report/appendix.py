@@ -11,6 +11,7 @@ from splatfix.certify.model import Certificate
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.words import counted
 from splatfix.report.console import shorten_home
+from splatfix.report.results import number
 from splatfix.report.templates import fill_in
 from splatfix.report.view import CertificateView, count_met
 
@@ -155,14 +156,15 @@ class _Form:
         for run in self.trained:
             record = run.record
             figures = (
-                _figure(record.heldout.psnr, 2),
-                _figure(record.heldout.ssim, 4),
-                _figure(record.heldout.lpips, 4),
-                _figure(record.gaussians.final, 0),
-                _figure(record.iterations_per_second, 2),
-                _figure(run.seconds, 0),
+                (record.heldout.psnr, "{:.2f}"),
+                (record.heldout.ssim, "{:.4f}"),
+                (record.heldout.lpips, "{:.4f}"),
+                (record.gaussians.final, "{:.0f}"),
+                (record.iterations_per_second, "{:.2f}"),
+                (run.seconds, "{:.0f}"),
             )
-            rows.append((shorten_home(run.scene), count_met(run.criteria), *figures))
+            cells = [number(value, form, absent="not measured") for value, form in figures]
+            rows.append((shorten_home(run.scene), count_met(run.criteria), *cells))
         return rows
 
     @property
@@ -179,12 +181,5 @@ class _Form:
 
     def _each(self, value: Callable[[TrainingRecord], object]) -> str:
         """The values of all scenes, each once."""
-        values: dict[str, None] = {}
-        for record in self.begun:
-            known = value(record)
-            values[BLANK if known is None else str(known)] = None
+        values = dict.fromkeys(number(value(record), "{}", absent=BLANK) for record in self.begun)
         return ", ".join(values)
-
-
-def _figure(value: float | None, digits: int) -> str:
-    return "not measured" if value is None else f"{value:.{digits}f}"

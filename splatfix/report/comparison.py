@@ -91,7 +91,9 @@ def _cell(measure: Compared | None) -> str:
     if measure is None or (measure.now is None and measure.baseline is None):
         return ABSENT
     text = f"{_number(measure, measure.now)} ({_number(measure, measure.baseline)})"
-    return f"{text} ✗" if measure.outcome is Outcome.FAILED else text
+    if measure.outcome is Outcome.FAILED:
+        text += " ✗"
+    return text
 
 
 def _number(measure: Compared, value: float | None) -> str:

@@ -15,6 +15,7 @@ from splatfix.report.console import escape, marked, paragraph, prose, section
 from splatfix.report.console import table as show_table
 from splatfix.report.marks import ABSENT, Mark, Table
 from splatfix.report.recorded import PARTS, StoredCertificate, short
+from splatfix.report.results import gpu_peak, number
 from splatfix.report.templates import fill_in
 
 _RANK = {Verdict.CERTIFIED: 0, Verdict.REHEARSED: 1, Verdict.UNDETERMINED: 2, Verdict.NOT_CERTIFIED: 3}
@@ -118,7 +119,9 @@ def compare(
     for part, label in PARTS.items():
         if part in parts_a and part in parts_b:
             if parts_a[part] != parts_b[part]:
-                detail = _files_that_differ(a, b) if part == "sources" else ""
+                detail = ""
+                if part == "sources":
+                    detail = _files_that_differ(a, b)
                 causes.append(Cause(part, label, parts_a[part], parts_b[part], detail))
         elif part in parts_a or part in parts_b:
             not_recorded.append(label)
@@ -207,13 +210,9 @@ def _measured(record: TrainingRecord) -> Iterator[tuple[str, str, float | None]]
     yield "SSIM", "", record.heldout.ssim
     yield "LPIPS", "", record.heldout.lpips
     yield "speed", "it/s", record.iterations_per_second
-    cuda = record.memory.cuda
-    yield "peak GPU memory", "MiB", _mib(cuda.train.allocated if cuda else None)
-    yield "peak memory", "MiB", _mib(record.memory.rss)
-
-
-def _mib(size: int | None) -> float | None:
-    return None if size is None else size / 2**20
+    sizes = {"peak GPU memory": gpu_peak(record), "peak memory": record.memory.rss}
+    for name, size in sizes.items():
+        yield name, "MiB", size and size / 2**20
 
 
 def heading(difference: Difference) -> str:
@@ -247,7 +246,9 @@ def show(console: Console, difference: Difference) -> None:
     if difference.causes:
         prose(console, "  ", "[dim]It differs; whether it is the reason, a comparison cannot say.[/]")
     for cause in difference.causes[1:]:
-        text = f"{cause.label}: {cause.a} in A, {cause.b} in B{_detail(cause)}"
+        text = f"{cause.label}: {cause.a} in A, {cause.b} in B"
+        if cause.detail:
+            text += f" ({cause.detail})"
         prose(console, "  also differs: ", escape(text))
     if difference.not_recorded:
         prose(console, "  recorded in one only: ", escape(", ".join(difference.not_recorded)))
@@ -266,7 +267,9 @@ def show(console: Console, difference: Difference) -> None:
 def _mark(difference: Difference) -> Mark:
     if difference.worse:
         return Mark.BAD
-    return Mark.GOOD if difference.comparable else Mark.UNKNOWN
+    if difference.comparable:
+        return Mark.GOOD
+    return Mark.UNKNOWN
 
 
 def _show_change(console: Console, change: Change) -> None:
@@ -278,10 +281,6 @@ def _show_change(console: Console, change: Change) -> None:
     text = f"{change.where}: {change.code}: {change.a or 'absent'} in A, {change.b or 'absent'} in B"
     measured = f"{escape(change.measured_a or ABSENT)} → {escape(change.measured_b or ABSENT)}"
     marked(console, mark, f"{escape(text)} [dim]({measured})[/]")
-
-
-def _detail(cause: Cause) -> str:
-    return f" ({cause.detail})" if cause.detail else ""
 
 
 def markdown(difference: Difference) -> str:
@@ -302,10 +301,8 @@ _MEASURE_HEADERS = ("scene", "measure", "A", "B", "change")
 
 
 def _row(measure: Measure) -> tuple[str, ...]:
-    values = []
-    for value in (measure.a, measure.b):
-        values.append(ABSENT if value is None else f"{value:.4g} {measure.unit}".rstrip())
-    change = ABSENT
-    if measure.change is not None:
-        change = "equal" if measure.a == measure.b else f"{measure.change:+.1%}"
-    return (measure.scene, measure.name, *values, change)
+    form = f"{{:.4g}} {measure.unit}".rstrip()
+    change = number(measure.change, "{:+.1%}")
+    if measure.change == 0:
+        change = "equal"
+    return (measure.scene, measure.name, number(measure.a, form), number(measure.b, form), change)

@@ -11,7 +11,6 @@ from splatfix.certify.model import Certificate
 from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.console import page
-from splatfix.report.marks import Table
 from splatfix.report.options import show_suggestion
 from splatfix.report.templates import fill_in
 from splatfix.report.view import OUTCOMES, CertificateView, count_met
@@ -41,7 +40,6 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
             ("Skipped scenes", skipped),
         ),
         baseline_title=comparison.TITLE,
-        kernel_table=_kernels(view),
         # scenes share their criteria: each threshold's source once
         sources={criterion.code: criterion.source for criterion in criteria if criterion.source},
         screen=_screen(options),
@@ -59,17 +57,3 @@ def _screen(options: Options | None) -> Markup:
     # a fence longer than any in the text: nothing in it can end it
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return Markup(f"{fence}text\n{text}\n{fence}")  # nosec B704 - inside a fence nothing is markup
-
-
-def _kernels(view: CertificateView) -> Table:
-    own_header = ("from splatfix's own",) if view.compared_with_own else ()
-    rows = []
-    for kernel in view.kernels:
-        own = (kernel.own_difference,) if view.compared_with_own else ()
-        outcome = kernel.badge.plain or kernel.badge.text
-        if kernel.detail:
-            outcome += f": {kernel.detail}"
-        errors = (kernel.value_error, kernel.gradient_error, *own)
-        rows.append((kernel.name, kernel.implementation, *errors, outcome))
-    headers = ("kernel", "implementation", "value error", "gradient error", *own_header, "outcome")
-    return Table(headers, rows)

@@ -12,6 +12,7 @@ from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome,
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.visible import visible
 from splatfix.report import appendix
+from splatfix.report.results import gpu_peak
 from splatfix.report.view import CertificateView, count_met, headline
 
 _SKIPPED = (Outcome.NOT_MEASURED, Outcome.UNDETERMINED)
@@ -54,7 +55,9 @@ def _suites(view: CertificateView) -> Iterable[tuple[str, float, Sequence[_Case]
     # a level that was not verified is skipped, as CI systems call it: neither red nor green
     yield "levels", 0.0, [_Case(item.name, reached[item.reached], item.evidence) for item in view.levels]
     if not view.ended:
-        code = "interrupted" if certificate.interrupted else "unfinished"
+        code = "unfinished"
+        if certificate.interrupted:
+            code = "interrupted"
         yield "run", 0.0, [_Case(code, None, certificate.summary)]
     for item in certificate.skipped:
         if item.scene in view.not_reached:
@@ -145,17 +148,13 @@ def prometheus(certificate: Certificate) -> str:
     return "\n".join(metrics.lines) + "\n"
 
 
-def _gpu_peak(record: TrainingRecord) -> float | None:
-    return record.memory.cuda.train.allocated if record.memory.cuda else None
-
-
 _MEASURES: tuple[tuple[str, str, Callable[[TrainingRecord], float | None]], ...] = (
     ("heldout_psnr_decibels", "Held-out PSNR.", lambda record: record.heldout.psnr),
     ("heldout_ssim_ratio", "Held-out SSIM.", lambda record: record.heldout.ssim),
     ("iterations_per_second", "Speed of training.", lambda record: record.iterations_per_second),
     ("gaussians", "Gaussians at the end.", lambda record: record.gaussians.final),
     ("resident_peak_bytes", "Highest resident memory of the trainer.", lambda record: record.memory.rss),
-    ("gpu_peak_bytes", "Highest GPU memory allocated in training.", _gpu_peak),
+    ("gpu_peak_bytes", "Highest GPU memory allocated in training.", gpu_peak),
 )
 """Names carry their unit, as Prometheus' naming rules ask; a ratio has none."""
 
@@ -193,7 +192,9 @@ def issue(certificate: Certificate) -> str:
     view = CertificateView(certificate)
     failures = [f"- {reason}" for reason in certificate.reasons]
     if not view.ended:
-        how = "it was interrupted" if certificate.interrupted else "it was killed, or still runs"
+        how = "it was killed, or still runs"
+        if certificate.interrupted:
+            how = "it was interrupted"
         if view.not_reached:
             how += f"; not trained to its end: {', '.join(view.not_reached)}"
         failures.append(f"- Not finished: {how}.")

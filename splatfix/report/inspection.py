@@ -92,8 +92,7 @@ def _show_file(console: Console, item: InspectedFile) -> None:
     for group in group_fatbins(binary.fatbins):
         prose(console, f"  {counted(group.count, 'fatbin')}: ", escape(_contents(group)))
     for coverage in item.verdicts:
-        mark = Mark.GOOD if coverage.usable else Mark.BAD
-        marked(console, mark, escape(coverage.reason))
+        marked(console, {True: Mark.GOOD, False: Mark.BAD}[coverage.usable], escape(coverage.reason))
 
 
 def _contents(group: FatbinGroup) -> str:

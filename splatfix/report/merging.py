@@ -267,7 +267,9 @@ def _groups(summaries: Sequence[_Summary]) -> Iterator[Group]:
         if item.succeeded:
             continue
         at, _ = certified[item.trains].first_difference(item.parts)
-        value = item.parts[at] if at >= 0 else ""
+        value = ""
+        if at >= 0:
+            value = item.parts[at]
         problem = ("run", "no-reason-recorded")
         if item.first:
             problem = (item.first.kind, item.first.code)

@@ -82,9 +82,9 @@ def resolution(record: TrainingRecord) -> str:
     return "x".join(map(str, record.resolution))
 
 
-def number(value: float | None, form: str) -> str:
-    """A number in this form; – where it is none."""
-    return ABSENT if value is None else form.format(value)
+def number(value: object, form: str, absent: str = ABSENT) -> str:
+    """A value in this form; – where there is none."""
+    return absent if value is None else form.format(value)
 
 
 def _from_to(first: float | None, last: float | None, form: str) -> str:
@@ -101,6 +101,13 @@ def _file_size(size: int | None) -> str:
     return f"{size / 1e6:.2f} MB"
 
 
+def gpu_peak(record: TrainingRecord) -> int | None:
+    """Bytes allocated on the GPU in training, at most; None on a CPU."""
+    if record.memory.cuda is None:
+        return None
+    return record.memory.cuda.train.allocated
+
+
 def _peaks(record: TrainingRecord) -> str:
     # On a GPU what tensors hold decides whether a scene fits; on a CPU it is all that is resident.
     cuda, host = record.memory.cuda, record.memory.host
@@ -109,8 +116,5 @@ def _peaks(record: TrainingRecord) -> str:
         train, evaluation = cuda.train.allocated, cuda.eval.allocated
     if train is None and evaluation is None:
         return ABSENT
-    return f"{_mib(train)} / {_mib(evaluation)} MiB"
-
-
-def _mib(size: int | None) -> str:
-    return ABSENT if size is None else f"{size / 2**20:,.0f}"
+    sizes = (size and size / 2**20 for size in (train, evaluation))
+    return " / ".join(number(size, "{:,.0f}") for size in sizes) + " MiB"

@@ -20,7 +20,7 @@ from splatfix.certify.model import (
 from splatfix.certify.record import Implementation
 from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
-from splatfix.report.results import HEADERS, legend, row
+from splatfix.report.results import HEADERS, legend, number, row
 from splatfix.report.wording import LEVEL_MEANS, LEVEL_MEANS_ON_THE_CPU, MEANS, MEANS_WITHOUT_TRAINING
 
 OUTCOMES = {
@@ -170,9 +170,23 @@ class CertificateView:
         return [kernel_view(check) for check in self.certificate.kernels]
 
     @property
-    def compared_with_own(self) -> bool:
-        """Some kernel was held against splatfix's own: a table then has a column for it."""
-        return any(check.own_difference is not None for check in self.certificate.kernels)
+    def kernel_table(self) -> Table:
+        """A row for each kernel; a column for splatfix's own where some kernel was held against that."""
+        compared = any(check.own_difference is not None for check in self.certificate.kernels)
+        own_header: tuple[str, ...] = ()
+        if compared:
+            own_header = ("from splatfix's own",)
+        rows = []
+        for kernel in self.kernels:
+            implementation = kernel.implementation
+            if kernel.kind:
+                implementation += f" ({kernel.kind})"
+            errors = [kernel.value_error, kernel.gradient_error]
+            if compared:
+                errors.append(kernel.own_difference)
+            rows.append((kernel.name, implementation, kernel.badge, *errors, kernel.detail or ABSENT))
+        columns = ("value error", "gradient error", *own_header, "detail")
+        return Table(("kernel", "implementation", "result", *columns), rows)
 
     @property
     def results(self) -> Table | None:
@@ -216,10 +230,12 @@ class CertificateView:
         for run in runs:
             for part, implementation in run.record.implementations.items():
                 scenes.setdefault((part, *implementation_cells(implementation)), []).append(run.scene)
-        every = [run.scene for run in runs]
         rows = []
         for cells, names in scenes.items():
-            rows.append((*cells, "all" if names == every else ", ".join(names)))
+            which = ", ".join(names)
+            if len(names) == len(runs):
+                which = "all"
+            rows.append((*cells, which))
         return Table(("part", *IMPLEMENTATION, "scenes"), rows) if rows else None
 
     @property
@@ -292,10 +308,10 @@ def _kernel_badge(check: KernelCheck) -> Badge:
     badge = OUTCOMES[check.outcome]
     if check.outcome is Outcome.MET:
         return Badge(badge.mark, "agrees", plain="met")
+    if check.outcome is Outcome.NOT_MEASURED and not check.kind:
+        return Badge(badge.mark, "not installed", plain="not measured")
     if check.outcome is Outcome.NOT_MEASURED:
-        # there is nothing to judge where nothing is installed
-        text = badge.text if check.kind else "not installed"
-        return Badge(badge.mark, text, plain="not measured")
+        return Badge(badge.mark, badge.text, plain="not measured")
     return badge
 
 
@@ -304,8 +320,7 @@ def _error(error: float | None, allowed: float | None) -> str:
     # 0 stands for a kernel without a reference: its value was not compared
     if not allowed:
         return ABSENT
-    measured = "none" if error is None else f"{error:.1e}"
-    return f"{measured} (allowed {allowed:.0e})"
+    return f"{number(error, '{:.1e}', absent='none')} (allowed {allowed:.0e})"
 
 
 IMPLEMENTATION = ("name", "version", "engine", "file", "SHA-256")
@@ -319,7 +334,7 @@ def implementation_cells(item: Implementation) -> tuple[str, ...]:
 
 
 def _by_scene(values: dict[str, object]) -> str:
-    texts = {scene: ABSENT if value is None else str(value) for scene, value in values.items()}
+    texts = {scene: number(value, "{}") for scene, value in values.items()}
     if len(set(texts.values())) == 1:
         return next(iter(texts.values()))
     return ", ".join(f"{scene} {text}" for scene, text in texts.items())

@@ -19,7 +19,7 @@ from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
-from splatfix.report.marks import ABSENT, Badge, Link, Mark, Table
+from splatfix.report.marks import Badge, Link, Mark, Table
 from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView
 from splatfix.report.merging import Listed, Merged
 from splatfix.report.templates import fill_in
@@ -63,7 +63,6 @@ def certificate_page(
         held_out=HELD_OUT,
         slide=SLIDE,
         baseline_title=comparison.TITLE,
-        kernel_table=_kernels(view),
         matrix=matrix,
         binary_table=Table(
             ("binary", "GPU code in it", *matrix.gpus),
@@ -137,20 +136,6 @@ def _overview(view: CertificateView) -> Table | None:
     for number, (scene, *cells) in enumerate(view.results.rows):
         rows.append((Link(scene, f"#scene-{number}"), *cells))
     return Table(view.results.headers, rows)
-
-
-def _kernels(view: CertificateView) -> Table:
-    own_header = ("from splatfix's own",) if view.compared_with_own else ()
-    rows = []
-    for kernel in view.kernels:
-        implementation = kernel.implementation
-        if kernel.kind:
-            implementation += f" ({kernel.kind})"
-        own = (kernel.own_difference,) if view.compared_with_own else ()
-        errors = (kernel.value_error, kernel.gradient_error, *own)
-        rows.append((kernel.name, implementation, kernel.badge, *errors, kernel.detail or ABSENT))
-    headers = ("kernel", "implementation", "result", "value error", "gradient error", *own_header, "detail")
-    return Table(headers, rows)
 
 
 def _machine(certificate: Certificate, facts: Facts) -> Iterable[tuple[str, str]]:
