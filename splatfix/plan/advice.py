@@ -35,7 +35,9 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
     best, cured = _best_cure(failed, options, assessment)
     refused = _refusal(assessment)
     needed: dict[object, AlsoNeeded] = {}
-    advised: set[Step] = set(refused[0].steps) if refused else set()
+    advised: set[Step] = set()
+    for item in refused:
+        advised.update(item.steps)
     for finding in failed:
         if finding in cured or (finding.remedy and advised.issuperset(finding.remedy)):
             continue
@@ -68,8 +70,11 @@ def _refusal(assessment: Assessment) -> tuple[AlsoNeeded, ...]:
         return ()
     steps = []
     for step in refused.todo:
-        argv = step.command.argv if step.command else ()
-        if argv[:2] == ("splatfix", "install") and step.command and step.command.blanks == ("ARCH",):
+        if step.command is None:
+            steps.append(step)
+            continue
+        argv = step.command.argv
+        if argv[:2] == ("splatfix", "install") and step.command.blanks == ("ARCH",):
             steps.append(assessment.context.install(argv[2], text=step.text))
         # a diagnosis is what the user is reading
         elif argv[:2] != ("splatfix", "diagnose"):
@@ -101,7 +106,10 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
     if family.cured_by_torch:
         if is_driver and finding.family == "driver":
             return True
-        families = ("torch", "gpu") if is_driver else ("torch", "driver", "gpu")
+        families = ["torch", "gpu"]
+        # a newer driver is judged by its own version, not by the checks of the one that it replaces
+        if not is_driver:
+            families.append("driver")
         install = _step_of(option, InstallTorch)
         if install is None:
             return False
@@ -143,7 +151,9 @@ def with_torch(facts: Facts, step: InstallTorch) -> Facts:
     """The same machine with this build of torch, and with no companion of another one."""
     version = step.version.replace("*", "0")
     published = build(f"{version}+{step.tag}")
-    torch = as_torch(published) if published else Torch(f"{version}+{step.tag}", None, None, "")
+    torch = Torch(f"{version}+{step.tag}", None, None, "")
+    if published:
+        torch = as_torch(published)
     environment = facts.environment
     installed = environment.distributions.value
     if installed is not None:

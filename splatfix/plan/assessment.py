@@ -178,11 +178,15 @@ def code_serves(
     if not code:
         return Compatibility(None, unread or "it shows no GPU code")
     numbers = release(cuda or "")
-    build = (numbers[0], numbers[1]) if len(numbers) > 1 else None
+    build = None
+    if len(numbers) > 1:
+        build = (numbers[0], numbers[1])
     # a group stands for many equal fatbins, and equal ones have equal verdicts
     coverage = judge(code, arch, driver_cuda=level, build_cuda=build)
+    if coverage.usable and coverage.ptx_unsure:
+        return Compatibility(None, coverage.reason)
     if coverage.usable:
-        return Compatibility(None if coverage.ptx_unsure else True, coverage.reason)
+        return Compatibility(True, coverage.reason)
     if counted:
         every = [group for group in code for _ in range(group.count)]
         coverage = judge(every, arch, driver_cuda=level, build_cuda=build)
@@ -195,12 +199,18 @@ def lacks_code(assessment: Assessment, part: NativePart) -> bool:
         return True
     if part.anywhere:
         return False
-    cuda = assessment.torch.cuda if assessment.torch else None
-    for arch in assessment.archs:
-        level = assessment.context.driver_level(arch)
-        if code_serves(part.code, arch, level=level, cuda=cuda, counted=False).ok is False:
-            return True
-    return False
+    return any(part_serves(assessment, part, arch, counted=False).ok is False for arch in assessment.archs)
+
+
+def part_serves(
+    assessment: Assessment, part: NativePart, arch: Arch, *, counted: bool = True
+) -> Compatibility:
+    """Whether an installed extension has code for a GPU, beside the torch that is here."""
+    cuda = None
+    if assessment.torch:
+        cuda = assessment.torch.cuda
+    level = assessment.context.driver_level(arch)
+    return code_serves(part.code, arch, level=level, cuda=cuda, counted=counted)
 
 
 def torch_obstacles(assessment: Assessment) -> tuple[list[str], list[str]]:

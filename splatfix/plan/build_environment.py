@@ -65,7 +65,6 @@ def build_environment(
     assert interpreter is not None
     cached, why_cached = compiler_cache(facts, toolkit, source)
     headers = _more_headers(facts.environment.torch.value, toolkit)
-    theirs = facts.machine.variables.get("CPATH", "")
     variables = {
         "CUDA_HOME": toolkit.root,
         "CC": compilers.cc,
@@ -74,24 +73,33 @@ def build_environment(
         **archs.variables,
         **source.switches.on,
         **source.switches.also,
-        **({"CPATH": os.pathsep.join([*headers, *([theirs] if theirs else [])])} if headers else {}),
         **cached,
     }
-    reasons = (
+    if headers:
+        # what the user has there is searched after what the build cannot do without
+        theirs = facts.machine.variables.get("CPATH", "")
+        variables["CPATH"] = os.pathsep.join(filter(None, [*headers, theirs]))
+    reasons = [
         Reason(f"CUDA_HOME={toolkit.root}: {chosen.why}"),
         Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"),
         jobs.reason,
-        *(Reason(f"{name}={value}: {archs.why}") for name, value in archs.variables.items()),
-        *(Reason(f"{name}={value}: {_WHY_ON}", "setup.py") for name, value in source.switches.on.items()),
-        *(Reason(f"{name}={value}: {_WHY_ALSO}", "setup.py") for name, value in source.switches.also.items()),
+        *_reasons_of(archs.variables, archs.why),
+        *_reasons_of(source.switches.on, _WHY_ON, "setup.py"),
+        *_reasons_of(source.switches.also, _WHY_ALSO, "setup.py"),
         *(Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()),
         *why_cached,
-        *(() if archs.variables else (Reason(archs.why),)),
-    )
+    ]
+    if not archs.variables:
+        reasons.append(Reason(archs.why))
     removed = [*_REMOVED, *filter(is_arch_variable, facts.machine.variables), *source.switches.off]
     unset = tuple(name for name in removed if name in facts.machine.variables and name not in variables)
     path_first = (str(PurePath(interpreter.executable).parent), str(PurePath(toolkit.nvcc or "nvcc").parent))
-    return BuildEnvironment(variables, unset, path_first, reasons)
+    return BuildEnvironment(variables, unset, path_first, tuple(reasons))
+
+
+def _reasons_of(variables: Mapping[str, str], reason: str, found_via: str = "") -> list[Reason]:
+    """Why these variables are set."""
+    return [Reason(f"{name}={value}: {reason}", found_via) for name, value in variables.items()]
 
 
 @dataclass(frozen=True)
@@ -170,16 +178,18 @@ def compiler_cache(
 def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
     """What each of several builds gets of the compilers that may run at once; one that compiles nothing takes none away."""
     compiling = [source for source in sources if _compiles(source)]
-    if len(compiling) < 2:
-        parts = [total.count] * len(compiling)
-    else:
+    parts, reason = [total.count] * len(compiling), total.why
+    if len(compiling) > 1:
         parts = shares(total.count, [_files(source) or total.count for source in compiling])
+        reason = f"its share of {total.count} ({total.why})"
     left = iter(parts)
-    reason = f"its share of {total.count} ({total.why})" if len(compiling) > 1 else total.why
-    return [
-        Jobs(next(left), reason) if _compiles(source) else Jobs(1, "it compiles nothing")
-        for source in sources
-    ]
+    jobs = []
+    for source in sources:
+        if _compiles(source):
+            jobs.append(Jobs(next(left), reason))
+        else:
+            jobs.append(Jobs(1, "it compiles nothing"))
+    return jobs
 
 
 def _compiles(source: Source) -> bool:

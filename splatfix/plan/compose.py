@@ -50,7 +50,9 @@ def make_option(
     title = kind.title(first_build=assessment.nothing_installed, torch_is_there=assessment.torch is not None)
     # what is kept works only after the repair, so its title must not promise that nothing is to be done
     if kind is OptionKind.KEEP and assessment.repairs:
-        manual = "one manual step" if len(assessment.repairs) == 1 else "manual steps"
+        manual = "manual steps"
+        if len(assessment.repairs) == 1:
+            manual = "one manual step"
         title = f"{manual}, then {title}"
     rebuilt: set[str] = set()
     for step in steps:

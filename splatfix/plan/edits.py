@@ -48,15 +48,13 @@ def build_conditions(
     Args:
         python: see :attr:`BuildConditions.python`.
     """
-    oldest = min((arch.number for arch in archs), default=0)
-    cmake = "CMakeLists.txt" in source.build_files and not source.uses_torch_builder
+    builder, arch = "setup.py", tuple[int, ...]()
+    if "CMakeLists.txt" in source.build_files and not source.uses_torch_builder:
+        builder = "cmake"
+    if archs:
+        arch = divmod(min(item.number for item in archs), 10)
     return BuildConditions(
-        tuple(cuda[:2]),
-        tuple(torch[:2]),
-        system,
-        arch=divmod(oldest, 10) if oldest else (),
-        python=python or {},
-        builder="cmake" if cmake else "setup.py",
+        tuple(cuda[:2]), tuple(torch[:2]), system, arch=arch, python=python or {}, builder=builder
     )
 
 
@@ -86,14 +84,17 @@ def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEd
         applies = _applies(record, conditions, [text for text, _ in texts.values()])
         if not (applies or record.always_edit):
             continue
-        files = tuple(
-            name for name, (_, code) in texts.items() if record.find.looks_at(name) and record.find.find(code)
-        )
+        files = []
+        for name, (_, code) in texts.items():
+            if record.find.looks_at(name) and record.find.find(code):
+                files.append(name)
         if files and record.stops:
             raise _refused(source, record, files, conditions)
         if files and record.edits:
-            cures = record.symptom if applies else f"{record.cure}, harmless where it is not needed"
-            edits.append(PlannedEdit(record.key, files, cures, "; ".join(record.sources)))
+            cures = record.symptom
+            if not applies:
+                cures = f"{record.cure}, harmless where it is not needed"
+            edits.append(PlannedEdit(record.key, tuple(files), cures, "; ".join(record.sources)))
     return tuple(edits)
 
 
@@ -112,8 +113,8 @@ def apply(record: Breakage, text: str) -> str:
     for edit in record.edits:
         if edit.include:
             text = _add_include(text, edit.include)
-        elif edit.prepend:
-            text = text if edit.prepend.strip() in text else _after_includes(text, edit.prepend)
+        elif edit.prepend and edit.prepend.strip() not in text:
+            text = _after_includes(text, edit.prepend)
         elif edit.replace:
             text, before = edit.replace.sub(edit.by, text), text
             while edit.repeat and text != before:
@@ -168,15 +169,18 @@ def _add_include(text: str, header: str) -> str:
     anchor = _ANCHOR.search(text)
     if anchor is None:
         return line + text
-    at = anchor.end() if "pragma" in anchor.group() else anchor.start()
+    at = anchor.start()
+    if "pragma" in anchor.group():
+        at = anchor.end()
     return text[:at] + line + text[at:]
 
 
 def _after_includes(text: str, addition: str) -> str:
     """The addition after the last include that stands at the top level of the file (not inside a conditional)."""
-    depth, at = 0, 0
+    depth = at = top = 0
     # in a header with a classic include guard around everything the top level is one deeper
-    top = 1 if _GUARD.match(text) else 0
+    if _GUARD.match(text):
+        top = 1
     for match in re.finditer(
         r"^[ \t]*#[ \t]*(if|ifdef|ifndef|endif|include)\b[^\n]*(?:\n|$)", text, re.MULTILINE
     ):

@@ -39,7 +39,7 @@ from splatfix.plan.assessment import names_of_archs
 from splatfix.plan.backends.torch import as_torch, cuda_of
 from splatfix.plan.checkout import sources_in, stack_in
 from splatfix.plan.image import ImagePlan, ImageRequest, ImageSource
-from splatfix.plan.option import InstallPlan, Request
+from splatfix.plan.option import InstallPlan, NotApplicable, Request
 from splatfix.plan.options import plan_install
 from splatfix.plan.steps import BuildWheel, InstallDependencies, Reason
 from splatfix.plan.tools import KEPT_IN_STEP, toolkit_recipe, toolkit_to_be, wheels_links
@@ -90,16 +90,18 @@ def plan_image(request: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan:
         )
     _require_fit_names(Path(request.checkout), [source.folder for source in sources])
     archs = _archs(request.targets)
-    machine = "aarch64" if all(arch.number in _ARM_ONLY for arch in archs) else "x86_64"
+    machine = "x86_64"
+    if all(arch.number in _ARM_ONLY for arch in archs):
+        machine = "aarch64"
     install = Request(sources=(request.checkout,), targets=archs, jobs=request.jobs, with_dependencies=True)
     rejected: list[Rejected] = []
     stopped: SplatfixError | None = None
     for ranked in _builds(request, archs, machine):
         name = f"torch {ranked.build.torch} {ranked.build.tag}"
-        base = _base(request, ranked.build, archs)
-        obstacle = base if isinstance(base, str) else _no_wheel(ranked.build, base, machine)
-        if isinstance(base, str) or obstacle:
-            rejected.append(Rejected(name, obstacle))
+        try:
+            base = _base(request, ranked.build, archs, machine)
+        except NotApplicable as obstacle:
+            rejected.append(Rejected(name, str(obstacle)))
             continue
         try:
             context = make_context(_facts_inside(base, ranked.build, machine, checkout), Goal(archs))
@@ -113,12 +115,6 @@ def plan_image(request: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan:
         image = _image(request, checkout.value, sources, plan, base, ranked, archs, machine)
         return replace(image, rejected=tuple(rejected[:_MOST_REJECTED]))
     raise stopped or _no_build(request, archs, rejected)
-
-
-def _no_wheel(build: TorchBuild, base: _Base, machine: str) -> str:
-    """Why the image's Python or C library has no wheel of this torch; "" where it has."""
-    system = base.system
-    return wheel_obstacle(build, "linux", machine, python=system.python, glibc=system.glibc) or ""
 
 
 def _archs(targets: Sequence[Arch | Auto]) -> tuple[Arch, ...]:
@@ -155,7 +151,9 @@ def _builds(request: ImageRequest, archs: Sequence[Arch], machine: str) -> Itera
             continue
         if exact and build.versions and version not in build.versions:
             continue
-        yield replace(item, build=replace(build, versions=(version,))) if exact else item
+        if exact:
+            item = replace(item, build=replace(build, versions=(version,)))
+        yield item
 
 
 def _no_build(request: ImageRequest, archs: Sequence[Arch], rejected: Sequence[Rejected]) -> SplatfixError:
@@ -164,9 +162,11 @@ def _no_build(request: ImageRequest, archs: Sequence[Arch], rejected: Sequence[R
     if from_wheels:
         names += " with a compiler from PyPI wheels"
     todo = [say(f"{item.what}: {item.why}") for item in rejected[:_MOST_REJECTED]]
-    meaning = "Looked at, with what stands against each:" if todo else ""
-    subject = f"torch {request.torch} does not serve" if request.torch else "No published torch serves"
+    meaning, subject = "", "No published torch serves"
+    if todo:
+        meaning = "Looked at, with what stands against each:"
     if request.torch:
+        subject = f"torch {request.torch} does not serve"
         todo.append(say("Leave --torch out to have one chosen."))
     if from_wheels:
         text = "Without --toolkit wheels the compiler comes from NVIDIA's image, for CUDA 11.8 and newer."
@@ -176,26 +176,32 @@ def _no_build(request: ImageRequest, archs: Sequence[Arch], rejected: Sequence[R
     return SplatfixError("torch-does-not-serve", f"{subject} {names}.", meaning=meaning, todo=tuple(todo))
 
 
-def _base(request: ImageRequest, build: TorchBuild, archs: Sequence[Arch]) -> _Base | str:
-    """Images and compiler for a build; else why there are none."""
+def _base(request: ImageRequest, build: TorchBuild, archs: Sequence[Arch], machine: str) -> _Base:
+    """Images and compiler for a build.
+
+    Raises:
+        NotApplicable: why there are none, or no wheel of this torch for the image's Python or C library.
+    """
     cuda = cuda_of(build)
     for arch in archs:
         if toolkit_supports(build.cuda, arch) is False:
-            return f"CUDA {cuda} does not compile for {arch.sm}"
+            raise NotApplicable(f"CUDA {cuda} does not compile for {arch.sm}")
+    root, wheels = "/usr/local/cuda", None
     if request.toolkit == "wheels":
         wheels = toolkit_recipe(as_torch(build))
         if wheels is None:
-            return f"PyPI has no compiler of CUDA {cuda}"
+            raise NotApplicable(f"PyPI has no compiler of CUDA {cuda}")
         system = system_image(_WHEELS_ON)
-        root = f"{TOOLKIT}/{wheels.cuda_home}"
-        toolkit = toolkit_to_be(cuda, root, ("CUDA_HOME",), f"{root}/bin/nvcc")
-        return _Base(system.image, system, toolkit, wheels)
-    image = toolkit_image(build.cuda)
-    if image is None:
-        return f"no image with the compiler of CUDA {cuda} is known"
-    root = "/usr/local/cuda"
-    toolkit = toolkit_to_be(cuda, root, ("CUDA_HOME",), f"{root}/bin/nvcc")
-    return _Base(image.image, image.system, toolkit)
+        build_image, root = system.image, f"{TOOLKIT}/{wheels.cuda_home}"
+    else:
+        image = toolkit_image(build.cuda)
+        if image is None:
+            raise NotApplicable(f"no image with the compiler of CUDA {cuda} is known")
+        build_image, system = image.image, image.system
+    obstacle = wheel_obstacle(build, "linux", machine, python=system.python, glibc=system.glibc)
+    if obstacle:
+        raise NotApplicable(obstacle)
+    return _Base(build_image, system, toolkit_to_be(cuda, root, ("CUDA_HOME",), f"{root}/bin/nvcc"), wheels)
 
 
 def _facts_inside(base: _Base, build: TorchBuild, machine: str, checkout: Fact[Checkout]) -> Facts:
@@ -260,6 +266,9 @@ def _image(
 ) -> ImagePlan:
     folder, build = Path(request.checkout), ranked.build
     recognition = stack_in(folder, checkout)
+    stack, name = "", "this checkout"
+    if recognition:
+        stack, name = recognition.stack.key, recognition.stack.name
     builds = [step for step in plan.steps if isinstance(step, BuildWheel)]
     sources_by_folder = {source.folder: source for source in sources}
     first = builds[0]
@@ -269,18 +278,23 @@ def _image(
     driver = _driver(build, archs)
     wheels = base.wheels
     toolkit_requirements: tuple[str, ...] = ()
+    toolkit_links: tuple[tuple[str, str], ...] = ()
+    toolkit_folder = ""
     if wheels:
-        in_step = (f"{name}=={cuda_of(build)}.*" for name in KEPT_IN_STEP)
+        in_step = (f"{package}=={cuda_of(build)}.*" for package in KEPT_IN_STEP)
         toolkit_requirements = (wheels.requirement, *in_step)
-    copies = [_relative(path, folder) for path in _copied(plan)]
+        toolkit_links, toolkit_folder = wheels_links(wheels), wheels.cuda_home
+    copies = tuple(dict.fromkeys(_relative(path, folder) for path in _copied(plan)))
+    if "." in copies:
+        copies = (".",)
     image_sources = []
     for step in builds:
         edits = tuple(f"{edit.rule}: {edit.cures}" for edit in step.edits)
         label = sources_by_folder[step.source].label
         image_sources.append(ImageSource(label, _relative(step.source, folder), edits))
     return ImagePlan(
-        stack=recognition.stack.key if recognition else "",
-        name=recognition.stack.name if recognition else "this checkout",
+        stack=stack,
+        name=name,
         targets=tuple(archs),
         torch=build.torch,
         torch_tag=build.tag,
@@ -294,13 +308,13 @@ def _image(
         driver=driver,
         arch_list=arch_list,
         sources=tuple(image_sources),
-        copies=(".",) if "." in copies else tuple(dict.fromkeys(copies)),
+        copies=copies,
         marker=str(PurePosixPath(_relative(first.source, folder)) / build_file),
         build_tools=tuple(f"{name}=={version}" for name, version in BUILD_TOOLS.items()),
         requirements=requirements,
         toolkit_requirements=toolkit_requirements,
-        toolkit_links=wheels_links(wheels) if wheels else (),
-        toolkit_folder=wheels.cuda_home if wheels else "",
+        toolkit_links=toolkit_links,
+        toolkit_folder=toolkit_folder,
         run_packages=libraries_for(requirements),
         jobs=request.jobs,
         revision=_revision(checkout),
@@ -320,7 +334,10 @@ def _requirements(plan: InstallPlan) -> tuple[tuple[str, ...], list[str]]:
         for text in step.requirements:
             if canonicalize_name(text) in ("torch", *COMPANIONS):
                 continue
-            (fit if _is_requirement(text) else unfit).append(text)
+            if _is_requirement(text):
+                fit.append(text)
+            else:
+                unfit.append(text)
     return tuple(fit), unfit
 
 
@@ -347,7 +364,9 @@ def _reasons(
     ranked: RankedBuild, archs: Sequence[Arch], base: _Base, arch_list: str, driver: str
 ) -> Iterable[Reason]:
     build = ranked.build
-    code = "PTX that the driver compiles" if ranked.runs == "ptx" else "machine code"
+    code = "machine code"
+    if ranked.runs == "ptx":
+        code = "PTX that the driver compiles"
     carries = f"torch {build.torch} {build.tag}: it carries {code} for {names_of_archs(archs)}"
     if driver:
         carries += f"; the driver where it runs must be {driver} or newer"
@@ -370,19 +389,24 @@ def _driver(build: TorchBuild, archs: Sequence[Arch]) -> str:
     floors = [floor for floor in map(drivers.gpu_driver_floor, archs) if floor]
     if runtime := drivers.runtime_floor(build.cuda, "linux"):
         floors.append(runtime)
-    return driver_words(max(floors)) if floors else ""
+    if not floors:
+        return ""
+    return driver_words(max(floors))
 
 
 # What a stranger's repository says of itself stands in the Dockerfile only where it is spelt as it should be.
 
 
 def _revision(checkout: Checkout | None) -> str:
-    commit = (checkout.commit if checkout else None) or ""
-    return commit if re.fullmatch("[0-9a-f]{7,64}", commit) else ""
+    if checkout is None or not checkout.commit or not re.fullmatch("[0-9a-f]{7,64}", checkout.commit):
+        return ""
+    return checkout.commit
 
 
 def _remote(checkout: Checkout | None) -> str:
-    return checkout.remote if checkout and _REMOTE.fullmatch(checkout.remote) else ""
+    if checkout is None or not _REMOTE.fullmatch(checkout.remote):
+        return ""
+    return checkout.remote
 
 
 def _is_requirement(text: str) -> bool:

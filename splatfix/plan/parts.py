@@ -64,9 +64,11 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
 
     What is installed is judged for the targets.
     """
-    variants_by_name = dict(_named(summary, context.facts))
-    checkout = context.checkout
-    sources = {item.source.label: item.source for item in (checkout.sources if checkout else ())}
+    sources: dict[str, Source] = {}
+    if context.checkout:
+        sources = {item.source.label: item.source for item in context.checkout.sources}
+    # those of the sources that were named; else the checkout's, of which no variant is known yet
+    variants_by_name = dict(summary.variants) or dict.fromkeys(sources, ())
     sources |= summary.built_from
     aliases = {name: _aliases(name, sources.get(name)) for name in variants_by_name}
     packages = list(context.packages)
@@ -85,7 +87,7 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
         return tuple(installed.values())
     parts = []
     for name, keys in variants_by_name.items():
-        key = keys[0] if keys else ""
+        key = next(iter(keys), "")
         source = sources.get(name)
         present = next((part for part in installed.values() if part.names & aliases[name]), None)
         if present:
@@ -102,7 +104,10 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
 
 def _aliases(name: str, source: Source | None) -> frozenset[str]:
     """The normalised names under which an extension can be installed."""
-    return frozenset({canonicalize_name(name), *(names_built(source) if source else ())})
+    names = frozenset({canonicalize_name(name)})
+    if source:
+        return names | names_built(source)
+    return names
 
 
 def names_of(package: SplatPackage) -> frozenset[str]:
@@ -116,7 +121,10 @@ def _loose(context: Context, aliases: frozenset[str], source: Source | None) -> 
     """What is installed under these names and is not among the packages that the environment's facts know by their names."""
     if any(aliases & names_of(package) for package in context.packages):
         return None
-    files = files_installed(context.facts, aliases, source.folder if source else "")
+    folder = ""
+    if source:
+        folder = source.folder
+    files = files_installed(context.facts, aliases, folder)
     importable = next((item for item in files if item.importable), None)
     if importable is None:
         return None
@@ -124,14 +132,6 @@ def _loose(context: Context, aliases: frozenset[str], source: Source | None) -> 
     owners = dict.fromkeys(item.distribution for item in files if item.distribution)
     modules = tuple(item.module for item in files)
     return SplatPackage(top, f"{importable.folder}/{top}", tuple(owners), modules)
-
-
-def _named(summary: SourceSummary, facts: Facts) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Extensions by name with the variants that are meant: those of the sources, or the checkout's."""
-    if summary.variants:
-        yield from summary.variants.items()
-    elif facts.checkout.value is not None:
-        yield from ((item.source.label, ()) for item in facts.checkout.value.sources)
 
 
 def _installed(
@@ -154,25 +154,28 @@ def _installed(
         error = next((item.error for item in files if item.error), package.error)
         if not dropin and not files and not error:
             error = "its compiled part is not there"
-        row_names = variants(leaf(package))
-        is_cuda = package.native or package.native_missing or row_names
-        if code or dropin or error or is_cuda:
-            keys = keys_of(package)
-            unfit = [
-                *failures_of(package, files, findings),
-                other_variant(package, () if its_call_fits(package, findings) else keys),
-            ]
-            yield NativePart(
-                package.distributions[0] if package.distributions else package.module,
-                next(iter(variant_names(package)), "") if row_names else "",
-                True,
-                dropin,
-                code,
-                error,
-                tuple(filter(None, unfit)),
-                names=names_of(package),
-                conflict=conflict_with(package, keys),
-            )
+        known = variants(leaf(package))
+        if not (code or dropin or error or package.native or package.native_missing or known):
+            continue
+        keys = keys_of(package)
+        unfit = list(failures_of(package, files, findings))
+        # how it is called says more than which variant it is
+        if not its_call_fits(package, findings):
+            unfit.append(other_variant(package, keys))
+        variant_key = ""
+        if known:
+            variant_key = next(iter(variant_names(package)), "")
+        yield NativePart(
+            next(iter(package.distributions), package.module),
+            variant_key,
+            True,
+            dropin,
+            code,
+            error,
+            tuple(filter(None, unfit)),
+            names=names_of(package),
+            conflict=conflict_with(package, keys),
+        )
 
 
 def failures_of(
@@ -186,13 +189,12 @@ def failures_of(
 def files_of(package: SplatPackage, facts: Facts) -> list[Extension]:
     """The native files of an installed package."""
     below = f"{package.module.replace('.', '/')}/"
-    return [
-        item
-        for item in facts.environment.extensions.value or ()
-        if item.path.startswith(below)
-        or item.module == package.module
-        or item.distribution in package.distributions
-    ]
+    files = []
+    for item in facts.environment.extensions.value or ():
+        is_inside = item.path.startswith(below) or item.module == package.module
+        if is_inside or item.distribution in package.distributions:
+            files.append(item)
+    return files
 
 
 def is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]) -> bool:
@@ -208,12 +210,11 @@ def is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]
 
 def its_call_fits(package: SplatPackage, findings: Iterable[Finding]) -> bool:
     """A checkout's own call of the package was compared with it, and fits: that says more than the variant's name."""
-    return any(
-        item.code == "rasterizer-api-mismatch"
-        and item.status is Status.PASS
-        and any(one.name == package.folder for one in item.evidence)
-        for item in findings
-    )
+    for item in findings:
+        about_calls = item.code == "rasterizer-api-mismatch" and item.status is Status.PASS
+        if about_calls and any(fact.name == package.folder for fact in item.evidence):
+            return True
+    return False
 
 
 def other_variant(package: SplatPackage, expected: Collection[str]) -> str:
@@ -232,7 +233,9 @@ def other_variant(package: SplatPackage, expected: Collection[str]) -> str:
     called_alike = any(not explain_mismatch(row.key, _interface(package)) for row in rows)
     if called_alike and not variant_names(package):
         return ""
-    kind = f"the variant {' or '.join(kinds)}" if kinds else "a variant that splatfix does not know"
+    kind = "a variant that splatfix does not know"
+    if kinds:
+        kind = f"the variant {' or '.join(kinds)}"
     return f"what is installed is {kind}, and {' or '.join(row.key for row in rows)} is meant"
 
 
@@ -260,8 +263,11 @@ def conflict_with(package: SplatPackage, expected: Collection[str]) -> str:
             losers.append(row.name)
     if not losers:
         return f"the installed {package.module} is of another kind; what calls it will no longer run in this environment"
-    names = " and ".join(losers) if len(losers) < 3 else f"{', '.join(losers[:2])} and others"
-    trainers = "its trainer" if len(losers) == 1 else "their trainers"
+    names, trainers = " and ".join(losers), "their trainers"
+    if len(losers) > 2:
+        names = f"{', '.join(losers[:2])} and others"
+    elif len(losers) == 1:
+        trainers = "its trainer"
     return (
         f"the installed {package.module} is that of {names}; "
         f"{trainers} will no longer run in this environment"

@@ -47,7 +47,9 @@ def _modules(checkout: Checkout) -> Iterator[str]:
     known = served | {name.replace("-", "_") for name in IRREPLACEABLE}
     yield from sorted((folders & known) - {name.rpartition(".")[2] for name in built})
     stack = stack_of(checkout)
-    for key in (*stack.needs, *stack.also_needs) if stack else ():
+    if stack is None:
+        return
+    for key in (*stack.needs, *stack.also_needs):
         row = variant(key)
         if row:
             yield row.module
@@ -82,23 +84,30 @@ def _decide(module: str, checkout: Checkout) -> Dropin | str:
     if not candidates:
         return IRREPLACEABLE.get(canonicalize_name(module), "")
     face = _face_of(module, checkout)
-    keys = variants_of_face(face) if face else _needed(stack_of(checkout), module)
+    if face:
+        keys = variants_of_face(face)
+    else:
+        keys = _needed(stack_of(checkout), module)
     if face and not keys:
         differences = _nearest_variant(face, candidates)
         return f"its own source is a variant that splatfix does not know ({differences})"
     of_variants = [dropin for dropin in map(dropin_for_variant, keys) if dropin]
-    unanswered_by = {
-        dropin: list(unanswered(checkout, dropin)) for dropin in dict.fromkeys((*of_variants, *candidates))
-    }
+    unanswered_by = {}
+    for dropin in (*of_variants, *candidates):
+        unanswered_by[dropin] = list(unanswered(checkout, dropin))
     # its own source says which variant it is; without it whatever answers the calls will do
-    fitting = of_variants if face else list(unanswered_by)
+    fitting = list(unanswered_by)
+    if face:
+        fitting = of_variants
     answering = next((dropin for dropin in fitting if not unanswered_by[dropin]), None)
     is_called = any(call.module == module for call in checkout.calls)
     if answering and (is_called or keys or len(candidates) == 1):
         return answering
     refusals = list(filter(None, map(refusal, keys)))
-    if (face and refusals) or not is_called:
-        return refusals[0] if refusals else "which of the packages of that name is called cannot be read"
+    if (face or not is_called) and refusals:
+        return refusals[0]
+    if not is_called:
+        return "which of the packages of that name is called cannot be read"
     nearest = min(fitting or candidates, key=lambda dropin: _distance(unanswered_by[dropin]))
     call, differences_of_call = unanswered_by[nearest][0]
     lacks = f"{nearest.name} comes nearest, and does not answer {call}: {'; '.join(differences_of_call)}"
@@ -122,8 +131,10 @@ def _distance(calls: Iterable[tuple[str, list[str]]]) -> tuple[int, int]:
 
 def _needed(stack: Stack | None, module: str) -> tuple[str, ...]:
     """Keys of the variants of a module that a stack calls."""
+    if stack is None:
+        return ()
     keys = []
-    for key in stack.needs if stack else ():
+    for key in stack.needs:
         row = variant(key)
         if row and row.module == module:
             keys.append(key)

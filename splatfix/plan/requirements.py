@@ -77,11 +77,14 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch:
     """
     facts = context.facts
     python = facts.environment.interpreter.value
-    where = python.executable if python else "the target Python"
+    where = "the target Python"
+    if python:
+        where = python.executable
     torch = facts.environment.torch
     if facts.environment.torch_installed.value is False:
-        # what diagnose advises too; the drop-ins run with any torch
-        install = torch_for(context, context.targets)[0] if cuda else pip(facts, "install", "torch")
+        install = pip(facts, "install", "torch")  # the drop-ins run with any
+        if cuda:
+            install = torch_for(context, context.targets)[0]
         raise SplatfixError(
             "no-torch",
             f"torch is not installed in the environment of {where}.",
@@ -97,7 +100,9 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch:
             todo=(reinstall,),
         )
     if cuda and torch.value.cuda is None:
-        build = "ROCm" if torch.value.hip else "CPU-only"
+        build = "CPU-only"
+        if torch.value.hip:
+            build = "ROCm"
         raise SplatfixError(
             "cpu-only-torch",
             f"torch {torch.value.version} in the environment of {where} is a {build} build.",
@@ -116,9 +121,12 @@ def replaced_version(facts: Facts, name: str) -> str:
     A distribution that the environment only sees (another environment's, through a .pth file) stays where it is.
     """
     interpreter = facts.environment.interpreter.value
-    prefix = interpreter.prefix if interpreter else ""
+    if interpreter is None:
+        return ""
     normalised = canonicalize_name(name)
     for item in facts.environment.distributions.value or ():
-        if canonicalize_name(item.name) == normalised and PurePath(item.location).is_relative_to(prefix):
+        if canonicalize_name(item.name) == normalised and PurePath(item.location).is_relative_to(
+            interpreter.prefix
+        ):
             return item.version
     return ""

@@ -140,15 +140,18 @@ class _ScratchCopy:
 def _copy_of(source: Source) -> _ScratchCopy:
     folder = Path(source.folder)
     repository = repository_of(folder)
-    reasons = []
+    reasons, copied = [], ""
     if repository != folder:
+        copied = str(repository)
         reasons.append(Reason(f"copies {repository}: its build reads files above {folder}"))
     variables = {}
     if source.version_from_git:
         around = (git_folder(path) for path in (folder, *folder.parents))
         commit = commit_of(next((git for git in around if git), None))
-        version = f"0+g{commit[:9]}" if commit else "0"
+        version = "0"
+        if commit:
+            version = f"0+g{commit[:9]}"
         variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
         reason = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
         reasons.append(Reason(f"SETUPTOOLS_SCM_PRETEND_VERSION={version}: {reason}"))
-    return _ScratchCopy(str(repository) if repository != folder else "", variables, tuple(reasons))
+    return _ScratchCopy(copied, variables, tuple(reasons))

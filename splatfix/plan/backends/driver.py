@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from splatfix.context.coverage import judge
 from splatfix.core.step import say
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
@@ -47,10 +47,12 @@ def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None],
         last = drivers.gpu_last_branch(arch)
         if last and need.version[0] > last[0]:
             raise NotApplicable(f"{need.reason}, but driver {last[0]} is the last for {arch.sm}")
-    which = "the Windows driver (WSL2 uses it)" if assessment.facts.machine.wsl else "the NVIDIA driver"
+    which = "the NVIDIA driver"
+    if assessment.facts.machine.wsl:
+        which = "the Windows driver (WSL2 uses it)"
     upgrade = say(f"upgrade {which} to {driver_words(need.version)} or newer, then reboot")
     level = drivers.cuda_level_at_least(need.version)
-    newer = Driver(driver_words(need.version), ".".join(map(str, level)) if level else None)
+    newer = Driver(driver_words(need.version), dotted(level or ()) or None)
     facts = assessment.facts
     machine = replace(facts.machine, driver=Fact(newer, "as it would be"))
     following = first_with(replace(facts, machine=machine))
@@ -82,8 +84,8 @@ def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
 def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
     """The oldest drivers for the GPUs here."""
     for target in assessment.targets:
-        floor = drivers.gpu_driver_floor(target.arch) if target.here else None
-        if floor:
+        floor = drivers.gpu_driver_floor(target.arch)
+        if target.here and floor:
             yield _Need(floor, f"{target.arch.sm} needs driver {driver_words(floor)}")
 
 
@@ -101,9 +103,8 @@ def _torch_floor(assessment: Assessment) -> Iterator[_Need]:
 def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:
     """Extensions whose only hope on a target is PTX newer than the driver compiles (error 222)."""
     for part in assessment.parts:
-        cuda = _cuda_of_newest_ptx(part)
-        branch = drivers.first_branch_of_cuda(cuda) if cuda else None
-        if not branch:
+        branch = _oldest_for_ptx(part)
+        if branch is None:
             continue
         for arch in assessment.archs:
             verdict = judge(part.code, arch, driver_cuda=assessment.context.driver_level(arch))
@@ -112,11 +113,16 @@ def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:
                 yield _Need((branch,), reason)
 
 
-def _cuda_of_newest_ptx(part: NativePart) -> tuple[int, int] | None:
-    """The CUDA whose driver compiles the newest PTX of an extension."""
+def _oldest_for_ptx(part: NativePart) -> int | None:
+    """The oldest branch of drivers that compiles the newest PTX of an extension."""
     versions = []
     for group in part.code:
         for entry in group.entries:
             if entry.kind is EntryKind.PTX and entry.ptx_version:
                 versions.append(entry.ptx_version)
-    return drivers.cuda_of_ptx_isa(max(versions)) if versions else None
+    if not versions:
+        return None
+    cuda = drivers.cuda_of_ptx_isa(max(versions))
+    if cuda is None:
+        return None
+    return drivers.first_branch_of_cuda(cuda)

@@ -77,9 +77,10 @@ def _why_ptx(assessment: Assessment, tools: Tools) -> Reason:
     chosen = tools.chosen
     if chosen.ptx is None:
         raise NotApplicable(f"not needed: CUDA {tools.cuda} here makes machine code for {assessment.names}")
-    newer = [
-        arch for arch in assessment.archs if not any(cubin_runs_on(own, arch) for own in chosen.build_archs)
-    ]
+    newer = []
+    for arch in assessment.archs:
+        if not any(cubin_runs_on(own, arch) for own in chosen.build_archs):
+            newer.append(arch)
     return Reason(
         f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
         f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"

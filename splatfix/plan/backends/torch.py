@@ -80,11 +80,8 @@ def _cheaper_offers(assessment: Assessment, torch: Torch, tools: Tools) -> list[
     serves = f"not needed: torch {torch.version} has code for {assessment.names}"
     if tools.cost == 0:
         raise NotApplicable(f"{serves}, and a toolkit for it is here")
-    offers = [
-        offer
-        for offer in offers_for(assessment)
-        if release(offer.build.release)[:2] >= release(torch.version)[:2]
-    ]
+    installed = release(torch.version)[:2]
+    offers = [offer for offer in offers_for(assessment) if release(offer.build.release)[:2] >= installed]
     least = min((offer.tools for offer in offers), key=lambda item: item.cost, default=None)
     if least is None:
         raise NotApplicable(serves)
@@ -107,7 +104,9 @@ def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
     driver = driver_objection(assessment, cuda_of(build))
     if assessment.here and driver.ok is None:
         unsure.append(driver.reason)
-    options = ("--provide-toolkit",) if best.tools.downloaded else ()
+    options = []
+    if best.tools.downloaded:
+        options.append("--provide-toolkit")
     install = InstallTorch(command=step.command, version=version, tag=build.tag)
     steps = (install, *rebuild_steps(assessment, best.tools, *options, everything=True))
     return make_option(assessment, OptionKind.OTHER_TORCH, steps, reasons, unsure)
@@ -130,7 +129,9 @@ def _other_reasons(assessment: Assessment, best: Offer, offers: Sequence[Offer])
 def _asks(tools: Tools) -> str:
     if tools.manual:
         return "a toolkit or compiler that you install"
-    return "a toolkit from PyPI wheels" if tools.before else "an installed toolkit"
+    if tools.before:
+        return "a toolkit from PyPI wheels"
+    return "an installed toolkit"
 
 
 def _why_build(assessment: Assessment, ranked: RankedBuild, version: str) -> str:
@@ -267,7 +268,9 @@ def other_builds(assessment: Assessment, *, leaving_out: str = "") -> list[Ranke
     Args:
         leaving_out: what is not asked: ``driver``, ``python`` or ``glibc``; it tells what stands in the way.
     """
-    driver = None if leaving_out == "driver" else assessment.driver
+    driver = assessment.driver
+    if leaving_out == "driver":
+        driver = None
     for include_unknown in (False, True):
         every = builds_for_all(
             assessment.archs,
@@ -297,8 +300,11 @@ def cuda_of(build: TorchBuild) -> str:
 def as_torch(build: TorchBuild) -> Torch:
     """What the facts would say of a published build, once it is installed."""
     version = build.torch.replace("*", "0") + f"+{build.tag}"
+    torch = Torch(version, cuda_of(build), None, "")
     rules = behaviour(version)
-    return Torch(version, cuda_of(build), None, "", knows_archs=rules.supported_arches if rules else ())
+    if rules is None:
+        return torch
+    return replace(torch, knows_archs=rules.supported_arches)
 
 
 def best_offer(assessment: Assessment, offers: Sequence[Offer]) -> Offer:
