@@ -92,7 +92,9 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     paths = JournalPaths.of(environment)
     replaced = find_installed(environment, wheel.name)
     new = wheel.destinations(environment)
-    listed = dict.fromkeys(path for distribution in replaced for path in distribution.files)
+    listed: dict[Path, None] = {}
+    for distribution in replaced:
+        listed |= dict.fromkeys(distribution.files)
     foreign = {path for path in listed if not paths.inside(path)}
     _refuse_foreign(environment, paths, wheel, new, foreign)
 
@@ -309,13 +311,13 @@ def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
     content = (folder / "blobs" / item.blob).read_bytes()
     if path.name == EASY_INSTALL:
         content = _with_own_lines(item, content, backup)
-    temporary.unlink(
-        missing_ok=True
-    )  # never written through: it could be a link, or have another name elsewhere
+    # never written through: it could be a link, or have another name elsewhere
+    temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
     # open to nobody who may not write to its folder
     temporary.chmod(item.mode & (0o755 | path.parent.stat().st_mode & 0o022))
+    # bytecode beside it names this time, and would be compiled anew for another
     os.utime(temporary, ns=(item.mtime_ns, item.mtime_ns))
     temporary.replace(path)
 

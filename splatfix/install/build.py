@@ -207,12 +207,14 @@ def _linking(
 def _of_the_source(cause: BuildFailure, action: BuildWheel, scratch: Scratch) -> BuildFailure:
     """The cause with paths of the source itself: the scratch copy is removed before anybody reads it."""
 
-    def as_there(match: re.Match[str]) -> str:
-        there = (folder / match.group(1) for folder in (scratch.source, scratch.copy))
-        return match.group(1) if any(path.is_file() for path in there) else match.group()
+    def without_dots(match: re.Match[str]) -> str:
+        path = match.group(1)
+        if (scratch.source / path).is_file() or (scratch.copy / path).is_file():
+            return path
+        return match.group()
 
     # a compiler cache gives compilers paths relative to where they run
-    lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", as_there, line) for line in cause.lines)
+    lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", without_dots, line) for line in cause.lines)
     named = next((name for edit in action.edits for name in edit.files if lines and name in lines[0]), None)
     if cause.kind != "compiler" or named is None or not _moved(named, action, scratch):
         return replace(cause, lines=lines)
@@ -223,10 +225,8 @@ def _of_the_source(cause: BuildFailure, action: BuildWheel, scratch: Scratch) ->
 
 def _moved(name: str, action: BuildWheel, scratch: Scratch) -> bool:
     """The edits changed the file's number of lines."""
-    counts = {
-        folder.joinpath(name).read_bytes().count(b"\n") for folder in (Path(action.source), scratch.source)
-    }
-    return len(counts) > 1
+    original, edited = Path(action.source, name), scratch.source / name
+    return original.read_bytes().count(b"\n") != edited.read_bytes().count(b"\n")
 
 
 def _take_wheel(
@@ -259,10 +259,14 @@ def _take_wheel(
 
 
 def _failed(action: BuildWheel, cause: BuildFailure, log: Path) -> SplatfixError:
+    code = "build-failed"
+    if cause.kind == "disk-full":
+        code = "disk-full"
+    first, *others = cause.lines or ("it printed nothing",)
     return SplatfixError(
-        "disk-full" if cause.kind == "disk-full" else "build-failed",
-        f"The build of {action.subject} failed: {cause.lines[0] if cause.lines else 'it printed nothing'}",
-        meaning="\n  ".join([*cause.lines[1:], f"{cause.meaning} Nothing was installed.".strip()]),
+        code,
+        f"The build of {action.subject} failed: {first}",
+        meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
         todo=(*cause.todo, say(f"Full log: {log}")),
         details={
             "cause": cause.kind,
@@ -314,9 +318,14 @@ class BuildLines:
                 return f"compiling {name}"
             done, total = map(int, count.groups())
             elapsed = self._clock() - self._started
-            self.left = elapsed / done * (total - done) if 0 < done < total else None
+            self.left = None
+            if 0 < done < total:
+                self.left = elapsed / done * (total - done)
             return f"compiled {name} ({done} of {total})"
         # before ninja is done with the first file of many minutes
-        if begins := _BEGINS.match(line):
+        begins = _BEGINS.match(line)
+        if begins:
             return f"compiling the sources of {begins.group(1)}"
-        return "linking" if " -shared " in line else None
+        if " -shared " in line:
+            return "linking"
+        return None

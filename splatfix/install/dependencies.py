@@ -81,7 +81,9 @@ class Fetcher:
         report, constraints = folder / "report.json", folder / "constraints.txt"
         names = {name_of(text) for text in requirements}
         constraints.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, names)))
-        index = ["--extra-index-url", self.action.index] if self.action.index else []
+        index: list[str] = []
+        if self.action.index:
+            index = ["--extra-index-url", self.action.index]
         self.tell("working out what they need")
         resolve = ["install", "--dry-run", "--quiet", "--report", str(report)]
         resolve += ["--constraint", str(constraints), *index]
@@ -108,8 +110,10 @@ class Fetcher:
 
     def _of_another_torch(self, pin: str) -> bool:
         """PyPI's torchvision beside torch's CPU build of PyTorch's own index: "operator torchvision::nms does not exist"."""
-        own = next((item.version for item in self.installed if canonicalize_name(item.name) == "torch"), "")
-        return own.endswith("+cpu") and name_of(pin) in COMPANIONS and not pin.endswith("+cpu")
+        for item in self.installed:
+            if canonicalize_name(item.name) == "torch" and item.version.endswith("+cpu"):
+                return name_of(pin) in COMPANIONS and not pin.endswith("+cpu")
+        return False
 
     def _failed(self, requirements: Sequence[str], completed: Completed) -> SplatfixError:
         output = completed.stdout + completed.stderr
@@ -141,7 +145,7 @@ def _pins(installed: Iterable[Distribution], requested: set[str]) -> Iterable[st
     for item in installed:
         try:
             version = Version(item.version)
-        except InvalidVersion:
+        except InvalidVersion:  # pip would refuse the whole list for the line
             continue
         if canonicalize_name(item.name) not in requested:
             yield f"{item.name}=={version}"

@@ -105,6 +105,7 @@ def _unpack(
     digests: dict[str, str] = {}
     for path in sorted(wheels.glob("*.whl")):
         name, version, _, _ = parse_wheel_filename(path.name)
+        # of a wheel that the tables know, pip then installs those bytes or none, whatever index it came from
         digests[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
     lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in digests.items()))
     argv = ["install", "--no-deps", "--no-index", "--find-links", str(wheels), "--target", str(unpacked)]
@@ -156,6 +157,7 @@ def _check_toolkit(root: Path, runner: Runner, folder: Path, log: Path) -> None:
     folder.mkdir()
     (folder / "probe.cu").write_text(_PROBE)
     nvcc = str(root / "bin" / "nvcc")
+    # sm_90: nvcc knows it since CUDA 11.8, which is older than any toolkit in wheels
     argv = [nvcc, "-arch=sm_90", "-Xcompiler", "-fPIC", "-shared", "-cudart", "shared", "probe.cu"]
     argv += [f"-L{root / 'lib'}", "-lcudart", "-o", "probe.so"]
     completed = runner.run(argv, timeout=300.0, cwd=folder, log=log)

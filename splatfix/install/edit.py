@@ -40,17 +40,18 @@ def require_editable(actions: Iterable[InstallStep]) -> None:
     """
     leave_away = say("Leave --in-place away: the edits are then made in a scratch copy only.")
     another = say("Or use a checkout that you may write to.")
-    edits = [action for action in actions if isinstance(action, EditSource)]
-    for action in edits:
+    for action in actions:
+        if not isinstance(action, EditSource):
+            continue
         source = os.path.realpath(action.source)
         for name in edited_files(action.edits):
-            folder = os.path.realpath((Path(action.source) / name).parent)
-            if os.path.commonpath([source, folder]) != source or (Path(action.source) / name).is_symlink():
+            path = Path(action.source) / name
+            folder = os.path.realpath(path.parent)
+            if os.path.commonpath([source, folder]) != source or path.is_symlink():
                 reason = f"{name}, which is a link or lies behind one that leads out of {action.source}"
                 raise _not_editable(reason, leave_away)
-    for path in (Path(action.source) / name for action in edits for name in edited_files(action.edits)):
-        if not os.access(path.parent, os.W_OK):
-            raise _not_editable(f"{path}, and {path.parent} cannot be written to", leave_away, another)
+            if not os.access(path.parent, os.W_OK):
+                raise _not_editable(f"{path}, and {path.parent} cannot be written to", leave_away, another)
 
 
 def _not_editable(reason: str, *todo: Step) -> SplatfixError:

@@ -156,7 +156,10 @@ def child_environment(
     change packages that are not in the plan.
     """
     dropped = {"PYTHONPATH", "PYTHONHOME", *unset}
-    kept = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith(("PIP_", "UV_"))}
+    kept: dict[str, str] = {}
+    for name, value in os.environ.items():
+        if name not in dropped and not name.startswith(("PIP_", "UV_")):
+            kept[name] = value
     kept |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "UV_NO_CONFIG": "1", "UV_OFFLINE": "1"}
     kept |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     kept |= variables or {}
@@ -335,8 +338,9 @@ def _held(folder: Path) -> Iterator[None]:
         ) from error
     try:
         if not _lock_unless_alive(handle):
-            holder = _holder(handle)
-            process = f" (process {holder})" if holder else ""
+            process, holder = "", _holder(handle)
+            if holder:
+                process = f" (process {holder})"
             raise SplatfixError(
                 "environment-busy",
                 f"Another splatfix{process} is working in {folder.parent}.",

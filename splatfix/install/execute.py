@@ -27,7 +27,7 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.edit import digest_of, edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
-from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord
+from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, file_name
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
 from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of
@@ -101,9 +101,12 @@ def execute(
             work.take_steps()
         except BaseException as error:
             # also for Ctrl-C: whoever interrupts an installation wants the environment back
-            status = EntryStatus.ROLLED_BACK if work.entry.changes else EntryStatus.FAILED
+            status, message = EntryStatus.FAILED, type(error).__name__
+            if work.entry.changes:
+                status = EntryStatus.ROLLED_BACK
+            if isinstance(error, SplatfixError):
+                message = error.what
             kept = kept_of(undo_changes(environment, journal, work.entry))
-            message = error.what if isinstance(error, SplatfixError) else type(error).__name__
             with suppress(SplatfixError):  # an entry that a full disk keeps open is closed by the next run
                 journal.end(work.entry, status, message, kept=kept)
             raise
@@ -213,6 +216,7 @@ class _Execution:
         fetcher = Fetcher(action, installed, self.environment, self.runner, folder, log, tell)
         paths, left_out = fetcher.fetch()
         self.lacking = [f"not installed, and its scripts may lack it: {text}" for text in left_out]
+        # all in one run of pip, which takes a third of a second to start
         wheels = [open_wheel(path) for path in paths]
         if wheels:
             tell(f"installing {counted(len(wheels), 'wheel')}")
@@ -228,7 +232,10 @@ class _Execution:
     def _import_dependencies(self, action: InstallDependencies, written: list[Path]) -> None:
         """A failure of what is needed is raised, of what is optional is told."""
         has_gpu = bool(self.facts.machine.gpus.value)
-        names = {part.partition(".")[0] for path in written for part in path.parts}
+        # a module may be a folder or a file of a wheel, whatever the wheel is called: PIL comes with pillow
+        names: set[str] = set()
+        for path in written:
+            names.update(part.partition(".")[0] for part in path.parts)
         optional = tuple(name for name in action.optional_modules if name.partition(".")[0] in names)
 
         def load(modules: tuple[str, ...]) -> None:
@@ -237,6 +244,7 @@ class _Execution:
                 check_import(modules, written, self.environment, self.runner, has_gpu)
 
         try:
+            # in one child, because torch takes seconds to load; only a failure is worth one for each
             load((*action.modules, *optional))
         except SplatfixError:
             load(action.modules)
@@ -259,13 +267,14 @@ class _Execution:
     def _build_all(self, builds: Sequence[tuple[int, BuildWheel]]) -> None:
         """The journal and the progress are written by this thread; only the builds themselves run in others."""
         pieces = [self._piece(number, action) for number, action in builds]
+        # the planner has divided the compilers among the builds; without its sum they go one after the other
         budget = self.plan.jobs or max(piece.cost for piece in pieces)
         parallel(pieces, budget, crowded_out=_killed_for_memory)
 
     def _piece(self, number: int, action: BuildWheel) -> Piece[tuple[Built, float]]:
         step = StepRecord(action.kind, action.subject)
         item = self.items[action.subject]
-        log = self.folder / f"build-{_file_name(action.subject)}.log"
+        log = self.folder / f"build-{file_name(action.subject)}.log"
 
         def begin() -> None:
             self.progress.begin(action, number, len(self.plan.steps), str(log))
@@ -285,7 +294,9 @@ class _Execution:
             item.wheel = open_wheel(built.path)
             item.native, item.gpu_code = True, bool(action.targets)
             self._finish(step, result=built.path.name)
-            origin = "from the wheel cache" if built.cached else f"compiled in {item.seconds:.0f} s"
+            origin = f"compiled in {item.seconds:.0f} s"
+            if built.cached:
+                origin = "from the wheel cache"
             self.progress.end(action, f"{built.path.name}, {origin}")
 
         return Piece(int(action.variables.get("MAX_JOBS", "1")), work, begin, end)
@@ -295,7 +306,7 @@ class _Execution:
         started = time.monotonic()
         dropin = dropin_of(action.subject, action.variant)
         compiled = None
-        log = self.folder / f"{action.backend}-{_file_name(action.subject)}.log"
+        log = self.folder / f"{action.backend}-{file_name(action.subject)}.log"
         gswarp = action.backend == "warp"
         if gswarp:
             self.progress.doing(action, "compiling gswarp's kernels by NVIDIA Warp")
@@ -307,6 +318,7 @@ class _Execution:
         path = make_dropin_wheel(dropin, action.version, self.folder / "wheels", compiled, gswarp=gswarp)
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
+        # the package of some drop-ins is empty, and what callers import is a module in it (simple_knn._C)
         item.also_import = (dropin.api.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
         self._finish(step, result=path.name)
         return path.name
@@ -326,7 +338,7 @@ class _Execution:
         """Edit the checkout's own files, now that the wheel built from their edited copies is verified."""
         source = Path(action.source)
         contents = edited_contents(source, action.edits)
-        folder = f"edits-{_file_name(action.subject)}"
+        folder = f"edits-{file_name(action.subject)}"
         paths = JournalPaths.of(self.environment, action.source)
         backup_files(action.subject, contents, self.folder / folder, paths)
         step = self._begin(StepRecord(action.kind, action.subject, backup=folder, source=action.source))
@@ -350,12 +362,13 @@ class _Execution:
         paths = JournalPaths.of(self.environment)
         begun: list[tuple[StepRecord, Backup]] = []
         for wheel, subject in wheels:
-            folder = f"backup-{_file_name(subject)}"
+            folder = f"backup-{file_name(subject)}"
             backup = make_backup(self.environment, wheel, self.folder / folder)
-            self.foreign += [
-                f"{path} is listed by {wheel.name} {backup.version_before}, lies outside of the environment, and was left alone"
-                for path in backup.foreign
-            ]
+            listed_by = f"is listed by {wheel.name} {backup.version_before}"
+            for path in backup.foreign:
+                self.foreign.append(
+                    f"{path} {listed_by}, lies outside of the environment, and was left alone"
+                )
             step = StepRecord(
                 "install-wheel", subject, backup=folder, distribution=wheel.name, version=wheel.version
             )
@@ -364,9 +377,10 @@ class _Execution:
         pip_install(first, self.environment, self.runner, self.folder / "pip.log", others)
         for step, backup in begun:
             note_written(backup, self.folder / step.backup, paths)
+            digest = ""
             installed = find_installed(self.environment, step.distribution)
-            # two of one name: which of them a later change concerns cannot be told
-            digest = installed[0].digest if len(installed) == 1 else ""
+            if len(installed) == 1:  # of two of one name, which a later change concerns cannot be told
+                digest = installed[0].digest
             self._finish(step, digest=digest)
         return [backup.version_before for _, backup in begun]
 
@@ -426,7 +440,3 @@ def _request_of(plan: InstallPlan) -> dict[str, str]:
 
 def _killed_for_memory(error: Exception) -> bool:
     return isinstance(error, SplatfixError) and error.details.get("cause") == "killed"
-
-
-def _file_name(subject: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in subject)

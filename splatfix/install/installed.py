@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import hashlib
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import sha256_of
 from splatfix.core.reading import read_text
 from splatfix.core.step import say
 from splatfix.facts import name_and_version
@@ -40,7 +41,7 @@ class InstalledDistribution:
         record = self.info / "RECORD"
         if not record.is_file():
             return ""
-        return hashlib.sha256(record.read_bytes()).hexdigest()
+        return sha256_of(record)
 
 
 def find_installed(environment: Environment, name: str) -> tuple[InstalledDistribution, ...]:
@@ -83,15 +84,18 @@ def is_installed(wheel: WheelFile, environment: Environment) -> bool:
     if len(distributions) != 1 or distributions[0].info.name != wheel.dist_info:
         return False
     info, ours = distributions[0].info, set(wheel.destinations(environment))
-    listed = [path for path in distributions[0].files if path.suffix != ".pyc"]
-    if not all(path.is_file() and (path in ours or info in path.parents) for path in listed):
-        return False
+    for path in distributions[0].files:
+        # pip adds to the dist-info (INSTALLER, REQUESTED), and whoever imports adds bytecode
+        is_known = path in ours or info in path.parents
+        if path.suffix != ".pyc" and not (is_known and path.is_file()):
+            return False
     with zipfile.ZipFile(wheel.path) as archive:
-        return all(
-            path.is_file() and path.read_bytes() == archive.read(member)
-            for member, path in wheel.placed(environment)
-            if member != f"{wheel.dist_info}/RECORD"  # pip writes its own
-        )
+        for member, path in wheel.placed(environment):
+            if member == f"{wheel.dist_info}/RECORD":  # pip writes its own
+                continue
+            if not path.is_file() or path.read_bytes() != archive.read(member):
+                return False
+    return True
 
 
 def bytecode_of(path: Path) -> Iterator[Path]:
@@ -116,7 +120,11 @@ def _egg_link(environment: Environment, site: Path, info: Path) -> Iterator[Path
     yield site / EASY_INSTALL
     project = canonicalize_name(info.stem)
     source = Path(next(iter(_lines(info, "it is gone")), "").strip())
-    for metadata in source.glob("*.egg-info") if source.is_absolute() else ():
+    if (
+        not source.is_absolute()
+    ):  # setuptools writes no other, and "." would be the folder that splatfix runs in
+        return
+    for metadata in source.glob("*.egg-info"):
         if canonicalize_name(metadata.stem) == project:
             yield from _scripts(environment, metadata)
 
@@ -131,8 +139,12 @@ def _egg(environment: Environment, site: Path, info: Path) -> Iterator[Path]:
     if not info.is_dir() and not info.is_file():
         raise OSError("neither a folder nor a file")
     yield site / EASY_INSTALL
-    yield from _files_below(info) if info.is_dir() else (info,)
-    yield from _scripts(environment, info / "EGG-INFO" if info.is_dir() else zipfile.Path(info, "EGG-INFO/"))
+    if info.is_dir():
+        yield from _files_below(info)
+        yield from _scripts(environment, info / "EGG-INFO")
+    else:
+        yield info
+        yield from _scripts(environment, zipfile.Path(info, "EGG-INFO/"))
 
 
 def _scripts(environment: Environment, metadata: Path | zipfile.Path) -> Iterator[Path]:
@@ -171,13 +183,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _with_bytecode(path: Path) -> Iterator[Path]:
-    parts: list[str] = []
-    for part in path.parts:  # "a/../b" -> "b" without following links, as RECORD means it
-        if part == ".." and len(parts) > 1:
-            parts.pop()
-        else:
-            parts.append(part)
-    path = Path(*parts)
+    path = Path(os.path.normpath(path))  # "a/../b" -> "b" without following links, as RECORD means it
     yield path
     yield from bytecode_of(path)
 

@@ -129,8 +129,7 @@ class Journal:
         now = _now()
         number = max((_number_of(path.name) for path in self.folder.glob("*.json")), default=0) + 1
         stamp = re.sub(r"[^0-9T]", "", now.partition("+")[0])
-        label = re.sub(r"[^A-Za-z0-9_.-]", "-", name) or "install"
-        identity = f"{number:04d}-{stamp}-{label}"
+        identity = f"{number:04d}-{stamp}-{file_name(name) or 'install'}"
         return self.save(Entry(identity, now, request, python, environment=str(self._prefix)))
 
     def save(self, entry: Entry) -> Entry:
@@ -207,9 +206,13 @@ class Journal:
 
     def unfinished(self) -> tuple[Entry, ...]:
         """Entries in progress. Ask only while holding the lock: then their processes are dead."""
-        return tuple(
-            entry for entry in self.entries() if entry.status in (EntryStatus.RUNNING, EntryStatus.REVERTING)
-        )
+        in_progress = (EntryStatus.RUNNING, EntryStatus.REVERTING)
+        return tuple(entry for entry in self.entries() if entry.status in in_progress)
+
+
+def file_name(text: str) -> str:
+    """The text with a hyphen for every letter that no name in a journal has; a backup called otherwise would be refused."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)
 
 
 def distribution_of(step: StepRecord) -> str:
@@ -227,10 +230,14 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
         SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
     journal = Journal(open_environment(python, runner or ProcessRunner()).state_folder)
-    standing = [entry for entry in journal.entries() if entry.status is not EntryStatus.REVERTED]
-    last = standing[-1] if standing else None
+    last: Entry | None = None
+    for entry in journal.entries():
+        if entry.status is not EntryStatus.REVERTED:
+            last = entry
     if last is None or last.status not in (EntryStatus.RUNNING, EntryStatus.FAILED, EntryStatus.ROLLED_BACK):
-        reason = f"the last one, {last.id}, is {last.status.value}" if last else "there was none"
+        reason = "there was none"
+        if last:
+            reason = f"the last one, {last.id}, is {last.status.value}"
         raise usage_error(
             "nothing-to-resume",
             f"This environment has no failed installation to resume: {reason}.",
@@ -256,11 +263,11 @@ def move_away(path: Path, text: str) -> Step:
 
 def _discard_backup(folder: Path) -> None:
     """Remove a backup that is not needed any more: the files that splatfix wrote there, and nothing else."""
-    for inner in (folder / "blobs", folder):
+    for inner, name in ((folder / "blobs", BLOB_NAME), (folder, re.compile(r"backup\.json"))):
         if inner.is_symlink() or not inner.is_dir():
             continue
         for path in list(inner.iterdir()):
-            if BLOB_NAME.fullmatch(path.name) if inner != folder else path.name == "backup.json":
+            if name.fullmatch(path.name):
                 path.unlink(missing_ok=True)
         with suppress(OSError):  # somebody else's files keep the folder
             inner.rmdir()

@@ -128,7 +128,9 @@ def check_links(links: Iterable[Path], paths: Iterable[Path]) -> None:
     Raises:
         OutsidePath
     """
-    made = {name for link in links for name in (link, _real(link))}
+    made: set[Path] = set()
+    for link in links:
+        made |= {link, _real(link)}
     for path in paths:
         if made & {*path.parents, *_real(path).parents}:
             raise OutsidePath(f"{path} leads through a link that the backup would make")

@@ -10,10 +10,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.files import sha256_of
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
 from splatfix.facts import name_and_version
-from splatfix.install.backup import Backup, digest
+from splatfix.install.backup import Backup
 from splatfix.install.edit import digest_of
 from splatfix.install.environment import Environment, environment_lock, open_environment
 from splatfix.install.installed import find_installed
@@ -156,7 +157,7 @@ class Reverter:
         if step.kind != "edit-source" or not step.done:
             return
         files = [(Path(item.path), item.digest) for item in backup.saved]
-        if all(path.is_file() and digest(path.read_bytes()) == before for path, before in files):
+        if all(path.is_file() and sha256_of(path) == before for path, before in files):
             return  # somebody has restored it already
         if digest_of(self._copy_of(Path(item.path)) for item in backup.saved) != step.digest:
             raise SplatfixError(
@@ -250,7 +251,10 @@ def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Rever
         raise _nothing(environment)
     environment.require_writable()
     with environment_lock(environment.state_folder):
-        yield (DryRun if dry_run else Reverter)(environment, journal)
+        if dry_run:
+            yield DryRun(environment, journal)
+        else:
+            yield Reverter(environment, journal)
 
 
 def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixError:
@@ -274,7 +278,9 @@ def _stopped(
 ) -> SplatfixError:
     """The refusal of one entry among several, with how far the revert came."""
     reverted, kept = [item.entry for item in done], [entry.id for entry in left]
-    verb = "would be reverted" if dry_run else "reverted"
+    verb = "reverted"
+    if dry_run:
+        verb = "would be reverted"
     return SplatfixError(
         error.code,
         f"Entry {left[0].id} cannot be reverted: {error.what}",

@@ -178,11 +178,11 @@ class _Copy:
         self.left_out: list[LeftOut] = []
         self._bytes = self._entries = 0
         self._sizes: dict[str, int] = {}
-        texts = (
-            read_text(source / name)
-            for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt")
-        )
-        self._build_files = "\n".join(text for text in texts if isinstance(text, str))
+        self._build_files = ""
+        for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt"):
+            text = read_text(source / name)
+            if isinstance(text, str):
+                self._build_files += f"{text}\n"
 
     def folder(self, folder: Path, destination: Path, inside: str = "") -> None:
         """Copy a folder; ``inside`` is its path in the copy, with a slash at its end."""
@@ -221,9 +221,8 @@ class _Copy:
             return
         self._count(name, size)
         shutil.copy2(path, copy)
-        copy.chmod(
-            stat.S_IMODE(copy.stat().st_mode) | stat.S_IWUSR
-        )  # a setup.py may write its version.py anew
+        # a setup.py may write its version.py anew
+        copy.chmod(stat.S_IMODE(copy.stat().st_mode) | stat.S_IWUSR)
 
     def _link(self, link: Path, copy: Path, name: str) -> None:
         written = link.readlink()

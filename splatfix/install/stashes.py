@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from pathlib import Path
 
+from splatfix.core.files import sha256_of
 from splatfix.install.environment import Environment
 
 # What pip puts between the tilde and the rest of a name (pip/_internal/utils/temp_dir.py, AdjacentTempDirectory).
@@ -14,8 +14,11 @@ _LETTERS = "-~.=%0123456789"
 
 def find_stashes(environment: Environment) -> list[Path]:
     """Every stash in the environment's own folders."""
-    sites = [site for site in environment.sites if site.is_dir()]
-    return [path for site in sites for path in sorted(site.glob("~*"))]
+    stashes: list[Path] = []
+    for site in environment.sites:
+        if site.is_dir():
+            stashes += sorted(site.glob("~*"))
+    return stashes
 
 
 def remove_stash(environment: Environment, stash: Path, saved: Collection[Path], digests: set[str]) -> bool:
@@ -28,9 +31,10 @@ def remove_stash(environment: Environment, stash: Path, saved: Collection[Path],
     tops = {_top_of(environment, path) for path in saved}
     if not any(_is_stash_of(stash.name, top) for top in tops):
         return False
-    is_folder = stash.is_dir() and not stash.is_symlink()
-    # in reverse order a folder comes after what is in it
-    contents = sorted(stash.rglob("*"), reverse=True) if is_folder else [stash]
+    contents = [stash]
+    if stash.is_dir() and not stash.is_symlink():
+        # a folder comes after what is in it
+        contents = [*sorted(stash.rglob("*"), reverse=True), stash]
     if not all(_is_saved(path, digests) for path in contents):
         return False
     for path in contents:
@@ -38,8 +42,6 @@ def remove_stash(environment: Environment, stash: Path, saved: Collection[Path],
             path.rmdir()
         else:
             path.unlink(missing_ok=True)
-    if is_folder:
-        stash.rmdir()
     return True
 
 
@@ -66,4 +68,4 @@ def _is_saved(path: Path, digests: set[str]) -> bool:
     # bytecode is made anew by itself, and pip stashes no links of its own
     if path.is_symlink() or path.suffix == ".pyc" or path.is_dir():
         return True
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() in digests
+    return path.is_file() and sha256_of(path) in digests

@@ -10,9 +10,9 @@ from typing import Any
 
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import write_bytes
+from splatfix.core.files import sha256_of, write_bytes
 from splatfix.core.reading import read_text
-from splatfix.install.backup import Backup, digest, installed_files, read_backup, restore
+from splatfix.install.backup import Backup, installed_files, read_backup, restore
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry
@@ -107,7 +107,9 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
         else:
             backup = read_backup(folder, JournalPaths.of(environment))
         backups[step] = backup
-    links = [link for backup in backups.values() for link in backup.links]
+    links: list[Path] = []
+    for backup in backups.values():
+        links += backup.links
     for step, backup in backups.items():
         folders = [Path(folder) / "file" for folder in backup.folders_before]
         try:
@@ -164,16 +166,21 @@ def what_is_restored(
     removed = ""
     if any(exists(path) for path in backup.metadata):
         removed = step.version
-    manifests = [Path(path) for path in backup.will_write if Path(path).name == MANIFEST]
-    earlier = [item.blob for item in backup.saved if item.blob and Path(item.path).name == MANIFEST]
+    removed_origin = restored_origin = ""
+    for path in map(Path, backup.will_write):
+        if path.name == MANIFEST:
+            removed_origin = _origin(copy_of(path))
+    for item in backup.saved:
+        if item.blob and Path(item.path).name == MANIFEST:
+            restored_origin = _origin(folder / "blobs" / item.blob)
     return Restored(
         step.subject,
         removed=removed,
         restored=backup.version_before,
         source=step.source,
         incomplete=not step.done,
-        removed_origin=_origin(copy_of(manifests[0])) if manifests else "",
-        restored_origin=_origin(folder / "blobs" / earlier[0]) if earlier else "",
+        removed_origin=removed_origin,
+        restored_origin=restored_origin,
     )
 
 
@@ -194,7 +201,7 @@ def later_changes(
         # bytecode is nobody's work, and the shared list gets back only its own lines
         if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink() or not content.is_file():
             continue
-        current = digest(content.read_bytes())
+        current = sha256_of(content)
         if current not in (as_installed.get(str(path)), before.get(str(path))):
             yield Kept(str(path), str(copies / f"{current[:8]}-{path.name}"))
 
@@ -217,6 +224,7 @@ def _origin(manifest: Path) -> str:
         return ""
     if document.get("kind") == "drop-in":
         return f"drop-in {document.get('variant') or ''}".strip()
-    targets = ", ".join(map(str, document.get("targets") or ()))
     origin = f"built from {document.get('source')}"
-    return f"{origin} for {targets}" if targets else origin
+    if document.get("targets"):
+        origin += f" for {', '.join(map(str, document['targets']))}"
+    return origin

@@ -134,7 +134,7 @@ def _targets_of(binaries: Sequence[Binary], targets: Sequence[Arch]) -> dict[str
     for binary in binaries:
         name = re.split(r"[/\\]", binary.path)[-1].partition(".")[0]
         named[binary.path] = [arch for arch in targets if re.search(rf"(?<!\d){arch.number}(?!\d)", name)]
-    covered = {arch for archs in named.values() for arch in archs}
+    covered = set().union(*named.values())
     if all(named.values()) and covered != set(targets):
         named = {}  # some target has no module of its own: each must serve all
     return {binary.path: named.get(binary.path) or targets for binary in binaries}

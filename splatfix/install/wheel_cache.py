@@ -92,6 +92,7 @@ class WheelCache:
             with temporary_folder(".new-", self.folder) as new:
                 write_bytes(new / "entry" / wheel.name, content)
                 write_json(new / "entry" / "entry.json", document)
+                # the folder's mode is what a later run trusts, and the umask may have left it open to a group
                 (new / "entry").chmod(0o700)
                 shutil.rmtree(self.folder / key, ignore_errors=True)
                 (new / "entry").rename(self.folder / key)
@@ -111,9 +112,10 @@ class WheelCache:
         """
         entries = self.entries()
         distribution = canonicalize_name(name)
-        matches = [
-            entry for entry in entries if canonicalize_name(entry.name) == distribution or entry.wheel == name
-        ]
+        matches: list[CachedWheel] = []
+        for entry in entries:
+            if canonicalize_name(entry.name) == distribution or entry.wheel == name:
+                matches.append(entry)
         if not matches and name:
             matches = [entry for entry in entries if entry.key.startswith(name)]
         if not matches:

@@ -109,7 +109,8 @@ def open_wheel(path: Path) -> WheelFile:
     """
     with _archive(path) as archive:
         members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
-        infos = {m.split("/")[0] for m in members if m.split("/")[0].endswith(".dist-info")}
+        tops = {member.partition("/")[0] for member in members}
+        infos = {top for top in tops if top.endswith(".dist-info")}
         if len(infos) != 1:
             raise ValueError(f"it has {len(infos)} dist-info folders")
         dist_info = infos.pop()
@@ -119,10 +120,12 @@ def open_wheel(path: Path) -> WheelFile:
         scripts: tuple[str, ...] = ()
         if points in members:
             scripts = launchers_in(_text(archive, points))
-        strange = [m for m in members if "\\" in m or PurePosixPath(m).is_absolute() or ".." in m.split("/")]
-        strange += [script for script in scripts if not _NAME.fullmatch(script)]
-        if strange:
-            raise ValueError(f"{strange[0]!r} would be written elsewhere")
+        for member in members:
+            if "\\" in member or PurePosixPath(member).is_absolute() or ".." in member.split("/"):
+                raise ValueError(f"{member!r} would be written elsewhere")
+        for script in scripts:
+            if not _NAME.fullmatch(script):
+                raise ValueError(f"{script!r} would be written elsewhere")
         if not _NAME.fullmatch(metadata["Name"] or "") or not metadata["Version"]:
             raise ValueError("its METADATA has no proper Name and Version")
     return WheelFile(
@@ -172,8 +175,11 @@ def launchers_in(entry_points: str) -> tuple[str, ...]:
         parser.read_string(entry_points)
     except Error:
         return ()
-    groups = ("console_scripts", "gui_scripts")
-    return tuple(name for group in groups if parser.has_section(group) for name in parser.options(group))
+    names: list[str] = []
+    for group in ("console_scripts", "gui_scripts"):  # pip makes launchers for these two alone
+        if parser.has_section(group):
+            names += parser.options(group)
+    return tuple(names)
 
 
 def write_wheel(
@@ -210,6 +216,7 @@ def add_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
         members = {name: archive.read(name) for name in wheel.members}
         modes = {info.filename: info.external_attr for info in archive.infolist()}
     record = f"{wheel.dist_info}/RECORD"
+    # a signature of RECORD does not hold for the one that is written now
     for name in (record, f"{record}.jws", f"{record}.p7s"):
         members.pop(name, None)
     members[f"{wheel.dist_info}/{MANIFEST}"] = (json.dumps(manifest, indent=2) + "\n").encode()
@@ -227,6 +234,7 @@ def _write(path: Path, members: Mapping[str, bytes], record: str, modes: Mapping
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in [*members.items(), (record, rows.getvalue().encode())]:
             info = zipfile.ZipInfo(name, _EPOCH)
+            # the upper half is the mode; pip makes executable what is so here
             info.external_attr = modes.get(name, 0o100644 << 16)
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
     write_bytes(path, buffer.getvalue())

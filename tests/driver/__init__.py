@@ -176,11 +176,6 @@ class Said:
         return self.text.splitlines()
 
     @property
-    def verdict(self) -> str:
-        """The first line, without its mark."""
-        return self.lines[0].partition(" ")[2]
-
-    @property
     def first(self) -> str:
         """The first thing to do: a command, or the sentence of a step without one; "" where nothing is suggested."""
         advice = (self.document["options"] or {}).get("advice") or {}

@@ -272,96 +272,76 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
 }
 
 
-NOTHING = ("No problems found", "")
-UNSET = ("1 problem found", "unset CUDA_VISIBLE_DEVICES")
-SET = ("1 problem found", "export CUDA_VISIBLE_DEVICES=0")
+UNSET = "unset CUDA_VISIBLE_DEVICES"
+SET = "export CUDA_VISIBLE_DEVICES=0"
 COMPARE = "Compare what the driver lists, with its MIG instances:"
 FABRIC = "Install the fabric manager of exactly the driver's version (nvidia-fabricmanager), then:"
 PASS_IT = "docker run --gpus all IMAGE"
-ONE_INSTANCE = ("1 problem found, 1 not determined", "sudo nvidia-smi mig -i 0 -cgi 0 -C")
-OTHER_SYSTEM = ("1 problem found", "Work in the virtual machine that has it. To give it back to this system:")
+ONE_INSTANCE = "sudo nvidia-smi mig -i 0 -cgi 0 -C"
+OTHER_SYSTEM = "Work in the virtual machine that has it. To give it back to this system:"
+WORDS = "Look for the driver's own words:"
+ANEW = "Start the container anew."
 
-# Verdict and first thing to do beside a healthy torch; NOTHING for what is not here.
-TOLD: dict[str, tuple[str, str]] = {
-    "by CUDA's number": ("No problems found, 1 warning", ""),
+# The first thing to do beside a healthy torch; nothing for what is not here.
+FIRST: dict[str, str] = {
     "hidden by -1": UNSET,
     "MIG that is gone": UNSET,
     "MIG by number": UNSET,
     "MIG without instances": ONE_INSTANCE,
-    "fabric manager": ("1 problem found", FABRIC),
-    "suspended": ("1 problem found", "Reload the module; no program may use the GPU then:"),
-    "no nvidia-uvm": ("1 problem found", "sudo nvidia-modprobe -u -c=0"),
+    "fabric manager": FABRIC,
+    "suspended": "Reload the module; no program may use the GPU then:",
+    "no nvidia-uvm": "sudo nvidia-modprobe -u -c=0",
     "compat library": (
-        "1 problem found",
-        "Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the host's driver or take an image "
-        "of an older CUDA.",
+        "Take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and upgrade the "
+        "host's driver or take an image of an older CUDA."
     ),
-    "not initialized": ("1 problem found", "Look for the driver's own words:"),
-    "busy": ("1 problem found", "See mode and programs:"),
-    "no device": ("1 problem found", COMPARE),
-    "invalid device": ("1 problem found", COMPARE),
-    "a code of the future": ("1 problem found", "Look for the driver's own words, then reboot:"),
-    "crash": (
-        "1 problem found",
-        "Reinstall the NVIDIA driver, and take other copies of libcuda out of LD_LIBRARY_PATH.",
-    ),
-    "version mismatch": ("1 problem found", "Reboot the machine."),
-    "driver of 2019": ("1 problem found", "upgrade the NVIDIA driver to 580 or newer, then reboot"),
-    "none of eight": ("1 problem found", PASS_IT),
+    "not initialized": WORDS,
+    "busy": "See mode and programs:",
+    "no device": COMPARE,
+    "invalid device": COMPARE,
+    "a code of the future": "Look for the driver's own words, then reboot:",
+    "crash": "Reinstall the NVIDIA driver, and take other copies of libcuda out of LD_LIBRARY_PATH.",
+    "version mismatch": "Reboot the machine.",
+    "driver of 2019": "upgrade the NVIDIA driver to 580 or newer, then reboot",
+    "none of eight": PASS_IT,
     "nouveau": (
-        "1 problem found",
-        "Install the NVIDIA driver with your system's package manager (it keeps nouveau off the card), then reboot.",
+        "Install the NVIDIA driver with your system's package manager (it keeps nouveau off the "
+        "card), then reboot."
     ),
-    "NVML alone": (
-        "1 problem found",
-        "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
-    ),
-    "a lost GPU": ("No problems found, 1 warning", ""),
-    "no device, and a value that is right": ("1 problem found", COMPARE),
-    "no device, and hidden": ("2 problems found", COMPARE),
-    "fabric manager, and hidden": ("2 problems found", FABRIC),
-    "version mismatch, and hidden": ("2 problems found", "Reboot the machine."),
+    "NVML alone": "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
+    "no device, and a value that is right": COMPARE,
+    "no device, and hidden": COMPARE,
+    "fabric manager, and hidden": FABRIC,
+    "version mismatch, and hidden": "Reboot the machine.",
     "version mismatch in a container": (
-        "1 problem found",
-        "Start the container anew: it holds the libraries of the driver that the host had before.",
+        "Start the container anew: it holds the libraries of the driver that the host had before."
     ),
-    "old driver, and hidden": ("2 problems found", "unset CUDA_VISIBLE_DEVICES"),
-    "names the lost GPU": ("1 problem found, 1 warning", "unset CUDA_VISIBLE_DEVICES"),
-    "the only GPU is lost": ("1 problem found", "sudo dmesg"),
+    "old driver, and hidden": UNSET,
+    "names the lost GPU": UNSET,
+    "the only GPU is lost": "sudo dmesg",
     "MIG without instances, by number": ONE_INSTANCE,
-    "WSL2 without libcuda": ("No problem found, but 1 check undetermined", ""),
-    "a container that shows the host's driver": ("1 problem found", PASS_IT),
+    "a container that shows the host's driver": PASS_IT,
     "one for a virtual machine, and no other": OTHER_SYSTEM,
     "for a virtual machine, without NVIDIA's driver": OTHER_SYSTEM,
     "nouveau beside the driver": (
-        "1 problem found",
-        "Put 'blacklist nouveau' and 'options nouveau modeset=0' into /etc/modprobe.d/nouveau.conf, rebuild the initramfs, "
-        "then reboot.",
+        "Put 'blacklist nouveau' and 'options nouveau modeset=0' into /etc/modprobe.d/nouveau.conf, "
+        "rebuild the initramfs, then reboot."
     ),
-    "a card newer than the driver": (
-        "1 problem found",
-        "Upgrade the NVIDIA driver to 570 or newer, then reboot.",
-    ),
+    "a card newer than the driver": "Upgrade the NVIDIA driver to 570 or newer, then reboot.",
     "Blackwell with the closed module": (
-        "1 problem found",
-        "Install the driver with NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open), then reboot.",
+        "Install the driver with NVIDIA's open kernel modules (nvidia-open, nvidia-driver-*-open), "
+        "then reboot."
     ),
-    "closed to computing": ("1 problem found", "sudo nvidia-smi -i 0 -c DEFAULT"),
-    "exclusive, and in use": ("No problems found, 1 warning", ""),
-    "no right to the device files": (
-        "1 problem found",
-        "Compare the rights of the device files with your user:",
-    ),
-    "no device files": ("1 problem found", "sudo nvidia-modprobe -u -c=0"),
-    "taken away from a container": ("1 problem found", "Start the container anew."),
+    "closed to computing": "sudo nvidia-smi -i 0 -c DEFAULT",
+    "no right to the device files": "Compare the rights of the device files with your user:",
+    "no device files": "sudo nvidia-modprobe -u -c=0",
+    "taken away from a container": ANEW,
     "a container, and no driver on its host": (
-        "1 problem found, 1 warning",
-        "Install the NVIDIA driver on the host with your system's package manager, then reboot.",
+        "Install the NVIDIA driver on the host with your system's package manager, then reboot."
     ),
     "the host's number in a container": UNSET,
-    "a card that does not start": ("1 problem found", "sudo dmesg"),
+    "a card that does not start": "sudo dmesg",
     "an index that is not there": SET,
-    "an index behind -1": ("No problems found, 1 warning", ""),
     "one GPU twice": SET,
     "no UUID begins so": UNSET,
 }

@@ -170,7 +170,7 @@ def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Environment
 
 def test_a_source_named_otherwise_is_known_again_by_revert(environment: Environment, tmp_path: Path) -> None:
     before = snapshot(environment)
-    install(environment, named_otherwise(tmp_path / "my-probe", "odd_name"))
+    install(environment, named_otherwise(tmp_path / "mein-prüfling", "odd_name"))
     (record,) = environment.purelib.glob("odd_name-*.dist-info/RECORD")
     kept = record.read_bytes()
     record.write_bytes(kept + b"tiny_probe/more.py,,\n")
