@@ -30,6 +30,11 @@ def bins_of(low: Tensor, edge: int) -> Tensor:
     return torch.nan_to_num(low / BIN).clamp(0, count).to(torch.int64)
 
 
+def bin_range(middle: Tensor, half: Tensor, beyond: int, edge: int) -> tuple[Tensor, Tensor]:
+    """The tiles, half open, from `half` before the middle to `half` behind it; `beyond` rounds the end up."""
+    return bins_of(middle - half, edge), bins_of(middle + half + beyond, edge)
+
+
 def find_reach(camera: ViewCamera, splats: Ellipses, precision: torch.dtype) -> Reach:
     """`precision` is that of the input, in which v1 compares depths."""
     mid = 0.5 * (splats.a + splats.c)
@@ -37,14 +42,8 @@ def find_reach(camera: ViewCamera, splats: Ellipses, precision: torch.dtype) -> 
     radius = torch.ceil(3.0 * torch.sqrt(largest))
     visible = (splats.z.to(precision) > NEAR) & (splats.det != 0) & torch.isfinite(radius)
     if camera.compact_box is None:
-        left, right = (
-            bins_of(splats.x - radius, camera.width),
-            bins_of(splats.x + radius + (BIN - 1), camera.width),
-        )
-        top, bottom = (
-            bins_of(splats.y - radius, camera.height),
-            bins_of(splats.y + radius + (BIN - 1), camera.height),
-        )
+        left, right = bin_range(splats.x, radius, BIN - 1, camera.width)
+        top, bottom = bin_range(splats.y, radius, BIN - 1, camera.height)
         visible = visible & ((right - left) * (bottom - top) > 0)
     else:
         left, top = torch.zeros_like(radius, dtype=torch.int64), torch.zeros_like(radius, dtype=torch.int64)
@@ -71,14 +70,8 @@ def _compact_tiles(camera: ViewCamera, splats: Ellipses) -> tuple[Tensor, Tensor
     drawn = (splats.det > 0) & (splats.a > 0) & (splats.c > 0) & (level >= 0) & (splats.z > 0)
     level = torch.where(drawn, level, torch.zeros_like(level))
     half_x, half_y = torch.sqrt(level * splats.a), torch.sqrt(level * splats.c)
-    first_row, last_row = (
-        bins_of(splats.y - half_y, camera.height),
-        bins_of(splats.y + half_y + BIN, camera.height),
-    )
-    first_column, last_column = (
-        bins_of(splats.x - half_x, camera.width),
-        bins_of(splats.x + half_x + BIN, camera.width),
-    )
+    first_row, last_row = bin_range(splats.y, half_y, BIN, camera.height)
+    first_column, last_column = bin_range(splats.x, half_x, BIN, camera.width)
     drawn = drawn & torch.isfinite(splats.x + splats.y + half_x + half_y) & (last_column > first_column)
     rows = torch.where(drawn, last_row - first_row, torch.zeros_like(first_row))
 

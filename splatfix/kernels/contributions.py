@@ -15,7 +15,7 @@ from torch import Tensor
 
 from splatfix.kernels.binning import AREA, to_tiles
 from splatfix.kernels.blending import Alpha, add_rows, blend, chunk_cells, full_precision
-from splatfix.kernels.projection import GaussianRasterizationSettings, camera_of, positions_in_view
+from splatfix.kernels.projection import GaussianRasterizationSettings, Gaussians, camera_of, positions_in_view
 from splatfix.kernels.scene import arrange
 
 __all__ = ["Contributions", "contributions", "screen_positions"]
@@ -66,12 +66,13 @@ def contributions(
         raise ValueError(
             f"`pixel_weights` has the shape {tuple(pixel_weights.shape)}, not one number for each of {height} x {width}."
         )
-    on_gpu = _by_cuda_kernels(settings, means3D, opacities, scales, rotations, cov3D_precomp, pixel_weights)
+    blank = means3D.new_zeros(means3D.shape[0], 1)
+    given = Gaussians(means3D, None, opacities, None, blank, scales, rotations, cov3D_precomp)
+    on_gpu = _by_cuda_kernels(settings, given, pixel_weights)
     if on_gpu is not None:
         return on_gpu
-    blank = means3D.new_zeros(means3D.shape[0], 1)
     with full_precision(means3D.device):
-        made = arrange(settings, means3D, opacities, None, blank, scales, rotations, cov3D_precomp)
+        made = arrange(settings, given)
         scene, geometry = made.scene, made.splats.x
         tiles = ((height + 7) // 8, (width + 7) // 8)
         planes = means3D.new_zeros(2, height, width)
@@ -104,17 +105,17 @@ def contributions(
 
 
 def _by_cuda_kernels(
-    settings: GaussianRasterizationSettings, means3D: Tensor, opacities: Tensor, *others: Optional[Tensor]
+    settings: GaussianRasterizationSettings, given: Gaussians, pixel_weights: Optional[Tensor]
 ) -> Optional[Contributions]:
     """The same by CUDA kernels, where they lie beside this file and serve these tensors; else None."""
-    if not means3D.is_cuda:
+    if not given.means3D.is_cuda:
         return None
     try:
         from splatfix.kernels.contributions_cuda import sums
         from splatfix.kernels.nvrtc import by_kernels
     except ImportError:  # a copy without them
         return None
-    totals = by_kernels("contributions", means3D, lambda: sums(settings, means3D, opacities, *others))
+    totals = by_kernels("contributions", given.means3D, lambda: sums(settings, given, pixel_weights))
     if totals is None:
         return None
     pixels, weight, share, distance = totals.unbind(1)

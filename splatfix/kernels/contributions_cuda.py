@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from torch import Tensor
 
@@ -12,23 +12,19 @@ from splatfix.kernels.rasterizer_cuda import arrange, frame_of, plain
 __all__ = ["sums"]
 
 
-def sums(
-    settings: Any,
-    means3D: Tensor,
-    opacities: Tensor,
-    scales: Optional[Tensor] = None,
-    rotations: Optional[Tensor] = None,
-    cov3D_precomp: Optional[Tensor] = None,
-    pixel_weights: Optional[Tensor] = None,
-) -> Tensor:
-    """[P, 4]: pixels, their weights, alpha times transmittance and distances; float32 on one GPU, from checked inputs."""
+def sums(settings: Any, given: Sequence[Optional[Tensor]], pixel_weights: Optional[Tensor]) -> Tensor:
+    """[P, 4]: pixels, their weights, alpha times transmittance and distances; float32 on one GPU, from checked inputs.
+
+    `given` are means3D, means2D, opacities, shs, colors (of one channel), scales, rotations, cov3D.
+    """
+    means3D = given[0]
+    assert means3D is not None
     count = means3D.shape[0]
     sums_of = means3D.new_zeros(count, 4)
     if not count:
         return sums_of
     frame = frame_of(settings, means3D)._replace(background=means3D.new_zeros(1))
-    black = means3D.new_zeros(count, 1)
-    pairs = arrange(frame, plain((means3D, None, opacities, None, black, scales, rotations, cov3D_precomp)))
+    pairs = arrange(frame, plain(given))
     weights: Optional[Tensor] = None
     if pixel_weights is not None:
         weights = pixel_weights.detach().to(means3D).contiguous()

@@ -5,7 +5,7 @@ Plain differentiable torch; the backward pass runs it again under autograd.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -65,6 +65,24 @@ class GaussianRasterizationSettings(NamedTuple):
     subpixel_offset: Optional[Tensor] = None
     compact_box: Optional[float] = None
     upstream_gradients: bool = False
+
+
+class Gaussians(NamedTuple):
+    """What is drawn, in the order of the family's autograd node; of colors and of shapes one kind, the other None."""
+
+    means3D: Tensor  # [P, 3] world
+    means2D: Optional[Tensor]  # [P, 2 to 4], only receives the densification statistic
+    opacities: Tensor  # [P, 1] or [P]
+    shs: Optional[Tensor]  # [P, M, 3]
+    colors: Optional[Tensor]  # [P, C]
+    scales: Optional[Tensor]  # [P, 3], of surfels [P, 2]
+    rotations: Optional[Tensor]  # [P, 4] (w, x, y, z)
+    shapes: Optional[Tensor]  # [P, 6] covariances, of surfels [P, 9] transforms
+
+    def rows(self, index: Tensor) -> Gaussians:
+        """Some of them."""
+        taken: list[Any] = [None if item is None else item.index_select(0, index) for item in self]
+        return Gaussians(*taken)
 
 
 class ViewCamera(NamedTuple):
@@ -149,25 +167,21 @@ def rotation_matrices(quaternions: Tensor) -> Tensor:
 
 
 def _covariance_2d(
-    rows: tuple[Tensor, Tensor],
-    scales: Optional[Tensor],
-    rotations: Optional[Tensor],
-    cov3D: Optional[Tensor],
-    modifier: float,
-    upstream_gradients: bool,
+    rows: tuple[Tensor, Tensor], given: Gaussians, modifier: float, upstream_gradients: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Entries (a, b, c) of J Sigma J^T before the low-pass; `rows` are the two rows [3, P] of J, world to pixel."""
     first, second = rows
-    if cov3D is not None:
-        xx, xy, xz, yy, yz, zz = cov3D.to(first.dtype).t().unbind(0)
+    if given.shapes is not None:
+        xx, xy, xz, yy, yz, zz = given.shapes.to(first.dtype).t().unbind(0)
         sigma = torch.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).view(3, 3, -1)
         left_x, left_y = (sigma * first[:, None]).sum(0), (sigma * second[:, None]).sum(0)
         return (left_x * first).sum(0), (left_x * second).sum(0), (left_y * second).sum(0)
-    assert scales is not None and rotations is not None
-    axes = rotation_matrices(rotations.to(first.dtype).t())
-    lengths = modifier * scales.to(first.dtype).t()
+    assert given.scales is not None and given.rotations is not None
+    axes = rotation_matrices(given.rotations.to(first.dtype).t())
+    scales = given.scales.to(first.dtype).t()
+    lengths = modifier * scales
     if upstream_gradients:
-        lengths = with_gradient_of(scales.to(first.dtype).t(), lengths)
+        lengths = with_gradient_of(scales, lengths)
     x, y = (axes * first[:, None]).sum(0) * lengths, (axes * second[:, None]).sum(0) * lengths
     return (x * x).sum(0), (x * y).sum(0), (y * y).sum(0)
 
@@ -183,17 +197,9 @@ def positions_in_view(camera: ViewCamera, means: Tensor) -> tuple[Tensor, Tensor
     return view_x, view_y, z, x, y
 
 
-def project(
-    camera: ViewCamera,
-    settings: GaussianRasterizationSettings,
-    means: Tensor,
-    opacities: Tensor,
-    scales: Optional[Tensor],
-    rotations: Optional[Tensor],
-    cov3D: Optional[Tensor],
-) -> Ellipses:
+def project(camera: ViewCamera, settings: GaussianRasterizationSettings, given: Gaussians) -> Ellipses:
     """Gaussians in the world to ellipses in the image (v1's preprocess, EWA). Vectors are [3, P] here, for speed."""
-    view_x, view_y, z, x, y = positions_in_view(camera, means)
+    view_x, view_y, z, x, y = positions_in_view(camera, given.means3D)
     tan_x, tan_y = camera.tan
     edge_x = _clamp_to_frustum(view_x, z, _FRUSTUM_MARGIN * tan_x)
     edge_y = _clamp_to_frustum(view_y, z, _FRUSTUM_MARGIN * tan_y)
@@ -205,10 +211,10 @@ def project(
         focal_z_y * down - (focal_z_y * edge_y / z) * forward,
     )
     upstream = settings.upstream_gradients
-    sharp_a, b, sharp_c = _covariance_2d(rows, scales, rotations, cov3D, camera.scale_modifier, upstream)
+    sharp_a, b, sharp_c = _covariance_2d(rows, given, camera.scale_modifier, upstream)
     a, c = sharp_a + camera.blur, sharp_c + camera.blur
     det = a * c - b * b
-    opacity = opacities.to(det.dtype).reshape(-1)
+    opacity = given.opacities.to(det.dtype).reshape(-1)
     if settings.kernel_size is not None:
         sharp_det = sharp_a * sharp_c - b * b
         shared = torch.sqrt(sharp_det.clamp_min(1e-6) / (det.clamp_min(1e-6) + 1e-6) + 1e-6)
@@ -244,15 +250,11 @@ def _sh_basis(degree: int, direction: Tensor) -> Tensor:
     return torch.stack(terms, dim=-1)
 
 
-def colors_of(
-    settings: GaussianRasterizationSettings,
-    means: Tensor,
-    shs: Optional[Tensor],
-    precomputed: Optional[Tensor],
-) -> Tensor:
+def colors_of(settings: GaussianRasterizationSettings, given: Gaussians) -> Tensor:
     """[P, C] colors: the precomputed ones, or SH towards the camera + 0.5, at least 0."""
-    if precomputed is not None:
-        return precomputed
+    if given.colors is not None:
+        return given.colors
+    shs, means = given.shs, given.means3D
     assert shs is not None
     degree = min(int(settings.sh_degree), 3)
     if degree == 0:

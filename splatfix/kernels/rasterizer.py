@@ -58,13 +58,14 @@ from splatfix.kernels.projection import (
     NEAR,
     Ellipses,
     GaussianRasterizationSettings,
+    Gaussians,
     camera_of,
     colors_of,
     moves_pixels,
     project,
     view_depth,
 )
-from splatfix.kernels.scene import LOG2E, ProjectedScene, arrange, non_finite_rows, take_rows
+from splatfix.kernels.scene import LOG2E, ProjectedScene, arrange
 
 __all__ = ["GaussianRasterizationSettings", "GaussianRasterizer", "Rendered", "rasterize"]
 
@@ -98,23 +99,12 @@ class _Plan(NamedTuple):
 
 
 def _forward(
-    ctx: Any,
-    settings: GaussianRasterizationSettings,
-    budget_bytes: int,
-    means3D: Tensor,
-    means2D: Tensor,
-    opacities: Tensor,
-    shs: Optional[Tensor],
-    colors_precomp: Optional[Tensor],
-    scales: Optional[Tensor],
-    rotations: Optional[Tensor],
-    cov3D: Optional[Tensor],
+    ctx: Any, settings: GaussianRasterizationSettings, budget_bytes: int, given: Gaussians
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Project, list, blend; leaves a `_Plan` in `ctx` if a gradient may be asked for."""
+    means3D = given.means3D
     height, width = int(settings.image_height), int(settings.image_width)
-    _, radius, order, scene, count = arrange(
-        settings, means3D, opacities, shs, colors_precomp, scales, rotations, cov3D
-    )
+    _, radius, order, scene, count = arrange(settings, given)
     differentiable = any(ctx.needs_input_grad)
     sums, chunks = blend(scene, scene.features.shape[1], chunk_cells(budget_bytes, means3D), differentiable)
 
@@ -124,7 +114,7 @@ def _forward(
     background = settings.bg.detach().to(means3D).reshape(-1, 1, 1)
     color = image[:count] + (1.0 - alpha) * background
     if differentiable:
-        ctx.save_for_backward(means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D)
+        ctx.save_for_backward(*given)
         ctx.plan = _Plan(settings, order, scene, chunks, tiles)
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(radius)
@@ -141,9 +131,9 @@ def _backward(
     """Gradients of the inputs of `_Rasterize.forward`, from those of the images."""
     plan: _Plan = ctx.plan
     scene, settings = plan.scene, plan.settings
-    inputs: tuple[Optional[Tensor], ...] = ctx.saved_tensors
+    inputs = Gaussians(*ctx.saved_tensors)
     upstream, behind = _upstream(plan, (color, depth, invdepth, alpha), scene.features)
-    means2D = inputs[1]
+    means2D = inputs.means2D
     absolute = settings.kernel_size is not None or (means2D is not None and means2D.shape[1] > 3)
     pulled = blend_backward(scene, plan.chunks, upstream, behind, with_absolute=absolute)
     needed = ctx.needs_input_grad[2:]
@@ -154,25 +144,15 @@ def _backward(
 
 
 class _Rasterize(torch.autograd.Function):
-    """(means3D, means2D, opacities, shs, colors, scales, rotations, cov3D) -> color, radii, 1/depth, alpha, depth."""
+    """`Gaussians` -> color, radii, 1/depth, alpha, depth."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        settings: GaussianRasterizationSettings,
-        budget_bytes: int,
-        means3D: Tensor,
-        means2D: Tensor,
-        opacities: Tensor,
-        shs: Optional[Tensor],
-        colors_precomp: Optional[Tensor],
-        scales: Optional[Tensor],
-        rotations: Optional[Tensor],
-        cov3D: Optional[Tensor],
+        ctx: Any, settings: GaussianRasterizationSettings, budget_bytes: int, *inputs: Any
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        with full_precision(means3D.device):
-            inputs = (means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D)
-            return _forward(ctx, settings, budget_bytes, *inputs)
+        given = Gaussians(*inputs)
+        with full_precision(given.means3D.device):
+            return _forward(ctx, settings, budget_bytes, given)
 
     @staticmethod
     @once_differentiable
@@ -208,11 +188,11 @@ def _conic(splats: Ellipses) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _pull_through_projection(
-    plan: _Plan, inputs: Sequence[Optional[Tensor]], needed: Sequence[bool], pulled: PairGradients
+    plan: _Plan, inputs: Gaussians, needed: Sequence[bool], pulled: PairGradients
 ) -> list[Optional[Tensor]]:
     """Gradients of the inputs, by running the projection of the visible Gaussians again under autograd."""
     settings = plan.settings
-    leaves = [take_rows(tensor, plan.order) for tensor in inputs]
+    leaves = inputs.rows(plan.order)
     differentiated = [
         k for k, need in enumerate(needed) if need and k != 1
     ]  # 1: means2D, which takes no part
@@ -221,11 +201,8 @@ def _pull_through_projection(
             leaf = leaves[k]
             assert leaf is not None
             leaf.requires_grad_(True)
-        means, _, opacities, shs, precomputed, scales, rotations, cov3D = leaves
-        assert means is not None and opacities is not None
-        camera = camera_of(settings, means)
-        splats = project(camera, settings, means, opacities, scales, rotations, cov3D)
-        colors = colors_of(settings, means, shs, precomputed)
+        splats = project(camera_of(settings, leaves.means3D), settings, leaves)
+        colors = colors_of(settings, leaves)
         conic = _conic(splats)
 
     gx, gy = _position_gradient(splats, pulled)
@@ -290,24 +267,16 @@ _apply_untraced: Any = getattr(torch, "_disable_dynamo", lambda function: functi
 
 
 def check_inputs(
-    settings: GaussianRasterizationSettings,
-    means3D: Tensor,
-    means2D: Optional[Tensor],
-    opacities: Tensor,
-    shs: Optional[Tensor],
-    colors_precomp: Optional[Tensor],
-    scales: Optional[Tensor],
-    rotations: Optional[Tensor],
-    cov3D_precomp: Optional[Tensor],
-    sizes: tuple[int, int] = (3, 6),
+    settings: GaussianRasterizationSettings, given: Gaussians, sizes: tuple[int, int] = (3, 6)
 ) -> None:
-    """Raise for what v1 rejects, and for invalid shapes and types. `sizes`: of `scales` and `cov3D_precomp`."""
-    if (shs is None) == (colors_precomp is None):
+    """Raise for what v1 rejects, and for invalid shapes and types. `sizes`: of `scales` and `shapes`."""
+    means3D, _, opacities, shs, colors, scales, rotations, shapes = given
+    if (shs is None) == (colors is None):
         raise ValueError(
             "Please provide exactly one of either SHs or precomputed colors: `shs` or `colors_precomp`."
         )
     pair = scales is not None or rotations is not None
-    if pair == (cov3D_precomp is not None) or (pair and (scales is None or rotations is None)):
+    if pair == (shapes is not None) or (pair and (scales is None or rotations is None)):
         raise ValueError(
             "Please provide exactly one of either scale/rotation pair or precomputed 3D covariance: "
             "`scales` with `rotations`, or `cov3D_precomp`."
@@ -329,16 +298,16 @@ def check_inputs(
     points = means3D.shape[0]
     channels = settings.bg.numel()
     needed_sh = (min(int(settings.sh_degree), 3) + 1) ** 2
-    shapes = (
-        ("means2D", means2D, (points, None)),
+    expected = (
+        ("means2D", given.means2D, (points, None)),
         ("opacities", opacities[:, None] if opacities.dim() == 1 else opacities, (points, 1)),
         ("shs", shs, (points, None, 3)),
-        ("colors_precomp", colors_precomp, (points, channels)),
+        ("colors_precomp", colors, (points, channels)),
         ("scales", scales, (points, sizes[0])),
         ("rotations", rotations, (points, 4)),
-        ("cov3D_precomp", cov3D_precomp, (points, sizes[1])),
+        ("cov3D_precomp", shapes, (points, sizes[1])),
     )
-    for name, tensor, shape in shapes:
+    for name, tensor, shape in expected:
         if tensor is None:
             continue
         if tensor.dim() != len(shape) or any(w is not None and h != w for h, w in zip(tensor.shape, shape)):
@@ -357,6 +326,28 @@ def check_inputs(
     size = (int(settings.image_height), int(settings.image_width), 2)
     if offset is not None and tuple(offset.shape) != size:
         raise ValueError(f"`subpixel_offset` must have the shape {size}, not {tuple(offset.shape)}.")
+
+
+def refuse_values(settings: GaussianRasterizationSettings, given: Gaussians) -> None:
+    """Raise where `debug` or `prefiltered` forbid what the numbers are."""
+    if settings.debug:
+        names = (
+            "means3D",
+            "means2D",
+            "opacities",
+            "shs",
+            "colors_precomp",
+            "scales",
+            "rotations",
+            "cov3D_precomp",
+        )
+        for name, tensor in zip(names, given):
+            if name != "means2D" and tensor is not None and not bool(torch.isfinite(tensor.detach()).all()):
+                raise ValueError(
+                    f"`{name}` holds NaN or infinite values. Without `debug` those Gaussians are left out."
+                )
+    if settings.prefiltered and bool((view_depth(settings, given.means3D) <= NEAR).any()):
+        raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
 
 
 def rasterize(
@@ -389,34 +380,23 @@ def rasterize(
         ValueError, TypeError: conflicting arguments or other shapes, non-finite inputs with `debug`.
         RuntimeError: with `prefiltered`, a Gaussian behind the near plane.
     """
-    inputs = (means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp)
-    check_inputs(settings, *inputs)
-    if settings.debug:
-        names = ("means3D", "opacities", "shs", "colors_precomp", "scales", "rotations", "cov3D_precomp")
-        for name, tensor in zip(names, (means3D, *inputs[2:])):
-            if tensor is not None and non_finite_rows((tensor.detach(),)) is not None:
-                raise ValueError(
-                    f"`{name}` holds NaN or infinite values. Without `debug` those Gaussians are left out."
-                )
-    if settings.prefiltered and bool((view_depth(settings, means3D) <= NEAR).any()):
-        raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
+    given = Gaussians(means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp)
+    check_inputs(settings, given)
+    refuse_values(settings, given)
     if means2D is None:
-        means2D = means3D.new_zeros(means3D.shape)
-    inputs = (means3D, means2D, *inputs[2:])
-    on_gpu = _by_cuda_kernels(settings, inputs)
+        given = given._replace(means2D=means3D.new_zeros(means3D.shape))
+    on_gpu = _by_cuda_kernels(settings, given)
     if on_gpu is not None:
         return on_gpu
     # Chunks depend on the data and cannot be traced. The compiler is imported only where it runs.
     apply = _apply_untraced if "torch._dynamo" in sys.modules else _apply
-    return Rendered(*apply(settings, budget_bytes, *inputs))
+    return Rendered(*apply(settings, budget_bytes, *given))
 
 
-def _by_cuda_kernels(
-    settings: GaussianRasterizationSettings, inputs: Sequence[Optional[Tensor]]
-) -> Optional[Rendered]:
+def _by_cuda_kernels(settings: GaussianRasterizationSettings, given: Gaussians) -> Optional[Rendered]:
     """The same by CUDA kernels, where they lie beside this file and serve these settings and tensors; else None."""
-    means3D, means2D = inputs[:2]
-    if means3D is None or means2D is None or not means3D.is_cuda:
+    means2D = given.means2D
+    if means2D is None or not given.means3D.is_cuda:
         return None
     try:
         from splatfix.kernels.nvrtc import by_kernels
@@ -425,7 +405,10 @@ def _by_cuda_kernels(
     except ImportError:  # a copy without them
         return None
     drawn = by_kernels(
-        "rasterizer", means3D, lambda: draw(settings, *inputs), lambda: refusal(settings, means2D)
+        "rasterizer",
+        given.means3D,
+        lambda: draw(settings, *given),
+        lambda: refusal(settings, means2D),
     )
     if drawn is None:
         return None
@@ -455,16 +438,7 @@ class GaussianRasterizer(nn.Module):
         rotations: Optional[Tensor] = None,
         cov3D_precomp: Optional[Tensor] = None,
     ) -> tuple[Tensor, Tensor]:
-        """v1's call: color [C, H, W] and radii [P] int32. Arguments as for `rasterize`."""
-        rendered = rasterize(
-            self.raster_settings,
-            means3D,
-            means2D,
-            opacities,
-            shs,
-            colors_precomp,
-            scales,
-            rotations,
-            cov3D_precomp,
-        )
+        """v1's call: color [C, H, W] and radii [P] int32. Arguments as for `rasterize`, by whose names callers tell variants."""
+        given = (means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp)
+        rendered = rasterize(self.raster_settings, *given)
         return rendered.color, rendered.radii

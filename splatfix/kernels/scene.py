@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from splatfix.kernels.binning import AREA, TILE, Pairs, Reach, find_reach, list_
 from splatfix.kernels.projection import (
     Ellipses,
     GaussianRasterizationSettings,
+    Gaussians,
     camera_of,
     colors_of,
     geometry_dtype,
@@ -37,12 +38,12 @@ class ProjectedScene(NamedTuple):
     inside: Tensor  # [N, 64], 1 where the pixel of the tile is in the image, else 0
 
 
-def non_finite_rows(inputs: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
+def non_finite_rows(given: Gaussians) -> Optional[Tensor]:
     """[P] True where a Gaussian has a NaN or an infinity; None where all are finite (the usual case, found by sums)."""
     bad: Optional[Tensor] = None
-    for tensor in inputs:
-        if tensor is not None and not bool(torch.isfinite(tensor.sum())):
-            rows = ~torch.isfinite(tensor).reshape(tensor.shape[0], -1).all(1)
+    for tensor in given._replace(means2D=None):  # which takes no part
+        if tensor is not None and not bool(torch.isfinite(tensor.detach().sum())):
+            rows = ~torch.isfinite(tensor.detach()).reshape(tensor.shape[0], -1).all(1)
             if bool(rows.any()):  # else only the sum is not finite
                 bad = rows if bad is None else bad | rows
     return bad
@@ -56,11 +57,6 @@ def _visible_order(splats: Ellipses, reach: Reach, like: Tensor) -> Tensor:
     # depth > 0, so its bits sort as it does, and integers sort faster
     bits = depth.view(torch.int32 if depth.dtype == torch.float32 else torch.int64)
     return index.index_select(0, torch.sort(bits, stable=True)[1])
-
-
-def take_rows(tensor: Optional[Tensor], index: Tensor) -> Optional[Tensor]:
-    """Those rows, without their history; None stays None."""
-    return None if tensor is None else tensor.detach().index_select(0, index)
 
 
 def _tables(splats: Ellipses, colors: Tensor) -> tuple[Tensor, Optional[Tensor], Tensor]:
@@ -117,21 +113,13 @@ class Arranged(NamedTuple):
     colors: int  # channels
 
 
-def arrange(
-    settings: GaussianRasterizationSettings,
-    means3D: Tensor,
-    opacities: Tensor,
-    shs: Optional[Tensor],
-    colors_precomp: Optional[Tensor],
-    scales: Optional[Tensor],
-    rotations: Optional[Tensor],
-    cov3D: Optional[Tensor],
-) -> Arranged:
+def arrange(settings: GaussianRasterizationSettings, given: Gaussians) -> Arranged:
     """Project and list: the Gaussians of an image, front to back, in the tiles that they reach."""
+    means3D = given.means3D
     camera = camera_of(settings, means3D)
-    splats = project(camera, settings, means3D, opacities, scales, rotations, cov3D)
+    splats = project(camera, settings, given)
     reach = find_reach(camera, splats, means3D.dtype)
-    broken = non_finite_rows((means3D, opacities, shs, colors_precomp, scales, rotations, cov3D))
+    broken = non_finite_rows(given)
     if broken is not None:
         reach.radius[broken] = 0
     order = _visible_order(splats, reach, means3D)
@@ -143,9 +131,7 @@ def arrange(
         margin += float(settings.subpixel_offset.abs().max())
     pairs = list_pairs(camera, visible, ordered, margin)
 
-    colors = colors_of(
-        settings, means3D.index_select(0, order), take_rows(shs, order), take_rows(colors_precomp, order)
-    )
+    colors = colors_of(settings, given.rows(order))
     geometry, ceiling, features = _tables(visible, colors)
     scene = ProjectedScene(geometry, ceiling, features, pairs, *_pixel_grid(settings, pairs.tile, means3D))
     return Arranged(splats, reach.radius, order, scene, colors.shape[1])

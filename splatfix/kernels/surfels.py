@@ -39,7 +39,7 @@ pass, so that memory is bounded by one block, and one state (transmittance and s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -50,13 +50,13 @@ from splatfix.kernels.blending import ALPHA_CAP, DEPTH_BLOCK, STOP, full_precisi
 from splatfix.kernels.projection import (
     NEAR,
     GaussianRasterizationSettings,
+    Gaussians,
     colors_of,
     geometry_dtype,
     rotation_matrices,
-    view_depth,
     with_gradient_of,
 )
-from splatfix.kernels.rasterizer import check_inputs
+from splatfix.kernels.rasterizer import check_inputs, refuse_values
 from splatfix.kernels.scene import ALPHA_MIN, non_finite_rows
 
 __all__ = ["SurfelImages", "rasterize_surfels"]
@@ -110,14 +110,9 @@ class _Statistic(torch.autograd.Function):
         return gradient, screen.to(dtype), None, None
 
 
-def _discs(
-    settings: GaussianRasterizationSettings,
-    means: Tensor,
-    scales: Optional[Tensor],
-    rotations: Optional[Tensor],
-    transforms: Optional[Tensor],
-) -> _Discs:
+def _discs(settings: GaussianRasterizationSettings, given: Gaussians) -> _Discs:
     """Surfels in the world to their maps into the image."""
+    means, scales, rotations, transforms = given.means3D, given.scales, given.rotations, given.shapes
     geometry = geometry_dtype(means)
     view = settings.viewmatrix.detach().to(device=means.device, dtype=geometry)
     center = means.to(geometry)
@@ -236,7 +231,9 @@ class _State(NamedTuple):
     sums: Tensor  # [G, F + 2, 64]: sums of w times features, of w times depth, and the distortion
 
 
-def _table(discs: _Discs, means2D: Tensor, settings: GaussianRasterizationSettings, given: bool) -> Tensor:
+def _table(
+    discs: _Discs, means2D: Optional[Tensor], settings: GaussianRasterizationSettings, given: bool
+) -> Tensor:
     """[V + 1, 15]: p's coefficients of 1, x, y (nine), det T, center2D, Tw; the last row is padding.
 
     The first ten are divided by the largest of p at the center and p's slopes, to which s and depth are indifferent.
@@ -386,12 +383,9 @@ def _blend(
     return torch.cat(sums), torch.cat(medians)
 
 
-def _by_cuda_kernels(
-    settings: GaussianRasterizationSettings, inputs: Sequence[Optional[Tensor]]
-) -> Optional[SurfelImages]:
+def _by_cuda_kernels(settings: GaussianRasterizationSettings, given: Gaussians) -> Optional[SurfelImages]:
     """The same by CUDA kernels, where they lie beside this file and serve these settings and tensors; else None."""
-    means3D = inputs[0]
-    if means3D is None or not means3D.is_cuda:
+    if not given.means3D.is_cuda:
         return None
     try:
         from splatfix.kernels.nvrtc import by_kernels
@@ -399,7 +393,7 @@ def _by_cuda_kernels(
         from splatfix.kernels.surfels_cuda import refusal
     except ImportError:  # a copy without them
         return None
-    drawn = by_kernels("surfels", means3D, lambda: draw(settings, *inputs), lambda: refusal(settings))
+    drawn = by_kernels("surfels", given.means3D, lambda: draw(settings, *given), lambda: refusal(settings))
     if drawn is None:
         return None
     return SurfelImages(*drawn)
@@ -432,27 +426,24 @@ def rasterize_surfels(
         ValueError, TypeError: conflicting arguments or other shapes, options of other variants, non-finite inputs with `debug`.
         RuntimeError: with `prefiltered`, a surfel behind the near plane.
     """
-    inputs = (means3D, means2D, opacities, shs, colors_precomp, scales, rotations, transforms)
-    check_inputs(settings, *inputs, sizes=(2, 9))
+    given = Gaussians(means3D, means2D, opacities, shs, colors_precomp, scales, rotations, transforms)
+    check_inputs(settings, given, sizes=(2, 9))
     if settings.antialiasing or any(
         item is not None for item in (settings.kernel_size, settings.subpixel_offset, settings.compact_box)
     ):
         raise ValueError("Surfels know no antialiasing, kernel_size, subpixel_offset or compact_box.")
-    if settings.prefiltered and bool((view_depth(settings, means3D) <= NEAR).any()):
-        raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
-    broken = non_finite_rows([item.detach() for item in (means3D, *inputs[2:]) if item is not None])
-    if settings.debug and broken is not None:
-        raise ValueError("Inputs hold NaN or infinite values. Without `debug` those surfels are left out.")
+    refuse_values(settings, given)
     if means2D is None:
-        means2D = means3D.new_zeros(means3D.shape)
-    by_kernels = _by_cuda_kernels(settings, (means3D, means2D, *inputs[2:]))
-    if by_kernels is not None:
-        return by_kernels
+        given = given._replace(means2D=means3D.new_zeros(means3D.shape))
+    on_gpu = _by_cuda_kernels(settings, given)
+    if on_gpu is not None:
+        return on_gpu
+    broken = non_finite_rows(given)
     width, height = int(settings.image_width), int(settings.image_height)
     tiles = ((height + TILE - 1) // TILE, (width + TILE - 1) // TILE)
     with full_precision(means3D.device):
         with torch.no_grad():
-            discs = _discs(settings, means3D, scales, rotations, transforms)
+            discs = _discs(settings, given)
             opacity = opacities.to(discs.depth.dtype).reshape(-1)
             reached = _reached(settings, discs, opacity, means3D.dtype)
             if broken is not None:
@@ -462,13 +453,10 @@ def rasterize_surfels(
             order = index.index_select(0, torch.sort(depth, stable=True)[1])
             lists = _list(settings, _Reached(*(field.index_select(0, order) for field in reached)))
 
-        means, screen, alpha = (item.index_select(0, order) for item in (means3D, means2D, opacities))
-        others = (shs, colors_precomp, scales, rotations, transforms)
-        picked = [item if item is None else item.index_select(0, order) for item in others]
-        shs, colors_precomp, scales, rotations, transforms = picked
-        discs = _discs(settings, means, scales, rotations, transforms)
-        table = _table(discs, screen, settings, given=transforms is not None)
-        colors = colors_of(settings, means, shs, colors_precomp)
+        shown = given.rows(order)
+        discs = _discs(settings, shown)
+        table = _table(discs, shown.means2D, settings, given=transforms is not None)
+        colors, alpha = colors_of(settings, shown), shown.opacities
         features = torch.cat([colors, discs.normal.to(colors.dtype), torch.ones_like(colors[:, :1])], dim=1)
         features = torch.cat([features, features.new_zeros(1, features.shape[1])])
         alpha = torch.cat([alpha.reshape(-1), alpha.new_zeros(1)])

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from splatfix.kernels.contributions import contributions
 from splatfix.kernels.rasterizer import rasterize
 from splatfix.kernels.surfels import rasterize_surfels
-from tests.kernels.rasterizer_compare import cloud, look_at
+from tests.kernels.scenes import cloud, look_at
 
 
 def least(rounds: int, run: Callable[[], Any]) -> float:

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +29,28 @@ sources that are tried where GPU_SOURCES (or --sources) has a folder of the name
 wheels that lie there are installed for this run alone.
 exit codes: 0 every step passed, 1 one failed, 2 wrong usage, 3 no usable GPU, or nothing failed and something was skipped
 """
-
-
-class UsageError(Exception):
-    """What is wrong with the command line."""
+# No plugins, options or output of the machine's pytest, and nothing of the other tests: they may want other packages.
+_INI = "[pytest]\nmarkers =\n    gpu: needs an NVIDIA GPU\n"
+_OPTIONS = "-rfs --no-header --tb=short --disable-warnings -p no:cacheprovider -p no:xdist"
 
 
 class NothingRun(Exception):
-    """Why nothing can be run here."""
+    """Why nothing is run, and the exit code."""
+
+    def __init__(self, reason: str, code: int = UNDETERMINED) -> None:
+        prefix = "error" if code == USAGE else "Nothing was run"
+        super().__init__(f"{prefix}: {reason}")
+        self.code = code
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Check, run the steps, print the table; returns the exit code."""
     options = _parser().parse_args(argv)
     try:
-        return _run(options)
-    except UsageError as error:
-        return _say(f"error: {error}", USAGE)
+        with temporary_folder() as temporary:
+            return _run(options, temporary)
     except NothingRun as reason:
-        return _say(f"Nothing was run: {reason}", UNDETERMINED)
+        return _say(str(reason), reason.code)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,13 +61,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
+    sources = os.environ.get("GPU_SOURCES") or None
     add("--out", type=Path, default=Path("gpu-check"), help="folder for record, table and arrays")
-    add(
-        "--sources",
-        type=Path,
-        default=os.environ.get("GPU_SOURCES") or None,
-        help="folder with sources and wheels",
-    )
+    add("--sources", type=Path, default=sources, help="folder with sources and wheels")
     add("--work", type=Path, help="folder for environments and logs (default: a temporary one)")
     add("--only", metavar="NAMES", help="these steps and what they need, separated by commas")
     add(
@@ -77,63 +76,57 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, temporary: Path) -> int:
     if options.budget is not None and not options.budget > 0:
-        raise UsageError(f"--budget: {options.budget:g} is no number of seconds above 0")
+        raise NothingRun(f"--budget: {options.budget:g} is no number of seconds above 0", USAGE)
     sources = Path(options.sources).absolute() if options.sources else None
     if sources and not sources.is_dir():
-        raise UsageError(f"GPU_SOURCES: {sources} is no folder")
-    with temporary_folder() as temporary:
-        work = _writable(options.work or temporary)
-        try:
-            needs.unpack_wheels(sources, work / "site")
-        except needs.Damaged as error:
-            raise UsageError(f"the wheels in {sources}: {error}") from None
-        # programs such as ninja lie beside the interpreter, also where its folder is not in PATH
-        os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
-        _require(())
-        # from here on pytest is there
-        from . import session
+        raise NothingRun(f"GPU_SOURCES: {sources} is no folder", USAGE)
+    work = _writable(options.work or temporary)
+    try:
+        needs.unpack_wheels(sources, work / "site")
+    except needs.Damaged as error:
+        raise NothingRun(f"the wheels in {sources}: {error}", USAGE) from None
+    # programs such as ninja lie beside the interpreter, also where its folder is not in PATH
+    os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
+    _require(())
+    # from here on pytest is there
+    from . import plan
+    from .visit import BUDGET, Context, Visit
 
-        steps = session.collect()
-        if options.list:
-            for step in steps:
-                print(f"{step.number:2} {step.name:<22} {step.limit:4.0f} s  {step.title}")
-            return PASSED
-        try:
-            names = session.chosen(steps, options.only.split(",") if options.only is not None else None)
-        except KeyError as error:
-            unknown = ", ".join(map(repr, error.args))
-            raise UsageError(f"no step is called {unknown}; --list names them") from None
-        result, others = needs.sources_in(sources)
-        if sources and not options.rehearse and not result and not list(sources.glob("*.whl")):
-            raise UsageError(f"{sources} holds none of: {', '.join(SOURCES)}")
-        wants = {want for step in steps if step.name in names for want in step.wants}
-        if options.rehearse:
-            wants.discard(needs.NVCC)  # what stands in for the sources is C++
-        else:
-            wants |= {want for name in result for want in needs.IMPORTED.get(name, ())}
-        _require(wants)
-        if options.rehearse:
-            machine, result = _stand_in(work)
-        else:
-            machine, obstacle = needs.machine()
-            if obstacle:
-                raise NothingRun(obstacle)
-        until = math.inf
-        if not options.rehearse:
-            until = time.monotonic() + (options.budget or session.BUDGET)
-        visit = session.Visit(
-            session.Context(str(work), str(_writable(options.out)), result, options.rehearse),
-            machine,
-            tuple(f"{name} in GPU_SOURCES is no name of a source and was not tried" for name in others),
-            until,
-        )
-        session.run(visit, names)
-        return _finish(visit)
+    if options.list:
+        for step in plan.PLAN:
+            print(f"{step.number:2} {step.name:<22} {step.limit:4.0f} s  {step.title}")
+        return PASSED
+    try:
+        steps = plan.chosen(options.only.split(",") if options.only is not None else None)
+    except KeyError as error:
+        unknown = ", ".join(map(repr, error.args))
+        raise NothingRun(f"no step is called {unknown}; --list names them", USAGE) from None
+    folders, others = needs.sources_in(sources)
+    if sources and not options.rehearse and not folders and not list(sources.glob("*.whl")):
+        raise NothingRun(f"{sources} holds none of: {', '.join(SOURCES)}", USAGE)
+    wants = {want for step in steps for want in step.wants}
+    until = math.inf
+    if options.rehearse:
+        _require(wants - {needs.NVCC})  # what stands in for the sources is C++
+        from . import rehearsal
+
+        machine, folders = rehearsal.prepare(work)
+    else:
+        _require(wants | {want for name in folders for want in needs.IMPORTED.get(name, ())})
+        machine, obstacle = needs.machine()
+        if obstacle:
+            raise NothingRun(obstacle)
+        until = time.monotonic() + (options.budget or BUDGET)
+    remarks = tuple(f"{name} in GPU_SOURCES is no name of a source and was not tried" for name in others)
+    context = Context(str(work), str(_writable(options.out)), folders, options.rehearse)
+    visit = Visit(context, machine, remarks, until)
+    run_steps(visit, [step.name for step in steps])
+    return _finish(visit)
 
 
-def _require(wants: Any) -> None:
+def _require(wants: Iterable[str]) -> None:
     obstacle = needs.lacking(wants)
     if obstacle:
         raise NothingRun(obstacle)
@@ -146,17 +139,27 @@ def _writable(path: Path) -> Path:
         with tempfile.TemporaryFile(dir=path):
             return path.absolute()
     except OSError as error:
-        raise UsageError(f"nothing can be written to {path}: {error.strerror or error}") from None
+        raise NothingRun(f"nothing can be written to {path}: {error.strerror or error}", USAGE) from None
 
 
-def _stand_in(work: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Put the stand-ins in place of driver, GPU and sources; what the record says of the machine, and the sources."""
-    from . import rehearsal
+def run_steps(visit: Any, names: Iterable[str]) -> None:
+    """The tests of these steps, by pytest; the results are in the visit."""
+    import pytest
 
-    os.environ["OMP_NUM_THREADS"] = "1"  # the tensors are tiny, and builds share the cores
-    rehearsal.install_driver(work / "driver")
-    about = {"gpu": f"a stand-in for {rehearsal.CARD.name}"}
-    return about, rehearsal.write_sources(work / "sources")
+    from .conftest import VISIT
+
+    class Given:
+        def pytest_configure(self, config: pytest.Config) -> None:
+            config.stash[VISIT] = visit
+
+    tests = Path(__file__).with_name("test_visit.py")
+    ini = Path(visit.context.work) / "pytest.ini"
+    ini.write_text(_INI, encoding="utf-8")
+    argv = [*_OPTIONS.split(), "-v", "-c", str(ini), "--rootdir", str(tests.parents[2])]
+    argv += ["--confcutdir", str(tests.parent), *(f"{tests}::test_step[{name}]" for name in names)]
+    code = pytest.main(argv, plugins=[Given()])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(f"pytest ended with {code!r}")
 
 
 def _finish(visit: Any) -> int:
@@ -176,6 +179,7 @@ def _finish(visit: Any) -> int:
 
 
 def _say(text: str, code: int = PASSED) -> int:
+    sys.stdout.flush()
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
     return code

@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from splatfix.core.files import sha256_of
 from splatfix.core.runner import Completed, ProcessRunner
 
 from .needs import CHILDREN
-from .notes import Failed
+from .record import Failed, Notes
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE = "cuda"
@@ -42,6 +43,8 @@ class Context:
     """By ``time.monotonic``."""
     is_own_limit: bool = True
     """The deadline is the step's own; otherwise that of the whole plan, and a program that meets it has not failed."""
+    builds: dict[str, Future[Notes]] = field(default_factory=dict)
+    """Installations beside the steps, by environment."""
 
     def until(self, deadline: float, *, is_own_limit: bool) -> Context:
         """The same with another deadline."""
@@ -63,8 +66,29 @@ class Context:
         return path
 
     def python(self, environment: str) -> str:
-        """The interpreter of one of the environments under test, which is made where it is not there yet."""
-        return make_environment(self, environment)
+        """The interpreter of an environment under test; made where it is not there yet.
+
+        A venv that sees this Python's packages, so that nothing outside is changed.
+        """
+        folder = Path(self.work) / "env" / environment
+        python = folder / "bin" / "python"
+        with _MAKING:  # a build beside the other steps may ask for the same one
+            if not python.exists():
+                self._make_environment(folder)
+        return str(python)
+
+    def _make_environment(self, folder: Path) -> None:
+        done = ProcessRunner().run([sys.executable, "-m", "venv", "--without-pip", folder], timeout=60)
+        if not done.ok:
+            raise Failed(f"no venv can be made with {sys.executable}: {done.why()}")
+        (site,) = (folder / "lib").glob("python*/site-packages")
+        installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+        lines = [*_python_path(), *installed]
+        if self.rehearsal:
+            from .rehearsal import stand_in_for_cuda
+
+            lines.append(stand_in_for_cuda(site))
+        (site / "outer.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def size(self, real: int, rehearsed: int) -> int:
         """A size on a GPU, and in a rehearsal on the CPU."""
@@ -99,9 +123,10 @@ class Context:
             ) from None
         return done.returncode, document
 
-    def child_argv(self, environment: str, script: str, *arguments: str | Path) -> list[str]:
-        """The command of a program of ``children`` in one of the environments."""
-        return [self.python(environment), str(CHILDREN / f"{script}.py"), *map(str, arguments)]
+    def child_argv(self, environment: str, program: str, *arguments: str | Path) -> list[str]:
+        """The command of a program in one of the environments: one of ``children``, or any other module of the tests."""
+        call = ["-m", program] if "." in program else [str(CHILDREN / f"{program}.py")]
+        return [self.python(environment), *call, *map(str, arguments)]
 
     def child_variables(self) -> dict[str, str]:
         """Its variables: the checkout's kernels, trainer and test helpers can be imported."""
@@ -111,15 +136,17 @@ class Context:
             "OMP_WAIT_POLICY": "PASSIVE",
         }
 
-    def answer(self, environment: str, script: str, *arguments: str | Path, timeout: float) -> dict[str, Any]:
+    def answer(
+        self, environment: str, program: str, *arguments: str | Path, timeout: float
+    ) -> dict[str, Any]:
         """The JSON object in the last line that a child printed.
 
         Raises:
             Failed: it crashed, ran out of its time, or printed none.
         """
-        argv = self.child_argv(environment, script, *arguments)
+        argv = self.child_argv(environment, program, *arguments)
         done = self.run(argv, timeout, env=self.child_variables())
-        called = f"{script} {' '.join(map(str, arguments))}"
+        called = f"{program} {' '.join(map(str, arguments))}"
         if not done.ok:
             raise Failed(f"{called}: {done.why()}")
         try:
@@ -129,31 +156,6 @@ class Context:
         if not isinstance(document, dict):
             raise Failed(f"{called}: printed {document!r:.80}")
         return document
-
-
-def make_environment(context: Context, name: str) -> str:
-    """A venv that sees this Python's packages, so that nothing outside is changed; its interpreter."""
-    with _MAKING:  # a build beside the other steps may ask for the same one
-        return _make_environment(context, name)
-
-
-def _make_environment(context: Context, name: str) -> str:
-    folder = Path(context.work) / "env" / name
-    python = folder / "bin" / "python"
-    if python.exists():
-        return str(python)
-    done = ProcessRunner().run([sys.executable, "-m", "venv", "--without-pip", folder], timeout=60)
-    if not done.ok:
-        raise Failed(f"no venv can be made with {sys.executable}: {done.why()}")
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    lines = [*_python_path(), *installed]
-    if context.rehearsal:
-        from .rehearsal import stand_in_for_cuda
-
-        lines.append(stand_in_for_cuda(site))
-    (site / "outer.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(python)
 
 
 def contents(python: str) -> dict[str, str]:

@@ -67,8 +67,7 @@ def lacking(wants: Iterable[str]) -> str:
     """
     needed = set(wants)
     modules = {**{name: module for name, module in MORE.items() if name in needed}, **PACKAGES}
-    absent, broken = missing(modules)
-    obstacles = [*broken]
+    absent, obstacles = missing(modules)
     if absent:
         version = ".".join(map(str, sys.version_info[:2]))
         names = " ".join(absent)
@@ -87,27 +86,20 @@ def lacking(wants: Iterable[str]) -> str:
 
 def missing(modules: dict[str, str]) -> tuple[list[str], list[str]]:
     """The distributions that are not here, and in words those that are and do not import; each is imported in a child."""
-    argv = [
-        sys.executable,
-        CHILDREN / "there.py",
-        *(f"{name}={module}" for name, module in modules.items()),
-    ]
-    done = ProcessRunner().run(argv, timeout=120)
-    absent: dict[str, None] = {}
-    broken, left = [], list(modules)
+    rows = [f"{name}={module}" for name, module in modules.items()]
+    done = ProcessRunner().run([sys.executable, CHILDREN / "there.py", *rows], timeout=120)
+    problems = {}
     for line in done.stdout.splitlines():
-        try:
-            row = json.loads(line)
-            name, problem, lacks = row["name"], row["problem"], row["lacks"]
-        except (ValueError, KeyError, TypeError):
-            continue  # what a package printed
-        left.remove(name)
-        absent.update(dict.fromkeys(lacks))
-        if problem and not lacks:
-            broken.append(f"{name} does not import here: {problem}")
-    if left:
-        broken.append(f"{left[0]} does not import here: {done.why() or 'its import ended Python'}")
-    return list(absent), broken
+        name, found, problem = line.partition("\t")
+        if found and name in modules:  # the rest is what a package printed
+            problems[name] = problem
+    absent = [name for name, problem in problems.items() if problem.startswith("ModuleNotFoundError")]
+    broken = {name: problem for name, problem in problems.items() if problem and name not in absent}
+    for name in modules:
+        if name not in problems:  # the one whose import ended the process
+            broken[name] = done.why() or "its import ended Python"
+            break
+    return absent, [f"{name} does not import here: {problem}" for name, problem in broken.items()]
 
 
 def tools_missing(wanted: set[str]) -> list[str]:

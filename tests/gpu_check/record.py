@@ -16,9 +16,6 @@ from splatfix.core.codec import CodecError, Spelled, from_json, to_json
 SCHEMA_VERSION = 4
 """1 and 2 were flat lists of steps without claims, 3 had no notes."""
 
-TESTED = ("tests/records", "gpu_check_*.json")
-"""Where records of real visits lie; a test reads each of them through :func:`read_record`."""
-
 
 class Outcome(str, Enum):
     """How a step ended. Only ``passed`` shows anything of a GPU."""
@@ -36,6 +33,33 @@ class Claim:
 
     what: str
     shown_by: str
+
+
+class Failed(Exception):
+    """A program that the step cannot go on without; the message says how it ended."""
+
+
+@dataclass
+class Notes:
+    """What a step writes down while it runs: what held, what did not, what was measured."""
+
+    claims: list[Claim] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    def expect(self, good: bool, subject: str, shown_by: str) -> bool:
+        """A claim where it holds, a problem where it does not; a problem fails the step only at its end."""
+        if good:
+            self.claims.append(Claim(subject, on_one_line(shown_by)))
+        else:
+            self.problems.append(on_one_line(f"{subject}: {shown_by}"))
+        return good
+
+
+def on_one_line(text: str, longest: int = 400) -> str:
+    """Without line breaks, and without the tensors that some errors print."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[:longest]} ..."
 
 
 @dataclass(frozen=True)
@@ -85,17 +109,19 @@ def read_record(document: Any) -> Record:
         raise CodecError(
             f"$: gpu-check {SCHEMA_VERSION} expected, {record.kind} {record.schema_version} found"
         )
-    good, visit = Outcome.PASSED, "visit to a GPU"
+    good, wrong = Outcome.PASSED, Outcome.REHEARSED
     if record.rehearsal:
-        good, visit = Outcome.REHEARSED, "rehearsal"
+        good, wrong = wrong, good
     for index, step in enumerate(record.steps):
-        where = f"$.steps[{index}]"
-        if step.outcome in (Outcome.PASSED, Outcome.REHEARSED) and step.outcome is not good:
-            raise CodecError(f"{where}: {step.outcome.value!r} in a {visit}")
+        where = f"$.steps[{index}]: {step.outcome.value!r}"
+        if step.outcome is wrong:
+            raise CodecError(
+                f"{where}, which only {'a visit to a GPU' if record.rehearsal else 'a rehearsal'} is"
+            )
         if step.outcome is good and (step.problems or not step.claims):
-            raise CodecError(f"{where}: {good.value!r} with problems or without a claim")
-        if step.outcome in (Outcome.FAILED, Outcome.SKIPPED) and not step.problems:
-            raise CodecError(f"{where}: {step.outcome.value!r} without a reason")
+            raise CodecError(f"{where} with problems or without a claim")
+        if step.outcome is not good and not step.problems:
+            raise CodecError(f"{where} without a reason")
     if record.exit_code != exit_code_of(record.steps):
         raise CodecError(f"$.exit_code: {exit_code_of(record.steps)} expected, {record.exit_code} found")
     return record
@@ -123,20 +149,19 @@ def exit_code_of(steps: Sequence[StepResult]) -> int:
 
 def table(record: Record) -> str:
     """What is proven now and what is not, in Markdown."""
-    where = record.machine.get("gpu") or "the CPU"
-    head = (
-        f"REHEARSAL on {where} with stand-ins: nothing here says anything about a GPU."
-        if record.rehearsal
-        else f"On {where}, driver {record.machine.get('driver', 'unknown')}, torch {record.machine.get('torch')}:"
-    )
+    machine = record.machine
+    where = machine.get("gpu") or "the CPU"
+    head = f"On {where}, driver {machine.get('driver', 'unknown')}, torch {machine.get('torch')}:"
+    if record.rehearsal:
+        head = f"REHEARSAL on {where} with stand-ins: nothing here says anything about a GPU."
     lines = [head, "", "| # | step | outcome | what was seen |", "|---|---|---|---|"]
     for step in record.steps:
         shown = [f"{claim.what}: {claim.shown_by}" for claim in step.claims]
         shown += [f"NOT: {problem}" for problem in step.problems]
         cell = "<br>".join(shown).replace("|", "\\|").replace("\n", " ")
         lines.append(f"| {step.number} | {step.title} | {step.outcome.value} | {cell} |")
-    counts = Counter(step.outcome for step in record.steps)
-    counted = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome])
+    counts = Counter(step.outcome.value for step in record.steps)
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     notes = [f"Note: {note}" for note in record.notes]
     last = f"{counted}; {record.seconds:.0f} s; exit code {record.exit_code}"
     return "\n".join([*lines, "", *notes, last, ""])

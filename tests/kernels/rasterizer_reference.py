@@ -22,9 +22,31 @@ class Reference(NamedTuple):
     alpha: Tensor
     depth: Tensor
     pixel_positions: Tensor
-    """[P, H, W, 2], a graph node with one copy of each centre per pixel: its gradient is dL/dmean2D of every pixel."""
+    """[P, H, W, 2], one copy of each centre per pixel."""
     weights: Tensor
     """[P, H, W], alpha T; 0 where a Gaussian is not blended."""
+
+
+class _Statistic(torch.autograd.Function):
+    """One copy of each centre for every pixel; what the copies' gradients add up to, in NDC, is that of `means2D`."""
+
+    @staticmethod
+    def forward(ctx: Any, centres: Tensor, means2D: Tensor, settings: Any) -> Tensor:
+        height, width = settings.image_height, settings.image_width
+        ctx.half = centres.new_tensor([0.5 * width, 0.5 * height])
+        ctx.columns, ctx.is_mip = means2D.shape[1], settings.kernel_size is not None
+        return centres[:, None, None, :].repeat(1, height, width, 1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        total, absolute = gradient.sum((1, 2)), gradient.abs().sum((1, 2)) * ctx.half
+        screen = gradient.new_zeros(len(gradient), ctx.columns)
+        screen[:, :2] = total * ctx.half
+        if ctx.columns == 4:  # FastGS
+            screen[:, 2:] = absolute
+        elif ctx.columns == 3 and ctx.is_mip:
+            screen[:, 2] = absolute.sum(1)
+        return total, screen, None
 
 
 class _Damp(torch.autograd.Function):
@@ -189,6 +211,7 @@ def render(
     rotations: Optional[Tensor] = None,
     cov3D_precomp: Optional[Tensor] = None,
     clamp_is_constant: bool = True,
+    means2D: Optional[Tensor] = None,
 ) -> Reference:
     """float64 inputs only; differentiable in all of them. `clamp_is_constant=False`: true autograd at the frustum edge."""
     count, height, width = means3D.shape[0], settings.image_height, settings.image_width
@@ -236,7 +259,7 @@ def render(
             color = sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
         splats.append((float(z.detach()), i, z, conic, opacity, color, within))
     stacked = torch.stack(positions) if positions else means3D[:, :2] * 0
-    stacked = stacked[:, None, None, :].expand(count, height, width, 2)
+    stacked = _Statistic.apply(stacked, torch.zeros_like(means3D) if means2D is None else means2D, settings)
     splats.sort(key=lambda s: (s[0], s[1]))
 
     pixel_x, pixel_y = columns, rows
@@ -264,3 +287,10 @@ def render(
         transmittance = torch.where(reached, after, transmittance)
     color = color + transmittance * background[:, None, None]
     return Reference(color, radii, inv[None], 1 - transmittance[None], depth[None], stacked, weights)
+
+
+def rasterize(
+    settings: Any, means3D: Tensor, means2D: Tensor, *others: Optional[Tensor]
+) -> tuple[Tensor, ...]:
+    """Colour, radii, inverse depth, alpha and depth: called as the kernels are, densification statistic included."""
+    return render(settings, means3D, *others, means2D=means2D)[:5]

@@ -20,9 +20,25 @@ class Reference(NamedTuple):
     radii: Tensor
     allmap: Tensor
     planes: Tensor
-    """[P, 3, 3], Tu, Tv, Tw in the rows: a graph node, whose gradient at [:, :2, 2] is the densification statistic."""
+    """[P, 3, 3], Tu, Tv, Tw in the rows."""
     low_pass: Tensor
     """[P, H, W] bool: drawn, and the low-pass decides."""
+
+
+class _Statistic(torch.autograd.Function):
+    """The planes as they are; the gradient of Tu.z and Tv.z, times depth and half the image, is that of `means2D`."""
+
+    @staticmethod
+    def forward(ctx: Any, planes: Tensor, means2D: Tensor, settings: Any) -> Tensor:
+        ctx.scale = planes[:, 2, 2:] * planes.new_tensor([settings.image_width, settings.image_height]) / 2
+        ctx.columns = means2D.shape[1]
+        return planes.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        screen = gradient.new_zeros(len(gradient), ctx.columns)
+        screen[:, :2] = gradient[:, :2, 2] * ctx.scale
+        return gradient, screen, None
 
 
 def _planes(settings: Any, mean: Tensor, scale: Tensor, rotation: Tensor) -> Tensor:
@@ -68,6 +84,7 @@ def render(
     scales: Optional[Tensor] = None,
     rotations: Optional[Tensor] = None,
     transforms: Optional[Tensor] = None,
+    means2D: Optional[Tensor] = None,
 ) -> Reference:
     """float64 inputs only; differentiable in all of them."""
     count, height, width = means3D.shape[0], settings.image_height, settings.image_width
@@ -84,7 +101,10 @@ def render(
         )
     else:
         planes = means3D.new_zeros(0, 3, 3)
-    planes = planes * 1.0
+    plain = planes
+    planes = _Statistic.apply(planes, torch.zeros_like(means3D) if means2D is None else means2D, settings)
+    if transforms is not None:  # only then the statistic has the low-pass's part
+        plain = planes
     view = settings.viewmatrix.double()
     splats = []
     for i in range(count):
@@ -94,7 +114,7 @@ def render(
             assert rotations is not None
             normal = rotation_matrix(rotations[i] / rotations[i].norm())[:, 2] @ view[:3, :3]
         facing = -float((observed * normal).sum().detach())
-        box = _box(planes[i])
+        box = _box(plain[i])
         if not observed[2] > 0.2 or facing == 0 or box is None:
             continue
         center, radius = box
@@ -166,3 +186,10 @@ def render(
     color = color + through * settings.bg.double()[:, None, None]
     allmap = torch.cat([depth[None], 1 - through[None], normals, median[None], distortion[None]])
     return Reference(color, radii, allmap, planes, met)
+
+
+def rasterize(
+    settings: Any, means3D: Tensor, means2D: Tensor, *others: Optional[Tensor]
+) -> tuple[Tensor, ...]:
+    """Colour, radii and maps: called as the kernels are, densification statistic included."""
+    return render(settings, means3D, *others, means2D=means2D)[:3]

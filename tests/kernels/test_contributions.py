@@ -13,7 +13,8 @@ from splatfix.kernels.contributions import contributions, screen_positions
 from splatfix.kernels.rasterizer import rasterize
 
 from . import rasterizer_reference as reference
-from .rasterizer_compare import cloud, compare, look_at, one_thread  # noqa: F401 - a fixture
+from .compare import gaussians_of
+from .scenes import cloud, look_at, rand
 
 
 def by_definition(settings: Any, inputs: dict[str, Any], pixel_weights: Any) -> dict[str, list[float]]:
@@ -54,7 +55,7 @@ def test_sums_follow_their_definition(name: str, dtype: Any) -> None:
     if dtype == torch.float32:
         inputs = {key: item.float().double() for key, item in inputs.items()}
     settings = look_at(37, 29, **options)
-    weights = torch.rand(29, 37, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    weights = rand(29, 37, seed=9)
     colors = torch.zeros(len(inputs["means3D"]), 3, dtype=torch.float64)
     expected = by_definition(settings, {**inputs, "colors_precomp": colors}, weights)
     given = {key: item.to(dtype) for key, item in inputs.items()}
@@ -97,21 +98,12 @@ def test_screen_positions_are_those_of_the_renderer() -> None:
     assert centers[~observed].abs().sum() == 0 and depths[~observed].abs().sum() == 0
 
 
-@pytest.mark.parametrize("box", [0.05, 0.5, 1.0, 2.0])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_compact_box_of_fastgs(box: float, seed: int) -> None:
-    """Image, radii and gradients where only tiles that the smaller (or larger) ellipse touches are drawn."""
-    inputs = cloud(40, seed=seed, size=(0.02, 0.5), spread=1.5)
-    compare(look_at(67, 45, compact_box=box), inputs)
-
-
 @pytest.mark.parametrize("box", [0.3, 1.0])
 def test_every_tile_that_an_ellipse_touches_and_no_other(box: float) -> None:
     """300 ellipses over 117 tiles, against the least of the quadratic form over each tile."""
     inputs, settings = cloud(300, seed=12, spread=2.5, size=(0.01, 0.4)), look_at(203, 131, compact_box=box)
     camera = projection.camera_of(settings, inputs["means3D"])
-    geometry = (inputs[name] for name in ("means3D", "opacities", "scales", "rotations"))
-    splats = projection.project(camera, settings, *geometry, None)
+    splats = projection.project(camera, settings, gaussians_of(inputs))
     owner, tile = binning._compact_tiles(camera, splats)
     expected = []
     for i, (x, y, z, a, b, c, det, opacity) in enumerate(
@@ -135,19 +127,3 @@ def test_the_compact_box_differs_from_the_square_of_v1() -> None:
     assert (plain.color - half.color).abs().max() > 1e-2
     # 3 sigma cut the last 1/90 off the ellipse of an opaque Gaussian, mult = 1 does not
     assert 0 < (plain.color - complete.color).abs().max() < 0.02
-    with pytest.raises(ValueError, match="compact_box"):
-        rasterize(look_at(67, 45, compact_box=0.0), means2D=None, **inputs)
-
-
-def test_four_columns_take_the_sums_of_absolute_gradients() -> None:
-    inputs, settings = cloud(25, seed=11), look_at(40, 30)
-    upstream = torch.randn(3, 30, 40, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    points = torch.zeros(25, 4, dtype=torch.float64, requires_grad=True)
-    (rasterize(settings, means2D=points, **inputs).color * upstream).sum().backward()
-    leaves = {key: item.clone().requires_grad_() for key, item in inputs.items()}
-    drawn = reference.render(settings, **leaves)
-    (each,) = torch.autograd.grad((drawn.color * upstream).sum(), drawn.pixel_positions)
-    each = each * torch.tensor([20.0, 15.0], dtype=torch.float64)
-    expected = torch.cat([each.sum((1, 2)), each.abs().sum((1, 2))], dim=1)
-    assert points.grad is not None
-    assert torch.allclose(points.grad, expected, atol=1e-9 * float(expected.abs().max()))

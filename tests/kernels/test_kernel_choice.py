@@ -14,10 +14,7 @@ import torch
 from splatfix.kernels import nvrtc
 from splatfix.kernels.nvrtc import NoKernels
 
-
-class OnGpu(torch.Tensor):
-    is_cuda = True
-
+from .compare import OnGpu
 
 ON_GPU = torch.rand(3).as_subclass(OnGpu)
 

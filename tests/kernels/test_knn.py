@@ -14,7 +14,7 @@ from splatfix.kernels import knn_libraries as libraries
 from splatfix.kernels import knn_search as module
 from splatfix.kernels.knn import available_engines, distCUDA2, knn, last_engine
 
-from .knn_clouds import KINDS, cloud
+from .scenes import KINDS, points_of
 
 ENGINES = available_engines()
 FLT_MAX = torch.finfo(torch.float32).max
@@ -42,7 +42,7 @@ def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_mean_of_three_is_exact(engine, kind, dtype):
-    points = cloud(kind, 1500, seed=3, dtype=dtype)
+    points = points_of(kind, 1500, seed=3, dtype=dtype)
     result = distCUDA2(points, engine=engine)
     assert last_engine() == engine
     assert result.dtype == dtype and result.shape == (1500,)
@@ -60,7 +60,7 @@ def test_mean_of_three_is_exact(engine, kind, dtype):
 )
 def test_torch_engine_is_exact_for_any_cloud(kind, count, seed, dtype, pairs, per_leaf):
     """With frontiers that split early or never, and with none, few or most leaves searched point by point."""
-    points = cloud(kind, count, seed, dtype)
+    points = points_of(kind, count, seed, dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CPU_PAIRS", pairs)
         patch.setattr(module, "_MOST_PAIRS_PER_LEAF", per_leaf)
@@ -81,7 +81,7 @@ def test_torch_engine_is_exact_for_any_cloud(kind, count, seed, dtype, pairs, pe
 )
 def test_knn_is_exact(kind, asked, count, queries, k, seed, dtype, engine):
     k = min(k, count)
-    points, target = cloud(kind, count, seed, dtype), cloud(asked, queries, seed + 1, dtype)
+    points, target = points_of(kind, count, seed, dtype), points_of(asked, queries, seed + 1, dtype)
     squared, index = knn(points, target, k, engine=engine)
     assert squared.shape == index.shape == (queries, k)
     assert squared.dtype == dtype and index.dtype == torch.int64
@@ -93,7 +93,7 @@ def test_knn_is_exact(kind, asked, count, queries, k, seed, dtype, engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_points_find_themselves(engine):
-    points = cloud("clustered", 800, 5)
+    points = points_of("clustered", 800, 5)
     squared, index = knn(points, points, 1, engine=engine)
     assert squared.max() == 0
     assert torch.equal(points[index[:, 0]], points)
@@ -115,7 +115,7 @@ def test_four_points_by_hand():
 
 def test_all_points_are_searched_in_every_batch():
     """The known failure of batched fallbacks: neighbors in another batch are missed, and the mean grows."""
-    points = cloud("uniform", 1200, 9)
+    points = points_of("uniform", 1200, 9)
     complete = distCUDA2(points, engine="torch")
     assert_close(complete, mean_of_three(points))
     assert torch.equal(distCUDA2(points, engine="torch", budget_bytes=1 << 15), complete)
@@ -123,7 +123,7 @@ def test_all_points_are_searched_in_every_batch():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_small_budget_does_not_change_the_result(engine):
-    points, queries = cloud("clustered", 900, 9), cloud("uniform", 300, 2)
+    points, queries = points_of("clustered", 900, 9), points_of("uniform", 300, 2)
     assert torch.equal(
         distCUDA2(points, engine=engine, budget_bytes=1 << 14), distCUDA2(points, engine=engine)
     )
@@ -132,7 +132,7 @@ def test_small_budget_does_not_change_the_result(engine):
 
 
 def test_the_tree_counts_towards_the_budget():
-    search = module.Search(cloud("uniform", 20_000, 1), 1 << 20)
+    search = module.Search(points_of("uniform", 20_000, 1), 1 << 20)
     held = search.tree.held() + 4 * search.tree.rows.numel()
     assert 1 << 19 < held < 1 << 20
     assert search.budget * search.threads <= (1 << 20) - held
@@ -154,7 +154,7 @@ def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
         return limited
 
     monkeypatch.setattr(entry, "library_search", short_of_memory)
-    points = cloud("clustered", 1500, 6)
+    points = points_of("clustered", 1500, 6)
     with pytest.warns(RuntimeWarning, match="out of memory") as observed:
         result = distCUDA2(points, engine=ENGINES[0]) if ENGINES[0] != "torch" else pytest.skip("no library")
     assert len(observed) == 1 and requested[0] == 1500 and max(requested[-3:]) <= 400
@@ -163,7 +163,7 @@ def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_input_order_does_not_matter(engine):
-    points = cloud("clustered", 3000, 4)
+    points = points_of("clustered", 3000, 4)
     shuffled = torch.randperm(3000, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(
         distCUDA2(points[shuffled], engine=engine),
@@ -185,7 +185,7 @@ def test_out_of_memory_halves_the_batch_and_says_so_once(monkeypatch):
         return true_distance(boxes, a, b)
 
     monkeypatch.setattr(module, "box_distance", short_of_memory)
-    points = cloud("clustered", 6000, 2)
+    points = points_of("clustered", 6000, 2)
     with pytest.warns(RuntimeWarning, match="out of memory") as observed:
         result = distCUDA2(points, engine="torch")
     assert len(refused) >= 2 and len(observed) == 1
@@ -201,17 +201,17 @@ def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeError, match="device-side assert"):
-            distCUDA2(cloud("uniform", 1000, 1), engine="torch")
+            distCUDA2(points_of("uniform", 1000, 1), engine="torch")
 
 
 def test_engines_absent_are_not_claimed(monkeypatch):
     for one in (entry, libraries):
         monkeypatch.setattr(one, "engine_module", lambda engine: None)
     assert available_engines() == ("torch",)
-    distCUDA2(cloud("uniform", 50, 1))
+    distCUDA2(points_of("uniform", 50, 1))
     assert last_engine() == "torch"
     with pytest.raises(ValueError, match="not installed"):
-        distCUDA2(cloud("uniform", 50, 1), engine="scipy")
+        distCUDA2(points_of("uniform", 50, 1), engine="scipy")
 
 
 def test_only_torch_serves_other_devices():
@@ -245,7 +245,7 @@ def test_errors_say_what_to_do(call, error, says):
 @pytest.mark.slow
 def test_a_million_clustered_points_agree_with_scipy():
     spatial = pytest.importorskip("scipy.spatial")
-    points = cloud("clustered", 1_000_000, 0)
+    points = points_of("clustered", 1_000_000, 0)
     result, _ = spatial.cKDTree(points.double().numpy()).query(points.double().numpy(), k=4, workers=-1)
     expected = torch.from_numpy(result[:, 1:]).square().mean(1)
     assert torch.allclose(distCUDA2(points, engine="torch").double(), expected, rtol=1e-6, atol=0)

@@ -11,7 +11,8 @@ import torch
 
 from splatfix.kernels import nvrtc, on_warp
 
-from .rasterizer_compare import ARGUMENTS, cloud, look_at
+from .compare import ARGUMENTS
+from .scenes import cloud, look_at
 
 asked: dict[str, Any] = {}
 

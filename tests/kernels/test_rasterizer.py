@@ -2,83 +2,65 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from splatfix.kernels.rasterizer import rasterize
 
-from .rasterizer_compare import cloud, compare, look_at, one_thread  # noqa: F401 - a fixture
+from . import rasterizer_reference as reference
+from .compare import BOTH, IMAGES, Drawn, assert_agree
+from .gaussian_cases import CASES, faint, one
+from .scenes import Inputs, cloud, look_at, rand
 
-BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-
-
-@BOTH
-@pytest.mark.parametrize("degree", [0, 1, 2, 3])
-def test_spherical_harmonics(degree, dtype):
-    compare(look_at(29, 21, sh_degree=degree), cloud(25, degree=degree), dtype)
+VALUE, GRADIENT = 1e-5, 1e-4
+"""Largest errors in float32."""
 
 
-def test_degree_four_is_degree_three():
-    settings, inputs = look_at(24, 17), cloud(12, degree=4)
-    three = rasterize(settings, means2D=None, **inputs)
-    four = rasterize(settings._replace(sh_degree=4), means2D=None, **inputs)
-    assert torch.equal(three.color, four.color)
-
-
-@BOTH
-def test_many_layers_and_several_tiles(dtype):
-    compare(look_at(50, 37), cloud(80, size=(0.1, 0.6)), dtype)
+def compare(
+    settings: Any, inputs: Inputs, dtype: torch.dtype = torch.float64, **options: Any
+) -> tuple[Drawn, Inputs]:
+    value, gradient = (1e-9, 1e-7) if dtype == torch.float64 else (VALUE, GRADIENT)
+    both = (reference.rasterize, rasterize)
+    return assert_agree(*both, settings, inputs, dtype, value, gradient, **options)
 
 
 @BOTH
-@pytest.mark.parametrize("precomputed", [False, True])
-@pytest.mark.parametrize("covariance", [False, True])
-def test_ways_to_give_colour_and_shape(precomputed, covariance, dtype):
-    compare(look_at(33, 18), cloud(20, precomputed=precomputed, covariance=covariance), dtype)
+@pytest.mark.parametrize("name", CASES)
+def test_it_follows_the_reference(name: str, dtype: torch.dtype) -> None:
+    case = CASES[name]()
+    compare(case.settings, case.inputs, dtype, columns=case.columns)
 
 
-@BOTH
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"antialiasing": True},
-        {"kernel_size": 0.1},
-        {"kernel_size": 0.3},
-        {"scale_modifier": 0.35},
-        {"subpixel": True},
-        {"subpixel": True, "kernel_size": 0.1},
-    ],
-    ids=str,
-)
-def test_options(options, dtype):
-    options = dict(options)
-    if options.pop("subpixel", False):
-        generator = torch.Generator().manual_seed(5)
-        options["subpixel_offset"] = torch.rand(19, 35, 2, generator=generator, dtype=torch.float64) * 2 - 1
-    compare(look_at(35, 19, **options), cloud(20, size=(0.003, 0.3)), dtype)
+@pytest.mark.parametrize("output", ["color", "invdepth", "alpha", "depth"])
+def test_gradient_of_one_output_alone(output: str) -> None:
+    compare(look_at(25, 25), cloud(15), outputs=[IMAGES.index(output)])
 
 
-def test_subpixel_offset_of_zero_changes_nothing():
-    inputs = cloud(15)
-    plain = rasterize(look_at(35, 19), means2D=None, **inputs)
-    offset = rasterize(look_at(35, 19, subpixel_offset=torch.zeros(19, 35, 2)), means2D=None, **inputs)
-    assert torch.equal(plain.color, offset.color)
+def test_any_number_of_channels() -> None:
+    inputs = cloud(10, precomputed=True) | {"colors_precomp": rand(10, 5)}
+    compare(look_at(20, 20, bg=rand(5, seed=1)), inputs)
 
 
-def test_any_number_of_channels():
-    settings = look_at(20, 20, bg=torch.rand(5, dtype=torch.float64))
-    inputs = cloud(10, precomputed=True)
-    inputs["colors_precomp"] = torch.rand(10, 5, dtype=torch.float64)
-    compare(settings, inputs)
+@pytest.mark.parametrize("box", [0.05, 0.5, 1.0, 2.0])
+def test_the_compact_box_of_fastgs(box: float) -> None:
+    """Image, radii and gradients where only tiles that the smaller (or larger) ellipse touches are drawn."""
+    compare(look_at(67, 45, compact_box=box), cloud(40, seed=2, size=(0.02, 0.5), spread=1.5))
 
 
-@pytest.mark.parametrize("outputs", [("color",), ("depth",), ("alpha",), ("invdepth",)], ids=str)
-def test_gradient_of_one_output_alone(outputs):
-    compare(look_at(25, 25), cloud(15), outputs=outputs)
+def test_an_opaque_gaussian_is_cut_at_the_tiles_of_its_radius() -> None:
+    """alpha = 1/255 lies at 3.33 sigma for opacity 1, the radius at 3: v1 cuts there at 16-pixel tiles, and so do we."""
+    settings, cut = look_at(64, 64, roll=0.0), 0
+    for step in range(12):
+        inputs = one((0.06 * step - 0.3, 0.04 * step, 0.0), (0.375, 0.375, 0.375), opacity=1.0)
+        alpha = compare(settings, inputs)[0][3][0]
+        for edge in (16, 32, 48):
+            inside, outside = alpha[:, edge - 1].amax(), alpha[:, edge].amax()
+            cut += bool((inside == 0) != (outside == 0) and max(inside, outside) > 1.5 / 255)
+    assert cut > 0, "no step exercised the cut"
 
 
-@BOTH
-def test_unnormalised_quaternions_are_used_as_given(dtype):
-    inputs = cloud(12)
-    inputs["rotations"] = inputs["rotations"] * 1.3
-    compare(look_at(25, 25), inputs, dtype)
+@pytest.mark.slow
+def test_thousands_on_one_tile() -> None:
+    compare(look_at(8, 8), faint(1500, 0.01, spread=0.02, size=(0.02, 0.08), precomputed=True))

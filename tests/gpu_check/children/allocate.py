@@ -1,4 +1,4 @@
-"""Holds so many MiB on the GPU for so many seconds: allocate.py MIB SECONDS."""
+"""Holds so many MiB on the GPU for so many seconds: allocate MIB SECONDS."""
 
 import sys
 import time

@@ -1,6 +1,6 @@
 """Draws one frozen scene and pulls one frozen gradient back: image, radii, every gradient, into an .npz.
 
-    draw.py RENDERER DEVICE FILE [VARIANT]
+    draw RENDERER DEVICE FILE [VARIANT]
 
 RENDERER is one of smoke_trainer's, or `reference`: our kernel in float64 on the CPU, with what VARIANT adds to the base
 rasterizer. Prints what drew as JSON.
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from kernels.rasterizer_compare import cloud, look_at
+from kernels.compare import in_precision
+from kernels.scenes import cloud, look_at
 
 from smoke_trainer.model import Splats
 from smoke_trainer.renderers import MIP_KERNEL_SIZE, RenderCamera, RenderOutput, make_renderer
@@ -33,27 +34,24 @@ def scene() -> tuple[Any, dict[str, torch.Tensor], torch.Tensor]:
     return settings, {name: tensor.float() for name, tensor in inputs.items()}, upstream
 
 
-def camera_of(settings: Any, device: torch.device) -> RenderCamera:
+def camera_of(settings: Any, device: torch.device | str) -> RenderCamera:
     """The camera as the trainer's renderers take it."""
     width, height = settings.image_width, settings.image_height
     focal_x, focal_y = width / (2 * settings.tanfovx), height / (2 * settings.tanfovy)
     intrinsics = torch.tensor([[focal_x, 0.0, width / 2], [0.0, focal_y, height / 2], [0.0, 0.0, 1.0]])
-    parts = (settings.viewmatrix, settings.projmatrix, intrinsics, settings.campos)
-    tensors = [part.float().to(device).contiguous() for part in parts]
-    return RenderCamera(width, height, settings.tanfovx, settings.tanfovy, *tensors)
+    there = in_precision(settings, torch.float32, device)
+    matrices = (there.viewmatrix, there.projmatrix, intrinsics.to(device), there.campos)
+    return RenderCamera(width, height, settings.tanfovx, settings.tanfovy, *matrices)
 
 
 def reference(settings: Any, inputs: dict[str, torch.Tensor], variant: str) -> tuple[Any, torch.Tensor]:
     """Our kernel in float64 on float32's inputs."""
     points = torch.zeros(COUNT, 3, dtype=torch.float64, requires_grad=True)
-    exact = {
-        name: getattr(settings, name).float().double()
-        for name in ("bg", "viewmatrix", "projmatrix", "campos")
-    }
+    exact = in_precision(in_precision(settings, torch.float32), torch.float64)
     if variant == "mip-splatting":
         offsets = torch.zeros(HEIGHT, WIDTH, 2, dtype=torch.float64)
-        exact.update(kernel_size=MIP_KERNEL_SIZE, subpixel_offset=offsets)
-    return rasterize(settings._replace(**exact), means2D=points, **inputs), points
+        exact = exact._replace(kernel_size=MIP_KERNEL_SIZE, subpixel_offset=offsets)
+    return rasterize(exact, means2D=points, **inputs), points
 
 
 def main() -> None:
@@ -76,7 +74,7 @@ def main() -> None:
         variant, engine = getattr(renderer, "variant", ""), renderer.engine
     (output.color * upstream.to(output.color)).sum().backward()
     screen = output.grad2d()
-    arrays = {"color": output.color, "radii": output.radii, "screen": screen}
+    arrays = {"color": output.color, "radii": output.radii, "grad_screen": screen}
     arrays.update({f"grad_{key}": leaf.grad for key, leaf in leaves.items()})
     absent = [key for key, array in arrays.items() if array is None]
     result = {key: array.detach().cpu().numpy() for key, array in arrays.items() if array is not None}

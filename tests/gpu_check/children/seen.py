@@ -1,4 +1,4 @@
-"""Which GPUs there are, in order, under each form of CUDA_VISIBLE_DEVICES: seen.py torch|splatfix FORM...; JSON in the last line.
+"""Which GPUs there are, in order, under each form of CUDA_VISIBLE_DEVICES: seen torch|splatfix FORM...; JSON in the last line.
 
 Each form is asked in a fork that has not touched CUDA yet, because CUDA reads the variable once; `unset` is no value.
 """

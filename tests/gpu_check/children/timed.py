@@ -1,19 +1,21 @@
-"""Times one kernel at one size on the GPU, synchronised, with its peak of memory: timed.py WHAT SIZE, as JSON.
+"""Times one kernel at one size on the GPU, synchronised, with its peak of memory: timed WHAT SIZE, as JSON.
 
-WHAT is `ssim:MODULE`, `knn:MODULE` or `rasterizer:RENDERER`; SIZE the width of a 16:9 image, or the number of points (for
-rasterizers WIDTHxPOINTS). The first call is not counted: it loads code and fills the allocator.
+WHAT is `ssim:MODULE`, `knn:MODULE` or `rasterizer:RENDERER`, or `nvrtc` behind the colon: our own CUDA kernels. SIZE is the width
+of a 16:9 image, or the number of points (for rasterizers WIDTHxPOINTS). The first call is not counted: it loads code and fills
+the allocator.
 """
 
 import importlib
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
 
 import torch
-from draw import ORDER, camera_of
-from kernels.rasterizer_compare import cloud, look_at
+from gpu_check.children.draw import ORDER, camera_of
+from kernels.scenes import cloud, look_at
 
 from smoke_trainer.model import Splats
 from smoke_trainer.renderers import make_renderer
@@ -64,6 +66,9 @@ def rasterizer(name: str, size: str) -> Callable[[], torch.Tensor]:
 
 def main() -> None:
     kind, _, name = sys.argv[1].partition(":")
+    if name == "nvrtc":
+        os.environ["SPLATFIX_KERNELS"] = "nvrtc"
+        name = "torch" if kind == "rasterizer" else f"splatfix.kernels.{kind}"
     work = {"ssim": ssim, "knn": knn, "rasterizer": rasterizer}[kind](name, sys.argv[2])
     seconds = []
     for turn in range(REPEAT + 1):

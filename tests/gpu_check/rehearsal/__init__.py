@@ -79,6 +79,13 @@ def rasterization(means, quats, scales, opacities, colors, viewmats, Ks, width, 
 '''
 
 
+def prepare(work: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Put stand-ins in place of driver, GPU and sources; what the record says of the machine, and the sources."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # the tensors are tiny, and builds share the cores
+    install_driver(work / "driver")
+    return {"gpu": f"a stand-in for {CARD.name}"}, write_sources(work / "sources")
+
+
 def write_sources(folder: Path) -> dict[str, str]:
     """Stand-ins for every source, as ``GPU_SOURCES`` would hold them; folders by name."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import Any
 from splatfix.core.runner import ProcessRunner
 
 from ..context import Context
-from ..notes import Failed, Notes
+from ..record import Failed, Notes
 
 FIELDS = ("index", "name", "compute_cap", "driver_version", "memory.total", "uuid", "pci.bus_id")
 KEPT = ("power.limit", "clocks.max.sm")
@@ -31,31 +31,29 @@ def run(context: Context, notes: Notes) -> None:
     notes.numbers.update(
         nvidia_smi=smi, torch=torch, gpus=gpus, driver=driver, found_via=machine["gpus"]["found_via"]
     )
-    ours = [(gpu["name"], gpu["cc"], gpu["uuid"]) for gpu in gpus]
-    theirs = [(row["name"], row["compute_cap"], row["uuid"]) for row in smi]
-    notes.expect(
-        ours == theirs, "name, compute capability and UUID as nvidia-smi has them", f"{ours} and {theirs}"
-    )
-    sizes = [
-        (gpu["memory_total"] or 0, int(row["memory.total"]) << 20)
-        for gpu, row in zip(gpus, smi, strict=False)
-    ]
-    notes.expect(
-        bool(sizes) and all(abs(one - other) <= SHARE * other for one, other in sizes),
-        "memory as nvidia-smi has it",
-        ", ".join(f"{one >> 20} and {other >> 20} MiB" for one, other in sizes) or "no GPU",
-    )
-    versions = [driver.get("version") or driver.get("library_version"), smi[0]["driver_version"]]
-    notes.expect(versions[0] == versions[1], "driver as nvidia-smi has it", " and ".join(map(str, versions)))
-    if level:
-        notes.expect(
-            driver.get("cuda") == level,
-            "CUDA level as nvidia-smi has it",
-            f"{driver.get('cuda')} and {level}",
-        )
-    named = [(gpu["name"], gpu["cc"]) for gpu in gpus]
     by_torch = [(gpu["name"], gpu["cc"]) for gpu in torch["gpus"]]
-    notes.expect(by_torch == named, "GPUs as torch sees them", f"{named} and {by_torch}")
+    expected = [(row["name"], row["compute_cap"], row["uuid"]) for row in smi]
+    compared = [
+        (
+            "name, compute capability and UUID as nvidia-smi has them",
+            [(gpu["name"], gpu["cc"], gpu["uuid"]) for gpu in gpus],
+            expected,
+        ),
+        (
+            "driver as nvidia-smi has it",
+            driver.get("version") or driver.get("library_version"),
+            smi[0]["driver_version"],
+        ),
+        ("GPUs as torch sees them", [(gpu["name"], gpu["cc"]) for gpu in gpus], by_torch),
+    ]
+    if level:
+        compared.append(("CUDA level as nvidia-smi has it", driver.get("cuda"), level))
+    for subject, ours, theirs in compared:
+        notes.expect(ours == theirs, subject, f"{ours} and {theirs}")
+    for gpu, row in zip(gpus, smi, strict=False):
+        one, other = gpu["memory_total"] or 0, int(row["memory.total"]) << 20
+        shown = f"{one >> 20} and {other >> 20} MiB"
+        notes.expect(abs(one - other) <= SHARE * other, "memory as nvidia-smi has it", shown)
     false_alarms, possible = [], []
     for finding in document["findings"]:
         is_stand_in = context.rehearsal and finding["check"] == "cpu-only-torch"

@@ -11,7 +11,7 @@ import pytest
 
 from ..context import Context, changes, contents, error_of, outcome_items
 from ..needs import SOURCES
-from ..notes import Notes
+from ..record import Notes
 
 RUNGS = ("built", "loads", "computes")
 
@@ -67,6 +67,12 @@ def environment(context: Context, notes: Notes, name: str, *more: str) -> None:
             # what has no reference is said so in the proof; that is no failure of the installation
             if reached or rung != "computes":
                 notes.expect(bool(reached), f"{subject} {rung}", shown_by)
+
+
+def built(context: Context, notes: Notes, name: str) -> None:
+    """What an installation showed, once it has ended; raises what it raised."""
+    shown = context.builds[name].result()
+    notes.claims, notes.problems, notes.numbers = shown.claims, shown.problems, shown.numbers
 
 
 def take_back(context: Context, notes: Notes) -> None:

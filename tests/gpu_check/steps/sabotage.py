@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..context import DEVICE, Context, changes, contents, error_of
-from ..notes import Failed, Notes
+from ..record import Failed, Notes
 
 SOURCE = Path(__file__).resolve().parents[1] / "sabotage"
 KINDS = {

@@ -12,7 +12,7 @@ from splatfix.certify.record import TrainingRecord
 from splatfix.core.files import read_json
 
 from ..context import DEVICE, ROOT, Context, error_of
-from ..notes import Failed, Notes
+from ..record import Failed, Notes
 
 
 def suite_with(context: Context, notes: Notes, renderer: str, environment: str) -> None:
@@ -32,7 +32,7 @@ def suite_with(context: Context, notes: Notes, renderer: str, environment: str) 
     notes.expect(engines == expected, f"{renderer} drew on the GPU", f"engine {', '.join(sorted(engines))}")
 
 
-def again(context: Context, notes: Notes, renderer: str, environment: str) -> None:
+def again(context: Context, notes: Notes, renderer: str = "inria", environment: str = "stack") -> None:
     """One scene of that suite twice more with the same seed, by the trainer itself: how far apart the three are."""
     folder = context.folder("train")
     first = read_json(folder / f"{renderer}-first" / "certificate.json", "the first certificate")
@@ -78,14 +78,8 @@ def certify(context: Context, renderer: str, environment: str, name: str) -> dic
     requested = suite(context)
     texts: list[str | Path] = ["--suite", "quick"]
     if requested.data is not None:
-        texts = [
-            "--data",
-            requested.data,
-            "--iterations",
-            str(requested.iterations),
-            "--resolution",
-            str(requested.resolution),
-        ]
+        texts = ["--data", requested.data, "--iterations", f"{requested.iterations}"]
+        texts += ["--resolution", f"{requested.resolution}"]
     python, out = context.python(environment), context.folder("train") / name
     argv = ["certify", *texts, "--device", DEVICE, "--renderer", renderer, "--python", python, "--out", out]
     _, document = context.splatfix(*argv, timeout=200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..context import Context
-from ..notes import Notes
+from ..record import Notes
 from .facts import nvidia_smi
 
 

@@ -11,10 +11,11 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 
 import splatfix.kernels
@@ -23,6 +24,9 @@ SOURCES = Path(splatfix.kernels.__file__).parent / "cuda"
 HERE = Path(__file__).parent
 _SEEDS = itertools.count(1)
 COMPILER = shutil.which("g++") or shutil.which("clang++")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+CALLERS = ("ssim_cuda", "knn_cuda", "rasterizer_cuda", "surfels_cuda", "contributions_cuda")
+"""The files of `splatfix.kernels` that ask for CUDA kernels."""
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(')
 _ENTRY = """
 extern "C" int emulate(
@@ -75,8 +79,7 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
         with tempfile.TemporaryDirectory() as folder:
             file, built = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
             file.write_text(source)
-            argv = [
-                COMPILER,
+            options = [
                 "-std=c++17",
                 "-O1",
                 "-fwrapv",
@@ -86,7 +89,7 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
                 "-shared",
                 "-fPIC",
             ]
-            argv += [*flags, f"-I{SOURCES}", f"-I{HERE}", str(file), "-o", str(built)]
+            argv = [COMPILER, *options, *flags, f"-I{SOURCES}", f"-I{HERE}", str(file), "-o", str(built)]
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             assert not done.returncode, done.stderr[:4000]
             shutil.copy(built, library.with_suffix(f".{Path(folder).name}"))
@@ -152,9 +155,42 @@ class Emulated:
         return ctypes.c_int(value)
 
 
+Module = Callable[[str, Mapping[str, object], torch.Tensor], Emulated]
+"""As `splatfix.kernels.nvrtc.module`, for CPU tensors."""
+
+
 def emulated_module(name: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
-    """In the place of `splatfix.kernels.nvrtc.module`, for CPU tensors."""
+    """The kernels of a file as they are."""
     return Emulated((SOURCES / name).read_text(), defines, like.dtype)
+
+
+def text_with(name: str, file: str, right: str = "", wrong: str = "") -> str:
+    """The source of a module, into which `file` is pasted where it includes that; in both, `wrong` for every `right`."""
+    text = (SOURCES / name).read_text()
+    include = f'#include "{file}"'
+    if name == file or include in text:
+        text = text.replace(include, (SOURCES / file).read_text().replace("#pragma once", ""))
+        assert right in text
+        if right:
+            text = text.replace(right, wrong)
+    return text
+
+
+def changed(file: str, right: str, wrong: str) -> Module:
+    """Kernels in which the text of one file is another."""
+
+    def module(name: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
+        if "ABSOLUTE" in right:
+            defines = {key: value for key, value in defines.items() if key != "ABSOLUTE"}
+        return Emulated(text_with(name, file, right, wrong), defines, like.dtype)
+
+    return module
+
+
+def use_kernels(module: Module, patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for kernels gets these."""
+    for file in CALLERS:
+        patch.setattr(f"splatfix.kernels.{file}.module", module)
 
 
 def _three(sizes: Sequence[int]) -> tuple[int, ...]:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from splatfix.kernels import surfels_cuda
-from splatfix.kernels.rasterizer_cuda import rasterize
+from splatfix.kernels import rasterizer_cuda, surfels_cuda
 from splatfix.kernels.ssim_cuda import mean_ssim
-from tests.kernels.cuda.compare import SURFELS, in_precision
-from tests.kernels.cuda.emulator import COMPILER, SOURCES, Emulated, KernelError
-from tests.kernels.rasterizer_compare import ARGUMENTS, cloud, look_at
+
+from ..compare import SURFELS, pulled
+from ..gaussian_cases import faint
+from ..scenes import look_at
+from .emulator import SOURCES, Emulated, KernelError, needs_compiler, use_kernels
 
 BARRIER = re.compile(r"^\s*__syncthreads\(\);$", re.MULTILINE)
 FOUND = [
@@ -25,22 +26,15 @@ FOUND = [
 
 def both_ways(name: str) -> None:
     """Forward and backward of a scene in which every barrier matters."""
+    inputs = faint(300, 0.05, spread=0.3)
     if name == "ssim.cu":
         image = torch.rand(1, 1, 40, 40, requires_grad=True)
         mean_ssim(image, torch.rand(1, 1, 40, 40), "same").backward()
-        return
-    settings = in_precision(look_at(20, 20), torch.float32)
-    inputs = {k: v.float().requires_grad_() for k, v in cloud(300, spread=0.3).items()}
-    with torch.no_grad():
-        inputs["opacities"] *= 0.05
-    if name == "surfels.cu":
-        inputs = {k: v.detach().requires_grad_() for k, v in inputs.items()}
-        inputs["scales"] = inputs["scales"].detach()[:, :2].contiguous().requires_grad_()
-        color, _, _ = surfels_cuda.rasterize(settings, *(inputs.get(name) for name in SURFELS))
-        color.sum().backward()
-        return
-    color, *_ = rasterize(settings, *(inputs.get(name) for name in ARGUMENTS))
-    color.sum().backward()
+    elif name == "surfels.cu":
+        inputs["scales"] = inputs["scales"][:, :2].contiguous()
+        pulled(surfels_cuda.rasterize, look_at(20, 20), inputs, torch.float32, outputs=[0], names=SURFELS)
+    else:
+        pulled(rasterizer_cuda.rasterize, look_at(20, 20), inputs, torch.float32, outputs=[0])
 
 
 def test_there_are_barriers() -> None:
@@ -48,23 +42,21 @@ def test_there_are_barriers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@needs_compiler
 @pytest.mark.parametrize(("file", "which"), FOUND)
 def test_a_barrier_less_is_a_race(file: str, which: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def without(name: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
         text = (SOURCES / name).read_text()
-        if name != file:
-            return Emulated(text, defines, like.dtype)
-        position = list(BARRIER.finditer(text))[which]
-        return Emulated(text[: position.start()] + "\n" + text[position.end() :], defines, like.dtype)
+        if name == file:
+            position = list(BARRIER.finditer(text))[which]
+            text = text[: position.start()] + "\n" + text[position.end() :]
+        return Emulated(text, defines, like.dtype)
 
-    monkeypatch.setattr("splatfix.kernels.ssim_cuda.module", without)
-    monkeypatch.setattr("splatfix.kernels.rasterizer_cuda.module", without)
-    monkeypatch.setattr("splatfix.kernels.surfels_cuda.module", without)
+    use_kernels(without, monkeypatch)
     with pytest.raises(KernelError, match=r"race on|before it is written"):
         both_ways(file)
 
 
-def test_with_all_of_them_there_is_none(emulated: None) -> None:
-    for name in ("ssim.cu", "blending.cu", "surfels.cu"):
-        both_ways(name)
+@pytest.mark.parametrize("name", ["ssim.cu", "blending.cu", "surfels.cu"])
+def test_with_all_of_them_there_is_none(name: str, emulated: None) -> None:
+    both_ways(name)

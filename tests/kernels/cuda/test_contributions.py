@@ -9,23 +9,22 @@ import torch
 
 from splatfix.kernels import contributions_cuda
 from splatfix.kernels.contributions import contributions
-from tests.kernels.cuda.compare import BOTH, in_precision
-from tests.kernels.cuda.emulator import COMPILER, KernelError
-from tests.kernels.cuda.test_sabotage import changed
-from tests.kernels.rasterizer_compare import cloud, look_at, one_thread  # noqa: F401
+
+from ..compare import BOTH, assert_close, gaussians_of, in_precision
+from ..gaussian_cases import with_opacities
+from ..scenes import Inputs, cloud, look_at, rand
+from .emulator import KernelError, changed, needs_compiler, use_kernels
 
 
-def compare(settings: Any, inputs: dict[str, Any], dtype: torch.dtype, weighted: bool = True) -> None:
-    size = (settings.image_height, settings.image_width)
-    weights = torch.rand(size, generator=torch.Generator().manual_seed(3), dtype=dtype) if weighted else None
-    names = ("means3D", "opacities", "scales", "rotations", "cov3D_precomp")
-    single = [None if name not in inputs else inputs[name].to(dtype) for name in names]
-    exact = [None if one is None else one.double() for one in single]
-    result = contributions_cuda.sums(in_precision(settings, dtype), *single, weights)
-    expected = torch.stack(contributions(settings, *exact, weights), dim=1)
-    scale = expected.abs().amax(0).clamp_min(1.0)
+def compare(settings: Any, inputs: Inputs, dtype: torch.dtype = torch.float64, weighted: bool = True) -> None:
+    weights = rand(settings.image_height, settings.image_width, seed=3).to(dtype) if weighted else None
+    given = gaussians_of(inputs, dtype, colors=1)
+    result = contributions_cuda.sums(in_precision(settings, dtype), given, weights)
+    exact = {name: inputs[name].to(dtype).double() for name in inputs if name != "shs"}
+    expected = torch.stack(contributions(settings, **exact, pixel_weights=weights), dim=1)
     near = 1e-12 if dtype == torch.float64 else 2e-5
-    assert float(((result.double() - expected).abs() / scale).max()) <= near
+    for column, sums in enumerate(expected.unbind(1)):
+        assert_close(f"column {column}", result[:, column], sums, near, least=1.0)
     if len(expected) > 1:
         assert expected.any(0).tolist() == [True, weighted, True, True]
 
@@ -39,20 +38,16 @@ def test_sums(options: dict[str, Any], dtype: torch.dtype, emulated: None) -> No
 
 @BOTH
 def test_pixels_that_stop(dtype: torch.dtype, emulated: None) -> None:
-    inputs = cloud(400, spread=0.3)
-    inputs["opacities"] = torch.full_like(inputs["opacities"], 0.9)
-    compare(look_at(24, 20), inputs, dtype)
+    compare(look_at(24, 20), with_opacities(cloud(400, spread=0.3), 0.9), dtype)
 
 
 def test_one(emulated: None) -> None:
-    compare(look_at(20, 20), cloud(1), torch.float64)
-    assert not contributions_cuda.sums(
-        look_at(8, 8), torch.zeros(0, 3), torch.zeros(0, 1), *[None] * 4
-    ).numel()
+    compare(look_at(20, 20), cloud(1))
+    assert not contributions_cuda.sums(look_at(8, 8), gaussians_of(cloud(0), colors=1), None).numel()
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+@needs_compiler
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -66,9 +61,6 @@ def test_one(emulated: None) -> None:
     ],
 )
 def test_what_is_wrong_is_seen(right: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = changed("contributions.cu", right, wrong)
-    for user in ("rasterizer_cuda", "contributions_cuda"):
-        monkeypatch.setattr(f"splatfix.kernels.{user}.module", module)
-    inputs = cloud(400, spread=0.3)
+    use_kernels(changed("contributions.cu", right, wrong), monkeypatch)
     with pytest.raises((AssertionError, KernelError)):
-        compare(look_at(24, 20), inputs, torch.float64)
+        compare(look_at(24, 20), cloud(400, spread=0.3))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.kernels.cuda.emulator import COMPILER, Emulated, KernelError
+from .emulator import Emulated, KernelError, needs_compiler
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+pytestmark = needs_compiler
 
 KERNELS = (Path(__file__).parent / "sabotage.cu").read_text()
 WRONG = {

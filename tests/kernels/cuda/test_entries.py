@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from splatfix.kernels import nvrtc
+from splatfix.install.nvrtc import _OPTIONS
+from splatfix.kernels import nvrtc, rasterizer_cuda, surfels_cuda
 from splatfix.kernels.contributions import contributions
 from splatfix.kernels.knn import distCUDA2
 from splatfix.kernels.rasterizer import rasterize
 from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.surfels import rasterize_surfels
-from tests.kernels.cuda.compare import in_precision
-from tests.kernels.rasterizer_compare import cloud, look_at, one_thread  # noqa: F401
-from tests.kernels.test_surfels import discs
+from splatfix.knowledge.dropins import dropin_of
 
-
-class OnGpu(torch.Tensor):
-    is_cuda = True  # type: ignore[assignment]
+from ..compare import ARGUMENTS, SURFELS, OnGpu, assert_close, in_precision, pulled
+from ..scenes import cloud, discs, look_at, rand
+from .emulator import emulated_module, use_kernels
 
 
 @pytest.fixture
@@ -34,8 +35,7 @@ def moved(values: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def near(found: Tensor, expected: Tensor) -> None:
-    apart = (found.as_subclass(Tensor).double() - expected.double()).detach().abs().max()
-    assert float(apart) < 2e-5 * max(1.0, float(expected.detach().abs().max()))
+    assert_close("what comes back", found.as_subclass(Tensor), expected, 2e-5, least=1.0)
 
 
 def settings(**options: Any) -> Any:
@@ -57,7 +57,7 @@ def test_surfels(chosen: None) -> None:
     assert nvrtc.ran == {"surfels": "nvrtc"}
     for one, two in zip(result, rasterize_surfels(look_at(40, 30), means2D=None, **inputs), strict=True):
         near(one, two)
-    inputs["colors_precomp"] = torch.rand(25, 9, dtype=torch.float64)
+    inputs["colors_precomp"] = rand(25, 9)
     del inputs["shs"]
     with pytest.raises(nvrtc.NoKernels, match="more than 8 channels"):
         rasterize_surfels(settings(bg=torch.zeros(9)), means2D=None, **moved(inputs))
@@ -65,7 +65,7 @@ def test_surfels(chosen: None) -> None:
 
 def test_contributions(chosen: None) -> None:
     inputs = {name: value for name, value in cloud(40).items() if name != "shs"}
-    weights = torch.rand(30, 40, dtype=torch.float64)
+    weights = rand(30, 40)
     result = contributions(settings(), **moved(inputs), pixel_weights=weights.float().as_subclass(OnGpu))
     assert nvrtc.ran == {"contributions": "nvrtc"}
     expected = contributions(look_at(40, 30), **inputs, pixel_weights=weights)
@@ -81,3 +81,41 @@ def test_ssim_and_neighbors(chosen: None) -> None:
     points = torch.rand(100, 3)
     near(distCUDA2(points.as_subclass(OnGpu)), distCUDA2(points))
     assert nvrtc.ran == {"ssim": "nvrtc", "knn": "nvrtc"}
+
+
+@pytest.mark.parametrize(
+    ("dropin", "render", "scene", "names", "outputs", "columns"),
+    [
+        (
+            ("diff-gaussian-rasterization", "v1"),
+            rasterizer_cuda.rasterize,
+            cloud,
+            ARGUMENTS,
+            [(0,), (0, 4)],
+            [3, 4],
+        ),
+        (("diff-surfel-rasterization",), surfels_cuda.rasterize, discs, SURFELS, [(0,)], [3]),
+    ],
+)
+def test_what_an_installation_compiles_is_what_a_training_asks_for(
+    dropin: tuple[str, ...],
+    render: Any,
+    scene: Any,
+    names: Any,
+    outputs: Any,
+    columns: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Code that a drop-in brings along is found by its options: others would be compiled again, unnoticed."""
+    requested: list[Any] = []
+
+    def module(name: str, defines: Any, like: Tensor) -> Any:
+        requested.append((name, defines))
+        return emulated_module(name, defines, like)
+
+    use_kernels(module, monkeypatch)
+    for some, width in itertools.product(outputs, columns):
+        pulled(render, look_at(20, 20), scene(5), torch.float64, some, width, names)
+    sources = [Path(name).name for name in dropin_of(*dropin).cuda if name.endswith(".cu")]
+    carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
+    assert all(one in requested for one in carried) and all(one in carried for one in requested)

@@ -7,9 +7,9 @@ import torch
 
 from splatfix.kernels.knn import distCUDA2
 from splatfix.kernels.knn_cuda import mean_of_three
-from tests.kernels.knn_clouds import KINDS, cloud
 
-BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+from ..compare import BOTH
+from ..scenes import KINDS, points_of
 
 
 @BOTH
@@ -17,7 +17,7 @@ BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fl
 def test_exact(kind: str, dtype: torch.dtype, emulated: None) -> None:
     # around the sizes of a leaf, of a full level and of a block of threads
     for count in (4, 5, 8, 9, 63, 64, 65, 127, 128, 513, 3000):
-        points = cloud(kind, count, seed=count, dtype=dtype)
+        points = points_of(kind, count, seed=count, dtype=dtype)
         result, expected = mean_of_three(points), distCUDA2(points)
         assert torch.allclose(result, expected, rtol=1e-12 if dtype == torch.float64 else 1e-6, atol=0), count
 
@@ -28,7 +28,7 @@ def test_distances_that_overflow(emulated: None) -> None:
 
 
 def test_a_hundred_thousand(emulated: None) -> None:
-    points = cloud("clustered", 100_000, seed=0)
+    points = points_of("clustered", 100_000, seed=0)
     assert torch.allclose(mean_of_three(points), distCUDA2(points), rtol=1e-6, atol=0)
 
 

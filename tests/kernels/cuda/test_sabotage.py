@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-import torch
 
-from tests.kernels.cuda.emulator import COMPILER, SOURCES, Emulated, KernelError
-from tests.kernels.cuda.test_rasterizer import compare
-from tests.kernels.cuda.test_surfels import compare as compare_surfels
-from tests.kernels.rasterizer_compare import cloud, look_at
-from tests.kernels.test_surfels import discs
+from ..gaussian_cases import faint
+from ..scenes import discs, look_at, rand
+from .emulator import KernelError, changed, needs_compiler, use_kernels
+from .test_rasterizer import compare
+from .test_surfels import compare as compare_surfels
 
-WIDE = {"bg": torch.rand(19, dtype=torch.float64, generator=torch.Generator().manual_seed(4))}
+WIDE = {"bg": rand(19, seed=4)}
 UPSTREAM = {"upstream_gradients": True}
 MIP = {"kernel_size": 0.1, **UPSTREAM}
 # what is changed: (file, right, wrong, options of the camera, columns of means2D)
@@ -62,71 +60,36 @@ WRONG_SURFELS: dict[str, tuple[str, str, str]] = {
 
 def scene(options: dict[str, Any], columns: int) -> None:
     """Some Gaussians beside the image, and more than 32 on a tile."""
-    inputs = cloud(400, spread=1.5, size=(0.02, 0.3), precomputed="bg" in options)
-    inputs["opacities"] *= 0.3
+    inputs = faint(400, 0.3, spread=1.5, size=(0.02, 0.3), precomputed="bg" in options)
     if "bg" in options:
-        inputs["colors_precomp"] = torch.rand(400, 19, dtype=torch.float64)
-    compare(look_at(60, 45, **options), inputs, torch.float64, columns=columns)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, right, wrong, options, columns = WRONG[name]
-    monkeypatch.setattr("splatfix.kernels.rasterizer_cuda.module", changed(file, right, wrong))
-    with pytest.raises((AssertionError, KernelError)):
-        scene(options, columns)
-
-
-def changed(file: str, right: str, wrong: str) -> Callable[..., Emulated]:
-    """Kernels in which the text of one file is another."""
-
-    def module(source: str, defines: Mapping[str, object], like: torch.Tensor) -> Emulated:
-        text = (SOURCES / source).read_text()
-        if file.endswith(".h"):
-            text = text.replace(
-                f'#include "{file}"', (SOURCES / file).read_text().replace("#pragma once", "")
-            )
-        if "ABSOLUTE" in right:
-            defines = {key: value for key, value in defines.items() if key != "ABSOLUTE"}
-        if source == file or f'#include "{file}"' in (SOURCES / source).read_text():
-            assert right in text
-            text = text.replace(right, wrong)
-        return Emulated(text, defines, like.dtype)
-
-    return module
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_right_is_not(name: str, emulated: None) -> None:
-    """The same scenes with the kernels as they are."""
-    scene(*WRONG[name][3:])
+        inputs["colors_precomp"] = rand(400, 19, seed=5)
+    compare(look_at(60, 45, **options), inputs, columns=columns)
 
 
 def surfels() -> None:
     """Steep and large ones among small ones, some before the near plane, layers of them, and one that a warp lists."""
-    generator = torch.Generator().manual_seed(2)
     inputs = discs(160, spread=1.5, size=(0.005, 0.5))
     inputs["scales"][0] = 4.0
     inputs["means3D"][:8] += (look_at(8, 8).campos - inputs["means3D"][:8]) * 0.9
-    inputs["rotations"] = inputs["rotations"] * (
-        0.5 + torch.rand(160, 1, dtype=torch.float64, generator=generator)
-    )
-    compare_surfels(look_at(150, 130), inputs, torch.float64)
+    inputs["rotations"] = inputs["rotations"] * (0.5 + rand(160, 1, seed=2))
+    compare_surfels(look_at(150, 130), inputs)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-@pytest.mark.parametrize("name", WRONG_SURFELS)
-def test_what_is_wrong_with_surfels_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for user in ("rasterizer_cuda", "surfels_cuda"):
-        monkeypatch.setattr(f"splatfix.kernels.{user}.module", changed(*WRONG_SURFELS[name]))
+@needs_compiler
+@pytest.mark.parametrize("name", [*WRONG, *WRONG_SURFELS])
+def test_what_is_wrong_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_kernels(changed(*(WRONG | WRONG_SURFELS)[name][:3]), monkeypatch)
     with pytest.raises((AssertionError, KernelError)):
-        surfels()
+        if name in WRONG:
+            scene(*WRONG[name][3:])
+        else:
+            surfels()
 
 
 @pytest.mark.slow
-def test_what_is_right_with_surfels_is_not(emulated: None) -> None:
+def test_what_is_right_is_not(emulated: None) -> None:
+    """The same scenes with the kernels as they are."""
+    for _, _, _, options, columns in WRONG.values():
+        scene(options, columns)
     surfels()

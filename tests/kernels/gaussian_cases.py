@@ -1,0 +1,182 @@
+"""What a rasterizer of Gaussians must draw: by the naive reference, in PyTorch, and by the CUDA kernels.
+
+A case is here once; `test_rasterizer.py` holds PyTorch against the reference with it, `cuda/test_rasterizer.py` the emulated CUDA
+kernels against PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .scenes import Inputs, cloud, look_at, rand
+
+
+class Case(NamedTuple):
+    settings: Any
+    inputs: Inputs
+    columns: int = 3
+    """Of `means2D`."""
+    slack: float | None = 1.0
+    """By which the CUDA kernels may be off more in float32, which they use throughout; None where that is not enough."""
+
+
+def one(
+    position: Sequence[float],
+    scale: Sequence[float] = (0.2, 0.2, 0.2),
+    rotation: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
+    opacity: float = 0.8,
+) -> Inputs:
+    """A single red Gaussian."""
+    rows = {
+        "means3D": position,
+        "opacities": [opacity],
+        "colors_precomp": [0.9, 0.1, 0.05],
+        "scales": scale,
+        "rotations": rotation,
+    }
+    return {name: torch.tensor([row], dtype=torch.float64) for name, row in rows.items()}
+
+
+def joined(*scenes: Inputs) -> Inputs:
+    return {name: torch.cat([scene[name] for scene in scenes]) for name in scenes[0]}
+
+
+def with_opacities(inputs: Inputs, opacities: Tensor | float) -> Inputs:
+    return inputs | {"opacities": torch.zeros_like(inputs["opacities"]) + opacities}
+
+
+def faint(count: int, factor: float, **options: Any) -> Inputs:
+    """So that pixels see many."""
+    inputs = cloud(count, **options)
+    return with_opacities(inputs, inputs["opacities"] * factor)
+
+
+def at_their_ends(inputs: Inputs) -> Inputs:
+    """Opacities: none, all, and about the smallest that is drawn and the largest that is not cut."""
+    levels = torch.tensor([0.0, 1.0, 1 / 255, 0.0039, 0.004, 0.99, 1e-20], dtype=torch.float64)
+    return with_opacities(inputs, levels.repeat(9)[: len(inputs["means3D"]), None])
+
+
+def alike(count: int) -> Inputs:
+    """All in one place: those of equal depth keep the order of the input."""
+    inputs = joined(*[cloud(1, precomputed=True)] * count)
+    return inputs | {"colors_precomp": rand(count, 3, seed=4)}
+
+
+def outside_the_frustum() -> Inputs:
+    """Wide ones whose centres lie outside 1.3 tan(fov / 2), on all four sides, and reach into the image; and one within."""
+    outside = [one((side * 2.6, 0.2, 0.1), (0.8, 0.5, 0.6), opacity=0.7) for side in (-1, 1)]
+    outside += [one((0.3, side * 2.7, -0.2), (0.5, 0.9, 0.7), opacity=0.7) for side in (-1, 1)]
+    return joined(*outside, one((0.1, 0.1, 0.0)))
+
+
+def long_needles() -> Inputs:
+    """Far longer than the image: cov2D's determinant loses six digits."""
+    needles = []
+    for k in range(6):
+        turn = (math.cos(0.4 * k), 0.1, 0.2, math.sin(0.4 * k))
+        needles.append(one((0.1 * k - 0.2, 0.05, 0.2 * k), (40.0, 0.004, 0.004), turn, 0.7))
+    return joined(*needles)
+
+
+def wall() -> Inputs:
+    """Layers that are seen through less and less: every pixel stops."""
+    layers = []
+    for k in range(40):
+        layers.append(one((0.02 * k, 0.01 * k, 0.05 * k), (3.0, 3.0, 0.05), opacity=0.7 + 0.02 * (k % 10)))
+    return joined(*layers)
+
+
+def saddle() -> Inputs:
+    """xx > 0, yy < 0 after projection and low-pass: where the power is positive, nothing is drawn."""
+    inputs = one((0.0, 0.0, 0.0), opacity=0.5)
+    del inputs["scales"], inputs["rotations"]
+    return inputs | {"cov3D_precomp": torch.tensor([[0.05, 0.0, 0.0, -0.05, 0.0, 0.01]], dtype=torch.float64)}
+
+
+def shaped(*scale: float) -> Inputs:
+    """One of this shape in front of another."""
+    turn = torch.nn.functional.normalize(torch.tensor([0.3, 0.5, -0.2, 0.7], dtype=torch.float64), dim=0)
+    return joined(one((0.05, 0.1, 0.3), scale, turn.tolist(), 0.6), one((-0.3, 0.2, 0.9), opacity=0.5))
+
+
+SHIFTS = {"subpixel_offset": rand(37, 50, 2, seed=2) - 0.5}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "antialiasing": {"antialiasing": True},
+    "kernel_size 0": {"kernel_size": 0.0},
+    "kernel_size 0.1": {"kernel_size": 0.1},
+    "scale_modifier": {"scale_modifier": 0.7},
+    "degree 0": {"sh_degree": 0},
+    "degree 1": {"sh_degree": 1},
+    "degree 2": {"sh_degree": 2},
+    "FastGS, half": {"compact_box": 0.5},
+    "FastGS, whole": {"compact_box": 1.0},
+    "FastGS, more": {"compact_box": 1.5},
+    "shifted pixels": SHIFTS,
+    "shifted pixels, kernel_size": {"kernel_size": 0.1, **SHIFTS},
+}
+SMALL = {"size": (0.003, 0.3)}
+
+CASES: dict[str, Callable[[], Case]] = {
+    **{
+        name: lambda options=options: Case(look_at(50, 37, **options), cloud(30, **SMALL))
+        for name, options in OPTIONS.items()
+    },
+    **{
+        f"{name}, covariances and colours": lambda options=OPTIONS[name]: Case(
+            look_at(50, 37, **options), cloud(30, precomputed=True, covariance=True)
+        )
+        for name in ("plain", "antialiasing", "kernel_size 0.1", "FastGS, half")
+    },
+    **{
+        f"{width} x {height}": lambda width=width, height=height: Case(
+            look_at(width, height), cloud(40, seed=1), slack=3
+        )
+        for width, height in ((1, 1), (16, 16), (17, 15), (33, 65), (5, 80))
+    },
+    "layers over several tiles": lambda: Case(look_at(50, 37), cloud(80, size=(0.1, 0.6))),
+    "two columns": lambda: Case(look_at(40, 30, kernel_size=0.1), cloud(40), columns=2),
+    "three columns of Mip": lambda: Case(look_at(40, 30, kernel_size=0.1), cloud(40)),
+    "four columns": lambda: Case(look_at(40, 30), cloud(40), columns=4),
+    "none": lambda: Case(look_at(21, 13), cloud(0)),
+    "one": lambda: Case(look_at(21, 13), cloud(1)),
+    "all behind": lambda: Case(look_at(21, 13, distance=-20.0), cloud(9)),
+    "some behind, some on the near plane": lambda: Case(
+        look_at(30, 22, distance=1.0), cloud(40, spread=1.4, size=(0.02, 0.2)), slack=20
+    ),
+    "huge": lambda: Case(look_at(45, 33), cloud(40, size=(20.0, 60.0)), slack=20),
+    "tiny": lambda: Case(look_at(45, 33), cloud(40, size=(1e-6, 1e-5)), slack=20),
+    "thin": lambda: Case(look_at(45, 33), cloud(40, size=(1e-3, 2.0)), slack=20),
+    "camera inside": lambda: Case(look_at(45, 33), cloud(40, spread=0.01, size=(3.0, 6.0)), slack=20),
+    "opacities at their ends": lambda: Case(look_at(40, 30), at_their_ends(cloud(60))),
+    "opacities beyond their ends": lambda: Case(
+        look_at(48, 40), joined(one((-0.3, 0, 0), opacity=3.0), one((0.3, 0.1, 0.1), opacity=-0.5))
+    ),
+    "quaternions of another length": lambda: Case(look_at(25, 25), stretched(cloud(12))),
+    "equal depths": lambda: Case(look_at(24, 20), alike(60)),
+    "a wall": lambda: Case(look_at(20, 20), wall(), slack=3),
+    "pixels stop in many blocks of depth": lambda: Case(
+        look_at(12, 12), faint(150, 0.25, spread=0.3, size=(0.05, 0.6), precomputed=True), slack=3
+    ),
+    "outside the frustum": lambda: Case(look_at(24, 24, fov=0.7, roll=0.0), outside_the_frustum(), slack=20),
+    "needles": lambda: Case(look_at(60, 44), long_needles(), slack=None),
+    "needle, kernel_size": lambda: Case(
+        look_at(24, 20, kernel_size=0.05), one((0.05, 0.1, 0.3), (2.0, 1e-6, 1e-6)), slack=None
+    ),
+    "wide": lambda: Case(look_at(40, 31), shaped(30.0, 30.0, 30.0), slack=20),
+    "a line": lambda: Case(look_at(40, 31), shaped(5.0, 0.001, 0.001), slack=20),
+    "a point": lambda: Case(look_at(40, 31), shaped(0.0, 0.0, 0.0), slack=None),
+    "a plane": lambda: Case(look_at(40, 31), shaped(3.0, 3.0, 0.0), slack=20),
+    "a saddle": lambda: Case(look_at(33, 33, roll=0.0), saddle(), slack=None),
+}
+
+
+def stretched(inputs: Inputs) -> Inputs:
+    """They are used as given, not normalised."""
+    return inputs | {"rotations": inputs["rotations"] * 1.3}

@@ -1,0 +1,80 @@
+"""What a rasterizer of surfels must draw: by the naive reference, in PyTorch, and by the CUDA kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from .gaussian_cases import at_their_ends, with_opacities
+from .scenes import Inputs, discs, edge_on, look_at
+from .surfel_reference import render
+
+SETTINGS = look_at(40, 30, fov=0.8)
+
+
+class Case(NamedTuple):
+    inputs: Inputs
+    settings: Any = SETTINGS
+    slack: float = 1.0
+    """By which the CUDA kernels, in single precision throughout, may be off more."""
+
+
+def with_transforms(inputs: Inputs) -> Inputs:
+    """Tu, Tv and Tw in pixels, the original's `cov3D_precomp`, in the place of scales and rotations."""
+    planes = render(SETTINGS, **inputs).planes.detach().reshape(-1, 9)
+    inputs = {name: value for name, value in inputs.items() if name not in ("scales", "rotations")}
+    return inputs | {"transforms": planes}
+
+
+def needles() -> Inputs:
+    inputs = discs(20, seed=9)
+    inputs["scales"][:] = torch.tensor([0.8, 1e-4])
+    return inputs
+
+
+def of_any_length() -> Inputs:
+    inputs = discs(15, seed=10)
+    return inputs | {"rotations": inputs["rotations"] * 3}
+
+
+def ties() -> Inputs:
+    inputs = discs(8, seed=7, size=(0.3, 0.5))
+    return {name: torch.cat([item, item]) for name, item in inputs.items()}
+
+
+SIZES = {f"{width} x {height}": (width, height) for width, height in ((1, 1), (16, 16), (17, 15), (33, 65))}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "scale_modifier": {"scale_modifier": 0.7},
+    "degree 0": {"sh_degree": 0},
+    "degree 2": {"sh_degree": 2},
+}
+
+CASES: dict[str, Callable[[], Case]] = {
+    "random": lambda: Case(discs(25, seed=1)),
+    "precomputed colors": lambda: Case(discs(15, seed=8, precomputed=True)),
+    "opaque stack": lambda: Case(with_opacities(discs(60, seed=5, spread=0.4, size=(0.5, 0.9)), 0.6)),
+    "capped alpha": lambda: Case(with_opacities(discs(10, seed=6, size=(0.3, 0.5)), 0.999)),
+    "ties": lambda: Case(ties()),
+    "around the camera, some behind": lambda: Case(discs(30, seed=2, spread=6.0, size=(0.1, 1.0))),
+    "larger than the view, through the camera plane": lambda: Case(
+        discs(12, seed=3, spread=3.0, size=(2.0, 6.0))
+    ),
+    "tiny": lambda: Case(discs(30, seed=4, size=(1e-5, 2e-3))),
+    "needles": lambda: Case(needles()),
+    "edge-on by 0.1": lambda: Case(edge_on(0.1), slack=3),
+    "edge-on by 1e-3": lambda: Case(edge_on(1e-3), slack=3),
+    "quaternions of any length": lambda: Case(of_any_length()),
+    "opacities at their ends": lambda: Case(at_their_ends(discs(60, seed=6))),
+    "transforms": lambda: Case(with_transforms(discs(12, seed=43, size=(0.2, 0.5)))),
+    "transforms of tiny ones": lambda: Case(with_transforms(discs(12, seed=43, size=(1e-3, 2e-3)))),
+    "one": lambda: Case(discs(1, seed=11)),
+    "none": lambda: Case(discs(0)),
+    "all behind": lambda: Case(discs(5), look_at(40, 30, distance=-50.0)),
+    **{
+        name: lambda options=options: Case(discs(25, seed=2), look_at(50, 37, **options))
+        for name, options in OPTIONS.items()
+    },
+    **{name: lambda size=size: Case(discs(40, seed=3), look_at(*size)) for name, size in SIZES.items()},
+}
