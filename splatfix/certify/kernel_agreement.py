@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from splatfix.certify.kernel_references import relative_error
+from splatfix.certify.kernel_references import finite, largest_error, relative_error
 
 
 class Ran(NamedTuple):
@@ -46,26 +46,19 @@ def judge(file: Path, ran: Ran, result: Dict[str, Any]) -> Dict[str, Any]:
     if own["inputs"] != _digest(ran.inputs):
         return result  # a variant with a camera or a scene of its own
     value = relative_error(ran.value, torch.tensor(own["value"]))
+    near = value <= result["value_allowed"]
+    text = f"value {value:.1e}"
     gradient = None
     if result["gradient_allowed"] is not None:
-        pairs = [(one, other) for one, other in zip(ran.gradients, own["gradients"]) if other is not None]
-        wrong = [
-            float("inf") if one is None else relative_error(one, torch.tensor(other)) for one, other in pairs
-        ]
-        gradient = max(wrong, default=None)
-    compared = dict(result, own_difference=_finite(value), own_gradient_difference=_finite(gradient))
-    near = value <= result["value_allowed"]
-    near = near and (gradient is None or gradient <= result["gradient_allowed"])
+        theirs = [None if item is None else torch.tensor(item) for item in own["gradients"]]
+        gradient = largest_error(ran.gradients, theirs)
+        near = near and gradient <= result["gradient_allowed"]
+        text += f", gradient {gradient:.1e}"
+    compared = dict(result, own_difference=finite(value), own_gradient_difference=finite(gradient))
     if not near and result["outcome"] == "met":
-        text = f"value {value:.1e}" + ("" if gradient is None else f", gradient {gradient:.1e}")
-        compared.update(
-            outcome="failed", detail=f"differs from splatfix's own kernel on the same input: {text}"
-        )
+        detail = f"differs from splatfix's own kernel on the same input: {text}"
+        compared.update(outcome="failed", detail=detail)
     return compared
-
-
-def _finite(number: Optional[float]) -> Optional[float]:
-    return None if number is None or number == float("inf") else number
 
 
 def _listed(tensor: Tensor) -> Any:

@@ -7,8 +7,7 @@ of one module name apart. Imports torch and the references only; Python 3.8.
 from __future__ import annotations
 
 import inspect
-import math
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 import torch
 from torch import Tensor
@@ -17,7 +16,9 @@ from splatfix.certify.kernel_agreement import Ran
 from splatfix.certify.kernel_references import (
     Pinhole,
     ReferenceSplats,
+    finite,
     knn_reference,
+    largest_error,
     relative_error,
     splat_reference,
     ssim_reference,
@@ -42,10 +43,12 @@ def check_ssim(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     given = first.to(device).requires_grad_(True)
     actual = kernel.fused_ssim(given, second.to(device))
     torch.autograd.backward(actual)
-    value, gradient = relative_error(actual, expected), _gradient_error([given], [exact])
+    value, gradient = relative_error(actual, expected), largest_error([given.grad], [exact.grad])
     ran = Ran([first, second], actual, [given.grad])
     # plain PyTorch has its own contract; other single-precision kernels get more room
-    return _errors(value, 1e-6, gradient, 5e-5, ran) if plain else _errors(value, 1e-5, gradient, 1e-4, ran)
+    if plain:
+        return _errors(value, 1e-6, gradient, 5e-5, ran)
+    return _errors(value, 1e-5, gradient, 1e-4, ran)
 
 
 def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
@@ -90,11 +93,10 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         smooth = camera._replace(antialiasing=True)
         drawn = _draw(kernel, arguments, smooth, given, torch.zeros_like(means2d))
         value = max(value, relative_error(drawn[0], splat_reference(_double(smooth), exact)[0]))
-    gradient = _gradient_error(list(given), list(exact))
     ran = Ran([*camera, *splats], color, [item.grad for item in given])
     # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
     allowed = 5e-4 if camera.kernel_size is None else 5e-3
-    return _densifying(value, gradient, allowed, ran, means2d, plain)
+    return _densifying(value, exact, allowed, ran, means2d, plain)
 
 
 def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
@@ -126,26 +128,25 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     value = max(relative_error(one, other) for one, other in zip(actual, expected))
     # the distortion is a small difference of large numbers in single precision
     value = max(value, 0.01 * relative_error(drawn[2][6], expected[1][6]))
-    gradient = _gradient_error(list(given), list(exact))
     ran = Ran([*camera, *splats], torch.cat(actual), [item.grad for item in given])
-    return _densifying(value, gradient, 5e-3, ran, means2d, plain)
+    return _densifying(value, exact, 5e-3, ran, means2d, plain)
 
 
 def _leaves(splats: ReferenceSplats, device: str) -> tuple[ReferenceSplats, ReferenceSplats]:
     """The inputs of the reference in float64, and those of the kernel, each with gradients of its own."""
     exact = [item.double().requires_grad_(True) for item in splats]
-    return ReferenceSplats(*exact), ReferenceSplats(
-        *(item.to(device).requires_grad_(True) for item in splats)
-    )
+    given = [item.to(device).requires_grad_(True) for item in splats]
+    return ReferenceSplats(*exact), ReferenceSplats(*given)
 
 
 def _densifying(
-    value: float, gradient: float, allowed: float, ran: Ran, means2d: Tensor, plain: bool
+    value: float, exact: ReferenceSplats, allowed: float, ran: Ran, means2d: Tensor, plain: bool
 ) -> Dict[str, Any]:
     """The result of a rasterizer, which must also give the gradient that densification goes by.
 
     ``allowed``: the error of a gradient that another kernel than plain PyTorch may have.
     """
+    gradient = largest_error(ran.gradients, [item.grad for item in exact])
     if plain:
         result = _errors(value, 1e-5, gradient, 1e-4, ran)
     else:
@@ -318,31 +319,18 @@ BLANK: Dict[str, Any] = {
 }
 
 
-def _gradient_error(given: List[Tensor], exact: List[Tensor]) -> float:
-    worst = 0.0
-    for actual, expected in zip(given, exact):
-        if actual.grad is None or expected.grad is None:
-            return math.inf
-        worst = max(worst, relative_error(actual.grad, expected.grad))
-    return worst
-
-
 def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any, ran: Ran) -> Dict[str, Any]:
     """The result of a kernel; ``ran``, which is no part of it, is taken out by the probe."""
     good = value <= allowed and (gradient is None or gradient <= gradient_allowed)
     return {
         "outcome": "met" if good else "failed",
-        "value_error": _finite(value),
+        "value_error": finite(value),
         "value_allowed": allowed,
-        "gradient_error": _finite(gradient),
+        "gradient_error": finite(gradient),
         "gradient_allowed": gradient_allowed,
         "detail": "",
         "ran": ran,
     }
-
-
-def _finite(number: Optional[float]) -> Optional[float]:
-    return number if number is None or math.isfinite(number) else None
 
 
 CHECKS: Dict[str, Callable[[Any, str, bool], Dict[str, Any]]] = {

@@ -8,7 +8,7 @@ Yu et al. 2024; surfels: Huang et al. 2024), and share no code with the kernels.
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -213,3 +213,17 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
     if actual.shape != expected.shape or not bool(torch.isfinite(actual).all()):
         return math.inf
     return float((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-12))
+
+
+def largest_error(actual: Sequence[Optional[Tensor]], expected: Sequence[Optional[Tensor]]) -> float:
+    """The largest relative error of gradients; infinite where one is missing that the reference has."""
+    worst = 0.0
+    for one, other in zip(actual, expected):
+        if other is not None:
+            worst = max(worst, math.inf if one is None else relative_error(one, other))
+    return worst
+
+
+def finite(number: Optional[float]) -> Optional[float]:
+    """For JSON, which has no infinity: None."""
+    return number if number is None or math.isfinite(number) else None

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json
@@ -35,21 +35,6 @@ HIDDEN = (
 NO_PROC = "host memory and CPU time are not measured: this system has no /proc"
 
 
-class Target(Protocol):
-    """What is watched."""
-
-    pid: int
-    name: str
-
-    def ended(self) -> bool:
-        """Whether the process is gone."""
-        ...
-
-    def exit_code(self) -> int | None:
-        """As a shell reports it; None where it cannot be known."""
-        ...
-
-
 class StartedCommand:
     """A command on the user's own terminal and without a time limit (so not started by the usual runner)."""
 
@@ -66,13 +51,15 @@ class StartedCommand:
         self.pid = self._process.pid
 
     def ended(self) -> bool:
-        """See :class:`Target`."""
+        """Whether the process is gone."""
         return self._process.poll() is not None
 
     def exit_code(self) -> int | None:
-        """See :class:`Target`."""
+        """As a shell reports it, which tells signal N as 128 + N; None while it runs."""
         code = self._process.poll()
-        return code if code is None or code >= 0 else 128 - code
+        if code is not None and code < 0:
+            return 128 - code
+        return code
 
     @contextlib.contextmanager
     def supervised(self) -> Iterator[None]:
@@ -110,12 +97,15 @@ class RunningProcess:
             )
 
     def ended(self) -> bool:
-        """See :class:`Target`."""
+        """Whether the process is gone."""
         return not alive(self._system, self.pid)
 
-    def exit_code(self) -> int | None:
-        """See :class:`Target`."""
-        return None
+    def exit_code(self) -> None:
+        """Only its parent is told."""
+
+
+Target: TypeAlias = StartedCommand | RunningProcess
+"""What is watched."""
 
 
 def target_of(arguments: tuple[str, ...], *, quiet: bool = False, system: System | None = None) -> Target:
@@ -132,7 +122,9 @@ def target_of(arguments: tuple[str, ...], *, quiet: bool = False, system: System
                 run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
             )
         return RunningProcess(int(arguments[0]), system or LiveSystem())
-    return StartedCommand(arguments, stdout=sys.stderr.fileno() if quiet else None)
+    if quiet:
+        return StartedCommand(arguments, stdout=sys.stderr.fileno())
+    return StartedCommand(arguments)
 
 
 @dataclass(frozen=True)
@@ -195,21 +187,23 @@ class Meter:
 
     def take(self, seconds: float, pid: int, host: HostUse | None) -> MemorySample:
         """One sample at ``seconds`` since the start."""
-        family = set(host.processes if host else (pid,))
+        family, rss = {pid}, None
+        if host is not None:
+            family, rss = set(host.processes), host.rss / GIB
         readings = self._gpus.read()
         if self._gpus.problem:
             self._note(f"VRAM is not measured: {self._gpus.problem}")
         held, cards = self._held(readings, family)
-        shares = [gpu.used / gpu.total for gpu in cards if gpu.used is not None and gpu.total]
+        shares = [round(gpu.used / gpu.total, 4) for gpu in cards if gpu.used is not None and gpu.total]
         busy = [gpu.utilisation for gpu in cards if gpu.utilisation is not None]
         sample = MemorySample(
             seconds=round(seconds, 3),
             vram_allocated_gb=None,
             vram_reserved_gb=held,
             vram_creep_gb=self._creep(held),
-            vram_used_share=round(max(shares), 4) if shares else None,
-            gpu_utilisation=max(busy) if busy else None,
-            rss_gb=host.rss / GIB if host else None,
+            vram_used_share=max(shares, default=None),
+            gpu_utilisation=max(busy, default=None),
+            rss_gb=rss,
             cpu_percent=self._cpu(seconds, host),
         )
         self.samples.append(sample)
@@ -219,16 +213,25 @@ class Meter:
         """GiB held on all GPUs together, and the GPUs that the process uses."""
         if not readings:
             return None, []
-        cards = [gpu for gpu in readings if family & set(gpu.processes)]
-        sizes = [gpu.processes[pid] for gpu in cards for pid in family & set(gpu.processes)]
-        if sizes and None not in sizes:
-            return sum(size for size in sizes if size is not None) / GIB, cards
+        cards, sizes = [], []
+        for gpu in readings:
+            own = family & set(gpu.processes)
+            sizes += [gpu.processes[pid] for pid in own]
+            if own:
+                cards.append(gpu)
+        told = [size for size in sizes if size is not None]
+        if sizes and len(told) == len(sizes):
+            return sum(told) / GIB, cards
         # The driver hides this process or its memory: take the growth that no visible process accounts for.
-        grown = [(gpu, self._unnamed(gpu) - self._unnamed_before.get(gpu.index, 0)) for gpu in readings]
-        grown = [(gpu, size) for gpu, size in grown if size >= NOTICED]
+        grown, total = [], 0
+        for gpu in readings:
+            growth = self._unnamed(gpu) - self._unnamed_before.get(gpu.index, 0)
+            if growth >= NOTICED:
+                grown.append(gpu)
+                total += growth
         if grown or sizes:
             self._note(HIDDEN)
-        return sum(size for _, size in grown) / GIB, [gpu for gpu, _ in grown]
+        return total / GIB, grown
 
     def _unnamed(self, gpu: GpuUse) -> int:
         """Bytes in use that belong to no visible process."""
@@ -246,11 +249,16 @@ class Meter:
         even = min(recent) > 0.0 and max(recent) - min(recent) <= SETTLED_WITHIN * max(recent)
         if self._settled is None and len(recent) == SETTLED_OVER and even:
             self._settled = statistics.median(recent)
-        return None if self._settled is None else max(0.0, held - self._settled)
+        if self._settled is None:
+            return None
+        return max(0.0, held - self._settled)
 
     def _cpu(self, seconds: float, host: HostUse | None) -> float | None:
-        before, self._before = self._before, (seconds, host.cpu_seconds) if host else None
-        if before is None or host is None or seconds <= before[0]:
+        before, self._before = self._before, None
+        if host is None:
+            return None
+        self._before = (seconds, host.cpu_seconds)
+        if before is None or seconds <= before[0]:
             return None
         # A child that ended takes its time out of the sum.
         return round(max(0.0, 100.0 * (host.cpu_seconds - before[1]) / (seconds - before[0])), 1)
@@ -286,11 +294,9 @@ def watch(
         set_aside(make_folder(folder), ("metrics.jsonl", "summary.json", "tensorboard"))
         meter = Meter(gpus or NvmlMeter(), machine)
         series = open_now.enter_context((folder / "metrics.jsonl").open("wb", buffering=0))
-        board = (
-            open_now.enter_context(contextlib.closing(_event_writer(folder / "tensorboard")))
-            if tensorboard
-            else None
-        )
+        board = None
+        if tensorboard:
+            board = open_now.enter_context(contextlib.closing(_event_writer(folder / "tensorboard")))
         written = True
         open_now.enter_context(contextlib.suppress(KeyboardInterrupt))
         while not target.ended():
@@ -305,7 +311,7 @@ def watch(
                 written = False
                 meter.notes.append(f"the series ends at {sample.seconds:.0f} s: {error.strerror or error}")
             _wait(target, interval, sleep)
-    summary = summarize(target, time.monotonic() - started, meter, folder)
+    summary = summarize(target.name, target.exit_code(), time.monotonic() - started, meter, folder)
     write_json(folder / "summary.json", asdict(summary))
     return summary
 
@@ -351,15 +357,15 @@ def _wait(target: Target, interval: float, sleep: Callable[[float], None]) -> No
         sleep(min(left, 0.1))
 
 
-def summarize(target: Target, seconds: float, meter: Meter, folder: Path) -> Summary:
-    """Peaks, means and shares of all samples."""
+def summarize(name: str, exit_code: int | None, seconds: float, meter: Meter, folder: Path) -> Summary:
+    """Peaks, means and shares of all samples of the target of that name."""
     rows, notes = meter.samples, list(meter.notes)
 
-    def known(name: str) -> list[float]:
-        return [value for row in rows if (value := getattr(row, name)) is not None]
+    def known(measure: str) -> list[float]:
+        return [value for row in rows if (value := getattr(row, measure)) is not None]
 
-    held, full, rss = known("vram_reserved_gb"), known("vram_used_share"), known("rss_gb")
-    busy, cpu, creep = known("gpu_utilisation"), known("cpu_percent"), known("vram_creep_gb")
+    held, rss = known("vram_reserved_gb"), known("rss_gb")
+    above = [float(share > FULL) for share in known("vram_used_share")]
     if not rss and rows:
         notes.append(NO_PROC)
     if any(held) and meter.settled is None:
@@ -367,17 +373,23 @@ def summarize(target: Target, seconds: float, meter: Meter, folder: Path) -> Sum
             f"VRAM never stayed within {SETTLED_WITHIN:.0%} over {SETTLED_OVER} samples: no baseline"
         )
     return Summary(
-        target=target.name,
+        target=name,
         seconds=round(seconds, 1),
         samples=len(rows),
-        exit_code=target.exit_code(),
+        exit_code=exit_code,
         vram_peak_gb=max(held, default=None),
         vram_settled_gb=meter.settled,
-        vram_creep_gb=max(creep, default=None),
-        share_above_97_percent=sum(share > FULL for share in full) / len(full) if full else None,
-        gpu_utilisation_mean=statistics.fmean(busy) if busy else None,
+        vram_creep_gb=max(known("vram_creep_gb"), default=None),
+        share_above_97_percent=_mean(above),
+        gpu_utilisation_mean=_mean(known("gpu_utilisation")),
         rss_peak_gb=max(rss, default=None),
-        cpu_percent_mean=statistics.fmean(cpu) if cpu else None,
+        cpu_percent_mean=_mean(known("cpu_percent")),
         notes=tuple(notes),
         folder=str(folder),
     )
+
+
+def _mean(values: list[float]) -> float | None:
+    if not values:
+        return None
+    return statistics.fmean(values)

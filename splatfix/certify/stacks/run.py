@@ -97,18 +97,27 @@ class StackTrainer:
         quality, saves = self._compare(tell)
         result = result_of(observed, done, subject.iterations, quality, saves)
         result["script_errors"] = self._script_errors
-        if subject.resumes and (kinds := observed.get("not_tensors")):
-            self._started = replace(self._started, notes=(_cannot_resume(subject.resumes, kinds),))
         record = TrainingRecord.of(result)
         mends = (*subject.mends, *self._started.mends)
         criteria = judge_stack(record, done, subject.extensions, mends, scripts, problems)
         if not subject.rehearsed:
             criteria += no_cuda_error(f"{done.stdout}\n{done.stderr}", subject.device)
         write_json(self._report / "result.json", result)
+        result["notes"] = self._reservations(observed)
         pictures = sorted(self._report.glob("renders/**/*.png"))[:MAX_IMAGES]
         images = tuple(path.relative_to(subject.out).as_posix() for path in pictures)
         seconds = round(time.monotonic() - began, 1)
         return SceneRun(scene, criteria, seconds, result, images, f"{scene}/{TRAINING_LOG}")
+
+    def _reservations(self, observed: Mapping[str, Any]) -> list[str]:
+        """What was passed over, and what the run did not come to."""
+        notes = []
+        if self._started.weights:
+            lost = "; ".join(self._started.weights)
+            notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
+        if self._subject.resumes and (kinds := observed.get("not_tensors")):
+            notes.append(_cannot_resume(self._subject.resumes, kinds))
+        return notes
 
     def save(self) -> None:
         """Put what the observer of train.py has written so far into the report."""

@@ -89,5 +89,3 @@ class Started:
     """Pretrained weights that could not be had."""
     mends: tuple[Mend, ...] = ()
     """What stopped it, and was passed over so that it went on."""
-    notes: tuple[str, ...] = ()
-    """Reservations."""
