@@ -87,8 +87,8 @@ def _beside_published(run: SceneRun, method: Method) -> SceneComparison:
         obstacle = f"{method.name} has no figures of it"
         return SceneComparison(run.scene, Outcome.NOT_MEASURED, _shown(now, {}, obstacle), obstacle)
     then = {
-        "speed": method.iterations / figures.seconds if figures.seconds else None,
-        "train-memory": figures.train_gb * _GB if figures.train_gb else None,
+        "speed": figures.seconds and method.iterations / figures.seconds,
+        "train-memory": figures.train_gb and figures.train_gb * _GB,
         "eval-memory": None,
         "psnr": figures.psnr,
         "ssim": figures.ssim,
@@ -149,27 +149,19 @@ def _judged(
     measures = []
     for name, unit in _UNITS.items():
         new, old = now[name], then[name]
-        if new is None or old is None:
-            obstacle = "not measured" if new is None else "the baseline does not have it"
-            measures.append(Compared(name, unit, new, old, Outcome.NOT_MEASURED, None, obstacle))
-        elif obstacle := obstacles.get(name, ""):
-            measures.append(Compared(name, unit, new, old, Outcome.NOT_MEASURED, None, obstacle))
-        else:
-            measures.append(_compared(name, new, old, tolerances[name]))
+        outcome, tolerance, why = Outcome.NOT_MEASURED, None, obstacles.get(name, "")
+        if new is None:
+            why = "not measured"
+        elif old is None:
+            why = "the baseline does not have it"
+        elif not why:
+            tolerance = tolerances[name]
+            why = _regression(name, new, old, tolerance)
+            outcome = Outcome.FAILED if why else Outcome.MET
+        measures.append(Compared(name, unit, new, old, outcome, tolerance, why))
     regressions = [item.why for item in measures if item.outcome is Outcome.FAILED]
     outcome = Outcome.FAILED if regressions else Outcome.MET
     return SceneComparison(scene, outcome, tuple(measures), "; ".join(regressions))
-
-
-def _compared(name: str, now: float, then: float, tolerance: float) -> Compared:
-    unit = _UNITS[name]
-    if name == "train-memory":
-        worse = now > then * (1 + tolerance)
-    else:
-        worse = now < then * (1 - tolerance)
-    if not worse:
-        return Compared(name, unit, now, then, Outcome.MET, tolerance)
-    return Compared(name, unit, now, then, Outcome.FAILED, tolerance, _regression(name, now, then, tolerance))
 
 
 def _shown(
@@ -183,12 +175,17 @@ def _shown(
 
 
 def _regression(name: str, now: float, then: float, tolerance: float) -> str:
+    """How far a measure is worse than tolerated; "" where it is not. Of memory, less is better."""
+    if name == "train-memory":
+        if now <= then * (1 + tolerance):
+            return ""
+        sizes = f"peak memory {now / 2**20:.0f} MiB, baseline {then / 2**20:.0f} MiB"
+        return f"{sizes} (tolerance {tolerance:.0%})"
+    if now >= then * (1 - tolerance):
+        return ""
     if name == "speed":
         limit = f"(tolerance {tolerance:.0%}; other load on the machine counts too)"
         return f"{now:.2f} it/s, baseline {then:.2f} {limit}"
-    if name == "train-memory":
-        sizes = f"peak memory {now / 2**20:.0f} MiB, baseline {then / 2**20:.0f} MiB"
-        return f"{sizes} (tolerance {tolerance:.0%})"
     return f"held-out {name} {now:.4g}, baseline {then:.4g} (tolerance {tolerance:.1%})"
 
 
@@ -238,5 +235,6 @@ def _measures(record: TrainingRecord) -> dict[str, float | None]:
 
 def quality_tolerance(record: TrainingRecord) -> float:
     """How far PSNR and SSIM of a run may lie below those of an equal one, relative."""
-    short = (record.iterations or 0) < _SHORT and record.memory.cuda is not None
-    return SHORT_QUALITY_TOLERANCE if short else QUALITY_TOLERANCE
+    if record.memory.cuda is not None and (record.iterations or 0) < _SHORT:
+        return SHORT_QUALITY_TOLERANCE
+    return QUALITY_TOLERANCE

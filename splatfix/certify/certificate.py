@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
@@ -25,11 +25,13 @@ from splatfix.certify.prerequisites import idle_gpu
 from splatfix.certify.stacks.subject import TRAIN, StackSubject, Started
 from splatfix.certify.subject import SmokeSubject
 from splatfix.certify.summary import summarize, summarize_stack, undetermined_because
-from splatfix.checks import run_checks
+from splatfix.checks import Finding, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts import Facts
+
+Findings: TypeAlias = tuple[Finding, ...]
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,22 @@ class Measured:
 
 def conclude(subject: SmokeSubject | StackSubject, facts: Facts, measured: Measured) -> Certificate:
     """The certificate of what was measured; never certified unless all was run."""
-    if isinstance(subject, StackSubject):
-        return _of_stack(subject, facts, measured)
-    return _of_suite(subject, facts, measured)
-
-
-def _of_suite(subject: SmokeSubject, facts: Facts, measured: Measured) -> Certificate:
-    request, runs, kernels = subject.request, measured.runs, measured.kernels
-    # judged for the GPU that trained; any other in the machine says nothing about it
-    goal = Goal(device="" if subject.device == "cpu" else subject.device)
+    goal = Goal()
+    if subject.device != "cpu":
+        # judged for the GPU that trained; any other in the machine says nothing about it
+        goal = Goal(device=subject.device)
     findings = run_checks(make_context(facts, goal))
+    built = built_for(facts, subject.request.targets, subject.device)
+    if isinstance(subject, StackSubject):
+        return _of_stack(subject, facts, measured, findings, built)
+    return _of_suite(subject, facts, measured, findings, built)
+
+
+def _of_suite(
+    subject: SmokeSubject, facts: Facts, measured: Measured, findings: Findings, built: Rung | None
+) -> Certificate:
+    request, runs, kernels = subject.request, measured.runs, measured.kernels
     comparison = compare(runs, subject.baseline, subject.published)
-    built = built_for(facts, subject.targets, subject.device)
     proof = evaluate(findings, kernels, runs, comparison, request.renderer, subject.device, built)
     if not measured.finished:
         proof = so_far(proof, len(runs), len(subject.scenes))
@@ -75,8 +81,9 @@ def _of_suite(subject: SmokeSubject, facts: Facts, measured: Measured) -> Certif
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
     idle = idle_gpu(facts, subject.device)
     if request.level is not None and request.level < run_levels.TRAINS_FROM:
-        unproven = undetermined_because(left_open) if verdict is Verdict.UNDETERMINED else ""
-        summary = f"{unproven} {idle}"
+        summary = idle
+        if verdict is Verdict.UNDETERMINED:
+            summary = f"{undetermined_because(left_open)} {idle}"
     else:
         summary = summarize(verdict, proof, subject, runs, idle, left_open)
     opening = run_levels.opening(request.level, subject.device, subject.suite, diagnosis, verdict)
@@ -105,19 +112,17 @@ def _of_suite(subject: SmokeSubject, facts: Facts, measured: Measured) -> Certif
     )
 
 
-def _of_stack(subject: StackSubject, facts: Facts, measured: Measured) -> Certificate:
-    started, run = measured.started, measured.runs[0] if measured.runs else None
-    goal = Goal(device="" if subject.rehearsed else subject.device)
-    findings = run_checks(make_context(facts, goal))
-    built = built_for(facts, subject.request.targets, subject.device)
+def _of_stack(
+    subject: StackSubject, facts: Facts, measured: Measured, findings: Findings, built: Rung | None
+) -> Certificate:
+    started, run = measured.started, next(iter(measured.runs), None)
     proof = evaluate_stack(subject, findings, run, built)
-    reasons = tuple(_reason(item) for item in run.failed) if run else ()
+    reasons = [_reason(item) for scene in measured.runs for item in scene.failed]
     for rung in proof:
         if rung.name is RungName.BUILT and rung.reached is False:
-            reasons += (f"built: {rung.shown_by}",)
-    verdict = _verdict(
-        reasons, measured, passed=Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
-    )
+            reasons.append(f"built: {rung.shown_by}")
+    passed = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
+    verdict = _verdict(reasons, measured, passed=passed)
     stack = TestedStack(
         name=subject.name,
         folder=str(subject.checkout),
@@ -139,7 +144,7 @@ def _of_stack(subject: StackSubject, facts: Facts, measured: Measured) -> Certif
     return Certificate(
         verdict=verdict,
         summary=summarize_stack(verdict, subject, run),
-        reasons=reasons,
+        reasons=tuple(reasons),
         suite=subject.scene.name,
         renderer=", ".join(subject.extensions) or "its own",
         device=subject.device,
@@ -155,12 +160,14 @@ def _of_stack(subject: StackSubject, facts: Facts, measured: Measured) -> Certif
 
 
 def _verdict(
-    reasons: tuple[str, ...], measured: Measured, *, passed: Verdict, left_open: bool = False
+    reasons: Sequence[str], measured: Measured, *, passed: Verdict, left_open: bool = False
 ) -> Verdict:
     if reasons:
         return Verdict.NOT_CERTIFIED
     judged = all(run.passed is not None and not run.unreadable for run in measured.runs)
-    return passed if measured.finished and judged and not left_open else Verdict.UNDETERMINED
+    if measured.finished and judged and not left_open:
+        return passed
+    return Verdict.UNDETERMINED
 
 
 def failures(

@@ -23,10 +23,14 @@ def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dic
     environment = {
         "splatfix": f"{splatfix.__version__}{commit()}",
         "system": f"{facts.machine.distribution or facts.machine.system} {facts.machine.machine}",
-        "python": interpreter.version if interpreter else "unknown",
-        "torch": torch.version if torch else "unknown",
+        "python": "unknown",
+        "torch": "unknown",
         **gpu_record(facts, device, scenes),
     }
+    if interpreter is not None:
+        environment["python"] = interpreter.version
+    if torch is not None:
+        environment["torch"] = torch.version
     for run in scenes:
         machine = run.record.machine
         if machine.cpu:
@@ -55,14 +59,16 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
         names = [run.record.machine.gpu for run in scenes if run.record.machine.gpu]
         if used is not None:
             names.append(used.name)
-        record["GPU"] = f"{names[0] if names else 'unknown'} ({device})"
+        record["GPU"] = f"{next(iter(names), 'unknown')} ({device})"
     if used is not None:
         record |= _details(used)
     unused = ", ".join(gpu.name for gpu in gpus if gpu != used)
     if unused:
         record[others] = unused
     driver = facts.machine.driver.value
-    record["driver"] = (driver.version or "unknown") if driver else "none"
+    record["driver"] = "none"
+    if driver is not None:
+        record["driver"] = driver.version or "unknown"
     return record
 
 
@@ -73,8 +79,9 @@ def _details(gpu: Gpu) -> dict[str, str]:
     if gpu.max_clocks:
         details["GPU clocks"] = f"at most {gpu.max_clocks[0]} MHz, memory {gpu.max_clocks[1]} MHz"
     if gpu.power_limit:
-        default = f" of {gpu.default_power_limit / 1000:g} W" if gpu.default_power_limit else ""
-        details["GPU power limit"] = f"{gpu.power_limit / 1000:g} W{default}"
+        details["GPU power limit"] = f"{gpu.power_limit / 1000:g} W"
+        if gpu.default_power_limit:
+            details["GPU power limit"] += f" of {gpu.default_power_limit / 1000:g} W"
     return details
 
 

@@ -18,7 +18,7 @@ import sys
 import warnings
 from importlib.machinery import EXTENSION_SUFFIXES, all_suffixes
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Optional
+from typing import Any, Dict, FrozenSet, List, Optional
 
 import torch
 
@@ -30,10 +30,9 @@ from splatfix.kernels.native import needs_gpu
 def is_installed(name: str) -> bool:
     """Whether the module can be found; nothing is imported, for that may crash."""
     top, _, part = name.partition(".")
-    spec = importlib.util.find_spec(top)
-    if spec is None or not part:
-        return spec is not None
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    if not part:
+        return importlib.util.find_spec(top) is not None
+    folders = folders_of(top)
     return any((folder / f"{part}{suffix}").is_file() for folder in folders for suffix in all_suffixes())
 
 
@@ -44,10 +43,20 @@ def library_of(name: str) -> Optional[Path]:
         spec = importlib.util.find_spec(one)
         if spec is not None and spec.origin and spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             return Path(spec.origin)
-    spec = importlib.util.find_spec(top)
-    folders = (spec.submodule_search_locations or ()) if spec is not None else ()
-    files = [Path(place, f"{part or '_C'}{suffix}") for place in folders for suffix in EXTENSION_SUFFIXES]
-    return next((file for file in files if file.is_file()), None)
+    for folder in folders_of(top):
+        for suffix in EXTENSION_SUFFIXES:
+            file = folder / f"{part or '_C'}{suffix}"
+            if file.is_file():
+                return file
+    return None
+
+
+def folders_of(package: str) -> List[Path]:
+    """Where the modules of a package are; none where it is a module, or is not installed."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return []
+    return [Path(folder) for folder in spec.submodule_search_locations or ()]
 
 
 def is_dropin(name: str) -> bool:
@@ -60,9 +69,8 @@ def dropins() -> FrozenSet[str]:
     """Modules that installed drop-ins of splatfix replace; read once, because environments can be large."""
     replaced = []
     for distribution in importlib.metadata.distributions():
-        text = distribution.read_text("splatfix.json")
         try:
-            manifest = json.loads(text) if text else None
+            manifest = json.loads(distribution.read_text("splatfix.json") or "null")
         except ValueError:  # a damaged manifest is none
             continue
         if isinstance(manifest, dict) and manifest.get("kind") == "drop-in":
@@ -76,7 +84,9 @@ def kind_of(name: str) -> str:
         return "ours"
     if library_of(name) is not None:
         return "native"
-    return "drop-in" if is_dropin(name) else "python"
+    if is_dropin(name):
+        return "drop-in"
+    return "python"
 
 
 # What an extension says when the fault lies with the call, before any kernel runs.
@@ -141,11 +151,10 @@ def unrun_kernels(name: str, device: str) -> str:
     """Whose CUDA kernels a drop-in has that the CPU cannot run; "" on a GPU, and for a drop-in without any."""
     if device != "cpu" or not is_dropin(name):
         return ""
-    spec = importlib.util.find_spec(name.partition(".")[0])
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        if Path(folder, "_on_warp.py").is_file():
+    for folder in folders_of(name.partition(".")[0]):
+        if (folder / "_on_warp.py").is_file():
             return "gswarp's kernels"
-        if Path(folder, "_nvrtc.py").is_file():
+        if (folder / "_nvrtc.py").is_file():
             return "its CUDA code"
     return ""
 
@@ -184,8 +193,9 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
                 keep(own, ran)
             else:
                 result = judge(own, ran, result)
-        unrun = unrun_kernels(name, device)
-        ran_by = f"in its PyTorch half: no GPU ran {unrun}" if unrun else kernels_that_ran(kernel, name)
+        ran_by = kernels_that_ran(kernel, name)
+        if unrun := unrun_kernels(name, device):
+            ran_by = f"in its PyTorch half: no GPU ran {unrun}"
         detail = "; ".join(filter(None, (result["detail"], ran_by)))
         return dict(result, detail=detail, pytorch_half=bool(unrun))
     except NotMeasured as reason:

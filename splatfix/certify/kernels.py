@@ -62,7 +62,9 @@ def check_kernels(
             continue
         argv = [python, str(folder / STAGED[0]), kernel, module, "--device", device]
         argv += ["--own", str(staged / f"own-{kernel}.json")]
-        limit = min(AFTER_A_HANG, KERNEL_TIMEOUT) if hung else KERNEL_TIMEOUT
+        limit = KERNEL_TIMEOUT
+        if hung:
+            limit = min(AFTER_A_HANG, KERNEL_TIMEOUT)
         done = runner.run(argv, timeout=limit, env=variables, cwd=staged)
         check = _outcome_of(kernel, module, done)
         if done.returncode is None and done.seconds >= limit:
@@ -84,6 +86,10 @@ def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
             continue  # what the module printed
     if done.ok and check is not None:
         return check
-    kind = check.kind if check is not None else "ours" if module.startswith("splatfix.") else ""
+    kind = ""
+    if check is not None:
+        kind = check.kind
+    elif module.startswith("splatfix."):
+        kind = "ours"
     detail = f"the process that ran it failed: {done.why() or 'it gave no result'}"
     return KernelCheck(kernel, module, Outcome.FAILED, detail=detail, kind=kind)

@@ -41,7 +41,10 @@ def evaluate(
     """
     if built is None:
         plain = renderer == "torch" or rendered_in_torch(scenes)
-        built = _built(() if device == "cpu" else findings, plain=plain)
+        if device == "cpu":
+            built = _built((), plain=plain)
+        else:
+            built = _built(findings, plain=plain)
     return (
         level_resolved(findings, device),
         built,
@@ -102,7 +105,9 @@ def _stack_trained(run: SceneRun) -> tuple[bool | None, str]:
     if run.passed is None:
         return None, f"{why_open(run)}: {done}"
     psnr = run.record.heldout.psnr
-    quality = "held-out quality was not measured" if psnr is None else f"held-out PSNR {psnr:.2f} dB"
+    quality = "held-out quality was not measured"
+    if psnr is not None:
+        quality = f"held-out PSNR {psnr:.2f} dB"
     return True, f"{done} of its own trainer on {run.scene}; {quality}"
 
 
@@ -134,8 +139,10 @@ def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
     if bad:
         return Rung(RungName.RESOLVED, False, "; ".join(bad))
     good = [item.summary for item in relevant if item.status is Status.PASS]
-    limit = "; on the CPU no GPU, driver or toolkit is asked for" if device == "cpu" else ""
-    return Rung(RungName.RESOLVED, True, f"{'; '.join(good) or 'Python and torch are installed'}{limit}")
+    shown_by = "; ".join(good) or "Python and torch are installed"
+    if device == "cpu":
+        shown_by += "; on the CPU no GPU, driver or toolkit is asked for"
+    return Rung(RungName.RESOLVED, True, shown_by)
 
 
 def _bearing_on(rung: RungName, findings: tuple[Finding, ...]) -> list[Finding]:
@@ -206,7 +213,10 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
     errors, halves, agreements, not_run = [], [], [], []
     for item in met:
         if item.value_error is not None:
-            errors.append(f"{item.implementation} {_errors(item)}")
+            text = f"{item.implementation} {item.value_error:.1e}"
+            if item.gradient_error is not None:
+                text += f" (gradient {item.gradient_error:.1e})"
+            errors.append(text)
         if item.pytorch_half:
             halves.append(item.implementation)
         if item.own_difference is not None:
@@ -223,11 +233,6 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
     if not_run:
         text += f"; not measured: {', '.join(not_run)}"
     return Rung(RungName.COMPUTES, True, text)
-
-
-def _errors(item: KernelCheck) -> str:
-    gradient = "" if item.gradient_error is None else f" (gradient {item.gradient_error:.1e})"
-    return f"{item.value_error:.1e}{gradient}"
 
 
 def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
@@ -247,8 +252,10 @@ def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
         limits += f"; throughput-steady not judged for {', '.join(loaded)}"
     if len(readable) == len(scenes):
         return Rung(RungName.TRAINS, True, f"all criteria met on all scenes; held-out PSNR: {psnr}{limits}")
-    others = f"; all criteria met on the others; held-out PSNR: {psnr}{limits}" if readable else ""
-    return Rung(RungName.TRAINS, None, f"cannot be read: {unreadable(scenes)}{others}")
+    shown_by = f"cannot be read: {unreadable(scenes)}"
+    if readable:
+        shown_by += f"; all criteria met on the others; held-out PSNR: {psnr}{limits}"
+    return Rung(RungName.TRAINS, None, shown_by)
 
 
 def without_floor(runs: Sequence[SceneRun]) -> list[str]:
@@ -287,7 +294,10 @@ def _reproduces(scenes: tuple[SceneRun, ...], comparison: Comparison | None) -> 
         not_shown.append(f"{item.scene}: not comparable: {item.why}")
     held = by_outcome[Outcome.MET]
     evidence = "; ".join([*not_shown, *map(_beside, held)]) or "no scene was trained"
-    return Rung(RungName.REPRODUCES, None if not_shown or not held else True, evidence)
+    reached: bool | None = True
+    if not_shown or not held:
+        reached = None
+    return Rung(RungName.REPRODUCES, reached, evidence)
 
 
 def _beside(item: SceneComparison) -> str:

@@ -122,7 +122,9 @@ class SceneRun:
         outcomes = {item.outcome for item in self.criteria}
         if Outcome.FAILED in outcomes:
             return False
-        return None if Outcome.UNDETERMINED in outcomes else True
+        if Outcome.UNDETERMINED in outcomes:
+            return None
+        return True
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,9 @@ class Compared:
     @property
     def change(self) -> float | None:
         """Relative to the baseline; None where either is missing or the baseline is zero."""
-        return self.now / self.baseline - 1 if self.now is not None and self.baseline else None
+        if self.now is None or not self.baseline:
+            return None
+        return self.now / self.baseline - 1
 
 
 @dataclass(frozen=True)

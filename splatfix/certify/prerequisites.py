@@ -84,10 +84,12 @@ def require_gpu(renderer: str, device: str, facts: Facts) -> None:
     }
     if renderer == "inria" and _RASTERIZER in dropins:
         return
-    obstacle = _torch_lacks(facts) if make_context(facts).visible_gpus else ""
+    problem = f"The renderer {renderer} needs a GPU"
+    if make_context(facts).visible_gpus and (obstacle := _torch_lacks(facts)):
+        problem += f", and {obstacle}"
     raise usage_error(
         "renderer-needs-gpu",
-        f"The renderer {renderer} needs a GPU{f', and {obstacle}' if obstacle else ''}.",
+        f"{problem}.",
         say("Add --device cuda on a machine with a GPU, or use --renderer torch."),
     )
 
@@ -99,7 +101,9 @@ def device_for(device: str, facts: Facts) -> str:
     """
     if device != AUTO:
         return device
-    return "cuda" if make_context(facts).visible_gpus and not _torch_lacks(facts) else "cpu"
+    if make_context(facts).visible_gpus and not _torch_lacks(facts):
+        return "cuda"
+    return "cpu"
 
 
 def idle_gpu(facts: Facts, device: str) -> str:
@@ -115,4 +119,6 @@ def _torch_lacks(facts: Facts) -> str:
     torch = facts.environment.torch.value
     if torch is None:
         return "torch could not be read"
-    return "" if torch.cuda else f"torch {torch.version} is a {torch.built_for} build"
+    if torch.cuda:
+        return ""
+    return f"torch {torch.version} is a {torch.built_for} build"

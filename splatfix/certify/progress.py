@@ -22,7 +22,9 @@ _FORMS = {
 
 def title(where: str, state: Mapping[str, Any]) -> str:
     """``study (scene 2 of 3)``; what is no scene, such as the kernels, as it is."""
-    return f"{where} (scene {state['scene']} of {state['scenes']})" if "scenes" in state else where
+    if "scenes" not in state:
+        return where
+    return f"{where} (scene {state['scene']} of {state['scenes']})"
 
 
 def words(state: Mapping[str, Any], *, left: bool = True) -> str:
@@ -40,10 +42,12 @@ def words(state: Mapping[str, Any], *, left: bool = True) -> str:
         return ""
     parts = [f"iteration {done:.0f} of {total:.0f}"]
     for name, form in _FORMS.items():
-        if name in known:
-            parts.append(
-                counted(known[name], "Gaussian") if name == "gaussians" else form.format(known[name])
-            )
+        if name not in known:
+            continue
+        if name == "gaussians":
+            parts.append(counted(known[name], "Gaussian"))
+        else:
+            parts.append(form.format(known[name]))
     speed = known.get("iterations_per_second")
     if left and speed and total > done:
         parts.append(f"{duration((total - done) / speed)} left")

@@ -57,12 +57,20 @@ def diagnosed(findings: Sequence[Finding], device: str) -> tuple[Criterion, ...]
         if item.status is Status.SKIP or (device == "cpu" and check.needs_gpu):
             continue
         outcome = _OUTCOMES[item.status]
-        advice = ""
+        advice, measured = "", item.summary
         if outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
             advice = f"splatfix checks show {item.code} explains it, and splatfix diagnose names the fix."
-        measured = f"warning: {item.summary}" if item.status is Status.WARN else item.summary
+        elif item.status is Status.WARN:
+            measured = f"warning: {item.summary}"
         criteria.append(Criterion(item.code, outcome, measured, check.title, advice=advice))
     return tuple(criteria)
+
+
+def on(device: str) -> str:
+    """``on the CPU``, ``on cuda:0``."""
+    if device == "cpu":
+        return "on the CPU"
+    return f"on {device}"
 
 
 def only_of_level(proof: Sequence[Rung], level: int | None) -> tuple[Rung, ...]:
@@ -86,18 +94,14 @@ def left_open(
     """What a run level includes and could not be judged, in words: a certificate of a level skips nothing of it."""
     if level is None:
         return ()
-    unknown = [item.code for item in diagnosis if item.outcome is Outcome.UNDETERMINED]
-    unproven = [item.implementation for item in kernels if item.native_not_measured]
-    absent = [item.scene for item in suite.skipped] if level == FULL else []
-    return tuple(
-        f"{description}: {', '.join(names)}"
-        for description, names in (
-            ("checks that could not be determined", unknown),
-            ("kernels that were not measured", unproven),
-            ("scenes that were not trained", absent),
-        )
-        if names
-    )
+    left = []
+    if unknown := [item.code for item in diagnosis if item.outcome is Outcome.UNDETERMINED]:
+        left.append(f"checks that could not be determined: {', '.join(unknown)}")
+    if unproven := [item.implementation for item in kernels if item.native_not_measured]:
+        left.append(f"kernels that were not measured: {', '.join(unproven)}")
+    if level == FULL and suite.skipped:
+        left.append(f"scenes that were not trained: {', '.join(item.scene for item in suite.skipped)}")
+    return tuple(left)
 
 
 def opening(
@@ -110,10 +114,11 @@ def opening(
     checked = counted(len(diagnosis), "check")
     if warned:
         checked += f", {counted(warned, 'warning')}"
-    where = ""
+    where, scenes = "", "standard suite"
     if level < TRAINS_FROM:  # the summary of a training says where it was
-        where = " on the CPU" if device == "cpu" else f" on {device}"
-    scenes = "standard suite" if suite.data is None else "thirteen public scenes"
+        where = f" {on(device)}"
+    if suite.data is not None:
+        scenes = "thirteen public scenes"
     ran = f"the diagnosis ({checked}){LEVELS[level].format(scenes=scenes)}"
     first = f"Run level {level} of {FULL} {_RESULTS[verdict]}{where}: {ran}."
     return f"{first} {_LIMITS.get(level, '')}".rstrip()

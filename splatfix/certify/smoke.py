@@ -113,8 +113,9 @@ def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
     Args:
         latest: its last progress object; empty where it did not come to one.
     """
-    progress = words(latest, left=False)
-    after = f" after {progress}" if progress else " before its first iteration"
+    after = " before its first iteration"
+    if progress := words(latest, left=False):
+        after = f" after {progress}"
     signal = -(done.returncode or 0)
     if done.error:
         return _not_finished(f"The trainer failed{after}: {done.error}.")
@@ -124,7 +125,9 @@ def ended_early(done: Completed, latest: Mapping[str, Any]) -> Criterion:
     errors = [line for line in lines if line.startswith("error[")]  # followed by lines of advice
     if errors:
         return _not_finished(errors[-1].partition(": ")[2].strip())
-    return _not_finished(lines[-1].strip() if lines else (done.why() or "The trainer wrote no result."))
+    if lines:
+        return _not_finished(lines[-1].strip())
+    return _not_finished(done.why() or "The trainer wrote no result.")
 
 
 def _not_finished(measured: str, meaning: str = "") -> Criterion:

@@ -184,7 +184,9 @@ def _read_result(folder: Path) -> dict[str, Any]:
         document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return document if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        return {}
+    return document
 
 
 def _losses(folder: Path) -> list[float]:
@@ -199,7 +201,9 @@ def _losses(folder: Path) -> list[float]:
             document: Any = json.loads(line)
         except ValueError:
             break
-        loss = document.get("loss") if isinstance(document, Mapping) else None
+        loss = None
+        if isinstance(document, Mapping):
+            loss = document.get("loss")
         if not isinstance(loss, (int, float)) or not math.isfinite(loss):
             break
         losses.append(float(loss))

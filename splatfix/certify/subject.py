@@ -63,10 +63,10 @@ class SmokeSubject:
         arguments = ["splatfix", "certify", "--python", self.python]
         arguments += value_options({"--data": suite.data, "--level": request.level})
         if request.level is None:
-            name = suite.name if suite.data is None else None
-            scene = {"--suite": name, "--scene": request.scene}
-            length = {"--iterations": suite.iterations, "--resolution": suite.resolution}
-            arguments += value_options({**scene, **length})
+            if suite.data is None:
+                arguments += ["--suite", suite.name]
+            options = {"--scene": request.scene, "--iterations": suite.iterations}
+            arguments += value_options({**options, "--resolution": suite.resolution})
         if suite.scenes or request.level is None:
             arguments += self.trainer_arguments
         else:
@@ -117,13 +117,14 @@ def _suite(request: CertifyRequest, method: Method | None, python: str, device: 
     elif method and device != "cpu":
         length = length or method.iterations
     suite = data_suite(request.data, python, device, length, request.resolution, every_public=full)
-    return replace(suite, strategy=method.strategy) if method else suite
+    if method is None:
+        return suite
+    return replace(suite, strategy=method.strategy)
 
 
 def _samples(request: CertifyRequest) -> Suite:
     if request.level is not None:
-        name = "standard" if request.level == FULL else "quick"
-        return sample_suite(name)
+        return sample_suite("standard" if request.level == FULL else "quick")
     return sample_suite(request.suite, request.iterations, request.resolution, only=request.scene)
 
 

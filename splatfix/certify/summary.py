@@ -14,6 +14,7 @@ from splatfix.certify.levels import (
     without_floor,
 )
 from splatfix.certify.model import Outcome, SceneRun, Verdict
+from splatfix.certify.run_levels import on
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
 from splatfix.core.proof import Rung, RungName
@@ -34,7 +35,7 @@ def summarize(
         idle_gpu: that a GPU is there and was not used.
         left_open: what a run level includes and could not be judged.
     """
-    where = "on the CPU" if subject.device == "cpu" else f"on {subject.device}"
+    where = on(subject.device)
     reached = {rung.name: rung.reached for rung in proof}
     if verdict is Verdict.NOT_CERTIFIED:
         sentences = [
@@ -81,8 +82,9 @@ def _undetermined(
             good = sum(run.passed is True and not run.unreadable for run in runs)
             met = f" {good} of {counted(len(runs), 'scene')} trained {where} met all criteria."
         return f"{undetermined_because(left_open)}{met}"
-    highest = highest_of(proof)
-    level = f"highest level verified: {highest.value if highest else 'none'}"
+    level = "highest level verified: none"
+    if highest := highest_of(proof):
+        level = f"highest level verified: {highest.value}"
     reasons = []
     if names := unreadable(runs):
         reasons.append(f"scenes cannot be read: {names}")
@@ -106,8 +108,9 @@ def _refused(proof: tuple[Rung, ...], subject: SmokeSubject, runs: Sequence[Scen
     reached = {rung.name: rung.reached for rung in proof}
     trains, computes = reached[RungName.TRAINS], reached[RungName.COMPUTES]
     if trains and highest_of(proof) in (RungName.TRAINS, RungName.REPRODUCES):
-        regressed = reached[RungName.REPRODUCES] is False
-        but = "regressed against the baseline" if regressed else "its diagnosis found failures"
+        but = "its diagnosis found failures"
+        if reached[RungName.REPRODUCES] is False:
+            but = "regressed against the baseline"
         return f"This environment trains 3D Gaussians {where}, but {but}."
     names = ", ".join(rung.name.value for rung in proof if rung.reached)
     levels = f"levels reached: {names or 'none'}"
@@ -146,10 +149,10 @@ def summarize_stack(verdict: Verdict, subject: StackSubject, run: SceneRun | Non
     if run is None:
         return f"{trainer} was not run to its end on {subject.device}: nothing of it was judged."
     limit = ""
-    how = f"ran on {subject.device}"
+    how = "ran"
     if subject.rehearsed:
-        how, limit = "was rehearsed on the CPU", " CUDA and its kernels were not verified."
-    began = f"{trainer} {how} for {counted(run.record.iterations or 0, 'iteration')}"
+        how, limit = "was rehearsed", " CUDA and its kernels were not verified."
+    began = f"{trainer} {how} {on(subject.device)} for {counted(run.record.iterations or 0, 'iteration')}"
     if verdict is Verdict.NOT_CERTIFIED:
         failed = counted(len(run.failed), "criterion")
         return f"{began}, and does not pass: {failed} failed.{limit}"

@@ -34,8 +34,9 @@ def of_every_group(record: TrainingRecord) -> Iterator[Criterion]:
     """One criterion for each group of the smoke trainer."""
     for name in groups_of(record):
         group = record.gradients.get(name, GroupGradients())
-        # f_rest is trained from the first rise of the degree on, every other group in every step
-        steps = (group.steps if name == "f_rest" else record.iterations) or 0
+        steps = record.iterations or 0
+        if name == "f_rest":  # trained from the first rise of the degree on, every other group in every step
+            steps = group.steps or 0
         zero, largest = group.zero_steps, group.max or 0.0
         measured = "no gradient recorded"
         if zero is not None:
@@ -80,8 +81,9 @@ def _not_judged(name: str, group: GroupGradients, record: TrainingRecord, *, nee
     if name in _HARMONICS and not record.config.sh_degree:
         return "the degree of the harmonics stayed 0: the trainer raises it later than this run is long"
     if not needed and group.none_steps == group.steps:
-        switched_off = "" if group.trained else ": requires_grad is off"
-        return f"it is no part of what was differentiated{switched_off}"
+        if group.trained:
+            return "it is no part of what was differentiated"
+        return "it is no part of what was differentiated: requires_grad is off"
     if not any(size for shape in group.shape for size in shape):
         return "the group has no parameters"
     return ""

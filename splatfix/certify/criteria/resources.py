@@ -44,8 +44,8 @@ def evaluation_memory(record: TrainingRecord) -> Criterion:
     measured = "this system does not tell the peaks of training and evaluation apart"
     if train is not None and evaluation is not None:
         met = evaluation <= MAX_EVALUATION * train or evaluation - train < allocator
-        kind = "allocated on the GPU" if record.memory.cuda else "resident beyond Python and torch"
-        measured = f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, {kind}"
+        measured = f"{_mib(evaluation)} in evaluation, {_mib(train)} in training, "
+        measured += "allocated on the GPU" if record.memory.cuda else "resident beyond Python and torch"
     return criterion("evaluation-memory", met, measured, most=MAX_EVALUATION, allocator=_mib(allocator))
 
 
@@ -131,8 +131,10 @@ def throughput_steady(record: TrainingRecord) -> Criterion:
 def _slow(iterations: tuple[int, ...]) -> str:
     if not iterations:
         return ""
-    more = " ..." if len(iterations) > _MOST_SLOW else ""
-    return f", slow: {', '.join(map(str, iterations[:_MOST_SLOW]))}{more}"
+    listed = f", slow: {', '.join(map(str, iterations[:_MOST_SLOW]))}"
+    if len(iterations) > _MOST_SLOW:
+        listed += " ..."
+    return listed
 
 
 def _if_known(record: TrainingRecord, part: str) -> bool | None:

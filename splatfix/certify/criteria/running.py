@@ -20,8 +20,9 @@ _LONGEST_LINE = 300
 
 def finished(record: TrainingRecord, iterations: int | None) -> Criterion:
     """As many iterations as were asked for; None: as many as the preset has."""
-    done = record.iterations
-    expected = record.config.iterations if iterations is None else iterations
+    done, expected = record.iterations, iterations
+    if expected is None:
+        expected = record.config.iterations
     return criterion(
         "training-finishes",
         # "failed" after all iterations: the saved point cloud differs, which is a criterion of its own

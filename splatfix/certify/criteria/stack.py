@@ -10,7 +10,7 @@ from splatfix.certify.advice import explained, steps_in_words
 from splatfix.certify.criteria import gradients, learning
 from splatfix.certify.criteria.criterion import criterion, not_measured
 from splatfix.certify.model import Criterion, Mend, Outcome
-from splatfix.certify.record import FailedImport, TrainerError, TrainingRecord
+from splatfix.certify.record import FailedImport, SavedCloud, TrainerError, TrainingRecord
 from splatfix.core.runner import Completed
 from splatfix.core.words import counted, few
 
@@ -96,16 +96,17 @@ def _of_training(
 def end_of(error: TrainerError | None, done: Completed) -> str:
     """Why a script ended, in its own words: the exception with its place in the checkout, else its last line of output."""
     if error is not None:
-        message = error.message.strip().splitlines()
-        first = f": {message[0]}" if message else ""
-        location = f" ({error.place}, in {error.function})" if error.place else ""
-        return f"{error.type}{first}{location}"
+        ending = str(error.type)
+        if error.message.strip():
+            ending += f": {error.message.strip().splitlines()[0]}"
+        if error.place:
+            ending += f" ({error.place}, in {error.function})"
+        return ending
     if done.error:
         return done.error
     # progress bars end their lines with a carriage return
-    lines: list[str] = [
-        line.strip() for line in re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}") if line.strip()
-    ]
+    output = re.split(r"[\r\n]+", f"{done.stdout}\n{done.stderr}")
+    lines = list(filter(None, map(str.strip, output)))
     for line in reversed(lines):
         if re.search(r"\berror\b", line, re.IGNORECASE):
             return line
@@ -141,31 +142,31 @@ def _unless_blind(item: Criterion) -> Criterion:
 
 def _finished(record: TrainingRecord, done: Completed) -> Criterion:
     passes, expected = record.iterations or 0, record.config.iterations or 0
-    ending = "killed" if done.returncode is None else f"exit code {done.returncode}"
-    measured = f"{counted(passes, 'iteration')}, {ending}"
-    row = "training-finishes/short"
-    if not done.ok:
-        row, measured = "training-finishes/stack", f"{measured}: {end_of(record.error, done)}"
-    asked = counted(expected, "iteration")
-    item = criterion(row, done.ok and passes >= expected, measured, expected=asked)
+    measured, asked = counted(passes, "iteration"), counted(expected, "iteration")
     if done.ok:
-        return item
-    message = f"{record.error.type}: {record.error.message}" if record.error else ""
-    output = f"{done.stdout}\n{done.stderr}\n{message}"
-    return explained(item, output, error=message or end_of(record.error, done))
+        measured = f"{measured}, exit code 0"
+        return criterion("training-finishes/short", passes >= expected, measured, expected=asked)
+    ending = end_of(record.error, done)
+    how = "killed"
+    if done.returncode is not None:
+        how = f"exit code {done.returncode}"
+    item = criterion("training-finishes/stack", False, f"{measured}, {how}: {ending}", expected=asked)
+    message, error = "", ending
+    if record.error is not None:
+        message = error = f"{record.error.type}: {record.error.message}"
+    return explained(item, f"{done.stdout}\n{done.stderr}\n{message}", error=error)
 
 
 def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
-    item = criterion(
-        "runs-as-it-is",
-        not mends,
-        " ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends)
-        or "nothing had to be mended",
-    )
-    todo = []
+    measured, todo = [], []
     for mend in mends:
+        measured.append(f"{mend.summary.rstrip('.')} [{mend.code}].")
         for step in mend.remedy:
-            todo.append(step.command.shell(windows=False) if step.command else step.text)
+            if step.command:
+                todo.append(step.command.shell(windows=False))
+            else:
+                todo.append(step.text)
+    item = criterion("runs-as-it-is", not mends, " ".join(measured) or "nothing had to be mended")
     return replace(item, advice="; ".join(todo))
 
 
@@ -193,7 +194,7 @@ def _extensions_ran(record: TrainingRecord, extensions: Sequence[str]) -> Criter
             calls.append(f"{name} ({extension.name}): {listed}")
     if idle:
         calls.append(f"never called: {', '.join(idle)}")
-    named = few(list(extensions)) if extensions else "a rasterizer"
+    named = few(list(extensions)) or "a rasterizer"
     # an extension beside the rasterizer may be for a mode that this run does not take
     met = bool(ran) and not any("raster" in name for name in idle)
     return criterion("extensions-ran", met, "; ".join(calls) or "none was called", extensions=named)
@@ -254,7 +255,7 @@ def _unless_cut(item: Criterion, obstacle: str) -> Criterion:
 
 def _point_cloud_saved(record: TrainingRecord) -> Criterion:
     expected = str(record.config.iterations)
-    final = record.saves[expected].count if expected in record.saves else None
+    final = record.saves.get(expected, SavedCloud()).count
     sound = True
     listed = []
     for iteration, cloud in record.saves.items():
@@ -273,6 +274,9 @@ def _point_cloud_saved(record: TrainingRecord) -> Criterion:
 
 
 def _script_finishes(name: str, done: Completed, error: TrainerError | None) -> Criterion:
-    measured = "exit code 0" if done.ok else end_of(error, done)
-    script = "render.py" if name == RENDERING else f"{name}.py"
+    script, measured = "metrics.py", "exit code 0"
+    if name == RENDERING:
+        script = "render.py"
+    if not done.ok:
+        measured = end_of(error, done)
     return criterion("script-finishes", done.ok, measured, code=f"{name}-finishes", script=script)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import glob
 import hashlib
 import json
 import math
@@ -162,14 +163,19 @@ def describe(kind: Any, error: BaseException, trace: Any, root: str) -> dict[str
         for frame in traceback.extract_tb(trace)
         if os.path.abspath(frame.filename).startswith(root)
     ]
-    innermost = frames[-1] if frames else None
-    return {
+    description = {
         "type": getattr(kind, "__name__", str(kind)),
         "message": str(error)[:2000],
-        "module": getattr(error, "name", None) if isinstance(error, ImportError) else None,
-        "place": f"{innermost[0]}:{innermost[1]}" if innermost else None,
-        "function": innermost[2] if innermost else None,
+        "module": None,
+        "place": None,
+        "function": None,
     }
+    if isinstance(error, ImportError):
+        description["module"] = error.name
+    if frames:
+        file, line, description["function"] = frames[-1]
+        description["place"] = f"{file}:{line}"
+    return description
 
 
 class _Extensions:
@@ -191,10 +197,8 @@ class _Extensions:
             if name.startswith("_"):
                 continue
             origin = getattr(value, "__module__", None) or module.__name__
-            if origin.partition(".")[0] not in (
-                top,
-                last,
-            ):  # compiled modules are called _C by their own functions
+            # compiled modules are called _C by their own functions
+            if origin.partition(".")[0] not in (top, last):
                 continue
             if isinstance(value, type):
                 if torch is not None and issubclass(value, torch.nn.Module) and origin == module.__name__:
@@ -236,15 +240,7 @@ def _is_dropin(file: Optional[str]) -> bool:
     folder = os.path.dirname(file or "")
     if not folder:
         return False
-    above = os.path.dirname(folder)
-    names = os.listdir(above) if os.path.isdir(above) else []
-    name = os.path.basename(folder)
-    return any(
-        item.startswith(name + "-")
-        and item.endswith(".dist-info")
-        and os.path.isfile(os.path.join(above, item, "splatfix.json"))
-        for item in names
-    )
+    return bool(glob.glob(f"{glob.escape(folder)}-*.dist-info/splatfix.json"))
 
 
 class _Training:
@@ -299,23 +295,30 @@ class _Training:
         """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""
         state = self.record.state
         state["backward"] += 1
+        loss: Optional[float] = None
+        norms: dict[str, Any] = {}
         with self.torch.no_grad():
-            loss = float(root.detach()) if root.numel() == 1 else None
-            norms = {name: self._norm(name, params) for name, params in self._groups()}
+            if root.numel() == 1:
+                loss = float(root.detach())
+            if loss is not None and not math.isfinite(loss):
+                loss = None
+            for name, params in self._groups():
+                norm = self._norm(name, params)
+                if norm is not None and not math.isfinite(norm):
+                    norms[name] = str(norm)  # JSON has no infinity
+                else:
+                    norms[name] = norm
         if not state["not_tensors"]:
             state["not_tensors"] = self._not_tensors()
-        state["losses"].append(loss if loss is not None and math.isfinite(loss) else None)
+        state["losses"].append(loss)
         now = time.perf_counter()
         line: dict[str, Any] = {
             "iteration": state["backward"],
-            "loss": state["losses"][-1],
+            "loss": loss,
             "gaussians": self._rows,
             "rss_gb": round(resident() / 2**30, 4),
             "ms": {"iteration": round(1000 * (now - self._last), 3)},
-            "gradients": {
-                name: norm if norm is None or math.isfinite(norm) else str(norm)
-                for name, norm in norms.items()
-            },
+            "gradients": norms,
         }
         self._last = now
         line.update(self._gpu())
@@ -335,20 +338,22 @@ class _Training:
     def _not_tensors(self) -> list[str]:
         """NumPy numbers in the optimizers' options, such as a learning rate that np.exp made: a checkpoint with them is no file
         of tensors alone, which is all that torch.load takes from 2.6 on."""
-        return sorted(
-            {
-                f"{key} of {group.get('name') or 'a group'}: numpy.{type(value).__name__}"
-                for optimizer in (item() for item in self.optimizers)
-                for group in getattr(optimizer, "param_groups", ())
-                for key, value in group.items()
-                if type(value).__module__ == "numpy"
-            }
-        )
+        kinds = set()
+        for optimizer in self._alive():
+            for group in optimizer.param_groups:
+                for key, value in group.items():
+                    if type(value).__module__ == "numpy":
+                        kind = type(value).__name__
+                        kinds.add(f"{key} of {group.get('name') or 'a group'}: numpy.{kind}")
+        return sorted(kinds)
+
+    def _alive(self) -> list[Any]:
+        """The optimizers that the trainer still has."""
+        return [item for item in (reference() for reference in self.optimizers) if item is not None]
 
     def _groups(self) -> list[tuple[str, list[Any]]]:
         groups: dict[str, list[Any]] = {}
-        alive = [optimizer for optimizer in (item() for item in self.optimizers) if optimizer is not None]
-        for position, optimizer in enumerate(alive):
+        for position, optimizer in enumerate(self._alive()):
             for number, group in enumerate(optimizer.param_groups):
                 name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
                 groups.setdefault(name, []).extend(group["params"])

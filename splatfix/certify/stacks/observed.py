@@ -24,7 +24,9 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
     of hooks that could not be set, in any of them; "" where all were.
     """
     trouble = folder / "inside.txt"
-    tracebacks = trouble.read_text(encoding="utf-8", errors="replace") if trouble.is_file() else ""
+    tracebacks = ""
+    if trouble.is_file():
+        tracebacks = trouble.read_text(encoding="utf-8", errors="replace")
     records: list[dict[str, Any]] = []
     for path in sorted(folder.glob("observed-*.json")):
         try:
@@ -150,4 +152,6 @@ def _curve(losses: Sequence[float | None]) -> dict[str, Any]:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
+    if not known or len(known) < len(values):
+        return None
+    return statistics.fmean(known)

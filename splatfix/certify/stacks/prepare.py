@@ -153,8 +153,7 @@ def choose_scene(request: RehearseRequest, folder: Path, *, rehearsed: bool) -> 
         )
     images = ""
     if not (scene / "images").is_dir():
-        smaller = sorted(path.name for path in scene.glob("images_*") if path.is_dir())
-        images = smaller[-1] if smaller else ""
+        images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")
     resolution = request.resolution
     if rehearsed:
         resolution = resolution or RESOLUTION

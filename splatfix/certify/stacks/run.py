@@ -204,8 +204,7 @@ class StackTrainer:
 
     def _cloud(self, iteration: int) -> Path | None:
         """The point cloud that was saved at an iteration."""
-        files = sorted(self._model.glob(f"point_cloud/iteration_{iteration}/*.ply"))
-        return files[0] if files else None
+        return min(self._model.glob(f"point_cloud/iteration_{iteration}/*.ply"), default=None)
 
     def _compare(self, tell: Tell) -> tuple[dict[str, dict[str, Any]], dict[int, dict[str, Any]]]:
         """Our own metric of the renderings by their names in a result, and what the point clouds hold by iteration."""

@@ -69,20 +69,13 @@ def scene_problems(source: Path, scene: Path, images: str) -> tuple[Mend, ...]:
 def _colmap(text: str, scene: Path, images: str) -> Iterator[Mend]:
     model = scene / "sparse" / "0"
     if re.search(r"sparse[\"']?[/,]\s*[\"']?0", text) and not _whole(model):
+        summary, advice = "The scene has no COLMAP model in sparse/0", "Run COLMAP's mapper on it again."
         others = [folder for folder in (scene / "sparse", *sorted(scene.glob("sparse/*"))) if _whole(folder)]
-        elsewhere = others[0].relative_to(scene).as_posix() if others else ""
-        yield Mend(
-            "scene-model-missing",
-            "The scene has no COLMAP model in sparse/0"
-            + (f"; one lies in {elsewhere}." if elsewhere else "."),
-            (
-                say(
-                    f"Move its files from {elsewhere} to sparse/0."
-                    if elsewhere
-                    else "Run COLMAP's mapper on it again."
-                ),
-            ),
-        )
+        if others:
+            elsewhere = others[0].relative_to(scene).as_posix()
+            summary += f"; one lies in {elsewhere}"
+            advice = f"Move its files from {elsewhere} to sparse/0."
+        yield Mend("scene-model-missing", f"{summary}.", (say(advice),))
     elif (taken := _taken(text)) and (strange := sorted(_models(model) - taken)):
         yield Mend(
             "scene-camera-model",

@@ -43,7 +43,9 @@ def threads_for(
         return Threads(int(count), VARIABLE)
     cores = facts.machine.resources.cores or os.cpu_count() or 1
     if load is None:
-        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        load = 0.0
+        if hasattr(os, "getloadavg"):  # not on Windows
+            load = os.getloadavg()[0]
     idle = max(0.0, cores - load)
     return Threads(
         max(1, min(MOST, int(idle / SHARE))),
