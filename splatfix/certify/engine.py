@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from splatfix.certify.certificate import Measured, conclude
+from splatfix.certify.certificate import conclude
 from splatfix.certify.environment import commit
 from splatfix.certify.interim import InterimReports, incomplete
 from splatfix.certify.kernels import check_kernels
@@ -49,22 +49,6 @@ class Interrupted(KeyboardInterrupt):
         self.args = (" ".join((str(self), *map(visible, sentences))),)
 
 
-class Trainer(Protocol):
-    """The trainer of one subject, with its files in a temporary folder."""
-
-    def prepare(self, progress: Progress) -> None:
-        """Stage what it needs, check that it can run, and make room in the report's folder."""
-
-    def train(self, scene: str, tell: Progress, *, first: bool) -> SceneRun:
-        """Train one scene and judge it."""
-
-    def save(self) -> None:
-        """Put into the report what a run that goes on has left so far."""
-
-    def measured(self) -> Measured:
-        """What it measured beside the scenes."""
-
-
 def certify(
     subject: SmokeSubject | StackSubject,
     facts: Facts,
@@ -87,10 +71,9 @@ def certify(
     began = time.monotonic()
     runs: list[SceneRun] = []
     begun: list[str] = []
-    reports: InterimReports | None = None
     commit()  # kept from here on: after an interrupt no program is started any more
     with temporary_folder() as folder:
-        trainer: Trainer
+        trainer: SmokeTrainer | StackTrainer
         if isinstance(subject, StackSubject):
             trainer = StackTrainer(subject, runner or ProcessRunner(), folder)
         else:
@@ -102,7 +85,7 @@ def certify(
                 seconds=round(time.monotonic() - began, 1),
                 finished=finished,
                 runs=tuple(runs),
-                begun=reports.under_way.get("run", {}) if reports else {},
+                begun=reports.under_way.get("run", {}),
             )
             return conclude(subject, facts, measured)
 
@@ -112,12 +95,11 @@ def certify(
 
         def tell(where: str, state: Mapping[str, Any]) -> None:
             progress(where, state)
-            if reports:
-                reports.training(where, state)
+            reports.training(where, state)
 
+        reports = InterimReports(subject.scenes, certificate, write)
         try:
             trainer.prepare(progress)
-            reports = InterimReports(subject.scenes, certificate, write)
             if subject.scenes:
                 reports.settled()
             for scene in subject.scenes:
@@ -127,7 +109,7 @@ def certify(
             return certificate(finished=True)
         except KeyboardInterrupt:
             partial = None
-            if reports is not None and begun:
+            if begun:
                 trainer.save()
                 partial = incomplete(certificate(), subject.scenes, reports.under_way, interrupted=True)
             raise Interrupted(subject.out, tuple(begun), partial) from None

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -41,21 +40,28 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_no_socket(tmp_path: Path) -> None:
-    error = connection_error(f"unix://{tmp_path}/none.sock")
-    assert (error.code, error.exit_code) == ("docker-engine-unreachable", Exit.UNDETERMINED)
-    assert error.details == {"host": f"unix://{tmp_path}/none.sock", "found_via": "--docker-host"}
-
-
-def test_closed_port(closed_port: int) -> None:
-    error = connection_error(None, {"DOCKER_HOST": f"tcp://127.0.0.1:{closed_port}"})
-    assert (error.code, error.exit_code) == ("docker-engine-unreachable", Exit.UNDETERMINED)
-    assert error.details["found_via"] == "DOCKER_HOST"
-
-
-def test_unknown_host_name() -> None:
-    error = connection_error("tcp://no-such-host.invalid:2375")
-    assert (error.code, error.exit_code) == ("docker-engine-unreachable", Exit.UNDETERMINED)
+@pytest.mark.parametrize(
+    ("option", "variable", "code", "exit_code"),
+    [
+        ("unix:///no/such.sock", None, "docker-engine-unreachable", Exit.UNDETERMINED),
+        ("tcp://no-such-host.invalid:2375", None, "docker-engine-unreachable", Exit.UNDETERMINED),
+        (None, "tcp://127.0.0.1:CLOSED", "docker-engine-unreachable", Exit.UNDETERMINED),
+        ("carrier-pigeon://roof", None, "docker-host-invalid", Exit.USAGE),
+        ("tcp://", None, "docker-host-invalid", Exit.USAGE),
+        ("tcp://127.0.0.1:99999999", None, "docker-host-invalid", Exit.USAGE),
+    ],
+)
+def test_an_address_without_an_engine(
+    option: str | None, variable: str | None, code: str, exit_code: Exit, closed_port: int
+) -> None:
+    environ = {}
+    if variable is not None:
+        environ["DOCKER_HOST"] = variable.replace("CLOSED", str(closed_port))
+    error = connection_error(option, environ)
+    assert (error.code, error.exit_code) == (code, exit_code)
+    if code == "docker-engine-unreachable":
+        source = "--docker-host" if option else "DOCKER_HOST"
+        assert error.details == {"host": option or environ["DOCKER_HOST"], "found_via": source}
 
 
 def test_socket_without_an_engine(open_folder: Path) -> None:
@@ -93,12 +99,6 @@ def test_socket_of_another_user(open_folder: Path) -> None:
             if is_root:
                 os.seteuid(0)
     assert (error.code, error.exit_code) == ("docker-permission-denied", Exit.UNDETERMINED)
-
-
-@pytest.mark.parametrize("host", ["carrier-pigeon://roof", "tcp://", "tcp://127.0.0.1:99999999"])
-def test_invalid_address(host: str) -> None:
-    error = connection_error(host)
-    assert (error.code, error.exit_code) == ("docker-host-invalid", Exit.USAGE)
 
 
 def test_missing_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,29 +172,6 @@ def test_nothing_is_created_without_an_engine(tmp_path: Path, monkeypatch: pytes
     assert caught.value.exit_code == 3
     assert not out.exists()
     assert lines == []
-
-
-def test_command_without_an_engine(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "splatfix",
-            "certify",
-            "--container",
-            "cpu",
-            "--out",
-            tmp_path / "out",
-            "--json",
-        ],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"},
-    )
-    error = json.loads(done.stdout)["error"]
-    assert (done.returncode, error["code"]) == (3, "docker-engine-unreachable")
 
 
 MISSING, UNUSABLE = "docker-gpu-runtime-missing", "docker-gpu-unusable"

@@ -87,10 +87,6 @@ def test_the_lane_without_a_compiler_shares_the_layers_of_torch() -> None:
     assert arguments["INSTALL_ARGUMENTS"] == "--target sm_120 --backend nvrtc"
 
 
-def test_cpu_lane_needs_no_gpu() -> None:
-    assert find_lane("cpu").gpu is GpuNeed.NONE
-
-
 def test_a_lane_is_like_another(tmp_path: Path) -> None:
     lanes = load_lanes(lanes_file(tmp_path, GOOD + '[lanes.b]\nlike = "cpu"\nsuite = "standard"\n'))
     assert (lanes["b"].suite, lanes["b"].memory, lanes["b"].name) == ("standard", "8g", "b")

@@ -84,7 +84,7 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Every name of it is a class that cannot be used."""
-        self.record.placeholder(module.__name__)
+        self.record.state["placeholders"].append(module.__name__)
 
         def absent(name: str) -> Any:
             if name.startswith("__"):
@@ -129,6 +129,10 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
     unloadable = Placeholders((), record)
     sys.meta_path.insert(0, unloadable)
 
+    def failed(name: str, error: Exception) -> None:
+        said = f"{type(error).__name__}: {error}"[:500]
+        record.once("failed_imports", {"name": name, "place": place_in(root), "error": said})
+
     def watched(
         name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> ModuleType:
@@ -139,7 +143,7 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
             module = original(name, globals, locals, fromlist, level)
         except Exception as error:
             if inside:
-                record.failed_import(name, place_in(root), error)
+                failed(name, error)
             top = name.partition(".")[0]
             lacking = inside and top in configuration["needed"] and _NO_LIBRARY.search(str(error))
             if not lacking or top in unloadable.names:
@@ -154,7 +158,7 @@ def watch_imports(record: Record, configuration: dict[str, Any]) -> None:
             whole = f"{module.__name__}.{item}"
             if item != "*" and not hasattr(module, item) and whole not in sys.modules:
                 text = f"cannot import name {item!r} from {module.__name__!r}"
-                record.failed_import(f"{name}.{item}", place_in(root), ImportError(text))
+                failed(f"{name}.{item}", ImportError(text))
         return module
 
     builtins.__import__ = watched

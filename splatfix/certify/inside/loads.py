@@ -40,7 +40,8 @@ def collect_refused(torch: Any, record: Record, written: Sequence[str]) -> None:
                 raise
             path = os.path.realpath(f)
             own = any(path.startswith(root) for root in roots)
-            record.refused_load(place_in(record.root), os.path.basename(path), gone_on=own)
+            row = {"place": place_in(record.root), "file": os.path.basename(path), "gone_on": own}
+            record.once("refused_loads", row)
             if not own:
                 raise
             return load(f, *args, weights_only=False, **kwargs)

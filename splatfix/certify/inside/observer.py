@@ -71,21 +71,10 @@ class Record:
         self._lock = threading.Lock()
         self._lines: Optional[Any] = None
 
-    def failed_import(self, name: str, location: str, error: BaseException) -> None:
-        """An import in the checkout that failed; said once for each place."""
-        row = {"name": name, "place": location, "error": f"{type(error).__name__}: {error}"[:500]}
-        if row not in self.state["failed_imports"]:
-            self.state["failed_imports"].append(row)
-
-    def placeholder(self, name: str) -> None:
-        """A module that is missing was imported."""
-        self.state["placeholders"].append(name)
-
-    def refused_load(self, location: str, name: str, *, gone_on: bool) -> None:
-        """torch.load refused a file of pickled objects; said once for each place."""
-        row = {"place": location, "file": name, "gone_on": gone_on}
-        if row not in self.state["refused_loads"]:
-            self.state["refused_loads"].append(row)
+    def once(self, kind: str, row: dict[str, Any]) -> None:
+        """Something that happened at a place of the checkout, and may happen there again and again."""
+        if row not in self.state[kind]:
+            self.state[kind].append(row)
 
     def not_observed(self) -> None:
         """What is being handled kept a hook from being set: ``inside.txt`` says it, and the trainer goes on without."""

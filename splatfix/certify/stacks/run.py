@@ -45,7 +45,7 @@ _KEPT = {"metrics.jsonl": "metrics.jsonl", "inside.txt": "observer.log"}
 
 
 class StackTrainer:
-    """See :class:`splatfix.certify.engine.Trainer`."""
+    """A stack's own trainer on its scene, with what it needs in a temporary folder."""
 
     def __init__(self, subject: StackSubject, runner: Runner, folder: Path) -> None:
         self._subject, self._runner, self._folder = subject, runner, folder
