@@ -80,7 +80,7 @@ def parse_start(text: str, end: str) -> dict[str, Any]:
             if not text.endswith(("}", "}\n")):
                 raise ValueError("it is cut off")
             return members
-        name = json.loads(f'"{member[2]}"') if "\\" in member[2] else member[2]
+        name = json.loads(f'"{member[2]}"')
         try:
             members[name], position = _DECODER.raw_decode(text, member.end())
         except RecursionError as error:

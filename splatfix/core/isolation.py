@@ -55,11 +55,12 @@ def find_program(name: str, path: str | None = None) -> str | None:
     """
     if any(sign in name for sign in "/\\" if sign in (os.sep, os.altsep)):
         return os.path.abspath(name)  # noqa: PTH100 - resolve() follows links, and a venv is known by its link
-    names = [name if name.lower().endswith(".exe") else f"{name}.exe"] if os.name == "nt" else [name]
-    path = without_relative_path(os.environ)["PATH"] if path is None else path
+    if os.name == "nt" and not name.lower().endswith(".exe"):
+        name += ".exe"
+    if path is None:
+        path = without_relative_path(os.environ)["PATH"]
     for folder in path.split(os.pathsep):
-        for candidate in names:
-            program = os.path.join(folder.strip('"'), candidate)  # noqa: PTH118 - before every child, and fast
-            if os.path.isfile(program) and os.access(program, os.X_OK):  # noqa: PTH113
-                return program
+        program = os.path.join(folder.strip('"'), name)  # noqa: PTH118 - before every child, and fast
+        if os.path.isfile(program) and os.access(program, os.X_OK):  # noqa: PTH113
+            return program
     return None

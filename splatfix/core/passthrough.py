@@ -53,7 +53,9 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
         code = process.wait()
         for thread in threads:
             thread.join()
-    return code if code >= 0 else 128 - code
+    if code < 0:
+        return 128 - code
+    return code
 
 
 def _copy(source: BinaryIO, end: int, copy: IO[bytes], lock: threading.Lock) -> None:

@@ -38,6 +38,6 @@ class Rung:
     @property
     def words(self) -> str:
         """``verified``, ``failed``, ``not verified``, or ``not needed``."""
-        if self.reached is None:
-            return "not verified" if self.needed else "not needed"
-        return "verified" if self.reached else "failed"
+        if self.reached is None and not self.needed:
+            return "not needed"
+        return {None: "not verified", True: "verified", False: "failed"}[self.reached]

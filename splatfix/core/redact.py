@@ -135,10 +135,14 @@ def _redacted(value: Any) -> Any:
         return without_credentials(value)
     if isinstance(value, Mapping):
         made = {name: _of_name(name, item) for name, item in value.items()}
-        return made if any(made[name] is not item for name, item in value.items()) else value
+        if all(made[name] is item for name, item in value.items()):
+            return value
+        return made
     if isinstance(value, (tuple, list)):
         items = [_redacted(item) for item in value]
-        return type(value)(items) if any(a is not b for a, b in zip(items, value, strict=True)) else value
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value
+        return type(value)(items)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         changed = {name: new for name, old in fields.items() if (new := _redacted(old)) is not old}
@@ -147,8 +151,9 @@ def _redacted(value: Any) -> Any:
 
 
 def _of_name(name: Any, value: Any) -> Any:
-    hidden = isinstance(name, str) and isinstance(value, str) and value and _SECRET_NAME.search(name)
-    return HIDDEN if hidden else _redacted(value)
+    if isinstance(name, str) and isinstance(value, str) and value and _SECRET_NAME.search(name):
+        return HIDDEN
+    return _redacted(value)
 
 
 def _without_login(match: re.Match[str]) -> str:

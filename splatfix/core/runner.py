@@ -62,8 +62,8 @@ class Completed:
             except ValueError:
                 name = f"signal {-self.returncode}"
             return f"ended by {name}"
-        last = (self.stderr.strip() or self.stdout.strip()).splitlines()
-        return f"exit code {self.returncode}" + (f": {last[-1].strip()}" if last else "")
+        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        return ": ".join([f"exit code {self.returncode}", *(line.strip() for line in lines[-1:])])
 
 
 class Runner(Protocol):
@@ -145,9 +145,7 @@ class ProcessRunner:
         try:
             with _ended_by(stop, process):
                 if merged:
-                    stdout, stderr, timed_out = _follow(process, timeout, on_line, log), "", False
-                    if stdout is None:
-                        stdout, timed_out = "", True
+                    stdout, stderr, timed_out = _follow(process, timeout, on_line, log)
                 else:
                     stdout, stderr, timed_out = _collect(process, timeout)
         except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
@@ -263,9 +261,13 @@ def _watch() -> None:
 def _in_scratch(env: dict[str, str]) -> dict[str, str]:
     """The variables with a folder for temporary files that does not outlive us, unless the caller has named another:
     killed compilers and pips leave theirs."""
-    names = ("TEMP", "TMP") if os.name == "nt" else ("TMPDIR",)
-    folder = None if any(env.get(name) != os.environ.get(name) for name in names) else process_folder()
-    return {**env, **dict.fromkeys(names, str(folder))} if folder else env
+    names = ["TEMP", "TMP"] if os.name == "nt" else ["TMPDIR"]
+    if any(env.get(name) != os.environ.get(name) for name in names):
+        return env
+    folder = process_folder()
+    if folder is None:
+        return env
+    return {**env, **dict.fromkeys(names, str(folder))}
 
 
 @contextmanager
@@ -292,6 +294,7 @@ def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> I
 
 
 def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, bool]:
+    """Standard output and error, and whether the time ran out."""
     try:
         stdout, stderr = process.communicate(timeout=timeout)
         return stdout, stderr, False
@@ -303,8 +306,8 @@ def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, 
 
 def _follow(
     process: subprocess.Popen[str], timeout: float, on_line: Callable[[str], None] | None, log: Path | None
-) -> str | None:
-    """Read merged output line by line; None means that the time ran out."""
+) -> tuple[str, str, bool]:
+    """The same for merged output, read line by line; of one that ran out of time nothing comes back."""
     expired = threading.Event()
 
     def expire() -> None:
@@ -330,7 +333,9 @@ def _follow(
         watchdog.cancel()
         if sink:
             sink.close()
-    return None if expired.is_set() else "".join(lines)
+    if expired.is_set():
+        return "", "", True
+    return "".join(lines), "", False
 
 
 def _end(process: subprocess.Popen[str]) -> None:

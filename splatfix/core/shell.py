@@ -17,10 +17,14 @@ def quoted(word: str | os.PathLike[str], *, windows: bool = os.name == "nt") -> 
     such form, so there it is only shown.
     """
     text = os.fspath(word)
-    if windows:  # cmd.exe takes these for redirections and the like
+    if windows:
         text = visible(text)
-        return f'"{text}"' if re.search(r"[<>&|^]", text) else subprocess.list2cmdline([text])
-    return shlex.quote(text) if text.isprintable() else f"$'{''.join(map(_byte_escapes, text))}'"
+        if re.search(r"[<>&|^]", text):  # cmd.exe takes these for redirections and the like
+            return f'"{text}"'
+        return subprocess.list2cmdline([text])
+    if text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(map(_byte_escapes, text))}'"
 
 
 def double_quoted(text: str) -> str:

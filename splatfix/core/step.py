@@ -53,11 +53,16 @@ class Command:
             # ${PATH:+:$PATH}: without a colon at the end where the variable is empty, which would mean the current folder
             values.append(f'{name}="{double_quoted(folder)}${{{name}:+:${name}}}"')
         if program:
-            without = ["env", *(f"-u {name}" for name in removed)] if removed else []
-            return " ".join([*without, *values, program])
-        unset = f"unset {' '.join(removed)}" if removed else ""
-        export = f"export {' '.join(values)}" if values else ""
-        return " && ".join(filter(None, [unset, export]))
+            # only env can take a variable away for one command
+            if removed:
+                values = ["env", *(f"-u {name}" for name in removed), *values]
+            return " ".join([*values, program])
+        commands = []
+        if removed:
+            commands.append(f"unset {' '.join(removed)}")
+        if values:
+            commands.append(f"export {' '.join(values)}")
+        return " && ".join(commands)
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,9 @@ class Step:
         if self.command is None:
             return self.text
         shell = self.command.shell(windows=windows)
-        return f"{self.text.rstrip('.:')}: {shell}" if self.text else shell
+        if not self.text:
+            return shell
+        return f"{self.text.rstrip('.:')}: {shell}"
 
     def to_json(self) -> dict[str, Any]:
         """``text``, ``argv`` and ``env``, the line for the shell of this platform in ``command``, and what is to be filled in."""

@@ -88,7 +88,9 @@ def _whose(path: Path, status: os.stat_result, *, open_to_others: bool) -> str:
         is_open = bool(status.st_mode & 0o002)
         if not is_open and status.st_mode & 0o020:
             is_open = not _is_own_group(status.st_gid)
-    return f"{path} can be written by others" if is_open else ""
+    if is_open:
+        return f"{path} can be written by others"
+    return ""
 
 
 def _is_own_group(number: int) -> bool:

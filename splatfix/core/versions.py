@@ -15,7 +15,9 @@ def release(text: str | None) -> tuple[int, ...]:
         return Version(text).release
     except InvalidVersion:
         number = re.search(r"\d+(?:\.\d+)*", text)
-        return tuple(int(part) for part in number.group().split(".")) if number else ()
+    if number is None:
+        return ()
+    return tuple(int(part) for part in number.group().split("."))
 
 
 def dotted(version: Iterable[int]) -> str:
@@ -26,4 +28,6 @@ def dotted(version: Iterable[int]) -> str:
 def major_minor(text: str | None) -> tuple[int, int] | None:
     """``12`` -> (12, 0), ``12.8.93`` -> (12, 8); None without a number."""
     numbers = release(text)
-    return (numbers[0], (*numbers, 0)[1]) if numbers else None
+    if not numbers:
+        return None
+    return numbers[0], (*numbers, 0)[1]

@@ -36,4 +36,6 @@ def _spelled(sign: str) -> str:
         return sign
     if "\udc80" <= sign <= "\udcff":  # Python's stand-in for a byte that is not UTF-8
         return f"\\x{ord(sign) - 0xDC00:02x}"
-    return sign.encode("unicode_escape").decode() if sign < "\x80" or sign > "\xff" else f"\\u{ord(sign):04x}"
+    if "\x80" <= sign <= "\xff":  # \x80 would read as a byte
+        return f"\\u{ord(sign):04x}"
+    return sign.encode("unicode_escape").decode()

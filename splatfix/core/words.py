@@ -13,14 +13,17 @@ def counted(number: float, noun: str) -> str:
         return f"{number:.0f} {noun}"
     if noun in _IRREGULAR:
         return f"{number:.0f} {_IRREGULAR[noun]}"
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
+    plural = f"{noun}s"
+    if noun.endswith("y") and noun[-2] not in "aeiou":
+        plural = f"{noun[:-1]}ies"
     return f"{number:.0f} {plural}"
 
 
 def few(items: Sequence[str], most: int = 5, between: str = ", ") -> str:
     """The first of a list, and how many more there are: a line that a person reads names no hundreds."""
-    more = f" and {len(items) - most} more" if len(items) > most + 1 else ""
-    return between.join(items[:most] if more else items) + more
+    if len(items) <= most + 1:  # to name the one takes no more room than to count it
+        return between.join(items)
+    return f"{between.join(items[:most])} and {len(items) - most} more"
 
 
 def beginning(text: str, most: int = 400) -> str:

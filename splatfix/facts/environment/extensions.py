@@ -197,13 +197,19 @@ def cache_root(system: System) -> tuple[str, bool] | None:
     named = env.get("TORCH_EXTENSIONS_DIR")
     if named:
         return named.replace("\\", "/").rstrip("/"), True
+    home = env.get("HOME")
+    caches = ""
     if system.name == "windows":
-        base = env.get("LOCALAPPDATA", "").replace("\\", "/")
-        return (f"{base}/torch_extensions/torch_extensions/Cache", False) if base else None
-    caches = env.get("XDG_CACHE_HOME", "") if system.name == "linux" else ""
-    if not caches and env.get("HOME"):
-        caches = f"{env['HOME']}/{'Library/Caches' if system.name == 'darwin' else '.cache'}"
-    return (f"{caches}/torch_extensions", False) if caches else None
+        caches, home = env.get("LOCALAPPDATA", "").replace("\\", "/"), None
+    elif system.name == "linux":
+        caches = env.get("XDG_CACHE_HOME", "")
+    if home and not caches:
+        caches = f"{home}/Library/Caches" if system.name == "darwin" else f"{home}/.cache"
+    if not caches:
+        return None
+    if system.name == "windows":
+        return f"{caches}/torch_extensions/torch_extensions/Cache", False
+    return f"{caches}/torch_extensions", False
 
 
 def own_tag(raw: Mapping[str, Any], torch: Torch | None) -> str:

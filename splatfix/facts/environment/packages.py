@@ -53,10 +53,13 @@ def origin_folder(distribution: Distribution) -> str | None:
         address = urlsplit(distribution.origin)
     except ValueError:  # an address such as https://[x/
         return None
-    if address.scheme != "file":
-        return None if "://" in distribution.origin else distribution.origin
-    path = unquote(address.path)
-    return path[1:] if re.match(r"/[A-Za-z]:", path) else path
+    if address.scheme == "file":
+        path = unquote(address.path)
+        # file:///C:/source
+        return re.sub(r"^/(?=[A-Za-z]:)", "", path)
+    if "://" in distribution.origin:
+        return None
+    return distribution.origin
 
 
 def other_roots(distributions: Iterable[Distribution]) -> dict[str, str]:
@@ -73,8 +76,9 @@ def _home(distribution: Distribution) -> str:
     """The folder that its modules are imported from."""
     if distribution.origin.endswith(".egg"):
         return distribution.origin
-    source = origin_folder(distribution) if distribution.editable else None
-    return source or distribution.location
+    if distribution.editable:
+        return origin_folder(distribution) or distribution.location
+    return distribution.location
 
 
 def metadata_folder(distribution: Distribution) -> str:

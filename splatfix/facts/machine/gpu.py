@@ -128,7 +128,9 @@ def probe(system: System) -> GpuFacts:
     misses: list[str] = []
     if not by_nvml:
         misses = [listed.error or "NVML: it shows no GPU", *cuda.misses]
-        listed = Fact(_GpuList(cuda.gpus), "libcuda") if cuda.gpus else Fact()
+        listed = Fact()
+        if cuda.gpus:
+            listed = Fact(_GpuList(cuda.gpus), "libcuda")
         for source in (_of_nvidia_smi, _of_proc_files, _of_jetson):
             if listed.value is None:
                 listed = source(system)
@@ -166,8 +168,9 @@ def _of_a_mac(system: System) -> GpuFacts:
         if vendor == "apple":  # CPU and GPU share it
             memory = whole_number(mac.sysctl(system).get("hw.memsize"))
         gpus.append(Gpu(len(gpus), name, vendor, memory_total=memory))
-    gpu_fact = Fact(tuple(gpus), via) if gpus else unknown(f"{via} shows no GPU")
-    return GpuFacts(gpu_fact, no_driver, no_cuda)
+    if not gpus:
+        return GpuFacts(unknown(f"{via} shows no GPU"), no_driver, no_cuda)
+    return GpuFacts(Fact(tuple(gpus), via), no_driver, no_cuda)
 
 
 # -- the driver -----------------------------------------------------------------------------------------------
@@ -195,8 +198,10 @@ def _version_of_library(system: System) -> str | None:
     for folder in _LIBRARY_FOLDERS:
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             path = f"{folder}/{name}"
+            if not system.exists(path):
+                continue
             # a link to the file of the version, as NVIDIA's installer and all distributions make it
-            version = captured(rf"\.so\.({_VERSION})$", system.realpath(path)) if system.exists(path) else ""
+            version = captured(rf"\.so\.({_VERSION})$", system.realpath(path))
             if version:
                 return version
     return None
@@ -234,9 +239,11 @@ def _of_nvidia_smi(system: System) -> Fact[_GpuList]:
         argv = [program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"]
         done = system.run(argv, _SMI_TIMEOUT)
         if not done.ok:
-            # its reason is on stdout: "Failed to initialize NVML: Driver/library version mismatch"
-            first_line = "" if done.error else captured(r"^\s*(\S.*)$", done.stdout, re.MULTILINE).rstrip()
-            misses.append(f"nvidia-smi: {first_line or done.why()}")
+            reason = done.why()
+            if not done.error:
+                # it says it on stdout: "Failed to initialize NVML: Driver/library version mismatch"
+                reason = captured(r"^\s*(\S.*)$", done.stdout, re.MULTILINE).rstrip() or reason
+            misses.append(f"nvidia-smi: {reason}")
             continue
         gpus: list[Gpu] = []
         driver = None

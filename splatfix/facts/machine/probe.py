@@ -12,7 +12,7 @@ from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
 from splatfix.facts.source.build_variables import is_arch_variable, is_cuda_switch
 from splatfix.facts.system.live import System, captured
-from splatfix.facts.system.parallel import parallel
+from splatfix.facts.system.parallel import inner, parallel
 
 # No probe may hold up a diagnosis longer than this; children end earlier, at timeouts of their own.
 LIMIT = 60.0
@@ -88,7 +88,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
     lost = unknown(answers["gpus"].error)
     gpus: gpu.GpuFacts = answers["gpus"].value or gpu.GpuFacts(lost, lost, lost)
     kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
-    libc: Fact[str] = _inner(answers["libc"])
+    libc: Fact[str] = inner(answers["libc"])
     is_glibc = libc.value is not None and libc.value.startswith("glibc ")
     container = _container(system)
     names = []
@@ -107,19 +107,14 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         confinement=confinement.probe(system) if container else Fact(),
         wsl="microsoft" in kernel.lower(),
         **vars(gpus),
-        adapters=_inner(answers["adapters"]),
-        toolkits=_inner(answers["toolkits"]),
-        compilers=_inner(answers["compilers"]),
+        adapters=inner(answers["adapters"]),
+        toolkits=inner(answers["toolkits"]),
+        compilers=inner(answers["compilers"]),
         tools=answers["tools"].value or {},
         **(answers["system_libraries"].value or {}),
         resources=answers["resources"].value or Resources(),
         variables={name: system.env[name] for name in names},
     )
-
-
-def _inner(answer: Fact[Any]) -> Fact[Any]:
-    """The fact that a probe gave; unknown where the probe itself broke or hung."""
-    return unknown(answer.error) if answer.value is None else answer.value
 
 
 def _distribution(system: System) -> str:

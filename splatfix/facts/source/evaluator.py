@@ -112,7 +112,8 @@ class StaticEvaluator:
                 return left + right
             if isinstance(left, str) and isinstance(right, str):
                 budget.letters -= len(left) + len(right)
-                return None if budget.exceeded else left + right
+                if not budget.exceeded:
+                    return left + right
             return None
         return text_constant(node)
 
@@ -191,12 +192,11 @@ class StaticEvaluator:
         for part in parts:
             text = text_constant(part)
             piece = self.path(part) if text is None else _plain_path(text)
-            if path:
-                path += f"/{_UNKNOWN_PART if piece is None else piece}"
-            elif piece is None:
+            if piece is None and path:
+                piece = _UNKNOWN_PART
+            if piece is None:
                 return None
-            else:
-                path = piece
+            path = f"{path}/{piece}" if path else piece
         return path or None
 
     # -- conditions -------------------------------------------------------------------------------------------
@@ -289,8 +289,8 @@ class StaticEvaluator:
                 if isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "extend", "insert"):
                     put_into.setdefault(last_name(node.func.value), []).extend(node.args)
             elif isinstance(node, (ast.Assign, ast.AugAssign, ast.For, ast.comprehension)):
-                targets, _ = _binding(node)
-                filling = node.iter if isinstance(node, (ast.For, ast.comprehension)) else node.value
+                targets, filling = _binding(node)
+                assert filling is not None  # only an annotation alone has no value
                 for target in targets:
                     put_into.setdefault(last_name(target), []).append(filling)
         visited: set[int] = set()

@@ -93,20 +93,12 @@ def checkout_around(folder: Path) -> Path:
 
 def photos_alone(folder: Path, reader: FolderReader | None = None) -> int:
     """How many photos are in a folder in which no file is code, two levels down; 0 for any other folder."""
-    reader = reader or FolderReader()
     photos = 0
-    pending = [(folder, 2)]
-    for _ in range(_MOST_FOLDERS_OF_PHOTOS):
-        if not pending:
-            break
-        current, depth = pending.pop(0)
-        for entry in reader.children(current):
-            ending = PurePosixPath(entry.name).suffix.lower()
-            if ending in _CODE_ENDINGS:
-                return 0
-            photos += ending in _PHOTO_ENDINGS
-            if depth and entry.is_dir(follow_symlinks=False):
-                pending.append((current / entry.name, depth - 1))
+    for _, entries in islice((reader or FolderReader()).folders(folder, 2), _MOST_FOLDERS_OF_PHOTOS):
+        endings = [PurePosixPath(entry.name).suffix.lower() for entry in entries]
+        if not _CODE_ENDINGS.isdisjoint(endings):
+            return 0
+        photos += sum(ending in _PHOTO_ENDINGS for ending in endings)
     return photos
 
 

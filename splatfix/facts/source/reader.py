@@ -6,7 +6,7 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -135,27 +135,38 @@ class FolderReader:
         shown = [entry for entry in entries[:most] if not entry.name.startswith(".")]
         return sorted(shown, key=lambda entry: entry.name)
 
+    def folders(
+        self, folder: Path, depth: int, enters: Callable[[str], bool] = lambda name: True
+    ) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+        """A folder and those inside with their entries, ``depth`` levels down, the nearest first; links are not followed.
+
+        Args:
+            enters: whether a folder of this name is looked into.
+        """
+        pending = [(folder, depth)]
+        for current, levels in pending:  # which grows
+            entries = self.children(current)
+            yield current, entries
+            for entry in entries if levels else ():
+                if enters(entry.name) and entry.is_dir(follow_symlinks=False):
+                    pending.append((Path(entry.path), levels - 1))
+
     def files_below(
         self, folder: Path, endings: tuple[str, ...], *, depth: int, skip: tuple[str, ...] = ()
     ) -> Iterator[Path]:
         """Files of these endings, ``depth`` levels down, in order of name; at most six hundred."""
-        files_left = _MOST_FILES
-        pending = [(folder, depth)]
-        while pending:
-            current, levels = pending.pop(0)
-            for entry in self.children(current):
-                if entry.name.endswith(endings) and not is_folder(entry.path):
-                    if not files_left:
-                        self.leave_out(
-                            folder, f"it has more than {_MOST_FILES} sources; the others are not read"
-                        )
-                        return
-                    yield Path(entry.path)
-                    files_left -= 1
+        count = 0
+        for _, entries in self.folders(
+            folder, depth, lambda name: name not in skip and not _NOT_CODE.fullmatch(name)
+        ):
+            for entry in entries:
+                if not entry.name.endswith(endings) or is_folder(entry.path):
                     continue
-                may_hold_code = entry.name not in skip and not _NOT_CODE.fullmatch(entry.name)
-                if levels and may_hold_code and entry.is_dir(follow_symlinks=False):
-                    pending.append((Path(entry.path), levels - 1))
+                if count == _MOST_FILES:
+                    self.leave_out(folder, f"it has more than {_MOST_FILES} sources; the others are not read")
+                    return
+                yield Path(entry.path)
+                count += 1
 
 
 def _count_tokens(text: str) -> int:

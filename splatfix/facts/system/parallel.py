@@ -28,8 +28,12 @@ def within(seconds: float, work: Callable[[], T], found_via: str = "") -> Fact[T
 
 def fact_within(seconds: float, look: Callable[[], Fact[T]], found_via: str = "") -> Fact[T]:
     """The same for work that gives a fact itself; ``found_via`` is for one that broke or was not done."""
-    fact = within(seconds, look, found_via)
-    return unknown(fact.error, found_via) if fact.value is None else fact.value
+    return inner(within(seconds, look, found_via))
+
+
+def inner(answer: Fact[Any]) -> Fact[Any]:
+    """The fact that a probe gave; unknown where the probe itself broke or hung."""
+    return unknown(answer.error, answer.found_via) if answer.value is None else answer.value
 
 
 def parallel(seconds: float, works: Mapping[str, Callable[[], Any]]) -> dict[str, Fact[Any]]:

@@ -149,8 +149,8 @@ def _texts(base: Path, is_windows: bool) -> Iterator[tuple[str, str]]:
     """``files/C/Windows/x`` -> ``C:/Windows/x``; ``files/etc/x`` -> ``/etc/x``."""
     for file in sorted(base.rglob("*")):
         if file.is_file():
-            parts = [part.replace("%3A", ":").replace("%25", "%") for part in file.relative_to(base).parts]
-            path = f"{parts[0]}:/{'/'.join(parts[1:])}" if is_windows else "/" + "/".join(parts)
+            path = file.relative_to(base).as_posix().replace("%3A", ":").replace("%25", "%")
+            path = path.replace("/", ":/", 1) if is_windows else f"/{path}"
             yield path, file.read_text(encoding="utf-8", errors="replace")
 
 
