@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING
 from enum import Enum
 from functools import partial
 from typing import Annotated, Any, TypeVar, cast
@@ -126,18 +127,6 @@ _Convert = Callable[[Any, str], Any]
 """Makes a value of plain data; the second argument is its path in the document, for errors."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Field:
-    """A field of a dataclass, as a decoder looks at it."""
-
-    name: str
-    key: str
-    """Of the JSON object; ``metadata={"key": ...}`` where it is not the name."""
-    hint: Any
-    default: Callable[[], Any] | None
-    """None where it must be given."""
-
-
 class Decoder:
     """Makes values of plain JSON types, as type hints say: exactly as :func:`to_json` wrote them.
 
@@ -148,7 +137,7 @@ class Decoder:
         """``other_keys``: keys that a dataclass lacks are passed over; else they are refused, because they would be lost."""
         self._other_keys = other_keys
         self._converters: dict[Any, _Convert] = {}
-        self._fields: dict[Any, tuple[Field, ...]] = {}
+        self._fields: dict[Any, list[tuple[dataclasses.Field[Any], str, Any]]] = {}
 
     def decode(self, hint: Any, data: Any, where: str = "$") -> Any:
         """The value of this type in ``data``.
@@ -166,7 +155,7 @@ class Decoder:
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         target = origin or hint
         if hint is Any:
-            return _same
+            return lambda data, where: data
         if origin in (typing.Union, types.UnionType):
             return partial(self.union, arguments)
         if origin is Annotated:
@@ -223,42 +212,36 @@ class Decoder:
         _expect(data, dict, where)
         fields = self._fields_of(hint, target)
         if not self._other_keys:
-            unknown = sorted(set(data) - {item.key for item in fields})
+            unknown = sorted(set(data) - {key for _, key, _ in fields})
             if unknown:
                 raise CodecError(f"{where}: unknown key {_short(unknown[0])} for {target.__name__}")
         values = dict(given or {})
-        for item in fields:
+        for item, key, kind in fields:
             if item.name in values:
                 continue
-            if item.key in data:
-                values[item.name] = self.field(item, data[item.key], f"{where}.{item.key}")
-            elif item.default is None:
-                problem = f"{where}: key {item.key!r} is missing for {target.__name__}"
-                values[item.name] = self.missing(item, problem)
+            value = self.field(item, kind, data.get(key, MISSING), f"{where}.{key}")
+            if value is not MISSING:
+                values[item.name] = value
         return target(**values)
 
-    def field(self, field: Field, data: Any, where: str) -> Any:
-        """The value of a field that the object has."""
-        return self.decode(field.hint, data, where)
+    def field(self, item: dataclasses.Field[Any], hint: Any, data: Any, where: str) -> Any:
+        """A field's value; MISSING, as ``data`` is where the object lacks it, for its default."""
+        if data is not MISSING:
+            return self.decode(hint, data, where)
+        if is_required(item):
+            place, _, key = where.rpartition(".")
+            raise CodecError(f"{place}: key {key!r} is missing")
+        return MISSING
 
-    def missing(self, field: Field, problem: str) -> Any:
-        """The value of a field that has no default, and that the object lacks."""
-        raise CodecError(problem)
-
-    def _fields_of(self, hint: Any, target: type) -> tuple[Field, ...]:
+    def _fields_of(self, hint: Any, target: type) -> list[tuple[dataclasses.Field[Any], str, Any]]:
+        """Each field with its key in an object (``metadata={"key": ...}`` where that is not its name) and its type."""
         if hint not in self._fields:
             hints = typing.get_type_hints(target, include_extras=True)
             parameters = dict(zip(getattr(target, "__parameters__", ()), typing.get_args(hint), strict=False))
-            fields = []
-            for item in dataclasses.fields(target):
-                default: Callable[[], Any] | None = None
-                if item.default_factory is not dataclasses.MISSING:
-                    default = item.default_factory
-                elif item.default is not dataclasses.MISSING:
-                    default = partial(_same, item.default)
-                key = item.metadata.get("key", item.name)
-                fields.append(Field(item.name, key, substitute(hints[item.name], parameters), default))
-            self._fields[hint] = tuple(fields)
+            self._fields[hint] = [
+                (item, item.metadata.get("key", item.name), substitute(hints[item.name], parameters))
+                for item in dataclasses.fields(target)
+            ]
         return self._fields[hint]
 
     def _fixed(self, hints: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
@@ -278,8 +261,9 @@ class Decoder:
 _STRICT = Decoder()
 
 
-def _same(value: Any, where: str = "") -> Any:
-    return value
+def is_required(item: dataclasses.Field[Any]) -> bool:
+    """The field has no default."""
+    return item.default is MISSING and item.default_factory is MISSING
 
 
 def made_by(make: Callable[[Any], Any], name: str) -> _Convert:

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from splatfix.core.codec import CodecError, Decoder, Field, made_by, parse_json
+from splatfix.core.codec import CodecError, Decoder, is_required, made_by, parse_json
 
 T = TypeVar("T")
 
@@ -67,24 +67,20 @@ class _LenientDecoder(Decoder):
                 fitting[str(name)] = made
         return fitting
 
-    def field(self, field: Field, data: Any, where: str) -> Any:
+    def field(self, item: dataclasses.Field[Any], hint: Any, data: Any, where: str) -> Any:
         try:
-            return super().field(field, data, where)
-        except CodecError as error:
-            return self.missing(field, str(error))
-
-    def missing(self, field: Field, problem: str) -> Any:
-        """What a field is whose value is not there, or does not fit."""
-        if field.default is not None:
-            return field.default()
-        kind = typing.get_origin(field.hint) or field.hint
-        if kind is types.UnionType:
-            return None
-        if dataclasses.is_dataclass(kind):
-            return self.decode(kind, {})
-        if issubclass(kind, Enum):
-            raise CodecError(problem)
-        return {} if kind is Mapping else kind()
+            return super().field(item, hint, data, where)
+        except CodecError:
+            if not is_required(item):
+                return dataclasses.MISSING
+            kind = typing.get_origin(hint) or hint
+            if kind is types.UnionType:
+                return None
+            if dataclasses.is_dataclass(kind):
+                return self.decode(kind, {})
+            if issubclass(kind, Enum):
+                raise
+            return {} if kind is Mapping else kind()
 
     def _fitting(self, hint: Any, data: Any, where: str) -> Iterator[Any]:
         try:

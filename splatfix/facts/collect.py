@@ -89,16 +89,18 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
     interpreter = live.python if python is None else python
     folder = posixpath.dirname(posixpath.dirname(interpreter.replace("\\", "/")))
     environment_job = Job(
-        lambda: environment.probe(live, interpreter) if interpreter else (_no_environment(chosen), {})
+        lambda: environment.probe(live, interpreter) if interpreter else _no_environment(chosen)
     )
 
     def packaged() -> toolkits.Packaged:
-        _, raw = environment_job.value()
-        return toolkits.packaged(live, raw.get("site_packages", ()))
+        found: EnvironmentFacts = environment_job.value()
+        if found.interpreter.value is None:
+            return toolkits.Packaged()
+        return toolkits.packaged(live, found.interpreter.value.site_packages)
 
     # the machine's slow questions are under way while the environment is read
     machine_job = Job(lambda: machine.probe(live, folder, packaged))
-    facts: EnvironmentFacts = environment_job.value()[0]
+    facts: EnvironmentFacts = environment_job.value()
     modules: list[str] = []
     if facts.torch_installed.value and (try_imports or not environment.torch_as_installed(live, facts)):
         modules.append("torch")

@@ -16,14 +16,11 @@ KINDS = {
     "checkouts": ("checkout_cases", "cases", 240),
     "environments": ("environments", "cases", 100),
     "scenes": ("scenes", "cases", 400),
-    "ply": ("scenes", "ply_cases", 4000),
     "binaries": ("binaries", "cases", 40_000),
-    "wheels": ("documents", "wheel_cases", 2000),
     "facts": ("documents", "facts_cases", 200),
     "recordings": ("documents", "recording_cases", 100),
     "overrides": ("documents", "override_cases", 200),
     "certificates": ("certificates", "cases", 200),
-    "logs": ("documents", "log_cases", 1000),
     "signatures": ("signatures", "cases", 4000),
 }
 

@@ -22,7 +22,6 @@ from .harness import Case
 from .mutate import damaged_text, mutants
 
 CPU = torch.device("cpu")
-_BATCH = 100
 
 
 def cases(count: int, seed: int) -> Iterator[Case]:
@@ -96,30 +95,13 @@ def ply_files() -> dict[str, bytes]:
     }
 
 
-def ply_cases(count: int, seed: int) -> Iterator[Case]:
-    """PLY files by the hundred."""
-    files = ply_files()
-    for number in range(seed, seed + max(1, count // _BATCH)):
-
-        def run(folder: Path, number=number) -> None:  # type: ignore[no-untyped-def]
-            rng = random.Random(number)
-            for label, data in mutants(files, _BATCH, number):
-                whole = data if rng.random() < 0.5 else damaged_text(rng, files[label.split(" ")[0]])
-                (folder / "p.ply").write_bytes(whole)
-                read_ply(folder / "p.ply", label)
-
-        yield Case(f"seed-{number}", run, _BATCH)
-
-
-def read_ply(path: Path, label: str = "") -> None:
+def read_ply(path: Path) -> None:
     """Read it as points and as Gaussians; each gives rows of one length, or one error that names the file."""
     for read in (ply.read_points, ply.read_gaussians):
         try:
             found = read(path)
         except SceneError as error:
-            assert path.name in str(error), label
-        except Exception as error:
-            raise AssertionError(f"{label}: {type(error).__name__} escaped: {error}") from error
+            assert path.name in str(error)
         else:
             if not isinstance(found, dict):
-                assert np.isfinite(found.xyz).all(), label
+                assert np.isfinite(found.xyz).all()

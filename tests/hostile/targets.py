@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,14 +15,13 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import load, read_source
 from splatfix.facts.source.checkout import read_checkout
-from splatfix.install.wheels import write_wheel
 from splatfix.knowledge import KnowledgeError, load_overrides
 from splatfix.knowledge.breakages import source_patterns
 from tests.machines import facts_of
 
 from . import binaries
 from .checkouts import FILES
-from .documents import TOML, logs, read_log, read_wheel
+from .documents import TOML, logs, read_log, read_wheel, wheels
 from .scenes import ply_files, read_ply
 
 Read = Callable[[bytes, Path], None]
@@ -117,12 +115,6 @@ def _wheel(data: bytes, folder: Path) -> None:
     read_wheel(folder / "pkg-1-py3-none-any.whl")
 
 
-def _wheel_seeds() -> Mapping[str, bytes]:
-    with tempfile.TemporaryDirectory() as folder:
-        files = {"pkg.py": b"", "pkg-1.dist-info/entry_points.txt": b"[console_scripts]\nrun = pkg:main\n"}
-        return {"wheel": write_wheel(Path(folder), "pkg", "1", files, "").read_bytes()}
-
-
 READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
     "binaries": (
         _binaries,
@@ -139,5 +131,5 @@ READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
     "facts": (_facts, _facts_seeds),
     "logs": (lambda data, _: read_log(data), lambda: {str(n): text for n, text in enumerate(logs())}),
     "overrides": (_overrides, lambda: {"example": TOML}),
-    "wheels": (_wheel, _wheel_seeds),
+    "wheels": (_wheel, wheels),
 }

@@ -43,13 +43,13 @@ def hangs(_: object) -> None:
 
 
 def grows(_: object) -> None:
-    bytearray(600 << 20)
+    bytearray(60 << 20)
 
 
 def runs_away(_: object) -> None:
     kept = [bytearray(1 << 20)]
     while True:
-        kept.append(bytearray(64 << 20))
+        kept.append(bytearray(16 << 20))
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,8 @@ def runs_away(_: object) -> None:
     ],
 )
 def test_the_limits_hold(run: Callable[[object], None], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.hostile.harness.SECONDS", 1.0 if run is hangs else 20.0)
+    monkeypatch.setattr("tests.hostile.harness.SECONDS", 0.5 if run is hangs else 20.0)
+    monkeypatch.setattr("tests.hostile.harness.MEGABYTES", 50 if run is grows else 500)
+    monkeypatch.setattr("tests.hostile.harness._ADDRESS_SPACE", 256 << 20)
     found, _, _ = run_one(Case("x", run))
     assert why in found and bool(found) == bool(why)

@@ -20,7 +20,7 @@ GONE = "_ZN3c1010TensorImpl25splatfix_never_exportedEv"
 
 
 def lone(target: Environment) -> tuple[Extension, Linkage]:
-    result, _ = environment.probe(LiveSystem(), str(target.python))
+    result = environment.probe(LiveSystem(), str(target.python))
     (item,) = (item for item in result.extensions.value or () if item.path.startswith("pkg"))
     assert item.linkage is not None
     return item, item.linkage
@@ -69,7 +69,7 @@ def test_the_old_string_abi_is_found(native: Environment, cuda_site: Path) -> No
 
 def test_one_library_of_each_kind(native: Environment) -> None:
     """A healthy environment has no second runtime and bundles nothing."""
-    result, _ = environment.probe(LiveSystem(), str(native.python))
+    result = environment.probe(LiveSystem(), str(native.python))
     copies = [item for item in result.runtime_copies.value or () if item.library in ("libc10", "libcudart")]
     assert sorted(item.library for item in copies) == ["libc10", "libcudart"]
     assert not any(item.bundled for item in copies)

@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from splatfix.binaries import Binary, BinaryError
 from splatfix.facts.environment.linkage import read_linkage, runtime_copies
@@ -212,13 +211,13 @@ def cache_root(system: System) -> tuple[str, bool] | None:
     return f"{caches}/torch_extensions", False
 
 
-def own_tag(raw: Mapping[str, Any], torch: Torch | None) -> str:
-    """The tag of the target environment: its Python and its torch's CUDA; "" without a torch."""
+def own_tag(python: str, abiflags: str, torch: Torch | None) -> str:
+    """The tag of the target environment: its Python's version and its torch's CUDA; "" without a torch."""
     if torch is None:
         return ""
-    major, minor = str(raw["version"]).split(".")[:2]
+    major, minor = python.split(".")[:2]
     cuda = f"cu{torch.cuda.replace('.', '')}" if torch.cuda else "cpu"
-    return f"py{major}{minor}{raw.get('abiflags', '')}_{cuda}"
+    return f"py{major}{minor}{abiflags}_{cuda}"
 
 
 def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:

@@ -153,10 +153,9 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     address = system.read(f"{site}/{name}/direct_url.json")
     if address:
         try:
-            document = parse_json(address)
-            editable = bool(document.get("dir_info", {}).get("editable", False))
-            origin = str(document.get("url", ""))
-        except (ValueError, AttributeError):
+            direct: _DirectUrl = _BY_OTHERS.decode(_DirectUrl, parse_json(address))
+            origin, editable = direct.url, direct.dir_info.editable
+        except ValueError:
             origin = "(direct_url.json is damaged)"
     pins: tuple[str, ...] = ()
     if _TORCH_FAMILY.fullmatch(project):
@@ -185,6 +184,19 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Folder:
+    editable: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _DirectUrl:
+    """Where pip took a distribution from (PEP 610)."""
+
+    url: str = ""
+    dir_info: _Folder = dataclasses.field(default_factory=_Folder)
+
+
+@dataclasses.dataclass(frozen=True)
 class _Manifest:
     """What a wheel that splatfix made says of itself (``splatfix.json``)."""
 
@@ -199,8 +211,8 @@ class _Manifest:
     built_with: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-# a later splatfix may write more
-_MANIFESTS = Decoder(other_keys=True)
+# pip and a later splatfix may write more
+_BY_OTHERS = Decoder(other_keys=True)
 
 
 def _of_manifest(text: str | None) -> dict[str, Any]:
@@ -208,7 +220,7 @@ def _of_manifest(text: str | None) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        manifest: _Manifest = _MANIFESTS.decode(_Manifest, parse_json(text))
+        manifest: _Manifest = _BY_OTHERS.decode(_Manifest, parse_json(text))
     except ValueError:
         return {"made_by_splatfix": "built"}
     fields: dict[str, Any] = {"made_by_splatfix": manifest.kind}

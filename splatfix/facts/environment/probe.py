@@ -6,12 +6,13 @@ import base64
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from splatfix.binaries import BinaryError
-from splatfix.core.codec import parse_json
+from splatfix.core.codec import Decoder, parse_json
 from splatfix.core.versions import release
 from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
 from splatfix.facts.environment.installer import find_installer
@@ -63,32 +64,42 @@ print("splatfix-import-ok", flush=True)
 """
 
 
-def probe(
-    system: System, python: str, *, timeout: float = _TIMEOUT
-) -> tuple[EnvironmentFacts, dict[str, Any]]:
+@dataclass(frozen=True)
+class _Described:
+    """What a Python says of itself; see ``probe_env.py``."""
+
+    executable: str
+    version: str
+    implementation: str
+    ext_suffix: str
+    platform: str
+    prefix: str
+    base_prefix: str
+    site_packages: tuple[str, ...]
+    path: tuple[str, ...]
+    """``sys.path`` without the probe's own folder."""
+    conda: bool = False
+    externally_managed: bool = False
+    abiflags: str = ""
+
+
+_DESCRIBED = Decoder(other_keys=True)
+
+
+def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> EnvironmentFacts:
     """The environment of the interpreter ``python``.
 
     Args:
         timeout: seconds the interpreter gets to describe itself.
-
-    Returns:
-        The facts, and the probe's raw answer (empty when there was none) for further look-ups.
     """
     done = system.run([python, str(_PROBE)], timeout)
-    raw: dict[str, Any] = {}
-    # sitecustomize or .pth files may print before the answer, which is the last line
-    for line in reversed(done.stdout.splitlines() if done.ok else ()):
-        with contextlib.suppress(ValueError):
-            answer = parse_json(line)
-            if isinstance(answer, dict) and "site_packages" in answer:
-                raw = answer
-            break
-    if not raw:
+    described = _described(done.stdout) if done.ok else None
+    if described is None:
         reason = done.why() or "its answer is not readable"
         lost = unknown(f"the interpreter {python} did not describe itself: {reason}", python)
-        return EnvironmentFacts(unknown(reason, python), lost, lost, lost, lost, lost, lost), {}
-    sites = tuple(raw["site_packages"])
-    loader = _loader(system, raw, sites)
+        return EnvironmentFacts(unknown(reason, python), lost, lost, lost, lost, lost, lost)
+    sites = described.site_packages
+    loader = _loader(system, described)
     here = system.realpath(".")
 
     distributions = within(
@@ -113,11 +124,11 @@ def probe(
     if torch.value is not None:
         chosen = toolkits.torch_choice(system, torch_is_cuda=torch.value.cuda is not None)
         choice = Fact(chosen, "rules of torch/utils/cpp_extension.py")
-    facts = EnvironmentFacts(
-        interpreter=Fact(_interpreter(system, raw), f"{_PROBE.name} run by {python}"),
+    return EnvironmentFacts(
+        interpreter=Fact(_interpreter(system, described), f"{_PROBE.name} run by {python}"),
         distributions=distributions,
         installer=find_installer(
-            system, raw["executable"], pip_inside=any(item.name == "pip" for item in installed)
+            system, described.executable, pip_inside=any(item.name == "pip" for item in installed)
         ),
         torch=torch,
         torch_installed=Fact(loader.torch_folder is not None, "sys.path searched for the torch package"),
@@ -137,28 +148,35 @@ def probe(
         ),
         jit_caches=within(
             _PATIENCE,
-            lambda: read_jit_caches(loader, own_tag(raw, torch.value)),
+            lambda: read_jit_caches(loader, own_tag(described.version, described.abiflags, torch.value)),
             "torch's cache of extensions compiled at first use",
         ),
         modules=within(
             _PATIENCE,
-            lambda: importable_names(system, raw["path"], installed),
+            lambda: importable_names(system, described.path, installed),
             "names in the folders of sys.path, and of editable installs",
         ),
     )
-    return facts, raw
 
 
-def _loader(system: System, raw: Mapping[str, Any], sites: tuple[str, ...]) -> Loader:
-    torch_folders = [f"{path}/torch" for path in raw["path"]]
-    base_prefix = raw["base_prefix"]
+def _described(output: str) -> _Described | None:
+    for line in reversed(output.splitlines()):
+        # sitecustomize or .pth files may print before the answer, which is the last line
+        with contextlib.suppress(ValueError):
+            described: _Described = _DESCRIBED.decode(_Described, parse_json(line))
+            return described
+    return None
+
+
+def _loader(system: System, python: _Described) -> Loader:
+    torch_folders = [f"{path}/torch" for path in python.path]
     return Loader(
         system,
-        system.realpath(raw["executable"]),
-        base_prefix,
-        sites,
+        system.realpath(python.executable),
+        python.base_prefix,
+        python.site_packages,
         next((folder for folder in torch_folders if system.exists(f"{folder}/version.py")), None),
-        conda=bool(raw.get("conda")) or system.exists(f"{base_prefix}/conda-meta"),
+        conda=python.conda or system.exists(f"{python.base_prefix}/conda-meta"),
     )
 
 
@@ -254,12 +272,12 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
     )
 
 
-def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
-    prefix = raw["prefix"]
+def _interpreter(system: System, python: _Described) -> Interpreter:
+    prefix = python.prefix
     project = re.split(r"[\\/][^\\/]*$", prefix)[0]
     config = system.read(f"{prefix}/pyvenv.cfg")
     kind = "system"
-    if raw.get("conda"):
+    if python.conda:
         kind = "conda"
     elif config is not None and system.exists(f"{prefix}/pipx_metadata.json"):
         kind = "pipx"
@@ -267,15 +285,15 @@ def _interpreter(system: System, raw: Mapping[str, Any]) -> Interpreter:
         kind = captured(r"^(uv|virtualenv)\s*=", config, re.MULTILINE) or "venv"
     lock_files = [f"{project}/{name}" for name in ("uv.lock", "poetry.lock")]
     return Interpreter(
-        executable=raw["executable"],
-        version=raw["version"],
-        implementation=raw["implementation"],
-        abi_tag=re.sub(r"^\.|\.(so|pyd)$", "", raw["ext_suffix"]),
-        platform_tag=raw["platform"],
+        executable=python.executable,
+        version=python.version,
+        implementation=python.implementation,
+        abi_tag=re.sub(r"^\.|\.(so|pyd)$", "", python.ext_suffix),
+        platform_tag=python.platform,
         prefix=prefix,
-        base_prefix=raw["base_prefix"],
+        base_prefix=python.base_prefix,
         kind=kind,
-        site_packages=tuple(raw["site_packages"]),
-        externally_managed=bool(raw.get("externally_managed")),
+        site_packages=python.site_packages,
+        externally_managed=python.externally_managed,
         lock_file=next((path for path in lock_files if system.exists(path)), ""),
     )

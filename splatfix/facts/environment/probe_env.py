@@ -35,7 +35,6 @@ def describe() -> Dict[str, Any]:
         "site_packages": [p for p in sites if os.path.isdir(p)],
         "path": paths,
         "abiflags": getattr(sys, "abiflags", ""),
-        "bits": 64 if sys.maxsize > 2**32 else 32,
     }
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from splatfix.core.codec import parse_json
+from splatfix.core.lenient import decode
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Compiler
 from splatfix.facts.system.live import System, captured, which_all
@@ -32,6 +34,25 @@ _TOOLS: Mapping[str, tuple[list[str], str]] = {
     "sccache": (["--version"], r"sccache ([\d.]+)"),
     "colmap": (["help"], r"COLMAP ([\d.]+)"),
 }
+
+
+@dataclass(frozen=True)
+class _Catalog:
+    productDisplayVersion: str = ""
+
+
+@dataclass(frozen=True)
+class _Studio:
+    """A Visual Studio, as vswhere describes it."""
+
+    installationPath: str = ""
+    displayName: str = "Visual Studio"
+    catalog: _Catalog = field(default_factory=_Catalog)
+
+
+@dataclass(frozen=True)
+class _Studios:
+    instances: tuple[_Studio, ...] = ()
 
 
 def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
@@ -117,20 +138,15 @@ def _of_visual_studio(system: System) -> Iterator[tuple[str, str]]:
     programs = system.env.get("ProgramFiles(x86)") or "C:/Program Files (x86)"
     done = system.run([f"{programs}/{_VSWHERE}", "-products", "*", "-format", "json", "-utf8"], _TIMEOUT)
     try:
-        instances = parse_json(done.stdout)
+        listed = decode(_Studios, {"instances": parse_json(done.stdout)})
     except ValueError:
         return
-    for item in instances if isinstance(instances, list) else ():
-        root = item.get("installationPath") if isinstance(item, dict) else None
-        if not isinstance(root, str):
-            continue
-        base = f"{root}\\VC\\Tools\\MSVC"
+    for item in listed.instances:
+        base = f"{item.installationPath}\\VC\\Tools\\MSVC"
         toolsets = sorted(system.listdir(base), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
         if toolsets:
             path = f"{base}\\{toolsets[-1]}\\bin\\Hostx64\\x64\\cl.exe"
-            catalog = item.get("catalog")
-            version = catalog.get("productDisplayVersion", "") if isinstance(catalog, dict) else ""
-            product = f"{item.get('displayName', 'Visual Studio')} {version}".strip()
+            product = f"{item.displayName} {item.catalog.productDisplayVersion}".strip()
             yield path, f"vswhere: {product}"
 
 

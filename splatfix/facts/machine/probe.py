@@ -120,7 +120,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
 def _distribution(system: System) -> str:
     if system.name == "windows":
         reply = resources.windows_system(system)
-        return " ".join(str(reply[name]) for name in ("Caption", "Version") if name in reply)
+        return f"{reply.Caption} {reply.Version}".strip()
     if system.name == "darwin":
         text = system.run(["sw_vers"], _TIMEOUT).stdout
         values = dict(re.findall(r"^(\w+):\s*(.*)$", text, re.MULTILINE))

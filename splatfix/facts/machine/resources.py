@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from splatfix.core.lenient import json_object
+from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import mac
 from splatfix.facts.model.machine import Resources
 from splatfix.facts.system.live import System, captured, whole_number
@@ -39,9 +39,20 @@ def probe(system: System) -> Resources:
     return Resources(cores, total, available, swap)
 
 
-def windows_system(system: System) -> dict[str, object]:
-    """Windows' own words about itself (``Win32_OperatingSystem``); empty when it does not answer."""
-    return json_object(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout)
+@dataclass(frozen=True)
+class WindowsSystem:
+    """Windows' own words about itself (``Win32_OperatingSystem``), by its own names."""
+
+    Caption: str = ""
+    Version: str = ""
+    TotalVisibleMemorySize: int = 0
+    """KiB."""
+    FreePhysicalMemory: int = 0
+
+
+def windows_system(system: System) -> WindowsSystem:
+    """What Windows says of itself; empty when it does not answer."""
+    return decode(WindowsSystem, json_object(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout))
 
 
 def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, int | None]:
@@ -51,9 +62,8 @@ def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, 
         return whole_number(values.get("hw.logicalcpu")), whole_number(values.get("hw.memsize")), None, None
     if system.name == "windows":
         reply = windows_system(system)
-        total, free = reply.get("TotalVisibleMemorySize"), reply.get("FreePhysicalMemory")
-        cores = whole_number(system.env.get("NUMBER_OF_PROCESSORS"))
-        return cores, _kibibytes(total), _kibibytes(free), None
+        total, free = reply.TotalVisibleMemorySize * 1024, reply.FreePhysicalMemory * 1024
+        return whole_number(system.env.get("NUMBER_OF_PROCESSORS")), total or None, free or None, None
     sizes = re.findall(r"^(\w+):\s+([0-9]{1,15}) kB", system.read("/proc/meminfo") or "", re.MULTILINE)
     memory = {name: int(size) * 1024 for name, size in sizes}
     status = system.read("/proc/self/status") or ""
@@ -107,10 +117,6 @@ def _control_groups(system: System, controller: str) -> list[str]:
     mount = f"{_CGROUPS}/{controller}".rstrip("/")
     parts = [part for part in path.split("/") if part and part != ".."]
     return ["/".join([mount, *parts[:count]]) for count in range(len(parts), -1, -1)]
-
-
-def _kibibytes(value: object) -> int | None:
-    return value * 1024 if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True)

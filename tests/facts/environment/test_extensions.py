@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -29,7 +30,7 @@ cuda_cflags = -DTORCH_EXTENSION_NAME=gsplat_cuda -isystem {torch}/include -genco
 
 def caches(python: Path, **env: str) -> dict[str, JitCache]:
     system = LiveSystem(env={"PATH": "/usr/bin:/bin", **env})
-    found, _ = environment.probe(system, str(python))
+    found = environment.probe(system, str(python))
     return {item.name: item for item in found.jit_caches.value}
 
 
@@ -50,8 +51,8 @@ def test_the_folder_is_torchs_own(tmp_path: Path) -> None:
             for name, value in env.items():
                 patch.setenv(name, value)
             wanted.append(cpp_extension._get_build_directory("some_cuda", False))
-    found, raw = environment.probe(LiveSystem(), sys.executable)
-    tag = own_tag(raw, found.torch.value)
+    found = environment.probe(LiveSystem(), sys.executable)
+    tag = own_tag(platform.python_version(), sys.abiflags, found.torch.value)
     assert tag.endswith("_cpu" if torch.version.cuda is None else f"_cu{torch.version.cuda.replace('.', '')}")
     for env, folder in zip(grid, wanted, strict=True):
         found = cache_root(LiveSystem(env=env))
@@ -129,7 +130,7 @@ def test_a_library_that_importing_its_package_does_not_load(
     library(site_packages / "some" / "cpu" / "some_ops.so", exports, [NEW_ABI], links=[lib / "libc10.so"])
     if init is not None:
         (site_packages / "some" / "__init__.py").write_text(init)
-    found, _ = environment.probe(LiveSystem(env={"PATH": "/usr/bin:/bin"}), str(empty_venv))
+    found = environment.probe(LiveSystem(env={"PATH": "/usr/bin:/bin"}), str(empty_venv))
     (item,) = (one for one in found.extensions.value if one.path.startswith("some/"))
     assert item.links_torch and item.optional is optional
     assert item.python_module is bool(exports)

@@ -44,5 +44,5 @@ def test_an_editable_install_and_its_src(tmp_path: Path) -> None:
 
 def test_a_real_environment(empty_venv: Path, site_packages: Path) -> None:
     touch(site_packages, "plyfile.py")
-    facts, _ = environment.probe(LiveSystem(), str(empty_venv))
+    facts = environment.probe(LiveSystem(), str(empty_venv))
     assert facts.modules.value and "plyfile" in facts.modules.value and "os" not in facts.modules.value

@@ -75,7 +75,7 @@ class SparseGaussianAdam(torch.optim.Adam):
 
 
 def probe(python: Path) -> EnvironmentFacts:
-    return environment.probe(LiveSystem(), str(python))[0]
+    return environment.probe(LiveSystem(), str(python))
 
 
 def package(found: EnvironmentFacts, module: str = "diff_gaussian_rasterization") -> SplatPackage:

@@ -58,17 +58,6 @@ def test_a_version_1_control_group(machine_of: MachineOf) -> None:
     assert (found.memory_total, found.memory_available, found.cores) == (8 * GIB, 7 * GIB, 2)
 
 
-def test_a_version_1_group_without_limit_is_none(machine_of: MachineOf) -> None:
-    files = {
-        "/proc/meminfo": MEMINFO,
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
-        "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
-    }
-    found = resources.probe(machine_of(files=files))
-    assert found.memory_total == 64 * GIB
-
-
 @pytest.mark.parametrize(
     "files",
     [

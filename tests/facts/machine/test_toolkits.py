@@ -176,7 +176,6 @@ def test_the_real_nvcc_of_this_machine() -> None:
     assert isinstance(item.gcc_max, int)
 
 
-CUB = "#define CUB_VERSION 200802 // macro expansion with ## requires this to be a single value\n"
 VERSION = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 12.4, V12.4.131\n"
 SITE = "/env/lib/python3.11/site-packages"
 LIMITS = "#if __GNUC__ > 13\n#if _MSC_VER < 1910 || _MSC_VER >= 1950\n"
@@ -252,22 +251,3 @@ def test_missing_headers_in_the_environments_packages(
     item = roots(box, packaged)[root]
     wanted = {header: f"{SITE}/nvidia/{folder}" for header, folder in elsewhere.items()}
     assert item.elsewhere == wanted and "include/cusolverDn.h" in item.missing
-
-
-@pytest.mark.parametrize("place", ["include/cub", "include/cccl/cub"])
-def test_a_toolkits_own_cub_and_cudart(machine_of: MachineOf, place: str) -> None:
-    root = "/usr/local/cuda-12.9"
-    box = machine_of(
-        files={
-            f"{root}/{place}/version.cuh": CUB,
-            f"{root}/include/crt/host_config.h": "#if __GNUC__ > 14\n",
-        },
-        exists=[
-            f"{root}/bin/nvcc",
-            f"{root}/include/cuda_runtime.h",
-            f"{root}/targets/x86_64-linux/lib/libcudart.so",
-        ],
-    )
-    (found,) = toolkits.probe(box).value or ()
-    assert found.cub == "2.8.2"
-    assert (found.cudart_in, found.has_lib64) == (("targets/x86_64-linux/lib",), False)
