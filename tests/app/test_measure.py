@@ -31,91 +31,61 @@ def with_gpu(driver: Driver | None = GOOD_DRIVER) -> Facts:
 PLAN = InstallPlan(
     OptionKind.REBUILD, "", steps=(), targets=archs("sm_120"), python="/env/bin/python", prefix="/env"
 )
+NO_GPU_ANSWER = KernelCheck("knn", "simple_knn._C", Verdict.NOT_MEASURED, detail="torch sees no GPU here")
+AGREES = KernelCheck("knn", "simple_knn._C", Verdict.MET, 2e-7, 1e-4)
+WRONG = KernelCheck("knn", "simple_knn._C", Verdict.FAILED, 0.3, 1e-4)
+CRASHED = dataclasses.replace(WRONG, value_error=None, detail="ended by SIGSEGV")
+HUNG = dataclasses.replace(WRONG, value_error=None, detail="no answer within 180 s")
 
 
-def installed(*modules: str) -> InstallOutcome:
-    item = InstalledItem("simple_knn", "1", "", modules, "w.whl", 1.0, (NOT_RUN,))
-    return InstallOutcome(PLAN, "0007-x", (item,), "/logs")
+class Machine:
+    """One on which an extension was installed: what its kernels answer, and the journal entries that were taken back."""
 
+    def __init__(self, facts: Facts, *answers: KernelCheck) -> None:
+        self.facts, self.answers = facts, answers
+        self.back: list[str] = []
 
-def check(outcome: Verdict, error: float | None, detail: str = "") -> KernelCheck:
-    return KernelCheck("knn", "simple_knn._C", outcome, error, 1e-4, None, None, detail, "native")
+    def rung(self, *, up_to_date: bool = False, module: str = "simple_knn._C") -> Rung:
+        """The rung ``computes`` after its measurement."""
+        item = InstalledItem(
+            "simple_knn", "1", "", (module,), "w.whl", 1.0, (NOT_RUN,), up_to_date=up_to_date
+        )
+        outcome = InstallOutcome(PLAN, "0007-x", (item,), "/logs")
+        take_back = lambda python, entry: self.back.append(entry)  # noqa: E731
+        return measured(outcome, self.facts, self.verify, take_back).items[0].proof[0]
 
-
-def run(
-    facts: Facts, *answers: KernelCheck, modules: tuple[str, ...] = ("simple_knn._C",)
-) -> tuple[Rung, list[str]]:
-    """The rung ``computes`` afterwards, and the journal entries that were taken back."""
-    back: list[str] = []
-    outcome = measured(
-        installed(*modules), facts, lambda python, device: answers, lambda python, entry: back.append(entry)
-    )
-    return outcome.items[0].proof[0], back
+    def verify(self, python: str, device: str) -> tuple[KernelCheck, ...]:
+        assert self.answers, "nothing is to be run"
+        return self.answers
 
 
 def test_a_kernel_that_agrees_reaches_the_rung() -> None:
-    rung, back = run(with_gpu(), check(Verdict.MET, 2e-7))
-    assert rung.reached is True and "simple_knn._C 2.0e-07" in rung.shown_by
-    assert back == []
+    here = Machine(with_gpu(), AGREES)
+    assert here.rung().reached is True and here.back == []
 
 
-def test_a_kernel_that_computes_wrongly_is_taken_back() -> None:
-    back: list[str] = []
+@pytest.mark.parametrize("answer", [WRONG, CRASHED, HUNG], ids=["wrong", "crashed", "hung"])
+@pytest.mark.parametrize("up_to_date", [False, True])
+def test_what_does_not_compute_is_taken_back_unless_it_was_there_before(
+    answer: KernelCheck, up_to_date: bool
+) -> None:
+    here = Machine(with_gpu(), answer)
     with pytest.raises(SplatfixError) as caught:
-        measured(
-            installed("simple_knn._C"),
-            with_gpu(),
-            lambda python, device: (check(Verdict.FAILED, 0.3),),
-            lambda python, entry: back.append(entry),
-        )
-    assert caught.value.code == "computes-wrongly" and "3.0e-01" in caught.value.what
-    assert back == ["0007-x"]
-
-
-def test_wrong_earlier_installation_is_reported_and_kept() -> None:
-    there = installed("simple_knn._C")
-    there = dataclasses.replace(there, items=(dataclasses.replace(there.items[0], up_to_date=True),))
-    back: list[str] = []
-    with pytest.raises(SplatfixError) as caught:
-        measured(
-            there,
-            with_gpu(),
-            lambda python, device: (check(Verdict.FAILED, 0.3),),
-            lambda python, entry: back.append(entry),
-        )
-    assert back == [] and "nothing was changed" in caught.value.meaning
+        here.rung(up_to_date=up_to_date)
+    assert caught.value.code == "computes-wrongly" and (answer.detail or "3.0e-01") in caught.value.what
+    assert here.back == ([] if up_to_date else ["0007-x"])
 
 
 def test_what_could_not_be_measured_is_not_claimed() -> None:
-    rung, _ = run(with_gpu(), check(Verdict.NOT_MEASURED, None, "torch sees no GPU here"))
-    assert rung == Rung(RungName.COMPUTES, None, "torch sees no GPU here")
+    assert Machine(with_gpu(), NO_GPU_ANSWER).rung() == dataclasses.replace(
+        NOT_RUN, shown_by=NO_GPU_ANSWER.detail
+    )
 
 
 @pytest.mark.parametrize("facts", [machine(), with_gpu(None), with_gpu(Driver("580.95.05", None))])
 def test_without_a_gpu_and_its_driver_nothing_is_run(facts: Facts) -> None:
-    def never(python: str, device: str) -> tuple[KernelCheck, ...]:
-        raise AssertionError("nothing is to be run")
-
-    outcome = measured(installed("simple_knn._C"), facts, never, lambda python, entry: None)
-    assert outcome.items[0].proof == (NOT_RUN,)
+    assert Machine(facts).rung() == NOT_RUN
 
 
 def test_what_splatfix_cannot_call_is_not_run_either() -> None:
-    rung, _ = run(with_gpu(), modules=("tinycudann_bindings._120_C",))
-    assert rung == NOT_RUN
-
-
-@pytest.mark.parametrize("end", ["ended by SIGSEGV", "no answer within 180 s"])
-def test_a_kernel_that_crashes_or_hangs_is_taken_back(end: str) -> None:
-    back: list[str] = []
-    with pytest.raises(SplatfixError) as caught:
-        measured(
-            installed("diff_surfel_rasterization._C"),
-            with_gpu(),
-            lambda python, device: (
-                KernelCheck("rasterizer", "diff_surfel_rasterization", Verdict.FAILED, detail=end),
-            ),
-            lambda python, entry: back.append(entry),
-        )
-    assert end in caught.value.what
-    assert back == ["0007-x"]
+    assert Machine(with_gpu()).rung(module="tinycudann_bindings._120_C") == NOT_RUN

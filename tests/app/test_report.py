@@ -6,7 +6,7 @@ import copy
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,11 +123,24 @@ def change(folder: Path, path: tuple[str | int, ...], value: Any) -> None:
     """Change one place of a certificate."""
     file = folder / "certificate.json"
     document = json.loads(file.read_text(encoding="utf-8"))
-    place = document
+    file.write_text(json.dumps(with_value(document, path, value)), encoding="utf-8")
+
+
+def with_value(document: dict[str, Any], path: Sequence[str | int], value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(document)
+    inner: Any = changed
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
-    file.write_text(json.dumps(document), encoding="utf-8")
+        inner = inner[key]
+    inner[path[-1]] = value
+    return changed
+
+
+def damaged(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The document with every other type in each of its places, but the verdict's."""
+    for path in places(document):
+        if path != ["verdict"]:
+            for value in (None, 3, 1e400, "x", [], [[]], {}, {"": {}}, True):
+                yield with_value(document, path, value)
 
 
 def test_diff_names_the_first_cause_and_every_outcome(
@@ -209,8 +222,7 @@ def test_diff_names_the_run_level_and_the_check_that_failed() -> None:
 
 @pytest.mark.slow
 def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
-    """Every place of a real certificate with every other type in it."""
-    whole = {
+    certificate = {
         "verdict": "certified",
         "device": "cuda",
         "environment": {"GPU": "H200 (cuda)"},
@@ -224,31 +236,22 @@ def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], 
         "facts": {"machine": {"kernel": "6"}},
     }
     count = 0
-    for path in places(whole):
-        for value in (None, 3, 1e400, "x", [], [[]], {}, {"": {}}, True):
-            if path == ["verdict"]:
-                continue
-            other = copy.deepcopy(whole)
-            place: Any = other
-            for key in path[:-1]:
-                place = place[key]
-            place[path[-1]] = value
-            found = compare("a", whole, "b", other)
-            json.dumps(to_json(found), allow_nan=False)
-            assert markdown(found).startswith(("# B is ", "# A and B cannot be compared"))
-            undetermined = StoredCertificate({**other, "verdict": "undetermined"})
-            assert all(problem.kind for problem in problems_of(undetermined))
-            fix = fix_of(undetermined, None)
-            assert fix is None or fix.title
-            count += 1
+    for other in damaged(certificate):
+        difference = compare("a", certificate, "b", other)
+        json.dumps(to_json(difference), allow_nan=False)
+        assert markdown(difference).startswith(("# B is ", "# A and B cannot be compared"))
+        undetermined = StoredCertificate({**other, "verdict": "undetermined"})
+        assert all(problem.kind for problem in problems_of(undetermined))
+        fix = fix_of(undetermined, None)
+        assert fix is None or fix.title
+        count += 1
     survived("certificates with a changed place in report diff", count)
     assert count > 1000
 
 
-def places(value: Any, path: list[Any] | None = None) -> Iterator[list[Any]]:
+def places(value: Any, *path: Any) -> Iterator[list[Any]]:
     """The path of every value inside."""
-    path = path or []
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in inside:
         yield [*path, key]
-        yield from places(item, [*path, key])
+        yield from places(item, *path, key)
