@@ -55,21 +55,13 @@ def test_wheels_of_one_name_are_apart_and_removable(
     other.write_bytes(b"y")
     cache.put("c3", other, {"torch": ""})
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    rows = splatfix("cache", "list").stdout.splitlines()
-    assert any(
-        f"torch 2.11.0+cu130, from someone/tiny at 0123456789, {today}, key b2b2b2b2" in row for row in rows
-    )
-    assert any(f"torch 2.13.0, {today}, key a1" in row for row in rows), (
-        "an entry without a source has no row"
-    )
-    done = splatfix("cache", "clear", "b2b2b2b2")
-    assert done.stdout.startswith("Removed 1 wheel") and {one.key for one in cache.entries()} == {
-        "a1",
-        "c3",
-    }
-    assert splatfix("cache", "clear", "Other.Probe").stdout.startswith("Removed 1 wheel")
-    lost = splatfix("cache", "clear", "nothing")
-    assert lost.returncode == 2 and "(not-in-cache)" in lost.stderr and "Wheels there: tiny" in lost.stderr
+    listed = splatfix("cache", "list").stdout
+    assert f"torch 2.11.0+cu130, from someone/tiny at 0123456789, {today}, key b2b2b2b2" in listed
+    assert f"torch 2.13.0, {today}, key a1" in listed, "an entry without a source has no row"
+    assert splatfix("cache", "clear", "b2b2b2b2").returncode == 0
+    assert {one.key for one in cache.entries()} == {"a1", "c3"}
+    assert splatfix("cache", "clear", "Other.Probe").returncode == 0
+    assert splatfix("cache", "clear", "nothing").returncode == 2
     assert [one.key for one in cache.entries()] == ["a1"]
 
 

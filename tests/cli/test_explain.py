@@ -19,10 +19,8 @@ LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
 Explain = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
-def in_a_child(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "splatfix", "explain", *words], input=given, capture_output=True
-    )
+def in_a_child(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "splatfix", "explain", *words], capture_output=True)
 
 
 @pytest.fixture
@@ -41,34 +39,18 @@ def explain(splatfix: Callable[..., subprocess.CompletedProcess[str]]) -> Explai
 def test_a_file_and_standard_input(explain: Explain, tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     log.write_text(LOG)
-    for done in (explain(str(log)), explain(given=LOG.encode()), explain("-", given=LOG.encode())):
-        assert done.returncode == 0
-        assert b"toolkit_too_old_for_arch" in done.stdout and b"compute_120" in done.stdout
-
-
-def test_the_document(explain: Explain, tmp_path: Path) -> None:
-    done = explain("--json", given=LOG.encode())
-    document = check(json.loads(done.stdout))
-    first = document["causes"][0]
-    assert (document["schema_version"], document["command"], document["recognised"]) == (2, "explain", True)
-    assert {"class", "confidence", "lines", "why", "fix"} <= set(first)
-    assert first["lines"] == [LOG.strip()] and first["line_numbers"] == [1]
+    for done in (explain(str(log), "--json"), explain("--json", given=LOG.encode())):
+        first = check(json.loads(done.stdout))["causes"][0]
+        assert (done.returncode, first["class"]) == (0, "toolkit_too_old_for_arch")
+        assert first["lines"] == [LOG.strip()] and first["line_numbers"] == [1]
+    shown = explain("-", given=LOG.encode()).stdout
+    assert b"toolkit_too_old_for_arch" in shown and b"compute_120" in shown
 
 
 def test_not_recognised_says_what_to_collect(explain: Explain) -> None:
     done = explain("--json", given=b"all is well\n")
     document = check(json.loads(done.stdout))
     assert done.returncode == 3 and not document["recognised"] and document["collect"]
-    assert b"Not recognised" in explain(given=b"all is well\n").stdout
-
-
-def test_facts_name_what_the_words_leave_open_and_bring_the_remedy_of_the_check(explain: Explain) -> None:
-    log = b"TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
-    assert explain(given=log).returncode == 3
-    done = explain("--facts", str(folder("a100-conda-without-nvcc")), "--json", given=log)
-    first = json.loads(done.stdout)["causes"][0]
-    assert (done.returncode, first["class"]) == (0, "cuda_toolkit_missing") and first["confidence"] > 0.5
-    assert len(first["fix"]) > 2 and any(step["argv"] for step in first["fix"])
 
 
 def test_many_logs(explain: Explain) -> None:
@@ -106,15 +88,16 @@ def test_each_of_many_logs_is_answered_before_the_next_is_read() -> None:
 
 
 def test_facts_count_for_many_logs_as_for_one(explain: Explain) -> None:
+    """They name what the words leave open, and bring the remedy of the check."""
     log = "TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
-    given = json.dumps({"id": 1, "log": log}).encode() + b"\n"
-    plain, facts = (
-        json.loads(explain("--jsonl", *words, given=given).stdout)["causes"]
-        for words in ((), ("--facts", str(folder("a100-conda-without-nvcc"))))
-    )
-    assert facts[0]["class"] == "cuda_toolkit_missing"
-    assert facts[0]["confidence"] > 0.5 > plain[0]["confidence"]
-    assert len(facts[0]["fix"]) > len(plain[0]["fix"])
+    many = json.dumps({"id": 1, "log": log}).encode() + b"\n"
+    facts = ("--facts", str(folder("a100-conda-without-nvcc")))
+    (plain, *_) = json.loads(explain("--jsonl", given=many).stdout)["causes"]
+    for form, given in (("--jsonl", many), ("--json", log.encode())):
+        (first, *_) = json.loads(explain(form, *facts, given=given).stdout)["causes"]
+        assert first["class"] == "cuda_toolkit_missing"
+        assert first["confidence"] > 0.5 > plain["confidence"]
+        assert len(first["fix"]) > len(plain["fix"]) and any(step["argv"] for step in first["fix"])
 
 
 def test_a_command_runs_and_keeps_its_exit_code() -> None:

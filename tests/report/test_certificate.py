@@ -71,11 +71,10 @@ def certificate(**changes: Any) -> Certificate:
     )
 
 
-def on_terminal(subject: Certificate) -> str:
-    console = Console(file=io.StringIO(), width=300, color_system=None)
-    show(console, subject, Path("report.md"))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+def on_terminal(subject: Certificate, *more: Any, width: int = 300, **options: Any) -> str:
+    stream = io.StringIO()
+    show(Console(file=stream, width=width, color_system=None), subject, Path("report.md"), *more, **options)
+    return stream.getvalue()
 
 
 def test_the_certificate_on_a_terminal() -> None:
@@ -101,16 +100,9 @@ def test_a_failed_certificate_names_the_next_command() -> None:
     assert step is not None and step.command is not None
     assert step.command.argv == ("splatfix", "diagnose", "--python", "my env")
     assert next_step(certificate(), None) is None
-    stream = io.StringIO()
-    show(Console(file=stream, width=80), subject, Path("report.md"), step)
-    assert stream.getvalue().splitlines()[:6] == [
-        "NOT CERTIFIED: It trained.",
-        "  ✗ garden: bad",
-        "  Report: report.md",
-        "  ! garden: 1 image(s) on disk are not in the reconstruction: a|b.jpg",
-        "  → Next: look for the cause",
-        "    $ splatfix diagnose --python 'my env'",
-    ]
+    assert (
+        "    $ splatfix diagnose --python 'my env'" in on_terminal(subject, step, width=80).splitlines()[:6]
+    )
 
 
 OURS = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 6e-8, 1e-6, 4e-7, 5e-5, kind="ours")
@@ -139,23 +131,24 @@ def test_kernels_that_match_lead_to_training() -> None:
     ]
 
 
-def test_a_wrong_kernel_leads_to_the_diagnosis() -> None:
-    lines = kernels_screen(OURS, WRONG, device="cuda")
-    assert lines[0] == "✗ Wrong results on cuda: simple_knn._C"
-    assert lines[2] == "    $ splatfix diagnose"
+RASTERIZER = dataclasses.replace(OURS, implementation="diff_gaussian_rasterization._C", kind="native")
 
 
-def test_an_extension_that_was_not_run_has_no_next_step() -> None:
-    lines = kernels_screen(OURS, NATIVE)
-    assert lines[:2] == ["? CUDA extensions need a GPU to verify", ""]
-    assert lines[-1] == "Not measured: simple_knn._C"
-    assert kernels_screen(ABSENT)[0] == "? No kernel could be verified on the CPU"
-
-
-def test_inrias_rasterizer_on_a_gpu_is_what_certify_trains_with() -> None:
-    rasterizer = dataclasses.replace(OURS, implementation="diff_gaussian_rasterization._C", kind="native")
-    assert "    $ splatfix certify --renderer inria" in kernels_screen(rasterizer, device="cuda")
-    assert "    $ splatfix certify" in kernels_screen(rasterizer, device="cpu")
+@pytest.mark.parametrize(
+    ("kernels", "device", "argv"),
+    [
+        ((OURS, WRONG), "cuda", ("diagnose",)),
+        ((OURS, NATIVE), "cpu", None),
+        ((ABSENT,), "cpu", None),
+        ((RASTERIZER,), "cuda", ("certify", "--renderer", "inria")),
+        ((RASTERIZER,), "cpu", ("certify",)),
+    ],
+)
+def test_what_is_next_after_the_kernels(
+    kernels: tuple[KernelCheck, ...], device: str, argv: tuple[str, ...] | None
+) -> None:
+    step = verified_step(kernels, device, None)
+    assert (step and step.command and step.command.argv[1:]) == argv
 
 
 @pytest.mark.parametrize("rendering", [markdown, on_terminal])
@@ -218,9 +211,8 @@ def test_the_report_reads_as_the_golden() -> None:
 
 
 def test_verbose_shows_every_criterion_and_the_reservation_of_each() -> None:
-    stream = io.StringIO()
-    show(Console(file=stream, width=300), every_kind(), Path("report.md"), verbose=True)
-    codes = [line.split()[1] for line in stream.getvalue().splitlines() if line.startswith("      ")]
+    lines = on_terminal(every_kind(), verbose=True).splitlines()
+    codes = [line.split()[1] for line in lines if line.startswith("      ")]
     assert codes == ["loss-falls:", "held-out-quality:", "loss-falls:"]
 
 

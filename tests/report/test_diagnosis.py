@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -47,21 +48,18 @@ LOUD = Finding(
 )
 
 
-def shown(*findings: Finding, verbose: bool = False, width: int = 60) -> str:
+def shown(*findings: Finding, facts: Facts = FACTS, width: int = 60, **options: Any) -> str:
     stream = io.StringIO()
-    console = Console(file=stream, width=width, highlight=False)
-    diagnosis.show(console, FACTS, findings, verbose=verbose)
+    diagnosis.show(Console(file=stream, width=width, highlight=False), facts, findings, **options)
     return stream.getvalue()
 
 
 def test_what_to_do_is_said_once() -> None:
     """The advice and the problem below it named the same commands."""
     needed = AlsoNeeded(LOUD.code, LOUD.summary, LOUD.remedy)
-    options = Options((), (), (), advice=Advice(None, (needed,)))
-    stream = io.StringIO()
-    diagnosis.show(Console(file=stream, width=60, highlight=False), FACTS, (LOUD,), options=options)
-    assert stream.getvalue().count("Reboot.") == 1 and stream.getvalue().count("export A=") == 1
-    assert "nvcc --version" in stream.getvalue().partition("Problems")[2]
+    text = shown(LOUD, options=Options((), (), (), advice=Advice(None, (needed,))))
+    assert text.count("Reboot.") == 1 and text.count("export A=") == 1
+    assert "nvcc --version" in text.partition("Problems")[2]
 
 
 def test_a_command_stands_below_what_it_is_for() -> None:
@@ -152,6 +150,5 @@ def test_the_overview_names_mig_instances() -> None:
         0, "NVIDIA A100-SXM4-80GB", cc="8.0", mig=True, mig_devices=("NVIDIA A100-SXM4-80GB MIG 3g.40gb",)
     )
     machine = dataclasses.replace(FACTS.machine, gpus=Fact((card,), "NVML"))
-    stream = io.StringIO()
-    diagnosis.show(Console(file=stream, width=100), dataclasses.replace(FACTS, machine=machine), (QUIET,))
-    assert "NVIDIA A100-SXM4-80GB MIG 3g.40gb (8.0)" in stream.getvalue()
+    text = shown(QUIET, facts=dataclasses.replace(FACTS, machine=machine), width=100)
+    assert "NVIDIA A100-SXM4-80GB MIG 3g.40gb (8.0)" in text
