@@ -77,10 +77,10 @@ def main(out: Path) -> None:
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
 
 
-def options_of(words: Iterable[str]) -> str:
+def options_of(arguments: Iterable[str]) -> str:
     """The arguments and options of a command as a table; of each subcommand where it is a group."""
     command: Any = typer.main.get_command(app)  # click's types: typer carries a click of its own
-    for word in words:
+    for word in arguments:
         command = command.commands[word]
     if hasattr(command, "commands"):
         parts: list[str] = []
@@ -107,13 +107,13 @@ def _options(command: Any) -> str:
 def output_of(line: str) -> str:
     """What ``splatfix LINE`` prints at 80 columns, as it is now; ``--facts`` names a simulated machine."""
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "PYTHONPATH": str(ROOT)}
-    words = shlex.split(line)
+    arguments = shlex.split(line)
     with tempfile.TemporaryDirectory() as folder:
-        if "--facts" in words:
-            name = words[words.index("--facts") + 1]
+        if "--facts" in arguments:
+            name = arguments[arguments.index("--facts") + 1]
             raw_machines()[name].write(Path(folder) / name)
         done = subprocess.run(
-            [sys.executable, "-m", "splatfix", *words],
+            [sys.executable, "-m", "splatfix", *arguments],
             cwd=folder,
             env=environment,
             capture_output=True,

@@ -30,7 +30,7 @@ BATCHES = ("2026-11-22",) * 13
 FOLDS = 5
 BINS = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 Case = Mapping[str, Any]
-Said = tuple[float, bool]
+Answer = tuple[float, bool]
 """Confidence in the first cause (0 where there is none), and whether it is right."""
 
 
@@ -39,7 +39,7 @@ def read(name: str) -> list[Case]:
     return [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
 
-def said_of(case: Case, without: Collection[Wording] = frozenset()) -> Said:
+def answer_to(case: Case, without: Collection[Wording] = frozenset()) -> Answer:
     """What is said of a case."""
     causes = explain_text(case["log"], without=without).causes
     if not causes:
@@ -47,11 +47,11 @@ def said_of(case: Case, without: Collection[Wording] = frozenset()) -> Said:
     return causes[0].confidence, causes[0].name in case["accept"]
 
 
-def summary(said: Sequence[Said]) -> dict[str, Any]:
+def summary(answers: Sequence[Answer]) -> dict[str, Any]:
     """Shares of cases: right first causes, wrong ones at a confidence of 0.5 or more, and none that sure."""
-    right = sum(is_right for _, is_right in said)
-    wrong = sum(sure >= SURE and not is_right for sure, is_right in said)
-    return _shares(len(said), right, wrong, sum(sure < SURE for sure, _ in said))
+    right = sum(is_right for _, is_right in answers)
+    wrong = sum(sure >= SURE and not is_right for sure, is_right in answers)
+    return _shares(len(answers), right, wrong, sum(sure < SURE for sure, _ in answers))
 
 
 def first_look(cases: Sequence[Case]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _shares(count: int, right: int, wrong: int, missed: int) -> dict[str, Any]:
     }
 
 
-def by_wording(cases: Sequence[Case]) -> list[Said]:
+def by_wording(cases: Sequence[Case]) -> list[Answer]:
     """Each fold of sources explained without the wordings that only its own cases bear out."""
     matched = [_wordings_of(case) for case in cases]
     folds = [zlib.crc32(case["source"].partition("#")[0].encode()) % FOLDS for case in cases]
@@ -77,21 +77,23 @@ def by_wording(cases: Sequence[Case]) -> list[Said]:
     for fold, wordings in zip(folds, matched, strict=True):
         for other in elsewhere.keys() - {fold}:
             elsewhere[other] |= wordings
-    return [
-        said_of(case, frozenset(wordings - elsewhere[fold]))
-        for case, wordings, fold in zip(cases, matched, folds, strict=True)
-    ]
+    answers = []
+    for case, wordings, fold in zip(cases, matched, folds, strict=True):
+        answers.append(answer_to(case, frozenset(wordings - elsewhere[fold])))
+    return answers
 
 
 def _wordings_of(case: Case) -> set[Wording]:
     """Wordings that a case bears out."""
-    signs = find_signs(Log(kept_lines(case["log"])), None)
-    return {sign.wording for found in signs.values() for sign in found if sign.wording}
+    wordings: set[Wording] = set()
+    for signs in find_signs(Log(kept_lines(case["log"])), None).values():
+        wordings.update(sign.wording for sign in signs if sign.wording)
+    return wordings
 
 
-def by_class(cases: Sequence[Case]) -> list[Said]:
+def by_class(cases: Sequence[Case]) -> list[Answer]:
     """Each case explained without what is known of the classes that are right for it."""
-    return [said_of(case, _known_of(case["accept"])) for case in cases]
+    return [answer_to(case, _known_of(case["accept"])) for case in cases]
 
 
 def _known_of(names: Sequence[str]) -> frozenset[Wording]:
@@ -104,11 +106,11 @@ def _known_of(names: Sequence[str]) -> frozenset[Wording]:
     return frozenset(known)
 
 
-def calibration(said: Sequence[Said]) -> list[dict[str, Any]]:
+def calibration(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     """For each range of confidence: how many cases, their mean confidence, and the share that is right."""
     rows = []
     for low, high in itertools.pairwise(BINS):
-        within = [item for item in said if low < item[0] <= high]
+        within = [item for item in answers if low < item[0] <= high]
         if within:
             mean = sum(sure for sure, _ in within) / len(within)
             right = sum(good for _, good in within) / len(within)
@@ -125,15 +127,15 @@ def record() -> dict[str, Any]:
     for batch, date in enumerate(BATCHES):
         cases = [case for case in held if case.get("batch", 0) == batch]
         first_looks.append({"batch": batch, "date": date, **first_look(cases)})
-    said = {name: [said_of(case) for case in read(name)] for name in ("given", "held_out", "made_here")}
+    answers = {name: [answer_to(case) for case in read(name)] for name in ("given", "held_out", "made_here")}
     return {
-        "given": summary(said["given"]),
+        "given": summary(answers["given"]),
         "first_looks": first_looks,
-        "held_out_now": summary(said["held_out"]),
-        "made_here": summary(said["made_here"]),
+        "held_out_now": summary(answers["held_out"]),
+        "made_here": summary(answers["made_here"]),
         "wordings_held_out": summary(wording),
         "classes_held_out": summary(by_class([*given, *held])),
-        "calibration": calibration(list(itertools.chain.from_iterable(said.values()))),
+        "calibration": calibration(list(itertools.chain.from_iterable(answers.values()))),
         "calibration_wordings_held_out": calibration(wording),
         "classes": sum(bool(failure.wordings) for failure in failures().values()),
         "wordings": sum(len(failure.wordings) for failure in failures().values()),

@@ -24,13 +24,16 @@ def row_of(document: Mapping[str, Any]) -> dict[str, Any]:
     if document.get("command") != "rehearse" or not isinstance(stack, Mapping) or len(runs) != 1:
         raise ValueError("no certificate of splatfix rehearse")
     run, result = runs[0], runs[0]["result"]
-    words = stack["command"]["argv"]
+    extensions = {}
+    for name, item in result.get("implementations", {}).items():
+        if not name.startswith("optimizer "):
+            extensions[name] = item["calls"]
     return {
         "stack": stack["name"],
         "commit": stack["commit"],
         "verdict": document["verdict"],
         "reasons": document["reasons"],
-        "options": words[2:],
+        "options": stack["command"]["argv"][2:],
         "scene": run["scene"],
         "seconds": run["seconds"],
         "iterations": result.get("iterations"),
@@ -44,11 +47,7 @@ def row_of(document: Mapping[str, Any]) -> dict[str, Any]:
         "mends": [[item["code"], item["edited"]] for item in stack["mends"]],
         "weights": len(stack["weights"]),
         "threads": document["environment"].get("threads"),
-        "extensions": {
-            name: item["calls"]
-            for name, item in result.get("implementations", {}).items()
-            if not name.startswith("optimizer ")
-        },
+        "extensions": extensions,
         "versions": {**result.get("versions", {}), "splatfix": document["splatfix_version"]},
         "issued": document["issued"],
     }

@@ -40,7 +40,9 @@ class Answers:
 
     @cached_property
     def _options(self) -> tuple[Option, ...]:
-        return find_options(self._context).available if self._context else ()
+        if self._context is None:
+            return ()
+        return find_options(self._context).available
 
     def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
         """Drop-ins with CUDA code, for a class that a compiler has a part in; () where torch's NVRTC cannot serve there.
@@ -77,7 +79,7 @@ class Answers:
         """The steps of the least invasive available option of these kinds."""
         for option in self._options:
             if option.kind in kinds:
-                return tuple(
-                    Step(step.text[:1].upper() + step.text[1:], step.command) for step in option.steps
-                )
+                # a step of a plan begins in lower case, behind its number
+                steps = [Step(step.text[:1].upper() + step.text[1:], step.command) for step in option.steps]
+                return tuple(steps)
         return ()

@@ -36,61 +36,70 @@ class DockerfileRequest:
     force: bool = False
 
 
-def make_dockerfile(asked: DockerfileRequest) -> Result:
+def make_dockerfile(request: DockerfileRequest) -> Result:
     """Plan the image, and print the Dockerfile or write it with what belongs to it; all files or none.
 
     Raises:
         SplatfixError: ``not-a-folder``, ``needs-out``, ``file-exists``, ``cannot-write`` (exit code 2); what
             :func:`splatfix.plan.image_choice.plan_image` refuses. Nothing is written then.
     """
-    repo = asked.image.checkout
+    repo = request.image.checkout
     folder = resolved_folder(repo)
     if folder is None:
         raise usage_error(
             "not-a-folder", f"There is no folder {repo}.", say("Name the checkout with --repo.")
         )
     require_one_thing(folder)
-    if (asked.compose or asked.devcontainer) and asked.out is None:
+    if (request.compose or request.devcontainer) and request.out is None:
         problem = "--compose and --devcontainer write files; without --out only the Dockerfile is printed."
-        targets = target_options(asked.image.targets)
+        targets = target_options(request.image.targets)
         todo = run("splatfix", "dockerfile", "--repo", repo, *targets, "--out", repo)
         raise usage_error("needs-out", problem, todo)
-    plan = plan_image(replace(asked.image, checkout=str(folder)), read_checkout(folder, source_patterns()))
-    if asked.out is None:
+    plan = plan_image(replace(request.image, checkout=str(folder)), read_checkout(folder, source_patterns()))
+    if request.out is None:
         made = image.files(plan, image.Places())
         return Result(
             "dockerfile",
             lambda: image.document(plan, made, ()),
             lambda console: console.out(made[0].content, end="", highlight=False),
         )
-    place, name = _place(asked.out)
+    destination, name = _destination(request.out)
     places = image.Places(
         name,
-        Path(os.path.relpath(folder, place)).as_posix(),
-        Path(os.path.relpath(place / name, folder)).as_posix(),
+        Path(os.path.relpath(folder, destination)).as_posix(),
+        Path(os.path.relpath(destination / name, folder)).as_posix(),
     )
     made = image.files(
         plan,
         places,
         dockerignore=_dockerignore(folder),
-        compose=asked.compose,
-        devcontainer=asked.devcontainer,
+        compose=request.compose,
+        devcontainer=request.devcontainer,
     )
     wheel = _own_wheel()
-    contents = {place / item.name: item.content.encode() for item in made}
-    contents |= {place / name: content for name, content in wheel.items()}
-    new = _to_write(place, contents, asked)
-    place.mkdir(exist_ok=True)
+    contents = {destination / item.name: item.content.encode() for item in made}
+    contents |= {destination / name: content for name, content in wheel.items()}
+    new = _to_write(destination, contents, request)
+    destination.mkdir(exist_ok=True)
     for path in new:
         write_bytes(path, contents[path])
     written = tuple(str(path) for path in new)
     same = tuple(str(path) for path in contents if path not in new)
     steps = [
-        run("docker", "build", "-t", image.image_name(plan), "-f", place / name, folder, text="Build it with")
+        run(
+            "docker",
+            "build",
+            "-t",
+            image.image_name(plan),
+            "-f",
+            destination / name,
+            folder,
+            text="Build it with",
+        )
     ]
-    if place != folder:
+    if destination != folder:
         text = "The build takes files from the checkout alone, so first"
-        steps.insert(0, run("cp", *(place / name for name in wheel), folder, text=text))
+        steps.insert(0, run("cp", *(destination / name for name in wheel), folder, text=text))
     return Result(
         "dockerfile",
         lambda: image.document(plan, made, written),
@@ -115,7 +124,7 @@ def _dockerignore(folder: Path) -> str:
     return content or ""
 
 
-def _place(out: Path) -> tuple[Path, str]:
+def _destination(out: Path) -> tuple[Path, str]:
     """(folder, the Dockerfile's name in it): what is not there is a folder to be made, unless its name speaks of a Dockerfile."""
     if not out.parent.is_dir():
         raise usage_error("cannot-write", f"There is no folder {out.parent}.", say("Create it first."))
@@ -124,7 +133,7 @@ def _place(out: Path) -> tuple[Path, str]:
     return out.parent.resolve(), out.name
 
 
-def _to_write(place: Path, contents: dict[Path, bytes], asked: DockerfileRequest) -> list[Path]:
+def _to_write(destination: Path, contents: dict[Path, bytes], request: DockerfileRequest) -> list[Path]:
     """The files that are not there as they should be.
 
     Raises:
@@ -135,13 +144,13 @@ def _to_write(place: Path, contents: dict[Path, bytes], asked: DockerfileRequest
     if any(path.is_dir() for path in there) or any(path.parent.is_symlink() for path in new):
         raise usage_error(
             "cannot-write",
-            f"What would be written in {place} is there as a folder or lies behind a link.",
+            f"What would be written in {destination} is there as a folder or lies behind a link.",
             say("Name another folder with --out."),
         )
-    if there and not asked.force:
+    if there and not request.force:
         raise usage_error(
             "file-exists",
-            f"{', '.join(path.name for path in there)} in {place} would be overwritten.",
+            f"{', '.join(path.name for path in there)} in {destination} would be overwritten.",
             say("Add --force for that, or name another folder or file with --out."),
         )
     return new

@@ -289,13 +289,14 @@ def _evidence(context: Context, findings: Sequence[Finding]) -> MachineEvidence:
     failed = codes[Status.FAIL] | codes[Status.CRASH] | codes[Status.WARN]
     # what was not looked at says nothing
     passed = codes[Status.PASS] - failed - codes[Status.UNKNOWN]
-    toolkit = context.build_toolkit
-    return MachineEvidence(
-        predicted=frozenset(row.name for row in failure_classes() if failed.intersection(row.checks)),
-        ruled_out=frozenset(
-            row.name
-            for row in failure_classes()
-            if row.checks and not row.limit and passed.issuperset(row.checks)
-        ),
-        toolkit=pair(toolkit.version) if toolkit and toolkit.version else None,
-    )
+    predicted, ruled_out = set(), set()
+    for failure in failure_classes():
+        if failed.intersection(failure.checks):
+            predicted.add(failure.name)
+        # of a class with a limit the checks do not see all: that they found nothing rules it out only without one
+        if failure.checks and not failure.limit and passed.issuperset(failure.checks):
+            ruled_out.add(failure.name)
+    version = None
+    if context.build_toolkit and context.build_toolkit.version:
+        version = pair(context.build_toolkit.version)
+    return MachineEvidence(frozenset(predicted), frozenset(ruled_out), version)

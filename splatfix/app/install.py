@@ -315,8 +315,9 @@ def next_step(outcome: InstallOutcome) -> Step | None:
     """Where kernels were verified on the GPU, training; else their verification. None where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
         return None
-    computes = [rung for item in outcome.items for rung in item.proof if rung.name is RungName.COMPUTES]
     python = outcome.plan.python
-    if any(rung.reached for rung in computes):
-        return run("splatfix", "certify", "--python", python, text="Next: test training")
+    for item in outcome.items:
+        for rung in item.proof:
+            if rung.name is RungName.COMPUTES and rung.reached:
+                return run("splatfix", "certify", "--python", python, text="Next: test training")
     return run("splatfix", "verify", "--python", python, text="Next: check accuracy")

@@ -44,11 +44,10 @@ class EnvironmentState:
         from splatfix.install import EntryStatus
 
         entries = self._journal.entries()
-        if any(
-            item.changes and item.status in (EntryStatus.RUNNING, EntryStatus.REVERTING) for item in entries
-        ):
-            text = f"an installation in {self._prefix} is unfinished. Restore the previous state with"
-            return self._message(text, ("revert",))
+        for item in entries:
+            if item.changes and item.status in (EntryStatus.RUNNING, EntryStatus.REVERTING):
+                text = f"an installation in {self._prefix} is unfinished. Restore the previous state with"
+                return self._message(text, ("revert",))
         mine = [item for item in entries if self._before.get(item.id) is not item.status]
         if not mine:
             return self._message(f"nothing was changed in {self._prefix}.")
@@ -73,5 +72,5 @@ class EnvironmentState:
 
     def _message(self, text: str, *commands: tuple[str, ...]) -> str:
         named = ("--python", self._python)
-        lines = [f"  $ {Command(('splatfix', *words, *named)).shell()}" for words in commands]
+        lines = [f"  $ {Command(('splatfix', *arguments, *named)).shell()}" for arguments in commands]
         return "\n".join([f"Interrupted: {text}", *lines])

@@ -113,7 +113,7 @@ def _all(
     The threads do not outlive the process: an engine ends what they build.
     """
     waiting: queue.SimpleQueue[Lane] = queue.SimpleQueue()
-    ended: dict[str, Result | SplatfixError] = {}
+    outcomes: dict[str, Result | SplatfixError] = {}
 
     def work() -> None:
         while True:
@@ -122,14 +122,14 @@ def _all(
             except queue.Empty:
                 return
             try:
-                ended[lane.name] = certify(lane)
+                outcomes[lane.name] = certify(lane)
             except KeyboardInterrupt:  # it was ended from the main thread
                 return
             except Exception as error:  # noqa: BLE001  # one lane's bug shall not take the others' results
                 if not isinstance(error, SplatfixError):
                     text = f"Lane {lane.name} crashed: {type(error).__name__}: {error}"
                     error = SplatfixError("crashed", text)
-                ended[lane.name] = error
+                outcomes[lane.name] = error
                 show_error(error, f"{lane.name}: ")
 
     for lane in lanes:
@@ -143,23 +143,23 @@ def _all(
                 worker.join(0.2)  # so that Ctrl-C is heard
     except KeyboardInterrupt:
         containers.end()
-        if not ended:
+        if not outcomes:
             raise
     text = "It was interrupted; what it left in its folder certifies nothing."
     stopped = SplatfixError("interrupted", text, exit_code=Exit.INTERRUPTED)
-    return {lane.name: ended.get(lane.name, stopped) for lane in lanes}
+    return {lane.name: outcomes.get(lane.name, stopped) for lane in lanes}
 
 
-def _merged(out: Path, ended: dict[str, Result | SplatfixError]) -> Result:
+def _merged(out: Path, outcomes: dict[str, Result | SplatfixError]) -> Result:
     """The matrix of the certificates, with the lanes that gave none; the exit code of the worst."""
     reports, refused = [], {}
-    for name, outcome in ended.items():
+    for name, outcome in outcomes.items():
         if isinstance(outcome, SplatfixError):
             refused[name] = outcome
         else:
             reports.append(out / name)
     result = merge(reports, out, refused)
-    codes = [int(outcome.exit_code) for outcome in ended.values()]
+    codes = [int(outcome.exit_code) for outcome in outcomes.values()]
     if Exit.INTERRUPTED in codes:
         over = len(codes) - codes.count(Exit.INTERRUPTED)
         text = f"Interrupted: of {len(codes)} lanes {over} had ended; the matrix has them all."

@@ -53,6 +53,7 @@ def checkout_of(sources: Sequence[str]) -> Path | None:
 
 
 def _lanes() -> tuple[LaneSummary, ...]:
-    return tuple(
-        LaneSummary(lane.name, lane.torch, lane.gpu is GpuNeed.REQUIRED) for lane in load_lanes().values()
-    )
+    lanes = []
+    for lane in load_lanes().values():
+        lanes.append(LaneSummary(lane.name, lane.torch, lane.gpu is GpuNeed.REQUIRED))
+    return tuple(lanes)

@@ -50,9 +50,9 @@ def revert(
             installation.show_nothing_to_revert(console, python or interpreter)
         elif dry_run:
             which = "--all" if everything else outcomes[0].entry.partition("-")[0]
-            words = ("splatfix", "revert", which, "--python", interpreter)
+            argv = ("splatfix", "revert", which, "--python", interpreter)
             show_step(
-                console, run(*words, text="Nothing was changed: this is a dry run. Revert with"), indent=0
+                console, run(*argv, text="Nothing was changed: this is a dry run. Revert with"), indent=0
             )
             for outcome in outcomes:
                 installation.show_revert(console, outcome)

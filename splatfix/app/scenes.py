@@ -56,7 +56,9 @@ def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) 
     """
     known = {sample.name for sample in find_samples()}
     folders = [name for name in names if name not in known and Path(name).is_dir()]
-    rows = [row for name in folders for row in _loaded(Path(name), python)]
+    rows: list[dict[str, Any]] = []
+    for name in folders:
+        rows += _loaded(Path(name), python)
     samples = tuple(name for name in names if name not in folders)
     if samples or not folders:
         for item in find_samples(samples):

@@ -246,7 +246,7 @@ def certify(
 
 def rehearse(
     checkout: Annotated[Path, typer.Argument(help="Folder of a stack's checkout.", metavar="CHECKOUT")],
-    words: Annotated[
+    train_arguments: Annotated[
         Optional[list[str]],
         typer.Argument(help="After --: words for its train.py.", metavar="[-- WORD...]", show_default=False),
     ] = None,
@@ -295,7 +295,7 @@ def rehearse(
     request = RehearseRequest(
         checkout=checkout,
         scene=scene,
-        train_arguments=tuple(words or ()),
+        train_arguments=tuple(train_arguments or ()),
         python=python,
         out=out,
         device=device.value,
@@ -309,7 +309,7 @@ def rehearse(
 
 
 def monitor(
-    words: Annotated[
+    target: Annotated[
         list[str],
         typer.Argument(help="PID of a running process, or a command to start.", metavar="PID|COMMAND..."),
     ],
@@ -328,7 +328,7 @@ def monitor(
     Options of splatfix come before the command: splatfix monitor --interval 0.5 python train.py -s scene
     """
     watched = app.monitor.monitor(
-        tuple(words), out, interval=interval, tensorboard=tensorboard, as_json=as_json
+        tuple(target), out, interval=interval, tensorboard=tensorboard, as_json=as_json
     )
     finish(watched, as_json)
 

@@ -40,19 +40,19 @@ class Invocation:
     """The environment that was named."""
     debug: bool = False
 
-    def read(self, context: Any, name: str, command: Any, words: list[str]) -> None:
+    def read(self, context: Any, name: str, command: Any, arguments: list[str]) -> None:
         """Note the options of a command, or of the one below it that the words name."""
         path = [name]
-        while words and words[0] in getattr(command, "commands", {}):
-            path.append(words[0])
-            command, words = command.commands[words[0]], words[1:]
+        while arguments and arguments[0] in getattr(command, "commands", {}):
+            path.append(arguments[0])
+            command, arguments = command.commands[arguments[0]], arguments[1:]
         self.command = " ".join(path)
         if hasattr(command, "commands"):
             return
         # Resilient parsing is what typer completes half a command line with: it ends at what it cannot read, quietly.
         settings = {**command.context_settings, "resilient_parsing": True, "ignore_unknown_options": True}
         lenient = command.context_class(command, parent=context, info_name=path[-1], **settings)
-        typed, _, _ = command.make_parser(lenient).parse_args(list(words))
+        typed, _, _ = command.make_parser(lenient).parse_args(list(arguments))
         self.as_json = bool(typed.get("as_json"))
         self.monitoring = typed.get("exit_codes") == "monitoring"
         self.python = typed.get("python") or ""
@@ -73,9 +73,9 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command's name, the command, and its words."""
-        name, command, words = super().resolve_command(ctx, args)
-        ctx.ensure_object(Invocation).read(ctx, name, command, words)
-        return name, command, words
+        name, command, arguments = super().resolve_command(ctx, args)
+        ctx.ensure_object(Invocation).read(ctx, name, command, arguments)
+        return name, command, arguments
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""

@@ -41,9 +41,9 @@ class _Form:
         self.trained = [run for run in certificate.scenes if run.record.has("heldout")]
         # an interrupted run may have trained no scene to its end, and yet known its settings and its code
         self.begun = [run.record for run in self.trained]
-        told = certificate.under_way.get("run")
-        if not self.begun and told:
-            self.begun = [TrainingRecord.of(told)]
+        under_way = certificate.under_way.get("run")
+        if not self.begun and under_way:
+            self.begun = [TrainingRecord.of(under_way)]
         # a reader wants what the suite has, also where the run was cut short
         self.planned = [*(run.scene for run in certificate.scenes), *self.view.not_reached]
 

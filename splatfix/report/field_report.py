@@ -7,7 +7,7 @@ import re
 
 from markupsafe import Markup
 
-from splatfix.certify.model import Certificate
+from splatfix.certify.model import Certificate, Criterion
 from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.console import page
@@ -23,14 +23,16 @@ def markdown(certificate: Certificate, options: Options | None = None) -> str:
         options: where a diagnosis of the same facts explains a failed certification: what to do about it.
     """
     view = CertificateView(certificate)
-    criteria = [criterion for run in certificate.scenes for criterion in run.criteria]
+    criteria: list[Criterion] = []  # not those of the diagnosis: "27 of 27" is about training
+    for run in certificate.scenes:
+        criteria.extend(run.criteria)
     skipped = [f"{', '.join(names)}: {reason}" for reason, names in view.skipped.items()]
     digests = [(run.scene, run.record.scene_sha256) for run in certificate.scenes]
     return fill_in(
         "certificate.md",
         certificate=certificate,
         view=view,
-        criteria=criteria,  # not those of the diagnosis: "27 of 27" is about training
+        criteria=criteria,
         count_met=count_met,
         outcomes=OUTCOMES,
         remarks=(

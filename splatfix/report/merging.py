@@ -240,7 +240,9 @@ class _Certified:
             for node in nodes:
                 matching += [child for name, child in node.items() if not value or name in (value, "")]
             if not matching:
-                values = dict.fromkeys(name for node in nodes for name in node)
+                values: dict[str, None] = {}
+                for node in nodes:
+                    values.update(dict.fromkeys(node))
                 return at, tuple(values)[:MOST_VALUES]
             nodes = matching
         return -1, ()
@@ -284,9 +286,10 @@ def _group(
     part, label = "", ""
     if at >= 0:
         part, label = list(PARTS.items())[at]
-    others = Counter(name for item in items for name in item.others)
+    others: Counter[str] = Counter()
     certified_with: Counter[str] = Counter()
     for item in items:
+        others.update(item.others)
         _, values = certified[item.trains].first_difference(item.parts)
         certified_with.update(values)
     advice = Counter(item.fix for item in items if item.fix is not None)

@@ -301,7 +301,10 @@ class _Run:
 def _in_common(runs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """What all runs have in each part, or what each has where they differ."""
     parts: dict[str, str] = {}
-    for part in dict.fromkeys(part for run in runs.values() for part in run):
+    recorded: dict[str, str] = {}
+    for run in runs.values():
+        recorded |= run
+    for part in recorded:
         values = {name: run[part] for name, run in sorted(runs.items()) if run.get(part)}
         if len(set(values.values())) == 1:
             parts[part] = next(iter(values.values()))

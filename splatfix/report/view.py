@@ -214,7 +214,9 @@ class CertificateView:
         """The settings: one value where it is the same in every scene, otherwise each scene's."""
         runs = [run for run in self.certificate.scenes if run.record.settings]
         # the trainer's own order: it groups what belongs together
-        names = dict.fromkeys(name for run in runs for name in run.record.settings)
+        names: dict[str, None] = {}
+        for run in runs:
+            names.update(dict.fromkeys(run.record.settings))
         rows = []
         for name in names:
             values = {run.scene: run.record.settings.get(name) for run in runs}

@@ -117,7 +117,9 @@ def lines(
         note: a sentence below.
     """
     curves = [reduced(iterations, values) for values in series.values()]
-    known = [point for curve in curves for point in curve if point is not None]
+    known: list[Bucket] = []
+    for curve in curves:
+        known.extend(filter(None, curve))
     if not known:
         return Chart(title, "not recorded")
     lowest, highest = min(point.low for point in known), max(point.high for point in known)

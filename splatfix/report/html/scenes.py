@@ -155,7 +155,7 @@ def _memory(metrics: Metrics, record: TrainingRecord) -> Iterator[Chart]:
         yield lines(title, "GiB", metrics.iterations, series, from_zero=True, note=unknown)
         return
     memory = limit / GIB
-    peak = max(value for values in series.values() for value in values if value is not None)
+    peak = max(max(filter(None, values), default=0.0) for values in series.values())
     full = FULL * memory
     text = f"Peak {shown(peak)} of {shown(memory)} GiB, {peak / memory:.1%}."
     text += f" Above {FULL:.0%} of it training is many times slower."
