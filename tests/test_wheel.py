@@ -36,17 +36,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     which the checkout's own editable installation takes no part."""
     folder = tmp_path_factory.mktemp("stranger") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(folder / "bin" / "python"),
-        "install",
-        "-q",
-        "--no-deps",
-    ]
-    subprocess.run([*pip, "--no-index", str(wheel)], check=True, capture_output=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    install = ["install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([*pip, *install], check=True, capture_output=True)
     (site,) = (folder / "lib").glob("python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     return folder / "bin" / "splatfix"
@@ -64,27 +56,21 @@ def test_everything_travels_in_the_wheel(wheel: Path) -> None:
         names = set(archive.namelist())
     for wanted in ("patches", "dockerfiles", "constraints.txt"):
         assert any(name.startswith(f"splatfix/_bundled/{wanted}") for name in names), wanted
-    for folder, suffixes in (
-        (
-            "splatfix",
-            (
-                ".py",
-                ".json",
-                ".toml",
-                ".txt",
-                ".html",
-                ".md",
-                ".tex",
-                ".form",
-                ".Dockerfile",
-                ".dockerignore",
-                ".compose",
-            ),
-        ),
-        ("smoke_trainer", (".py", ".png", ".jpg", ".bin")),
-    ):
+    data = {
+        ".json",
+        ".toml",
+        ".txt",
+        ".html",
+        ".md",
+        ".tex",
+        ".form",
+        ".Dockerfile",
+        ".dockerignore",
+        ".compose",
+    }
+    for folder, suffixes in (("splatfix", data), ("smoke_trainer", {".png", ".jpg", ".bin"})):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in suffixes and "__pycache__" not in path.parts:
+            if path.suffix in {".py", *suffixes} and "__pycache__" not in path.parts:
                 assert path.relative_to(ROOT).as_posix() in names
     assert not [name for name in names if name.startswith("tests/") or "__pycache__" in name]
 

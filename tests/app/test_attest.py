@@ -28,21 +28,20 @@ Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def keys(tmp_path: Path) -> tuple[Path, Path]:
     """An encrypted private key, and its public half."""
+    from cryptography.hazmat.primitives import serialization as forms
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
-        Encoding,
-        PrivateFormat,
-        PublicFormat,
-    )
 
     key = Ed25519PrivateKey.generate()
-    locked = BestAvailableEncryption(b"correct horse")
+    locked = forms.BestAvailableEncryption(b"correct horse")
     private, public = tmp_path / "key.pem", tmp_path / "key.pub"
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
+    private.write_bytes(key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, locked))
     private.chmod(0o600)
-    public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    openssh = (forms.Encoding.OpenSSH, forms.PublicFormat.OpenSSH)
+    public.write_bytes(key.public_key().public_bytes(*openssh))
     return private, public
+
+
+UNLOCKED = {VARIABLE: "correct horse"}
 
 
 class Trainer(RecordedTrainer):
@@ -67,9 +66,8 @@ def test_a_signed_certification(
     """Signed with everything that was written, verified, spoiled, and refused."""
     private, public = keys
     out = tmp_path / "report"
-    variables = {**os.environ, VARIABLE: "correct horse"}
     named = ("--python", sys.executable, "--device", "cpu", "--out", out)
-    done = splatfix("certify", *named, "--sign", private, "--appendix", env=variables)
+    done = splatfix("certify", *named, "--sign", private, "--appendix", env=os.environ | UNLOCKED)
     assert done.returncode == 0, done.stderr
     assert f"Signed: {out / 'certificate.intoto.jsonl'}, with the key " in done.stdout
     assert "Warning" not in done.stderr
@@ -104,7 +102,7 @@ def test_a_signed_certification(
     spoiled = check(json.loads(splatfix("report", "verify", out, "--key", public, "--json").stdout))
     assert (spoiled["holds"], spoiled["vouched_for"], spoiled["exit_code"]) == (False, [], 1)
 
-    again = splatfix("report", "sign", out, "--key", private, "--json", env=variables)
+    again = splatfix("report", "sign", out, "--key", private, "--json", env=os.environ | UNLOCKED)
     assert check(json.loads(again.stdout))["key"] == made["key"]
     assert splatfix("report", "verify", out, "--key", public).returncode == 0
 
@@ -112,9 +110,8 @@ def test_a_signed_certification(
 def test_a_run_level_without_training_vouches_for_none(
     keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
 ) -> None:
-    variables = {**os.environ, VARIABLE: "correct horse"}
     words = ("certify", "--level", "1", "--python", sys.executable, "--out", tmp_path / "report")
-    splatfix(*words, "--sign", keys[0], env=variables)
+    splatfix(*words, "--sign", keys[0], env=os.environ | UNLOCKED)
     done = splatfix("report", "verify", tmp_path / "report", "--key", keys[1])
     assert done.returncode == 0 and " at run level 1, issued " in done.stdout
     assert "recorded the digests" not in done.stdout
@@ -134,10 +131,9 @@ def test_an_interrupted_run_is_not_signed(
 
     monkeypatch.setattr(recorded, "run", stop)
     words = ("certify", "--python", sys.executable, "--device", "cpu", "--out", tmp_path / "report")
-    done = splatfix(*words, "--sign", keys[0], env={**os.environ, VARIABLE: "correct horse"})
+    done = splatfix(*words, "--sign", keys[0], env=os.environ | UNLOCKED)
     assert done.returncode == 130
-    word = {**os.environ, VARIABLE: "correct horse"}
-    later = splatfix("report", "sign", tmp_path / "report", "--key", keys[0], env=word)
+    later = splatfix("report", "sign", tmp_path / "report", "--key", keys[0], env=os.environ | UNLOCKED)
     assert later.returncode == 2 and "(cannot-sign)" in later.stderr and "come to its end" in later.stderr
     left = {path.name for path in (tmp_path / "report").iterdir()}
     assert "certificate.json" in left and "certificate.intoto.jsonl" not in left
@@ -152,16 +148,15 @@ def test_nothing_is_trained_with_a_key_that_cannot_sign(
     (full / "thesis.tex").touch()
     shutil.copy(private, full / "key.pem")
     named = ("certify", "--python", sys.executable, "--out")
-    word = {**os.environ, VARIABLE: "correct horse"}
-    wrong = {**os.environ, VARIABLE: "wrong"}
+    unlocked, wrong = os.environ | UNLOCKED, os.environ | {VARIABLE: "wrong"}
     for words, variables, code in (
-        ((*named, tmp_path / "new", "--sign", tmp_path / "absent"), word, "unusable-key"),
-        ((*named, tmp_path / "new", "--sign", public), word, "unusable-key"),
+        ((*named, tmp_path / "new", "--sign", tmp_path / "absent"), unlocked, "unusable-key"),
+        ((*named, tmp_path / "new", "--sign", public), unlocked, "unusable-key"),
         ((*named, tmp_path / "new", "--sign", private), wrong, "wrong-passphrase"),
         ((*named, tmp_path / "new", "--sign", private), None, "passphrase-needed"),
-        ((*named, full, "--sign", private), word, "not-our-folder"),
-        ((*named, full, "--sign", full / "key.pem"), word, "key-in-report"),
-        (("certify", "--container", "cpu", "--sign", public), word, "unusable-key"),
+        ((*named, full, "--sign", private), unlocked, "not-our-folder"),
+        ((*named, full, "--sign", full / "key.pem"), unlocked, "key-in-report"),
+        (("certify", "--container", "cpu", "--sign", public), unlocked, "unusable-key"),
     ):
         done = splatfix(*words, "--json", env=variables)
         assert (json.loads(done.stdout)["error"]["code"], done.returncode) == (code, 2)
@@ -174,14 +169,13 @@ def test_what_cannot_be_signed_or_verified(
 ) -> None:
     private, public = keys
     (tmp_path / "empty").mkdir()
-    variables = {**os.environ, VARIABLE: "correct horse"}
     for words, code, exit_code in (
         (("verify", tmp_path / "nothing", "--key", public), "cannot-read", 2),
         (("verify", public, "--key", public), "not-a-report", 2),
         (("verify", tmp_path / "empty", "--key", private), "unusable-key", 2),
         (("sign", tmp_path / "empty", "--key", private), "cannot-read", 2),
     ):
-        done = splatfix("report", *words, "--json", env=variables)
+        done = splatfix("report", *words, "--json", env=os.environ | UNLOCKED)
         assert (json.loads(done.stdout)["error"]["code"], done.returncode) == (code, exit_code)
     unsigned = splatfix("report", "verify", tmp_path / "empty", "--key", public)
     assert unsigned.returncode == 1 and "missing: the report is not signed" in unsigned.stdout
@@ -192,6 +186,5 @@ def test_a_key_that_others_may_read_is_said(
     keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
 ) -> None:
     keys[0].chmod(0o644)
-    variables = {**os.environ, VARIABLE: "correct horse"}
-    done = splatfix("report", "sign", tmp_path, "--key", keys[0], env=variables)
+    done = splatfix("report", "sign", tmp_path, "--key", keys[0], env=os.environ | UNLOCKED)
     assert "others than its owner may read or change" in done.stderr and "chmod 600" in done.stderr

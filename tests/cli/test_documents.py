@@ -59,12 +59,12 @@ def test_the_stored_schemas_are_what_the_types_say() -> None:
 
 def test_every_command_with_json_has_a_schema() -> None:
     group = typer.main.get_command(app)
-    found = set()
+    names = set()
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         for below, one in getattr(command, "commands", {"": command}).items():
             if any("--json" in option.opts for option in one.params):
-                found.add(f"{name} {below}".strip())
-    assert found == set(COMMANDS)
+                names.add(f"{name} {below}".strip())
+    assert names == set(COMMANDS)
 
 
 @pytest.mark.parametrize("machine", ["rtx-3090-and-5090", "h200", "rtx-4090-windows-vs2022", "apple-m2-max"])
@@ -132,10 +132,8 @@ def test_options_of_a_machine_elsewhere(document: Document) -> None:
 
 
 def test_verify(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = (
-        KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 6e-8, 1e-6, None, None, kind="ours"),
-    )
-    monkeypatch.setattr("splatfix.certify.verify", lambda *words, **options: kernels)
+    kernels = (KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 6e-8, 1e-6, kind="ours"),)
+    monkeypatch.setattr("splatfix.app.verify.check_kernels", lambda *words, **options: kernels)
     made = check(document("verify", "--device", "cpu"))
     assert (made["device"], made["kernels"][0]["outcome"], made["exit_code"]) == ("cpu", "met", 0)
 

@@ -33,15 +33,9 @@ def interrupted(
     cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """The command's end when the signal comes as soon as the file ``when`` is there."""
-    argv = [sys.executable, "-m", "splatfix", *words]
-    process = subprocess.Popen(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-    )
+    argv, pipe = [sys.executable, "-m", "splatfix", *words], subprocess.PIPE
+    variables = {**os.environ, **(env or {})}
+    process = subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=variables)
     try:
         waiting_until = time.monotonic() + 120
         while not when.exists():
@@ -65,13 +59,8 @@ def mark(tmp_path: Path) -> Path:
 def endless(tmp_path: Path, mark: Path, script: Script) -> Callable[[str], Path]:
     """A program of that name, in a folder of its own, that says that it runs and then never ends."""
 
-    def make(name: str) -> Path:
-        return script(
-            tmp_path / "bin" / name,
-            f"#!/bin/sh\necho $$ > {mark}.new; mv {mark}.new {mark}\nexec sleep 600\n",
-        )
-
-    return make
+    text = f"#!/bin/sh\necho $$ > {mark}.new; mv {mark}.new {mark}\nexec sleep 600\n"
+    return lambda name: script(tmp_path / "bin" / name, text)
 
 
 def is_gone(mark: Path) -> bool:
@@ -151,23 +140,19 @@ def write_source(folder: Path, *, in_setup: str = "", in_module: str = "") -> Pa
     (folder / "tiny.c").write_text("int tiny(void) { return 42; }\n")
     (folder / "tiny").mkdir()
     (folder / "tiny" / "__init__.py").write_text(in_module)
-    (folder / "setup.py").write_text(
-        textwrap.dedent(
-            f"""
-            import os, sys, time
-            from setuptools import Extension, setup
-            from setuptools.command.build_ext import build_ext
+    setup = f"""
+        from setuptools import Extension, setup
+        from setuptools.command.build_ext import build_ext
 
-            class Build(build_ext):
-                def run(self):
-                    {in_setup or "pass"}
-                    super().run()
+        class Build(build_ext):
+            def run(self):
+                {in_setup or "pass"}
+                super().run()
 
-            setup(name="tiny", version="1.0", packages=["tiny"],
-                  ext_modules=[Extension("tiny._C", ["tiny.c"])], cmdclass={{"build_ext": Build}})
-            """
-        )
-    )
+        setup(name="tiny", version="1.0", packages=["tiny"],
+              ext_modules=[Extension("tiny._C", ["tiny.c"])], cmdclass={{"build_ext": Build}})
+        """
+    (folder / "setup.py").write_text(textwrap.dedent(setup))
     return folder
 
 
@@ -209,13 +194,8 @@ def test_who_does_not_go_ahead_is_told_that_nothing_changed(
     argv = [sys.executable, "-m", "splatfix", "install", str(source), "--python", str(environment)]
     # a session of its own, whose terminal this is: there Ctrl-C is a signal
     starts = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", starts, *argv],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    argv = [sys.executable, "-c", starts, *argv]
+    process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
     shown = b""
     try:

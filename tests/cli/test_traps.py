@@ -51,12 +51,8 @@ def traps(tmp_path: Path, sprung: Path) -> Path:
     for name in ("__init__", "__main__"):
         (folder / "pip" / f"{name}.py").write_text(f"open({str(sprung / 'pip')!r}, 'w').close()\n")
     (folder / "evil.pth").write_text(f"import os; open({str(sprung / 'pth')!r}, 'w').close()\n")
-    for name in (
-        *PROGRAMS,
-        ".git/hooks/fsmonitor",
-        ".git/hooks/post-checkout",
-        ".git/hooks/post-index-change",
-    ):
+    hooks = (".git/hooks/fsmonitor", ".git/hooks/post-checkout", ".git/hooks/post-index-change")
+    for name in (*PROGRAMS, *hooks):
         program = folder / name
         program.write_text(f"#!/bin/sh\n: > {sprung / program.name}\n")
         program.chmod(0o755)
@@ -139,11 +135,10 @@ FOR_ENVIRONMENT = {"diagnose", "install", "revert", "verify", "certify"}
 @pytest.mark.parametrize(
     "commands",
     [
-        QUICK,
-        pytest.param(ALL, marks=pytest.mark.slow),
-        pytest.param(WITH_TORCH, marks=pytest.mark.slow),
+        pytest.param(QUICK, id="quick"),
+        pytest.param(ALL, marks=pytest.mark.slow, id="all"),
+        pytest.param(WITH_TORCH, marks=pytest.mark.slow, id="with torch"),
     ],
-    ids=["quick", "all", "with torch"],
 )
 def test_nothing_of_the_current_folder_runs(
     commands: tuple[tuple[str, int], ...], traps: Path, sprung: Path, target: Environment, tmp_path: Path
