@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from splatfix.attest.keys import PrivateKey, load_private, load_public
-from splatfix.core.errors import SplatfixError
+from tests.plan.machines import refused
 
 WORD = "correct horse"
 
@@ -80,9 +80,8 @@ def test_keys_of_other_programs(program: str, passphrase: str, tmp_path: Path) -
     assert other.verifies(key.sign(b"x"), b"x") and not other.verifies(key.sign(b"x"), b"y")
     assert not key.shared
     if passphrase:
-        with pytest.raises(SplatfixError) as caught:
-            load_private(private, lambda: "wrong")
-        assert (caught.value.code, int(caught.value.exit_code)) == ("wrong-passphrase", 2)
+        error = refused(load_private, private, lambda: "wrong")
+        assert (error.code, int(error.exit_code)) == ("wrong-passphrase", 2)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="its files have no modes")
@@ -142,22 +141,19 @@ def test_what_cannot_be_used(make, private_is: str, public_is: str, tmp_path: Pa
         (lambda it: load_private(it, nobody), private, private_is),
         (load_public, public, public_is),
     ):
-        with pytest.raises(SplatfixError, match=said) as caught:
-            load(path)
-        assert (caught.value.code, int(caught.value.exit_code)) == ("unusable-key", 2)
+        error = refused(load, path)
+        assert (error.code, int(error.exit_code)) == ("unusable-key", 2) and said in error.what
         if "which cannot sign" in said:
-            assert [step.text for step in caught.value.todo] == [
-                "Name the private half of that pair: the file that the public key was made from."
-            ]
+            (step,) = error.todo
+            assert not step.command, "a new pair is not what is wanted"
 
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     for load in (lambda path: load_private(path, nobody), load_public):
-        with pytest.raises(SplatfixError) as caught:
-            load(tmp_path)
-        assert (caught.value.code, int(caught.value.exit_code)) == ("signing-not-installed", 3)
-        command = caught.value.todo[0].command
+        error = refused(load, tmp_path)
+        assert (error.code, int(error.exit_code)) == ("signing-not-installed", 3)
+        command = error.todo[0].command
         assert command and command.argv[-2:] == ("install", "cryptography[ssh]")
 
 

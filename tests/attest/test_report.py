@@ -23,9 +23,9 @@ from splatfix.attest.report import (
     verify_folder,
 )
 from splatfix.attest.statement import PREDICATE, look, predicate_of
-from splatfix.core.errors import SplatfixError
 from tests.attest.conftest import CERTIFICATE, DIGEST
 from tests.attest.test_keys import tool
+from tests.plan.machines import refused
 
 FILES = (
     *("certificate.json", "certificate.md"),
@@ -77,34 +77,25 @@ def test_the_predicate_names_what_ran() -> None:
         *("unfinished", "level", "levels", "splatfix", "environment", "ran", "sources"),
     ]
     assert found["splatfix"] == {"version": "0.1.0", "commit": "1a2b3c4"}
-    assert found["ran"] == [
-        {
-            "scene": "figurine",
-            "part": "ssim",
-            "name": "fused_ssim",
-            "version": None,
-            "engine": None,
-            "module": None,
-            "file": "fused_ssim.so",
-            "sha256": DIGEST,
-            "calls": 209,
-        }
-    ]
+    unsaid = dict.fromkeys(("version", "engine", "module"))
+    called = CERTIFICATE["scenes"][0]["result"]["implementations"]["ssim"]
+    assert found["ran"] == [{"scene": "figurine", "part": "ssim", **unsaid, **called}]
     assert found["sources"] == {"smoke_trainer/train.py": DIGEST}
     assert predicate_of({"scenes": [None, {"result": {"implementations": {"ssim": 3}}}]})["ran"] == []
     assert predicate_of({"scenes": 5})["ran"] == []
 
 
 @pytest.mark.parametrize(
-    "flip", [0x01, *(pytest.param(bit, marks=pytest.mark.slow) for bit in (0x02, 0x20, 0x40, 0x80))]
+    ("flip", "step"),
+    [(0x01, 7), *(pytest.param(bit, 1, marks=pytest.mark.slow) for bit in (0x01, 0x02, 0x20, 0x40, 0x80))],
 )
-def test_every_byte_of_every_file_counts(flip: int, signed: Path, key: PrivateKey) -> None:
-    """Each of them, one at a time, in the envelope and in what it is about."""
+def test_every_byte_of_every_file_counts(flip: int, step: int, signed: Path, key: PrivateKey) -> None:
+    """One at a time, in the envelope and in what it is about."""
     tried = 0
     for name in (ENVELOPE, *FILES):
         path = signed / name
         content = path.read_bytes()
-        for at in range(len(content)):
+        for at in range(0, len(content), step):
             path.write_bytes(content[:at] + bytes([content[at] ^ flip]) + content[at + 1 :])
             assert set(problems(signed, key)) == {name}, (name, at)
             tried += 1
@@ -112,7 +103,7 @@ def test_every_byte_of_every_file_counts(flip: int, signed: Path, key: PrivateKe
             path.write_bytes(other)
             assert other == content or set(problems(signed, key)) == {name}, name
         path.write_bytes(content)
-    assert tried > 3000 and problems(signed, key) == {}
+    assert tried > 3000 // step and problems(signed, key) == {}
 
 
 def test_missing_added_and_replaced_files_are_named(signed: Path, key: PrivateKey, tmp_path: Path) -> None:
@@ -145,9 +136,8 @@ def test_links_and_pipes_are_never_part_of_a_report(signed: Path, key: PrivateKe
         "figurine/renders/view 1.png": "missing",
         "pipe": "not a regular file, which is never signed",
     }
-    with pytest.raises(SplatfixError, match=r"certificate\.md: a link") as caught:
-        sign_folder(signed, CERTIFICATE, key)
-    assert int(caught.value.exit_code) == 2
+    error = refused(sign_folder, signed, CERTIFICATE, key)
+    assert "certificate.md: a link" in error.what and int(error.exit_code) == 2
     (signed / ENVELOPE).rename(tmp_path / "envelope")
     (signed / ENVELOPE).symlink_to(tmp_path / "envelope")
     assert problems(signed, key) == {ENVELOPE: "a link"}
@@ -226,22 +216,18 @@ def test_signed_by_the_right_key_and_yet_nothing_to_rely_on(
     change: Callable[[dict[str, Any]], Any], signed: Path, key: PrivateKey
 ) -> None:
     sign_again(signed, key, change)
-    with pytest.raises(SplatfixError) as caught:
-        verify_folder(signed, key.public)
-    assert (caught.value.code, int(caught.value.exit_code)) == ("unknown-statement", 3)
+    error = refused(verify_folder, signed, key.public)
+    assert (error.code, int(error.exit_code)) == ("unknown-statement", 3)
 
 
 @pytest.mark.parametrize("depth", [30, 900, 100_000])
 def test_a_deep_statement_of_the_right_key(depth: int, signed: Path, key: PrivateKey) -> None:
-    payload = json.dumps(
-        {**json.loads(decode((signed / ENVELOPE).read_bytes()).payload), "predicate": {"x": 0}}
-    )
-    payload = payload.replace("0}}", "[" * depth + "]" * depth + "}}").encode()
-    (signed / ENVELOPE).write_bytes(
-        encode(Envelope(payload, key.sign(pae(PAYLOAD_TYPE, payload)), key.public.id))
-    )
-    with pytest.raises(SplatfixError, match="nested too deeply"):
-        verify_folder(signed, key.public)
+    statement = json.loads(decode((signed / ENVELOPE).read_bytes()).payload)
+    text = json.dumps({**statement, "predicate": {"x": 0}})
+    payload = text.replace("0}}", "[" * depth + "]" * depth + "}}").encode()
+    envelope = Envelope(payload, key.sign(pae(PAYLOAD_TYPE, payload)), key.public.id)
+    (signed / ENVELOPE).write_bytes(encode(envelope))
+    assert "nested too deeply" in refused(verify_folder, signed, key.public).what
 
 
 def test_a_statement_that_claims_more_than_the_certificate(report: Path, key: PrivateKey) -> None:
@@ -273,8 +259,7 @@ def test_earlier_reports_are_left_out_and_said(signed: Path, key: PrivateKey) ->
 
 def test_too_many_files(signed: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.attest.statement.MOST_FILES", 3)
-    with pytest.raises(SplatfixError, match="more than 3 files"):
-        verify_folder(signed, key.public)
+    assert "more than 3 files" in refused(verify_folder, signed, key.public).what
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such names there")
@@ -283,8 +268,7 @@ def test_names_that_another_system_reads_otherwise(report: Path, key: PrivateKey
         path = report / name
         path.write_text("x")
         assert list(look(report).others) == [name]
-        with pytest.raises(SplatfixError, match="other systems read otherwise"):
-            sign_folder(report, CERTIFICATE, key)
+        assert refused(sign_folder, report, CERTIFICATE, key).code == "cannot-sign"
         path.unlink()
     assert not (report / ENVELOPE).exists()
 
@@ -298,19 +282,11 @@ def test_what_ran_beside_what_is_installed(tmp_path: Path) -> None:
     (site / "fused.so").write_bytes(b"another")
     (site / "folder.so").mkdir()
     x = hashlib.sha256(b"x").hexdigest()
-    files = [
-        "gsplat/csrc.so",
-        "fused.so",
-        "gone.so",
-        "folder.so",
-        "../secret.so",
-        str(tmp_path / "secret.so"),
-    ]
-    files.append("x" * 5000)
+    files = ["gsplat/csrc.so", "fused.so", "gone.so", "folder.so", "../secret.so"]
+    files += [str(tmp_path / "secret.so"), "x" * 5000]
     ran = [{"file": file, "sha256": x} for file in (*files, "smoke_trainer/train.py", None)]
-    found = compare_installed(
-        {"ran": ran, "sources": {"smoke_trainer/train.py": x}}, (tmp_path / "none", site)
-    )
+    statement = {"ran": ran, "sources": {"smoke_trainer/train.py": x}}
+    found = compare_installed(statement, (tmp_path / "none", site))
     outside = "not compared: it was not in site-packages"
     problems = ("", "another file than the one that ran", "not there", "not there", outside, outside)
     *rest, long = [(item.file, item.problem) for item in found]
@@ -325,8 +301,7 @@ def test_before_anything_is_trained(report: Path, tmp_path: Path) -> None:
         (report / name).touch()
     require_room(report, ("figurine",))
     (report / "garden").mkdir()
-    with pytest.raises(SplatfixError, match="garden"):
-        require_room(report, ("figurine",))
+    assert "garden" in refused(require_room, report, ("figurine",)).what
     (report / "garden" / "trainer.log").touch()
     require_room(report, ("figurine",))
     (report / "thesis.tex").touch()
@@ -334,12 +309,11 @@ def test_before_anything_is_trained(report: Path, tmp_path: Path) -> None:
         (report, ("figurine",), "not-our-folder"),
         (tmp_path / "new", ("a:b",), "unsignable-scene"),
     ):
-        with pytest.raises(SplatfixError) as caught:
-            require_room(folder, scenes)
-        assert (caught.value.code, int(caught.value.exit_code)) == (code, 2)
+        error = refused(require_room, folder, scenes)
+        assert (error.code, int(error.exit_code)) == (code, 2)
     require_key_elsewhere(report, tmp_path / "key.pem")
-    with pytest.raises(SplatfixError, match="made to be given away"):
-        require_key_elsewhere(report, report / "figurine" / ".." / "key.pem")
+    inside = report / "figurine" / ".." / "key.pem"
+    assert refused(require_key_elsewhere, report, inside).code == "key-in-report"
 
 
 def test_openssl_finds_the_same(signed: Path, key: PrivateKey, tmp_path: Path) -> None:
@@ -360,11 +334,8 @@ def test_openssl_finds_the_same(signed: Path, key: PrivateKey, tmp_path: Path) -
     with (tmp_path / "signed.bin").open("ab") as file:
         file.write(b" ")
     assert subprocess.run(check, cwd=tmp_path, capture_output=True).returncode != 0
-    der = subprocess.run(
-        [openssl, "pkey", "-pubin", "-in", "key.pub.pem", "-outform", "DER"],
-        cwd=tmp_path,
-        capture_output=True,
-    ).stdout
+    as_der = [openssl, "pkey", "-pubin", "-in", tmp_path / "key.pub.pem", "-outform", "DER"]
+    der = subprocess.run(as_der, capture_output=True).stdout
     digest = subprocess.run([openssl, "dgst", "-sha256", "-r"], input=der, capture_output=True).stdout
     assert digest.split()[0].decode() == envelope["signatures"][0]["keyid"]
 

@@ -22,9 +22,10 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_diagnosis_of(machines: Machines, name: str) -> None:
+@pytest.mark.parametrize("kind", ["whole", pytest.param("bare", marks=pytest.mark.slow)])
+def test_diagnosis_of(machines: Machines, name: str, kind: str) -> None:
     scenario, loud, targets = SCENARIOS[name]
-    found = machines.diagnose(scenario, "bare", "whole")
+    found = machines.diagnose(scenario, kind)
     assert (found.loud, found.targets) == (loud, targets)
     assert all(item["status"] != "crash" for item in found.document["findings"])
     first = FIRST.get(name, "")
@@ -33,10 +34,9 @@ def test_diagnosis_of(machines: Machines, name: str) -> None:
         exit_code = 3
     if "fail" in loud.values() or name == "driver of 2019":  # which is too old for the torch
         exit_code = 1
-    for kind in ("bare", "whole"):
-        said = found.said[kind]
-        assert (said.exit_code, said.first) == (exit_code, first)
-        assert not first or "rebuild" not in said.lines[1] or name == "old driver, and hidden"
+    said = found.said[kind]
+    assert (said.exit_code, said.first) == (exit_code, first)
+    assert not first or "rebuild" not in said.lines[1] or name == "old driver, and hidden"
     without = found.said[""]  # torch is missing as well
     torch = "'torch==" if targets else "splatfix diagnose --python"
     assert without.exit_code == 1

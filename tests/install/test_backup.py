@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import make_backup, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
@@ -28,6 +27,10 @@ def wheel(folder: Path, version: str, files: dict[str, bytes] | None = None) -> 
     return open_wheel(write_wheel(folder, "pkg", version, content, ""))
 
 
+def put_back(target: Environment, folder: Path) -> None:
+    restore(target, read_backup(folder, JournalPaths.of(target)), folder)
+
+
 def put(item: WheelFile, target: Environment, tmp_path: Path) -> None:
     pip_install(item.path, target, ProcessRunner(), tmp_path / "pip.log")
 
@@ -42,9 +45,7 @@ def test_restoring_an_earlier_version(environment: Environment, tmp_path: Path) 
     assert backup.version_before == "1.0" and snapshot(environment) != before
 
     for _ in range(2):
-        restore(
-            environment, read_backup(tmp_path / "backup", JournalPaths.of(environment)), tmp_path / "backup"
-        )
+        put_back(environment, tmp_path / "backup")
         assert snapshot(environment) == before
 
 
@@ -59,7 +60,7 @@ def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) ->
     make_backup(environment, new, tmp_path / "backup")
     put(new, environment, tmp_path)
     assert (package / "__init__.py").read_text() == "theirs = True\n"
-    restore(environment, read_backup(tmp_path / "backup", JournalPaths.of(environment)), tmp_path / "backup")
+    put_back(environment, tmp_path / "backup")
     assert snapshot(environment) == before
 
 
@@ -81,7 +82,7 @@ def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, s
         (site / "pkg-2.0.dist-info").mkdir()
         for name in ("METADATA", "RECORD", "INSTALLER", "REQUESTED"):
             (site / "pkg-2.0.dist-info" / name).write_text("new")
-    restore(environment, read_backup(tmp_path / "backup", JournalPaths.of(environment)), tmp_path / "backup")
+    put_back(environment, tmp_path / "backup")
     assert snapshot(environment) == before
 
 
@@ -133,13 +134,13 @@ def test_what_the_disk_refuses_is_said_and_can_be_done_again(
     backup = make_backup(environment, new, tmp_path / "backup")
     put(new, environment, tmp_path)
 
-    def refused(path: Path, missing_ok: bool = False) -> None:
+    def read_only(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
-    with monkeypatch.context() as patch, pytest.raises(SplatfixError) as caught:
-        patch.setattr(Path, "unlink", refused)
-        restore(environment, backup, tmp_path / "backup")
-    assert caught.value.code == "cannot-restore" and "pkg" in caught.value.what
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", read_only)
+        error = refused(restore, environment, backup, tmp_path / "backup")
+    assert error.code == "cannot-restore" and "pkg" in error.what
     restore(environment, backup, tmp_path / "backup")
     assert snapshot(environment) == before
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.cli import main
-from splatfix.facts.machine.toolkits import NEEDED_HEADERS
 from splatfix.install.environment import Environment
 
 from .environments import make_environment, run_in, snapshot, write_extension
@@ -48,15 +48,8 @@ def test_dry_run_shows_the_plan_and_changes_nothing(
     before = snapshot(environment)
     assert splatfix("install", str(source), "--python", str(environment.prefix), "--dry-run", "--why") == 0
     text = capsys.readouterr().out
-    for words in (
-        "build tiny_probe",
-        "verify the wheel",
-        "install tiny_probe",
-        "put everything back",
-        "MAX_JOBS=",
-    ):
+    for words in ("build tiny_probe", "verify the wheel", "MAX_JOBS=", "Nothing was changed"):
         assert words in text
-    assert "Nothing was changed" in text
     assert splatfix("install", str(source), "--python", environment.python, "--dry-run", "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["command"] == "install" and plan["exit_code"] == 0
@@ -124,12 +117,7 @@ BAD_INPUT = [
     (["fused_ssim", "--backend", "pure"], 1, "no-torch", "torch"),
     (["numpy", "--backend", "pure"], 2, "unknown-drop-in", "fused_ssim, simple_knn"),
     (["--backend", "pure"], 2, "nothing-to-replace", "fused_ssim, simple_knn"),
-    (
-        ["diff_plane_rasterization", "--backend", "pure"],
-        1,
-        "nothing-replaces-it",
-        "diff_plane_rasterization",
-    ),
+    (["diff_plane_rasterization", "--backend", "pure"], 1, "nothing-replaces-it", "diff_plane"),
 ]
 
 
@@ -217,136 +205,18 @@ def test_typed_in_some_project_it_installs_nothing(
     assert splatfix("install", ".", "--python", environment.python, "--dry-run") == 0
 
 
-@pytest.mark.parametrize("cuda", [True, False])
-def test_no_compiler(
-    environment: Environment,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    cuda: bool,
-) -> None:
-    toolkit = tmp_path / "cuda-13.0"
-    write_toolkit(toolkit)
-    source = FIXTURES / "splat_probe" if cuda else write_extension(tmp_path / "source")
-    fake_torch(environment, "2.11.0+cu130", "13.0")
-    (environment.purelib / "ninja-1.11.dist-info").mkdir()
-    before = snapshot(environment)
-    # a PATH with the shell's programs and no compiler
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name in ("sh", "cat"):
-        (programs / name).symlink_to(f"/bin/{name}")
-    monkeypatch.setenv("PATH", str(programs))
-    for name in ("CC", "CXX", "CUDAHOSTCXX", "NVCC_CCBIN", "CUDA_HOME", "CUDA_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    code = splatfix(
-        "install",
-        str(source),
-        "-t",
-        "sm_120",
-        "--cuda-home",
-        str(toolkit),
-        "--python",
-        environment.python,
-        "--json",
-    )
-    problem = json.loads(capsys.readouterr().out)["error"]
-    assert problem["code"] == "no-host-compiler" and problem["todo"] and code == 1
-    assert snapshot(environment) == before and not environment.state_folder.exists()
-
-
-def write_toolkit(folder: Path) -> None:
-    """A CUDA 13.0 toolkit as far as it is looked at: nvcc that answers, and the headers that builds need."""
-    (folder / "bin").mkdir(parents=True)
-    nvcc = folder / "bin" / "nvcc"
-    nvcc.write_text(
-        '#!/bin/sh\ncase "$*" in\n*list-gpu-code*) echo sm_75; echo sm_90; echo sm_120;;\n'
-        "*list-gpu-arch*) echo compute_75; echo compute_90; echo compute_120;;\n"
-        "*) echo 'Cuda compilation tools, release 13.0, V13.0.88';;\nesac\n"
-    )
-    nvcc.chmod(0o755)
-    for name in (*NEEDED_HEADERS, "cuda_runtime.h"):
-        path = folder / "include" / name.removeprefix("include/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
-    (folder / "lib64").mkdir()
-    (folder / "lib64" / "libcudart.so").write_text("")
-
-
-def test_an_incomplete_checkout_names_what_is_missing(
-    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import shutil
-
-    source = tmp_path / "source"
-    shutil.copytree(FIXTURES / "splat_probe", source)
-    shutil.rmtree(source / "third_party")
-    assert splatfix("install", str(source), "-t", "sm_120", "--python", environment.python, "--json") == 1
-    problem = json.loads(capsys.readouterr().out)["error"]
-    assert problem["code"] == "source-incomplete" and "third_party/tinymath" in problem["what"]
-
-
-@pytest.mark.parametrize(
-    ("version", "cuda", "target", "error", "words"),
-    [
-        ("2.11.0+cpu", None, "sm_120", "cpu-only-torch", "2.11.0+cpu"),
-        ("2.11.0+cu130", "13.0", "sm_61", "arch-unknown-to-torch", "7.5, 8.0"),
-        ("2.4.0+cu102", "10.2", "sm_75", "no-matching-toolkit", "CUDA 10"),
-        ("2.11.0+cu130", "13.0", "auto", "no-gpu-to-target", "--target sm_120"),
-    ],
-)
-def test_a_torch_that_does_not_fit(
-    environment: Environment,
-    capsys: pytest.CaptureFixture[str],
-    version: str,
-    cuda: str | None,
-    target: str,
-    error: str,
-    words: str,
-) -> None:
-    fake_torch(environment, version, cuda)
-    (environment.purelib / "ninja-1.11.dist-info").mkdir()
-    source = str(FIXTURES / "splat_probe")
-    code = splatfix("install", source, "-t", target, "--python", environment.python, "--json")
-    document = json.loads(capsys.readouterr().out)
-    if error == "no-gpu-to-target" and document["error"]["code"] != error:
-        pytest.skip("this machine has a GPU")
-    assert document["error"]["code"] == error and words in json.dumps(document["error"])
-    assert code == document["exit_code"] == (3 if error == "no-gpu-to-target" else 1)
-
-
 def test_a_read_only_environment_is_refused_before_the_build(
     environment: Environment,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import os
-
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
     source = write_extension(tmp_path / "source")
     assert splatfix("install", str(source), "--python", environment.python) == 1
     assert "(cannot-write-environment)" in capsys.readouterr().err
     assert not environment.state_folder.exists()
-
-
-def test_missing_build_tools_are_all_named(
-    blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for entry in (blank.prefix / "tools" / "site-packages").iterdir():
-        if entry.name.startswith(("setuptools", "wheel")):
-            entry.unlink()
-    source = write_extension(tmp_path / "source")
-    (source / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["setuptools>=61", "pybind11>=2.12"]\n'
-    )
-    assert splatfix("install", str(source), "--python", blank.python, "--json") == 1
-    document = capsys.readouterr().out
-    assert json.loads(document)["error"]["code"] == "build-tools-missing"
-    words = words_of(document, blank.python)
-    assert words[:4] == [blank.python, "-m", "pip", "install"]
-    assert {"setuptools>=61", "wheel", "pybind11>=2.12"} <= set(words[4:])
 
 
 @pytest.fixture
@@ -370,15 +240,18 @@ def words_of(document: str, program: str) -> list[str]:
     return words
 
 
+def incomplete(folder: Path, url: str) -> Path:
+    """A checkout whose submodule is empty."""
+    (folder / "submodules" / "simple-knn").mkdir(parents=True)
+    (folder / ".gitmodules").write_text(f'[submodule "x"]\n\tpath = submodules/simple-knn\n\turl = {url}\n')
+    return folder
+
+
 def test_an_incomplete_checkout(
     blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "my checkout"
-    (folder / "submodules" / "simple-knn").mkdir(parents=True)
+    folder = incomplete(tmp_path / "my checkout", "git@x.org:a/knn")
     place = f"{folder}/submodules/simple-knn"
-    (folder / ".gitmodules").write_text(
-        '[submodule "x"]\n\tpath = submodules/simple-knn\n\turl = git@x.org:a/knn\n'
-    )
     assert splatfix("install", str(folder), "--python", blank.python, "--json") == 1
     words = words_of(capsys.readouterr().out, "git")
     assert words == ["git", "clone", "--recursive", "https://x.org/a/knn", place]
@@ -392,11 +265,7 @@ def test_an_incomplete_checkout(
 def test_options_stand_beside_empty_submodules(
     blank: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "stack"
-    (folder / "submodules/simple-knn").mkdir(parents=True)
-    (folder / ".gitmodules").write_text(
-        '[submodule "x"]\n\tpath = submodules/simple-knn\n\turl = https://x.org/a/knn\n'
-    )
+    folder = incomplete(tmp_path / "stack", "https://x.org/a/knn")
     words = ("install", str(folder), "--python", blank.python, "-t", "sm_120", "--dry-run", "--json")
     assert splatfix(*words) == 1, "without --why there is no plan to show"
     capsys.readouterr()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import WheelCache, execute, revert
@@ -21,7 +23,7 @@ from tests.archs import request_for
 from tests.conftest import Survived
 from tests.plan.machines import make_plan
 
-from .environments import make_environment, snapshot, write_extension
+from .environments import install, make_environment, snapshot, write_extension
 from .test_cli import fake_torch
 
 KIB = 1024
@@ -45,8 +47,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def fill(place: Path, leave: int) -> Path:
     """A file that leaves this many bytes."""
-    import os
-
     ballast = place / "ballast"
     status = os.statvfs(place)
     free = status.f_bavail * status.f_frsize
@@ -54,48 +54,43 @@ def fill(place: Path, leave: int) -> Path:
     return ballast
 
 
+def undo(target: Environment) -> None:
+    """What could not be put back for lack of room is put back by the next run, or by revert."""
+    try:
+        revert(target.python)
+    except SplatfixError as nothing:
+        assert nothing.code == "nothing-to-revert", nothing.what
+
+
 @pytest.mark.slow
-def test_an_installation_on_a_disk_that_fills_up(small_disk: Path, survived: Survived) -> None:
+def test_an_installation_on_a_disk_that_fills_up(
+    small_disk: Path, survived: Survived, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target: Environment = make_environment(small_disk / "env")
     fake_torch(target, "2.11.0+cpu", None)
-    runner = ProcessRunner()
     old = make_dropin_wheel(dropin_of("fused-ssim"), "0+older", small_disk / "wheels")
     pip = [target.python, "-m", "pip", "install", "--no-deps", "--no-index", "--no-compile", str(old)]
-    assert runner.run(pip, timeout=60.0).ok
+    assert ProcessRunner().run(pip, timeout=60.0).ok
     before = snapshot(target)
     facts = gather(target.python)
     plan = make_plan(request_for(("fused_ssim", "simple_knn"), backend="pure"), facts)
+    # there is no real torch on so small a disk; what is imported is another test's matter
+    loads = Rung(RungName.LOADS, True, "not looked at")
+    monkeypatch.setattr(sys.modules["splatfix.install.execute"], "check_import", lambda *_: loads)
     failed = finished = 0
-    import_check = "splatfix.install.execute.check_import"
-    from splatfix.core.proof import Rung, RungName
-
     for leave in (0, 4, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 2048):
         ballast = fill(small_disk, leave * KIB)
-        with pytest.MonkeyPatch.context() as patch:
-            # there is no real torch on so small a disk; what is imported is another test's matter
-            patch.setattr(
-                sys.modules[import_check.rpartition(".")[0]],
-                "check_import",
-                lambda *_: Rung(RungName.LOADS, True, "not looked at"),
-            )
-            try:
-                execute(plan, facts)
-            except SplatfixError as error:
-                failed += 1
-                ballast.unlink()
-                assert error.code in _HONEST, error.what
-                # what could not be put back for lack of room is put back by the next run, or by revert
-                try:
-                    revert(target.python)
-                except SplatfixError as nothing:
-                    assert nothing.code == "nothing-to-revert", nothing.what
-                assert snapshot(target) == before, f"{leave} KiB free: {error.what}"
-            else:
-                finished += 1
-                ballast.unlink()
-                assert snapshot(target) != before
-                revert(target.python)
-                assert snapshot(target) == before
+        try:
+            execute(plan, facts)
+        except SplatfixError as error:
+            failed += 1
+            assert error.code in _HONEST, error.what
+        else:
+            finished += 1
+            assert snapshot(target) != before
+        ballast.unlink()
+        undo(target)
+        assert snapshot(target) == before, f"{leave} KiB free"
     assert failed > 3 and finished >= 1, (failed, finished)
     survived("installations on a full disk", failed)
 
@@ -107,26 +102,22 @@ def test_a_build_on_a_disk_that_fills_up(small_disk: Path, tmp_path: Path, survi
     # the wheel is some 300 KiB that cannot be compressed
     noise = ",".join(str(byte) for byte in random.Random(1).randbytes(300 * KIB))
     source = write_extension(tmp_path / "source", extra=f"const unsigned char noise[] = {{{noise}}};")
-    before, facts = snapshot(target), gather(target.python)
-    plan = make_plan(request_for((str(source),)), facts)
+    before = snapshot(target)
     cache = WheelCache(tmp_path / "wheels")  # on the other disk: compiled until a wheel is there, then taken
     codes: list[str] = []
     finished = 0
     for leave in (0, 8, 24, 64, 200, 400, 600, 700, 800, 900, 1000, 3000):
         ballast = fill(small_disk, leave * KIB)
         try:
-            execute(plan, facts, cache=cache)
+            install(target, source, cache=cache)
         except SplatfixError as error:
             codes.append(error.code)
             assert error.code in _HONEST, f"{leave} KiB free: {error.code}: {error.what}"
             assert "space" in error.what, error.what
         else:
             finished += 1
-        ballast.unlink(missing_ok=True)
-        try:
-            revert(target.python)
-        except SplatfixError as nothing:
-            assert nothing.code == "nothing-to-revert", nothing.what
+        ballast.unlink()
+        undo(target)
         assert snapshot(target) == before, f"{leave} KiB free"
         shutil.rmtree(target.state_folder, ignore_errors=True)
     assert finished >= 1 and len(codes) > 4 and "pip-failed" in codes, codes

@@ -72,6 +72,21 @@ def _keep(leaves: dict[str, Tensor], images: dict[str, Tensor]) -> int:
     return number
 
 
+_SETTINGS = (
+    *("image_height", "image_width", "tanfovx", "tanfovy", "bg"),
+    *("viewmatrix", "projmatrix", "sh_degree", "campos", "prefiltered"),
+)
+
+
+def _settings(given: dict[str, Any], **options: Any) -> Any:
+    """Of our own kernel, by the names of what was called; triangles have no scale to modify, some no ``debug``."""
+    from splatfix.kernels.rasterizer import GaussianRasterizationSettings
+
+    options |= {name: given[name] for name in _SETTINGS}
+    scale, debug = given.get("scale_modifier", 1.0), given.get("debug", False)
+    return GaussianRasterizationSettings(scale_modifier=scale, debug=debug, **options)
+
+
 def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     from splatfix.kernels import rasterizer, surfels
 
@@ -79,21 +94,7 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {"antialiasing": given.get("antialiasing", False)}
     if variant == "mip":
         options.update(kernel_size=given["kernel_size"], subpixel_offset=given["subpixel_offset"])
-    settings = rasterizer.GaussianRasterizationSettings(
-        given["image_height"],
-        given["image_width"],
-        given["tanfovx"],
-        given["tanfovy"],
-        given["bg"],
-        given["scale_modifier"],
-        given["viewmatrix"],
-        given["projmatrix"],
-        given["sh_degree"],
-        given["campos"],
-        given["prefiltered"],
-        given.get("debug", False),
-        **options,
-    )
+    settings = _settings(given, **options)
     names = ("means3D", "colors", "opacities", "scales", "rotations", "cov3D", "sh", "dc", "all_map")
     leaves = {name: _leaf(given[name]) for name in names if name in given and given[name].numel()}
     leaves["means2D"] = torch.zeros(count, 4 if variant == "fastgs" else 3, requires_grad=True)
@@ -149,25 +150,11 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     return dict(plain, rendered=_keep(leaves, images))
 
 
-_UNUSED = [
-    "geometry",
-    "binning",
-    "image",
-    "sample",
-    "kernel_times",
-    "countBuffer",
-    "listBuffer",
-    "listBufferRender",
-    "listBufferDistance",
-    "centers",
-    "depths",
-    "my_radii",
-    "accum_weights",
-    "accum_count",
-    "accum_blend",
-    "accum_dist",
-    "out_observe",
-]
+_UNUSED = (
+    *("geometry", "binning", "image", "sample", "kernel_times", "countBuffer", "out_observe"),
+    *("listBuffer", "listBufferRender", "listBufferDistance", "centers", "depths", "my_radii"),
+    *("accum_weights", "accum_count", "accum_blend", "accum_dist"),
+)
 
 
 def _rasterize_backward(variant: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -202,20 +189,7 @@ def _triangles(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     leaves = {name: _leaf(given[name]) for name in names if given[name].numel()}
     count = len(given["num_points_per_triangle"])
     leaves["means2D"] = torch.zeros(count, 3, requires_grad=True)
-    settings = rasterizer.GaussianRasterizationSettings(
-        given["image_height"],
-        given["image_width"],
-        given["tanfovx"],
-        given["tanfovy"],
-        given["bg"],
-        1.0,
-        given["viewmatrix"],
-        given["projmatrix"],
-        given["sh_degree"],
-        given["campos"],
-        given["prefiltered"],
-        given["debug"],
-    )
+    settings = _settings(given)
     with torch.enable_grad():
         corners = leaves["triangles_points"].reshape(count, -1, 3)
         spread = (corners - corners.mean(1, keepdim=True)).norm(dim=2).mean(1, keepdim=True)
