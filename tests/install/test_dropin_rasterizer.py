@@ -104,10 +104,6 @@ def scene(count: int = 25) -> dict[str, Any]:
     return {name: tensor.requires_grad_(True) for name, tensor in given.items()}
 
 
-def rasterizer_fields() -> tuple[str, ...]:
-    return rasterizer.GaussianRasterizationSettings._fields
-
-
 def detached(count: int = 25) -> dict[str, Any]:
     return {name: tensor.detach() for name, tensor in scene(count).items()}
 
@@ -137,7 +133,8 @@ def test_renders_and_differentiates_as_the_kernel_does(drop_in: ModuleType) -> N
     result = drop_in.GaussianRasterizer(raster_settings=settings)(
         means2D=points, **as_called(inputs, drop_in), colors_precomp=None, cov3D_precomp=None
     )
-    own = {name: value for name, value in settings._asdict().items() if name in rasterizer_fields()}
+    fields = rasterizer.GaussianRasterizationSettings._fields
+    own = {name: value for name, value in settings._asdict().items() if name in fields}
     if drop_in.__name__ == FASTGS:
         own["compact_box"] = settings.mult
     kernel_settings = rasterizer.GaussianRasterizationSettings(**own)
@@ -152,45 +149,47 @@ def test_renders_and_differentiates_as_the_kernel_does(drop_in: ModuleType) -> N
         assert torch.equal(tensor.grad, same[name].grad) and tensor.grad.abs().sum() > 0, name
 
 
+def drawn(package: ModuleType, inputs: dict[str, Any], **options: Any) -> Any:
+    """What a trainer gets of a rasterizer with these settings."""
+    draw = package.GaussianRasterizer(camera(package, **options))
+    return draw(means2D=screen(inputs), **as_called(inputs, package))
+
+
 @of("v1", "dr_aa", "mip")
 def test_upstream_gradients_are_asked_for_by_a_variable(
     drop_in: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, found = camera(drop_in, scale_modifier=0.5), []
+    images, gradients = [], []
     for value in ("", "1"):
         monkeypatch.setenv("SPLATFIX_UPSTREAM_GRADIENTS", value)
         inputs = scene()
-        image = drop_in.GaussianRasterizer(settings)(means2D=screen(inputs), **inputs)[0]
+        image = drawn(drop_in, inputs, scale_modifier=0.5)[0]
         image.square().sum().backward()
-        found.append((image.detach(), inputs["scales"].grad))
-    assert torch.equal(found[0][0], found[1][0])
-    assert not torch.allclose(found[0][1], found[1][1], rtol=0.01)
+        images.append(image.detach())
+        gradients.append(inputs["scales"].grad)
+    assert torch.equal(*images) and not torch.allclose(*gradients, rtol=0.01)
 
 
-@of("v1", "dr_aa", "mip")
-def test_variants_differ_where_they_should(drop_in: ModuleType) -> None:
-    """The antialiasing option changes dr_aa's image, kernel_size and subpixel_offset change mip's."""
-    inputs = scene()
-
-    def image(**options: Any) -> Any:
-        draw = drop_in.GaussianRasterizer(camera(drop_in, **options))
-        return draw(means2D=screen(inputs), **inputs)[0].detach()
-
-    changed = {
-        "v1": [{"scale_modifier": 0.5}],
-        "dr_aa": [{"antialiasing": False}],
-        "mip": [{"kernel_size": 0.5}, {"subpixel_offset": torch.zeros(32, 40, 2)}],
-    }
-    fields = drop_in.GaussianRasterizationSettings._fields
-    name = "mip" if "kernel_size" in fields else "dr_aa" if "antialiasing" in fields else "v1"
-    for options in changed[name]:
-        assert not torch.allclose(image(), image(**options), atol=1e-4), options
+@pytest.mark.parametrize(
+    ("drop_in", "options"),
+    [
+        ("v1", {"scale_modifier": 0.5}),
+        ("dr_aa", {"antialiasing": False}),
+        ("mip", {"kernel_size": 0.5}),
+        ("mip", {"subpixel_offset": torch.zeros(32, 40, 2)}),
+    ],
+    indirect=["drop_in"],
+)
+def test_variants_differ_where_they_should(drop_in: ModuleType, options: dict[str, Any]) -> None:
+    inputs = detached()
+    plain, changed = drawn(drop_in, inputs)[0], drawn(drop_in, inputs, **options)[0]
+    assert not torch.allclose(plain, changed, atol=1e-4)
 
 
 @of("dr_aa")
 def test_inverse_depth_has_a_gradient(drop_in: ModuleType) -> None:
     inputs = scene()
-    color, radii, invdepths = drop_in.GaussianRasterizer(camera(drop_in))(means2D=screen(inputs), **inputs)
+    color, radii, invdepths = drawn(drop_in, inputs)
     assert invdepths.shape == (1, 32, 40) and 0 < invdepths.max() < 1 / 3
     invdepths.sum().backward()
     assert inputs["means3D"].grad[:, 2].abs().sum() > 0 and len(radii) == 25 and color.isfinite().all()
@@ -198,31 +197,17 @@ def test_inverse_depth_has_a_gradient(drop_in: ModuleType) -> None:
 
 @of("v1")
 def test_precomputed_colours_and_covariances_and_the_function(drop_in: ModuleType) -> None:
-    inputs = scene()
+    inputs, settings = scene(), camera(drop_in)
+    means, opacities = inputs["means3D"], inputs["opacities"]
     covariance = helpers.covariance_from_scale_rotation(inputs["scales"], inputs["rotations"])
-    colors, empty = torch.rand(25, 3), torch.Tensor([])
-    settings = camera(drop_in)
-    color, _ = drop_in.GaussianRasterizer(settings)(
-        inputs["means3D"],
-        screen(inputs),
-        inputs["opacities"],
-        colors_precomp=colors,
-        cov3D_precomp=covariance,
-    )
-    again, _ = drop_in.rasterize_gaussians(
-        inputs["means3D"],
-        screen(inputs),
-        empty,
-        colors,
-        inputs["opacities"],
-        inputs["scales"],
-        inputs["rotations"],
-        empty,
-        settings,
-    )
+    colors, none = torch.rand(25, 3), torch.Tensor([])
+    draw = drop_in.GaussianRasterizer(settings)
+    color, _ = draw(means, screen(inputs), opacities, colors_precomp=colors, cov3D_precomp=covariance)
+    shape = (inputs["scales"], inputs["rotations"], none)
+    again, _ = drop_in.rasterize_gaussians(means, screen(inputs), none, colors, opacities, *shape, settings)
     assert torch.allclose(color, again, atol=1e-5) and color.std() > 0.01
-    copied = drop_in.cpu_deep_copy_tuple((inputs["means3D"], 3))
-    assert torch.equal(copied[0], inputs["means3D"]) and copied[0] is not inputs["means3D"] and copied[1] == 3
+    copied = drop_in.cpu_deep_copy_tuple((means, 3))
+    assert torch.equal(copied[0], means) and copied[0] is not means and copied[1] == 3
 
 
 @of(*VARIANTS, FASTGS, SURFEL)
@@ -232,10 +217,9 @@ def test_errors_are_the_originals(drop_in: ModuleType) -> None:
     base = {"means3D": inputs["means3D"], "means2D": screen(inputs), "opacities": inputs["opacities"]}
     pair = {"scales": inputs["scales"], "rotations": inputs["rotations"]}
     one = {"colors_precomp": torch.rand(25, 3)}
+    message = "^Please provide excatly one of either SHs or precomputed colors!$"
     for wrong in ({}, {"shs": inputs["shs"], **one}):
-        with pytest.raises(
-            Exception, match=r"^Please provide excatly one of either SHs or precomputed colors!$"
-        ):
+        with pytest.raises(Exception, match=message):
             draw(**base, **pair, **wrong)
     message = "^Please provide exactly one of either scale/rotation pair or precomputed 3D covariance!$"
     for wrong in ({}, {"scales": inputs["scales"]}, {**pair, "cov3D_precomp": torch.rand(25, 6)}):
@@ -252,33 +236,24 @@ def weights_of(drop_in: ModuleType, **options: Any) -> dict[str, Any]:
     inputs = detached()
     draw = drop_in.GaussianRasterizer(camera(drop_in, **options))
     found = draw(means2D=torch.zeros(25, 3), **as_called(inputs, drop_in))
-    row = variant("taming")
-    assert row is not None and row.returns is not None
-    return dict(zip(row.returns, found, strict=True))
+    return dict(zip(row_of("taming").returns or (), found, strict=True))
 
 
 @of("taming")
 def test_tamings_eleven_other_results(drop_in: ModuleType) -> None:
     weights = torch.rand(32, 40)
     found, without = weights_of(drop_in, pixel_weights=weights), weights_of(drop_in)
-    kinds = {name: (tuple(item.shape), item.dtype) for name, item in found.items()}
-    assert kinds == {
+    of_each = ("depths", "accum_weights", "accum_blend", "accum_dist")
+    empty = ("listBufferRender", "listBufferDistance")
+    assert {name: (tuple(item.shape), item.dtype) for name, item in found.items()} == {
         "color": ((3, 32, 40), torch.float32),
-        "radii": ((25,), torch.int32),
-        "countBuffer": (
-            (32, 40),
-            torch.int32,
-        ),  # the original returns the buffer of offsets, which it never fills
-        "listBuffer": ((0,), torch.int32),
-        "listBufferRender": ((0,), torch.float32),
-        "listBufferDistance": ((0,), torch.float32),
+        # the original returns the buffer of offsets, which it never fills
+        "countBuffer": ((32, 40), torch.int32),
         "centers": ((25, 2), torch.float32),
-        "depths": ((25,), torch.float32),
-        "my_radii": ((25,), torch.int32),
-        "accum_weights": ((25,), torch.float32),
-        "accum_count": ((25,), torch.int32),
-        "accum_blend": ((25,), torch.float32),
-        "accum_dist": ((25,), torch.float32),
+        "listBuffer": ((0,), torch.int32),
+        **dict.fromkeys(empty, ((0,), torch.float32)),
+        **dict.fromkeys(of_each, ((25,), torch.float32)),
+        **dict.fromkeys(("radii", "my_radii", "accum_count"), ((25,), torch.int32)),
     }
     assert not any(item.requires_grad for item in found.values())
     for name in ("color", "radii", "centers", "depths", "my_radii"):
@@ -286,24 +261,19 @@ def test_tamings_eleven_other_results(drop_in: ModuleType) -> None:
     for name in ("countBuffer", "accum_weights", "accum_count", "accum_blend", "accum_dist"):
         assert without[name].numel() == 0 and without[name].dtype == found[name].dtype, name
     assert torch.equal(found["my_radii"], found["radii"]) and found["accum_count"].sum() > 100
-    ours = rasterizer.GaussianRasterizationSettings(
-        **{key: value for key, value in camera(drop_in)._asdict().items() if key != "pixel_weights"}
-    )
-    inputs = {name: tensor.detach() for name, tensor in scene().items() if name != "shs"}
-    wanted = contributions.contributions(ours, **inputs, pixel_weights=weights)
-    assert torch.equal(found["accum_weights"], wanted.weight)
-    assert torch.equal(found["accum_count"], wanted.pixels)
-    assert torch.equal(found["accum_blend"], wanted.blend)
-    assert torch.equal(found["accum_dist"], wanted.distance)
+    ours = camera(drop_in)._asdict()
+    del ours["pixel_weights"]
+    inputs = detached()
+    del inputs["shs"]
+    settings = rasterizer.GaussianRasterizationSettings(**ours)
+    expected = contributions.contributions(settings, **inputs, pixel_weights=weights)
+    for name in ("weight", "pixels", "blend", "distance"):
+        theirs = {"weight": "weights", "pixels": "count", "distance": "dist"}.get(name, name)
+        assert torch.equal(found[f"accum_{theirs}"], getattr(expected, name)), name
     assert torch.allclose(found["depths"], inputs["means3D"][:, 2] * (found["radii"] > 0))
-
-
-@of("taming")
-def test_tamings_normalisation_may_write_into_the_results(drop_in: ModuleType) -> None:
-    """Its score writes 0 over NaN in what comes back, also in `my_radii` and not in `radii`."""
-    found = weights_of(drop_in, pixel_weights=torch.rand(32, 40))
+    # Taming's score writes 0 over NaN in what comes back, also in `my_radii` and not in `radii`
     before = found["radii"].clone()
-    for name in ("my_radii", "depths", "accum_weights", "accum_count", "accum_blend", "accum_dist"):
+    for name in (*of_each, "my_radii", "accum_count"):
         found[name][:] = 0
     assert torch.equal(found["radii"], before)
 
@@ -445,12 +415,12 @@ def test_a_drop_in_has_what_its_face_says(tmp_path: Path) -> None:
             inner = f"{dropin.module}._C" if name.startswith("_C.") else dropin.module
             lines += [f"made = importlib.import_module({inner!r}).{name.removeprefix('_C.')}"]
             lines += ["assert callable(made)"]
-            lines += (
-                [f"assert list(inspect.signature(made).parameters)[:{len(words)}] == {list(words)!r}"]
-                if words
-                else []
-            )
-    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
+            if words:
+                parameters = f"list(inspect.signature(made).parameters)[:{len(words)}]"
+                lines += [f"assert {parameters} == {list(words)!r}"]
+    argv = [sys.executable, "-W", "error", "-c", "\n".join(lines)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), "it imports in silence"
 
 
 def test_every_rasterizer_variant_is_served_or_refused() -> None:
@@ -528,12 +498,3 @@ def test_verify_measures_the_drop_in(name: str, tmp_path: Path, capsys: pytest.C
     measured = next(item for item in kernels if item["implementation"] == NAME)
     assert (measured["outcome"], measured["kind"]) == ("met", "drop-in")
     assert 0 < measured["gradient_error"] < measured["gradient_allowed"]
-
-
-def test_importing_a_drop_in_is_silent_and_warns_of_nothing(tmp_path: Path) -> None:
-    wheel = make_dropin_wheel(dropin_of("diff-gaussian-rasterization", "mcmc"), "0+splatfix.1", tmp_path)
-    code = f"import sys; sys.path.insert(0, {str(wheel)!r}); import {NAME}, {NAME}._C"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
