@@ -57,6 +57,7 @@ def sign_folder(folder: Path, certificate: Mapping[str, Any], key: PrivateKey) -
             f"Cannot sign {folder}: {error}.",
             say("A report folder holds nothing but the report: move that elsewhere."),
         ) from error
+    # only now: a folder that cannot be signed keeps the signature that it has
     set_aside(folder, (ENVELOPE,))
     signature = key.sign(pae(PAYLOAD_TYPE, payload))
     write_bytes(folder / ENVELOPE, encode(Envelope(payload, signature, key.public.id)))

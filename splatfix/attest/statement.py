@@ -135,6 +135,7 @@ def statement_of(folder: Path, certificate: Mapping[str, Any]) -> bytes:
     contents = look(folder)
     for name, reason in contents.others.items():
         raise ValueError(f"{name}: {reason}")
+    # sha256 alone, although in-toto allows several: one that does not hold would leave open which of them counts
     subjects = tuple(Subject(name, Digest(sha256_of(folder / name))) for name in contents.files)
     statement = Statement(STATEMENT, subjects, PREDICATE, predicate_of(certificate))
     payload = dumps(to_json(statement)).encode("utf-8")

@@ -98,6 +98,7 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     foreign = {path for path in listed if not paths.inside(path)}
     _refuse_foreign(environment, paths, wheel, new, foreign)
 
+    # a dict and not a set: blobs are numbered in this order, and a repeated backup has the same
     touched = dict.fromkeys(path for path in listed if path not in foreign)
     touched |= dict.fromkeys(new)
     for path in new:
@@ -202,6 +203,7 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
         SplatfixError: ``cannot-restore`` if the disk refuses.
     """
     saved = {item.path for item in backup.saved}
+    # first what is new goes, then what was there comes back: a file can be in the place of a folder
     notes = [f"{path} is outside of the environment and was left alone" for path in backup.foreign]
     try:
         for path in installed_files(backup):

@@ -55,6 +55,7 @@ def make_dropin_wheel(
         backend = "warp"
     elif compiled is not None:
         backend = "nvrtc"
+    # the version is in the file itself: who finds it in site-packages years later knows where it came from
     head = _HEAD.format(name=dropin.name, how=_HOW[backend], version=__version__)
     files = {path: (head + text).encode() for path, text in _templates(dropin).items()}
     files.setdefault(f"{dropin.module}/__init__.py", head.encode())

@@ -26,6 +26,7 @@ _ORPHAN_TIMEOUT = 120.0
 _DEAD_HOLDER_TIMEOUT = 5.0
 """Seconds a dead process may keep its lock."""
 
+# Asked of the interpreter itself: Debian and conda put things elsewhere than its path would suggest.
 # pip's own rule for headers: in a virtual environment they go to include/site, elsewhere where Python's own are
 _ASK = """
 import importlib.util, json, os, site, sys, sysconfig
@@ -236,6 +237,7 @@ def install_command(environment: Environment, *wheels: Path) -> tuple[str, ...]:
     uv copies: files that are linked to its cache, or by links, would change with every environment that has them.
     """
     installer = environment.installer
+    # forced: pip would leave alone what has the same version, and ours may differ in its targets only
     only = ("--no-deps", "--no-index", "--force-reinstall")
     if installer.kind == "uv":
         return installer.command(
@@ -307,7 +309,7 @@ def _no_wider_than(folder: Path) -> Iterator[None]:
     denied = 0
     if folder.is_dir():
         denied = ~folder.stat().st_mode & 0o077
-    before = os.umask(0o077)
+    before = os.umask(0o077)  # it can only be asked for by setting another
     os.umask(before | denied)
     try:
         yield
@@ -401,6 +403,7 @@ def try_lock(handle: int) -> bool:
         else:
             import fcntl
 
+            # flock and not lockf, whose locks end when any handle of the file is closed, and are not handed on by exec
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False

@@ -180,6 +180,7 @@ class Journal:
         """
         refuse_link(self.folder.parent)
         refuse_link(self.folder)
+        # by number: as text 10000 comes before 9999
         paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path.name), path.name))
         return tuple(_with_folders(load_entry(path), self._absolute) for path in paths)
 
@@ -191,6 +192,7 @@ class Journal:
         """
         entries = self.entries()
         matches = [entry for entry in entries if entry.id == identity]
+        # a number before a beginning: 1 is 0001, and not the first of 1000, 1001, ...
         if not matches and identity.isdecimal():
             matches = [entry for entry in entries if _number_of(entry.id) == int(identity)]
         if not matches:

@@ -99,6 +99,7 @@ def _compiled(
             str(scratch),
             json.dumps(jobs),
         ]
+        # in the target environment: its torch brings the NVRTC that will compile there too
         completed = runner.run(argv, timeout=_TIMEOUT, env=child_environment())
         log.write_text(completed.stdout + completed.stderr, encoding="utf-8")
         answer = _answer(completed.stdout)

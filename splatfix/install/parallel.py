@@ -40,6 +40,7 @@ def parallel(
     running: dict[Future[Result], int] = {}
     had_company: set[int] = set()
     stop = threading.Event()
+    # threads: they only wait for compilers, which are processes
     with ThreadPoolExecutor(max_workers=max(1, len(pieces)), thread_name_prefix="build") as pool:
 
         def start(index: int) -> None:

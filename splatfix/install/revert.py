@@ -121,7 +121,7 @@ class Reverter:
         return recover(self.environment, self.journal)
 
     def revert(self, entry: Entry) -> RevertOutcome:
-        """Make the environment what it was before that entry.
+        """Make the environment what it was before that entry; nothing is touched before every step was found fit.
 
         Raises:
             SplatfixError: ``changed-since``, ``backup-damaged``, ``cannot-restore``.

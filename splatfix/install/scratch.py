@@ -25,6 +25,7 @@ from splatfix.core.step import say
 _FORBIDDEN = "arch"
 
 _SKIP_ANYWHERE = frozenset({".git", ".hg", ".svn", "__pycache__", ".eggs", ".mypy_cache", ".pytest_cache"})
+# In the top folder only: deeper down a folder called build can be source.
 _SKIP_AT_TOP = frozenset({"build", "dist", "venv", ".venv", ".tox"})
 # Compiled modules of an earlier build in place; a wheel must not pick them up.
 _STALE = re.compile(r".+\.(cpython-\d+\S*\.so|cp\d+-\S+\.pyd|o|obj)$")
@@ -189,6 +190,7 @@ class _Copy:
         destination.mkdir(parents=True, exist_ok=True)
         at_top = folder in (self.source, self.repository)
         with os.scandir(folder) as listing:
+            # in an order of its own: what is told as left out, and the first file that is too much, are always the same
             entries = sorted(listing, key=lambda entry: entry.name)
         for entry in entries:
             path, copy, name = folder / entry.name, destination / entry.name, f"{inside}{entry.name}"

@@ -88,6 +88,7 @@ class _Git:
     def __init__(self, runner: Runner, tell: Callable[[str], None], protocols: Sequence[str]) -> None:
         self._runner, self._tell, self._count = runner, tell, 0
         settings = {
+            # a person's own hooks, of ~/.gitconfig, would run for a stranger's repository
             "core.hooksPath": os.devnull,
             "core.fsmonitor": "false",
             "core.askPass": "",
@@ -95,6 +96,7 @@ class _Git:
             "submodule.recurse": "false",
             "http.lowSpeedLimit": "1000",
             "http.lowSpeedTime": "60",
+            # the address ext::COMMAND in a .gitmodules would run that command
             "protocol.allow": "never",
             **{f"protocol.{name}.allow": "always" for name in protocols},
         }
@@ -115,7 +117,7 @@ class _Git:
             "SSH_ASKPASS_REQUIRE": "never",
             "GCM_INTERACTIVE": "never",
             "GIT_LFS_SKIP_SMUDGE": "1",
-            "LC_ALL": "C",
+            "LC_ALL": "C",  # its progress and errors are read by their English words
         }
 
     def fetch(

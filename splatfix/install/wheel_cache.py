@@ -197,11 +197,11 @@ def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
     """Digest of every byte of ``source`` (the edited scratch copy) and of what it is built with."""
     state = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode())
     for folder, folders, files in os.walk(source):
-        folders.sort()
+        folders.sort()  # os.walk gives them in the order of the disk
         for name in sorted(files):
             path = Path(folder) / name
             state.update(f"\0{path.relative_to(source).as_posix()}\0".encode("utf-8", "surrogateescape"))
-            if path.is_symlink():
+            if path.is_symlink():  # what it leads to in the copy is hashed by itself
                 state.update(b"link" + os.fsencode(path.readlink()))
             else:
                 state.update(hashlib.sha256(path.read_bytes()).digest())
