@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from tests.driver import A100, RTX_3090, RTX_5090, Instance, Scenario, h100s
+from tests.driver import A100, RTX_3090, RTX_5090, Card, Instance, Scenario, h100s
 
 BOTH = (RTX_5090, RTX_3090)
 # NVML counts by bus, CUDA the fastest first: here they differ
@@ -16,66 +17,50 @@ START = {"cuda-does-not-start": "fail"}
 HIDDEN = {"no-gpu-visible": "fail"}
 
 
+def visible(
+    value: str, cards: tuple[Card, ...] = BOTH, *instances: tuple[Instance, ...], **more: Any
+) -> Scenario:
+    """A machine whose CUDA_VISIBLE_DEVICES has this value."""
+    return Scenario(cards, *instances, variables={"CUDA_VISIBLE_DEVICES": value}, **more)
+
+
+def without_driver(card: Card, kernel_driver: str, **more: Any) -> Scenario:
+    """A card that another driver has, or none."""
+    return Scenario(on_bus_alone=(replace(card, kernel_driver=kernel_driver),), **more)
+
+
 SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
     # what is there, the loud findings, the targets
     "mixed GPUs": (Scenario(BOTH), {}, ("sm_120", "sm_86")),
-    "first by number": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "0"}), {}, ("sm_120",)),
-    "second by number": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "1"}), {}, ("sm_86",)),
-    "by CUDA's number": (
-        Scenario(SWAPPED, variables={"CUDA_VISIBLE_DEVICES": "0"}),
-        {"wrong-cuda-device": "warn"},
-        ("sm_120",),
-    ),
+    "first by number": (visible("0"), {}, ("sm_120",)),
+    "second by number": (visible("1"), {}, ("sm_86",)),
+    "by CUDA's number": (visible("0", SWAPPED), {"wrong-cuda-device": "warn"}, ("sm_120",)),
     "by bus number": (
         Scenario(SWAPPED, variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
         {},
         ("sm_86",),
     ),
-    "by UUID": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": RTX_3090.uuid}), {}, ("sm_86",)),
-    "by short UUID": (Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "GPU-00003"}), {}, ("sm_86",)),
-    "hidden by -1": (
-        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
-        HIDDEN,
-        ("sm_120", "sm_86"),
-    ),
+    "by UUID": (visible(RTX_3090.uuid), {}, ("sm_86",)),
+    "by short UUID": (visible("GPU-00003"), {}, ("sm_86",)),
+    "hidden by -1": (visible("-1"), HIDDEN, ("sm_120", "sm_86")),
     "MIG": (Scenario((A100,), (SMALL, MEDIUM)), {}, ("sm_80",)),
     "MIG by UUID": (
-        Scenario(
-            (RTX_3090, A100),
-            (replace(SMALL, card=1), replace(MEDIUM, card=1)),
-            variables={"CUDA_VISIBLE_DEVICES": MEDIUM.uuid},
-        ),
+        visible(MEDIUM.uuid, (RTX_3090, A100), (replace(SMALL, card=1), replace(MEDIUM, card=1))),
         {},
         ("sm_80",),
     ),
     "MIG in the old form": (
-        Scenario(
-            (RTX_3090, A100),
-            (replace(MEDIUM, card=1),),
-            variables={"CUDA_VISIBLE_DEVICES": f"MIG-{A100.uuid}/3/0"},
-        ),
+        visible(f"MIG-{A100.uuid}/3/0", (RTX_3090, A100), (replace(MEDIUM, card=1),)),
         {},
         ("sm_80",),
     ),
-    "MIG that is gone": (
-        Scenario((A100,), (SMALL,), variables={"CUDA_VISIBLE_DEVICES": MEDIUM.uuid}),
-        HIDDEN,
-        ("sm_80",),
-    ),
-    "MIG by number": (
-        Scenario((A100,), (SMALL,), variables={"CUDA_VISIBLE_DEVICES": "MIG-0"}),
-        HIDDEN,
-        ("sm_80",),
-    ),
+    "MIG that is gone": (visible(MEDIUM.uuid, (A100,), (SMALL,)), HIDDEN, ("sm_80",)),
+    "MIG by number": (visible("MIG-0", (A100,), (SMALL,)), HIDDEN, ("sm_80",)),
     "MIG without instances": (Scenario((A100,)), {"nvidia-gpu-missing": "unknown", **START}, ("sm_80",)),
     "fabric manager": (Scenario(h100s(8), init=802), START, ("sm_90",)),
     "suspended": (Scenario((RTX_3090,), init=999), START, ("sm_86",)),
     "no nvidia-uvm": (Scenario((RTX_3090,), init=999, devices=NO_UVM, container=True), START, ("sm_86",)),
-    "compat library": (
-        Scenario((RTX_3090,), init=804),
-        {"forward-compat-on-geforce": "fail"},
-        ("sm_86",),
-    ),
+    "compat library": (Scenario((RTX_3090,), init=804), {"forward-compat-on-geforce": "fail"}, ("sm_86",)),
     "not initialized": (Scenario((RTX_3090,), init=3), START, ("sm_86",)),
     "busy": (Scenario((RTX_3090,), init=46), START, ("sm_86",)),
     "no device": (Scenario((RTX_3090,), init=100), START, ("sm_86",)),
@@ -104,17 +89,11 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
         ("sm_120",),
     ),
     "nouveau": (
-        Scenario(
-            on_bus_alone=(replace(RTX_3090, kernel_driver="nouveau"),), module=False, devices=(), nvml=9
-        ),
+        without_driver(RTX_3090, "nouveau", module=False, devices=(), nvml=9),
         {"gpu-without-driver": "fail"},
         (),
     ),
-    "libcuda alone": (
-        Scenario(BOTH, libraries=("libcuda.so.1",), variables={"CUDA_VISIBLE_DEVICES": "1"}),
-        {},
-        ("sm_86",),
-    ),
+    "libcuda alone": (visible("1", libraries=("libcuda.so.1",)), {}, ("sm_86",)),
     "NVML alone": (
         Scenario(BOTH, libraries=("libnvidia-ml.so.1",), container=True),
         START,
@@ -126,23 +105,11 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
         ("sm_120",),
     ),
     # what CUDA finds without the variable, and not the variable alone, says what is to blame
-    "no device, and a value that is right": (
-        Scenario((RTX_3090,), init=100, variables={"CUDA_VISIBLE_DEVICES": "0"}),
-        START,
-        ("sm_86",),
-    ),
-    "no device, and hidden": (
-        Scenario((RTX_3090,), init=100, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
-        {**START, **HIDDEN},
-        ("sm_86",),
-    ),
-    "fabric manager, and hidden": (
-        Scenario(h100s(8), init=802, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
-        {**START, **HIDDEN},
-        ("sm_90",),
-    ),
+    "no device, and a value that is right": (visible("0", (RTX_3090,), init=100), START, ("sm_86",)),
+    "no device, and hidden": (visible("-1", (RTX_3090,), init=100), {**START, **HIDDEN}, ("sm_86",)),
+    "fabric manager, and hidden": (visible("-1", h100s(8), init=802), {**START, **HIDDEN}, ("sm_90",)),
     "version mismatch, and hidden": (
-        Scenario((RTX_3090,), nvml=18, init=803, variables={"CUDA_VISIBLE_DEVICES": ""}),
+        visible("", (RTX_3090,), nvml=18, init=803),
         {"driver-library-mismatch": "fail", **HIDDEN},
         ("sm_86",),
     ),
@@ -152,12 +119,12 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
         (),
     ),
     "old driver, and hidden": (
-        Scenario((RTX_3090,), driver="535.183.01", cuda=12020, variables={"CUDA_VISIBLE_DEVICES": "-1"}),
+        visible("-1", (RTX_3090,), driver="535.183.01", cuda=12020),
         HIDDEN,
         ("sm_86",),
     ),
     "names the lost GPU": (
-        Scenario((RTX_5090, replace(RTX_3090, nvml=2, cuda=False)), variables={"CUDA_VISIBLE_DEVICES": "1"}),
+        visible("1", (RTX_5090, replace(RTX_3090, nvml=2, cuda=False))),
         {"nvidia-gpu-missing": "warn", **HIDDEN},
         ("sm_120",),
     ),
@@ -167,7 +134,7 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
         ("sm_86",),
     ),
     "MIG without instances, by number": (
-        Scenario((A100,), variables={"CUDA_VISIBLE_DEVICES": "0"}),
+        visible("0", (A100,)),
         {"nvidia-gpu-missing": "unknown", **START},
         ("sm_80",),
     ),
@@ -182,32 +149,23 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
         (),
     ),
     "one for a virtual machine, and no other": (
-        Scenario(on_bus_alone=(replace(RTX_3090, kernel_driver="vfio-pci"),)),
+        without_driver(RTX_3090, "vfio-pci"),
         {"gpu-without-driver": "fail"},
         (),
     ),
     "for a virtual machine, without NVIDIA's driver": (
-        Scenario(
-            on_bus_alone=(replace(RTX_3090, kernel_driver="vfio-pci"),),
-            module=False,
-            devices=(),
-            libraries=(),
-        ),
+        without_driver(RTX_3090, "vfio-pci", module=False, devices=(), libraries=()),
         {"gpu-without-driver": "fail"},
         (),
     ),
-    "nouveau beside the driver": (
-        Scenario(on_bus_alone=(replace(RTX_3090, kernel_driver="nouveau"),)),
-        {"gpu-without-driver": "fail"},
-        (),
-    ),
+    "nouveau beside the driver": (without_driver(RTX_3090, "nouveau"), {"gpu-without-driver": "fail"}, ()),
     "a card newer than the driver": (
-        Scenario(on_bus_alone=(replace(RTX_5090, kernel_driver=""),), driver="550.144.03", cuda=12040),
+        without_driver(RTX_5090, "", driver="550.144.03", cuda=12040),
         {"gpu-without-driver": "fail"},
         (),
     ),
     "Blackwell with the closed module": (
-        Scenario(on_bus_alone=(replace(RTX_5090, kernel_driver=""),), closed_module=True),
+        without_driver(RTX_5090, "", closed_module=True),
         {"gpu-without-driver": "fail"},
         (),
     ),
@@ -225,8 +183,9 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
     "no device files": (Scenario((RTX_3090,), nvml=9, init=100, devices=()), START, ("sm_86",)),
     "taken away from a container": (Scenario((RTX_3090,), nvml=999, init=100, container=True), START, ()),
     "a container, and no driver on its host": (
-        Scenario(
-            on_bus_alone=(replace(RTX_3090, kernel_driver=""),),
+        without_driver(
+            RTX_3090,
+            "",
             container=True,
             libraries=(),
             devices=(),
@@ -237,38 +196,16 @@ SCENARIOS: dict[str, tuple[Scenario, dict[str, str], tuple[str, ...]]] = {
         (),
     ),
     "the host's number in a container": (
-        Scenario(
-            h100s(1), on_bus_alone=h100s(8)[1:], container=True, variables={"CUDA_VISIBLE_DEVICES": "3"}
-        ),
+        visible("3", h100s(1), on_bus_alone=h100s(8)[1:], container=True),
         HIDDEN,
         ("sm_90",),
     ),
-    "a card that does not start": (
-        Scenario(on_bus_alone=(RTX_5090,)),
-        {"gpu-without-driver": "fail"},
-        (),
-    ),
-    "one of eight by number": (Scenario(h100s(8), variables={"CUDA_VISIBLE_DEVICES": "3"}), {}, ("sm_90",)),
-    "an index that is not there": (
-        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "9,0"}),
-        HIDDEN,
-        ("sm_120", "sm_86"),
-    ),
-    "an index behind -1": (
-        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "0,-1,1"}),
-        {"no-gpu-visible": "warn"},
-        ("sm_120",),
-    ),
-    "one GPU twice": (
-        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "0,0"}),
-        HIDDEN,
-        ("sm_120", "sm_86"),
-    ),
-    "no UUID begins so": (
-        Scenario(BOTH, variables={"CUDA_VISIBLE_DEVICES": "GPU-ffff"}),
-        HIDDEN,
-        ("sm_120", "sm_86"),
-    ),
+    "a card that does not start": (Scenario(on_bus_alone=(RTX_5090,)), {"gpu-without-driver": "fail"}, ()),
+    "one of eight by number": (visible("3", h100s(8)), {}, ("sm_90",)),
+    "an index that is not there": (visible("9,0"), HIDDEN, ("sm_120", "sm_86")),
+    "an index behind -1": (visible("0,-1,1"), {"no-gpu-visible": "warn"}, ("sm_120",)),
+    "one GPU twice": (visible("0,0"), HIDDEN, ("sm_120", "sm_86")),
+    "no UUID begins so": (visible("GPU-ffff"), HIDDEN, ("sm_120", "sm_86")),
 }
 
 
