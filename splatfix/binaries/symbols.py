@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from splatfix.binaries._bytes import Reader, decode, opened
 from splatfix.binaries.elf import (
@@ -353,24 +354,16 @@ def wanted_versions(elf: Elf) -> tuple[tuple[str, str], ...]:
     table = elf.dynamic
     if table is None or DT_VERNEED not in table.values:
         return ()
-    record, aux_record = struct.Struct(elf.order + _NEED), struct.Struct(elf.order + _NEED_AUX)
-    offset = elf.file_offset(table.values[DT_VERNEED], "the table of wanted versions")
-    wanted_pairs: list[tuple[str, str]] = []
-    for _ in range(_bounded(table.values.get(DT_VERNEEDNUM, 0))):
-        _, count, library_at, aux, step = elf.reader.unpack(record, offset, "a wanted version")
+    part = "a wanted version"
+    first = elf.file_offset(table.values[DT_VERNEED], "the table of wanted versions")
+    pairs: list[tuple[str, str]] = []
+    for offset, need in _linked(elf, _NEED, first, table.values.get(DT_VERNEEDNUM, 0), part):
+        _, count, library_at, aux, _ = need
         library = elf.dynamic_string(table, library_at, "the library of a wanted version")
-        here = offset + aux
-        for _ in range(count):
-            _, _, _, name_at, aux_step = elf.reader.unpack(aux_record, here, "a wanted version")
-            wanted_pairs.append((library, elf.dynamic_string(table, name_at, "the name of a wanted version")))
-            _bounded(len(wanted_pairs))
-            if not aux_step:
-                break
-            here += aux_step
-        if not step:
-            break
-        offset += step
-    return tuple(wanted_pairs)
+        for _, version in _linked(elf, _NEED_AUX, offset + aux, count, part):
+            pairs.append((library, elf.dynamic_string(table, version[3], "the name of a wanted version")))
+            _bounded(len(pairs))
+    return tuple(pairs)
 
 
 def defined_versions(elf: Elf) -> tuple[str, ...]:
@@ -378,19 +371,29 @@ def defined_versions(elf: Elf) -> tuple[str, ...]:
     table = elf.dynamic
     if table is None or DT_VERDEF not in table.values:
         return ()
-    record, aux_record = struct.Struct(elf.order + _DEF), struct.Struct(elf.order + _DEF_AUX)
-    offset = elf.file_offset(table.values[DT_VERDEF], "the table of defined versions")
+    part = "a defined version"
+    first = elf.file_offset(table.values[DT_VERDEF], "the table of defined versions")
     names: list[str] = []
-    for _ in range(_bounded(table.values.get(DT_VERDEFNUM, 0))):
-        _, flags, _, count, _, aux, step = elf.reader.unpack(record, offset, "a defined version")
+    for offset, definition in _linked(elf, _DEF, first, table.values.get(DT_VERDEFNUM, 0), part):
+        _, flags, _, count, _, aux, _ = definition
         if count and not flags & _VER_FLG_BASE:
             # the first name is the version's; the others are the versions it follows
-            name_at, _ = elf.reader.unpack(aux_record, offset + aux, "a defined version")
-            names.append(elf.dynamic_string(table, name_at, "the name of a defined version"))
-        if not step:
-            break
-        offset += step
+            for _, name in _linked(elf, _DEF_AUX, offset + aux, 1, part):
+                names.append(elf.dynamic_string(table, name[0], "the name of a defined version"))
     return tuple(names)
+
+
+def _linked(
+    elf: Elf, layout: str, offset: int, count: int, part: str
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """(offset, fields) of each of ``count`` records; the last field leads to the next record, and is 0 in the last one."""
+    record = struct.Struct(elf.order + layout)
+    for _ in range(_bounded(count)):
+        fields = elf.reader.unpack(record, offset, part)
+        yield offset, fields
+        if not fields[-1]:
+            return
+        offset += fields[-1]
 
 
 def _bounded(count: int) -> int:
