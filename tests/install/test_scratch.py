@@ -1,19 +1,15 @@
-"""Temporary folders of killed runs are removed by the next one, and nobody else's are."""
+"""What a build gets of a source, and where; that killed runs leave nothing is shown in tests/core."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from splatfix.core.scratch import sweep
 from splatfix.install.scratch import copy_source, scratch_folder
 from tests.plan.machines import refused
 
@@ -111,50 +107,13 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert refused(copy_source, source, tmp_path / "copy").code == "disk-full"
 
 
-ROOT = Path(__file__).parents[2]
-
-# makes a scratch folder with something in it, says where, and waits to be killed
-KILLED = """
-import sys, time
-from pathlib import Path
-from splatfix.install.scratch import scratch_folder
-with scratch_folder(Path(sys.argv[1]), source="/some/source") as made:
-    made.source.mkdir()
-    (made.source / "half.o").write_text("half")
-    print(made.root, flush=True)
-    time.sleep(60)
-"""
-
-
-def start(base: Path) -> tuple[subprocess.Popen[str], Path]:
-    argv = [sys.executable, "-c", KILLED, str(base)]
-    child = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    return child, Path(child.stdout.readline().strip())
-
-
-def test_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
-    child, folder = start(tmp_path)
-    try:
-        assert sweep([tmp_path]) == () and (folder / "source" / "half.o").is_file()
-        with scratch_folder(tmp_path, source="/some/source") as other:
-            assert other.root != folder, "two runs shared one scratch folder"
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        assert sweep([tmp_path, tmp_path / "nowhere"]) == (folder,)
-        assert not folder.exists()
-    finally:
-        child.kill()
-        child.wait()
-        assert child.stdout is not None
-        child.stdout.close()
-
-
 def test_the_same_source_gets_the_same_path(tmp_path: Path) -> None:
     with scratch_folder(tmp_path, source="/a") as first:
         pass
     with scratch_folder(tmp_path, source="/a") as again, scratch_folder(tmp_path, source="/b") as other:
         assert again.root == first.root != other.root
+        with scratch_folder(tmp_path, source="/a") as beside:
+            assert beside.root != again.root, "two runs shared one scratch folder"
     assert list(tmp_path.iterdir()) == []
 
 

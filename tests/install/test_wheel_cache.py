@@ -57,24 +57,13 @@ def test_a_damaged_entry_is_no_entry(tmp_path: Path, damage: str) -> None:
     assert cache.take("k", tmp_path / "out") is None
 
 
-def open_folder(folder: Path) -> None:
+def open_to_all(folder: Path) -> None:
     folder.chmod(0o777)
 
 
-def open_entry(folder: Path) -> None:
-    folder.chmod(0o755)
-    (folder / "k").chmod(0o777)
-
-
 def open_file(folder: Path) -> None:
-    folder.chmod(0o755)
-    (folder / "k").chmod(0o755)
-    (folder / "k/entry.json").chmod(0o666)
-
-
-def link_the_entry(folder: Path) -> None:
-    (folder / "k").rename(folder.parent / "moved")
-    (folder / "k").symlink_to(folder.parent / "moved")
+    for path, mode in ((folder, 0o755), (folder / "k", 0o755), (folder / "k/entry.json", 0o666)):
+        path.chmod(mode)
 
 
 def link_the_wheel(folder: Path) -> None:
@@ -83,7 +72,7 @@ def link_the_wheel(folder: Path) -> None:
     wheel.symlink_to(folder.parent / "elsewhere.whl")
 
 
-@pytest.mark.parametrize("spoil", [open_folder, open_entry, open_file, link_the_entry, link_the_wheel])
+@pytest.mark.parametrize("spoil", [open_to_all, open_file, link_the_wheel])
 def test_what_somebody_else_may_have_put_there_is_not_used(
     tmp_path: Path, spoil: Callable[[Path], None]
 ) -> None:
