@@ -90,7 +90,9 @@ def read_start(path: StrPath, most: int) -> bytes:
 def as_text(content: bytes) -> str:
     """Bytes of a text file as text, whatever they are; see :func:`read_text`."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+    if "\r" not in text:  # most texts, and a search is far faster than two replacements
+        return text
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _up_to(handle: int, most: int) -> bytes:

@@ -43,14 +43,6 @@ def _ptx() -> Mapping[Cuda, PtxIsa]:
     return dict(sorted((pair(cuda), pair(row["ptx"])) for cuda, row in table("drivers")["ptx_isa"].items()))
 
 
-def parse_driver(text: str) -> Version:
-    """``"550.144.03"`` -> (550, 144, 3). KnowledgeError (a ValueError) when it is no version.
-
-    Compare drivers as tuples: (580,) is below every 580.x.
-    """
-    return parse_version(text)
-
-
 def runtime_floor(cuda: int | Cuda, platform: Platform = "linux") -> Version | None:
     """Oldest driver on which code with this CUDA runtime starts at all (minor-version compatibility); None: not known.
 
@@ -65,7 +57,7 @@ def runtime_floor(cuda: int | Cuda, platform: Platform = "linux") -> Version | N
         row = floors.get(f"{cuda[0]}.{cuda[1]}") or floors.get(str(cuda[0]))
     if not row or not row.get(platform):
         return None
-    return parse_driver(row[platform])
+    return parse_version(row[platform])
 
 
 def cuda_level_of_driver(driver: str | Version) -> Cuda | None:
@@ -88,7 +80,7 @@ def cuda_level_at_least(driver: str | Version) -> Cuda | None:
 
 def _branch_of(driver: str | Version) -> int:
     if isinstance(driver, str):
-        driver = parse_driver(driver)
+        driver = parse_version(driver)
     return driver[0]
 
 
@@ -128,7 +120,7 @@ def gpu_driver_floor(arch: Arch) -> Version | None:
     row = table("drivers")["gpu_floors"].get(str(arch.number))
     if row is None:
         return None
-    return parse_driver(row["linux"])
+    return parse_version(row["linux"])
 
 
 def gpu_last_branch(arch: Arch) -> tuple[int, bool] | None:

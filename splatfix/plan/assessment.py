@@ -18,6 +18,7 @@ from splatfix.core.versions import release
 from splatfix.facts import Facts, FatbinGroup, Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import Platform, driver_words
+from splatfix.knowledge.tables import parse_version
 from splatfix.plan.option import NO_SOURCES, SourceSummary
 from splatfix.plan.parts import NativePart, native_parts
 
@@ -93,7 +94,7 @@ class Assessment:
         """This machine's driver, whether or not a target is here."""
         if not self.driver_version:
             return None
-        return drivers.parse_driver(self.driver_version)
+        return parse_version(self.driver_version)
 
     @property
     def driver_version(self) -> str:

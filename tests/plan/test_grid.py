@@ -11,6 +11,7 @@ from splatfix.facts import Code, Driver, EntryKind, Fact, Facts, FatbinGroup, Gp
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import limits
+from splatfix.knowledge.tables import parse_version
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
 from splatfix.plan import Option, OptionKind
 from splatfix.plan.steps import InstallTorch, ProvideToolkit, Rebuild
@@ -109,7 +110,7 @@ def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) ->
     assert cuda is not None, "nothing is compiled beside a torch without CUDA"
     floor = drivers.runtime_floor(cuda)
     if here & set(targets) and floor and plan.kind is not OptionKind.DRIVER:
-        assert drivers.parse_driver(driver) >= floor, (driver, cuda)
+        assert parse_version(driver) >= floor, (driver, cuda)
     numbers = [int(part) for part in rebuild.cuda.split(".")[:2]]
     assert numbers[0] == cuda[0], "torch refuses another major"
     if any(isinstance(step, ProvideToolkit) for step in plan.steps):

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from splatfix.binaries import Binary, BinaryError
 from splatfix.facts.environment.linkage import read_linkage, runtime_copies
@@ -43,21 +43,35 @@ def read_extensions(
     and the copies of runtime libraries met beside them."""
     system = loader.system
     installed = tuple(distributions)
-    owners = owners_of_native_files(system, installed)
     extensions: list[Extension] = []
     copies: list[RuntimeCopy] = []
     binaries: dict[str, Binary] = {}
     for site in sites:
         files = tuple(_native_files(system, site))
         copies += runtime_copies(system, site, files)
-        extensions += _read(system, site, files, owners, binaries)
-    for folder, name in other_roots(installed).items():
+        extensions += _read(system, site, files, binaries)
+    others = other_roots(installed)
+    for folder in others:
         files = tuple(path for path in _source_files(system, folder) if is_importable(path))
-        extensions += _read(system, folder, files, {(folder, path): name for path in files}, binaries)
+        extensions += _read(system, folder, files, binaries)
+    if not extensions:  # most environments on a CPU: the RECORD of each distribution need not be read
+        return (), tuple(copies)
+    owners = owners_of_native_files(system, installed)
     linkage = read_linkage(loader, binaries)
-    for index, item in enumerate(extensions):
-        extensions[index] = dataclasses.replace(item, linkage=linkage.get(f"{item.folder}/{item.path}"))
-    return tuple(extensions), tuple(copies)
+    complete = []
+    for item in extensions:
+        owner = owners.get((item.folder, item.path)) or others.get(item.folder)
+        # a damaged file that nobody owns and Python cannot import may be anything
+        if owner is not None or item.importable or not item.error:
+            complete.append(
+                dataclasses.replace(
+                    item,
+                    distribution=owner,
+                    importable=item.importable or bool(item.error),
+                    linkage=linkage.get(f"{item.folder}/{item.path}"),
+                )
+            )
+    return tuple(complete), tuple(copies)
 
 
 def is_importable(path: str) -> bool:
@@ -74,19 +88,15 @@ def _read(
     system: System,
     folder: str,
     files: Iterable[str],
-    owners: Mapping[tuple[str, str], str],
     binaries: dict[str, Binary],
 ) -> Iterator[Extension]:
     """The extensions among the files of one folder; those whose linkage is worth a look go to ``binaries``."""
     for path in files:
-        owner = owners.get((folder, path))
         importable = is_importable(path)
         try:
             binary = system.read_binary(f"{folder}/{path}")
         except (BinaryError, OSError) as error:
-            # what nobody owns and Python cannot import may be anything
-            if owner is not None or importable:
-                yield Extension(path, folder, owner, (), (), False, True, 0, error=str(error))
+            yield Extension(path, folder, None, (), (), False, importable, 0, error=str(error))
             continue
         links = links_torch(binary)
         code = group_fatbins(binary.fatbins)
@@ -107,7 +117,7 @@ def _read(
         yield Extension(
             path,
             folder,
-            owner,
+            None,
             code,
             binary.needed,
             links,

@@ -162,12 +162,13 @@ def _linkage(
 
 def abi_of(names: Iterable[str]) -> bool | None:
     """Which std::string the mangled names use: the new one, the old one, or None where none appears."""
-    old = False
+    abi = None
     for name in names:
         if "__cxx11" in name or "B5cxx11" in name:
             return True
-        old = old or re.search(r"(?<![a-z])[KRPO]*Ss(E|$|[RPKNISbijlmfd])", name) is not None
-    return False if old else None
+        if re.search(r"(?<![a-z])[KRPO]*Ss(E|$|[RPKNISbijlmfd])", name):
+            abi = False
+    return abi
 
 
 def _package_files(loader: Loader, path: str) -> dict[str, str]:

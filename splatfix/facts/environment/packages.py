@@ -129,7 +129,9 @@ def name_and_version(metadata: str) -> tuple[str, str]:
     """
     stem, _, kind = metadata.rpartition(".")
     project, hyphen, version = re.sub(r"-py\d.*$", "", stem).rpartition("-")
-    return (project, version) if hyphen and kind != "egg-link" else (stem, "")
+    if kind == "egg-link" or not hyphen:
+        return stem, ""
+    return project, version
 
 
 def _from_egg_link(system: System, site: str, name: str) -> Distribution:
@@ -276,6 +278,8 @@ def read_packages(
         package, _, name = extension.module.rpartition(".")
         if name == "_C" and extension.links_torch and is_splat_module(package.rpartition(".")[2]):
             locations[extension.folder, package.replace(".", "/")] = None
+    if not locations:
+        return ()
     claims = {
         item: claimed_modules(system, item)
         for item in installed

@@ -103,14 +103,10 @@ class Loader:
         return self._known[key]
 
     def _search(self, name: str, origin: str) -> str | None:
-        if "/" in name:
-            return name if self.system.exists(name) else None
-        if self.system.name == "windows":
+        if self.system.name == "windows" and "/" not in name:
             return self._search_windows(name, origin)
-        for folder in self.folders:
-            if self.system.exists(f"{folder}/{name}"):
-                return f"{folder}/{name}"
-        return None
+        paths = [name] if "/" in name else [f"{folder}/{name}" for folder in self.folders]
+        return next(filter(self.system.exists, paths), None)
 
     def _search_windows(self, name: str, origin: str) -> str | None:
         for folder in (origin, *self.folders):
@@ -118,7 +114,9 @@ class Loader:
                 if entry.lower() == name.lower():
                     return f"{folder}/{entry}"
         # forwarders that no folder holds; the system resolves them itself
-        return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
+        if name.lower().startswith(("api-ms-", "ext-ms-")):
+            return name
+        return None
 
     def _configured(self, file: str, depth: int = 0) -> list[str]:
         """Folders of ld.so.conf, from which ldconfig makes the loader's cache."""
@@ -132,7 +130,7 @@ class Loader:
                 folder, _, name = text.split(None, 1)[1].rpartition("/")
                 if not folder.startswith("/"):
                     folder = f"/etc/{folder}".rstrip("/")
-                ending = name.partition("*")[2] if "*" in name else name
+                ending = name.rpartition("*")[2]
                 for entry in self.system.listdir(folder):
                     if entry.endswith(ending):
                         folders += self._configured(f"{folder}/{entry}", depth + 1)

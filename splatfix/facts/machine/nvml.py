@@ -115,20 +115,27 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
     pci = nvml.ask("DeviceGetPciInfo", handle)
     mig = nvml.ask("DeviceGetMigMode", handle)
     clocks = [nvml.ask("DeviceGetMaxClockInfo", handle, kind) for kind in (_SM, _MEMORY)]
-    is_mig = bool(mig[0]) if mig else None
-    instances = _mig_devices(nvml, handle) if is_mig else []
+    is_mig, processes = None, None
+    instances: list[tuple[str, str]] = []
+    if mig:
+        is_mig = bool(mig[0])
+    if is_mig:
+        instances = _mig_devices(nvml, handle)
+    # asked only where one more program would be refused
+    if mode == "exclusive":
+        processes = len(nvml.running(handle, "Compute"))
     return {
         "index": index,
         "name": nvml.text("DeviceGetName", handle),
         "cc": list(nvml.ask("DeviceGetCudaComputeCapability", handle) or ()) or None,
         "memory_total": _number(nvml.ask("DeviceGetMemoryInfo", handle), "total"),
-        "bus_id": _as_text(pci.busId) if pci else None,
+        "bus_id": _as_text(getattr(pci, "busId", None)),
         "uuid": nvml.text("DeviceGetUUID", handle),
         "max_clocks": None if None in clocks else clocks,
         "power_limit": nvml.ask("DeviceGetEnforcedPowerLimit", handle),
         "default_power_limit": nvml.ask("DeviceGetPowerManagementDefaultLimit", handle),
         "compute_mode": mode,
-        "compute_processes": len(nvml.running(handle, "Compute")) if mode == "exclusive" else None,
+        "compute_processes": processes,
         "mig": is_mig,
         "mig_devices": [name for name, _ in instances],
         "mig_uuids": [uuid for _, uuid in instances],
@@ -150,13 +157,14 @@ def _mig_devices(nvml: _Nvml, handle: Any) -> list[tuple[str, str]]:
 
 def _number(answer: Any, name: str) -> int | None:
     """One number of a record that NVML fills; None where it did not answer."""
-    return None if answer is None else int(getattr(answer, name))
+    value = getattr(answer, name, None)
+    return None if value is None else int(value)
 
 
 def _as_text(value: Any) -> str | None:
-    if value is None:
-        return None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return None if value is None else str(value)
 
 
 @dataclass(frozen=True)
@@ -218,7 +226,7 @@ def _gpu_use(nvml: _Nvml, index: int) -> GpuUse:
     # a process that computes and draws is in both lists with the same figure
     for kind in ("Compute", "Graphics"):
         for item in nvml.running(handle, kind):
-            processes[int(item.pid)] = None if item.usedGpuMemory is None else int(item.usedGpuMemory)
+            processes[int(item.pid)] = _number(item, "usedGpuMemory")
     return GpuUse(
         index,
         nvml.text("DeviceGetName", handle) or "unknown",

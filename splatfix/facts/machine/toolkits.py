@@ -151,13 +151,13 @@ def ask_root(system: System, nvcc: str) -> str | None:
     null = "NUL" if system.name == "windows" else "/dev/null"
     done = system.run([nvcc, "--dryrun", "-x", "cu", "-c", null, "-o", null], _TIMEOUT)
     variables = dict(re.findall(r"^#\$ (TOP|_HERE_)=(.+)$", done.stderr + done.stdout, re.MULTILINE))
-    if "TOP" in variables:
-        root = system.realpath(variables["TOP"].strip())
-    elif "_HERE_" in variables:  # Debian's nvcc.profile sets no TOP
-        root = system.realpath(f"{variables['_HERE_'].strip()}/..")
-    else:
+    if not variables:
         return None
-    return "/usr" if root == _DEBIAN else root
+    # Debian's nvcc.profile sets no TOP
+    root = system.realpath(variables.get("TOP", f"{variables.get('_HERE_', '').strip()}/..").strip())
+    if root == _DEBIAN:
+        return "/usr"
+    return root
 
 
 def _candidates(system: System) -> Iterator[_Candidate]:
@@ -275,7 +275,9 @@ def _describe(
 def _highest_accepted(limits: str, pattern: str, less: int = 0) -> int | None:
     """The header refuses ``__GNUC__ > N``, but ``__clang_major__ >= N`` and ``_MSC_VER >= N``: there N - 1 is the highest."""
     bound = whole_number(captured(pattern, limits))
-    return None if bound is None else bound - less
+    if bound is None:
+        return None
+    return bound - less
 
 
 def _missing(system: System, root: str, include: str | None, nvcc: str | None) -> tuple[str, ...]:

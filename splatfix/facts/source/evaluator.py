@@ -143,9 +143,10 @@ class StaticEvaluator:
         """The path that ``os.path.join(...)`` makes; what is not known of it is taken for the folder of setup.py."""
         path = self.path(call)
         if path is None or _UNKNOWN_PART in path:
-            texts = (self.value(argument) for argument in call.args)
-            path = "/".join(text.strip("/") for text in texts if isinstance(text, str))
-        return posixpath.normpath(path) if path else ""
+            path = "/".join(filter(None, (self.text(argument).strip("/") for argument in call.args)))
+        if not path:
+            return ""
+        return posixpath.normpath(path)
 
     def _path(self, node: ast.expr) -> str | None:
         match node:

@@ -32,8 +32,12 @@ def git_folder(folder: Path, reader: FolderReader | None = None) -> Path | None:
     if is_folder(inside):
         return inside
     match = re.match(r"gitdir:[ \t]*(\S.*)", (reader or FolderReader()).text(inside, _MOST_BYTES))
-    named = _resolved(folder, match.group(1).strip()) if match else None
-    return named if named and is_folder(named) else None
+    if match is None:
+        return None
+    named = _resolved(folder, match.group(1).strip())
+    if named is None or not is_folder(named):
+        return None
+    return named
 
 
 def commit_of(git: Path | None, reader: FolderReader | None = None) -> str | None:

@@ -183,7 +183,7 @@ class _Reading:
                     self._add_match(pattern.key, file, line, lines, at_import=at_import)
 
     def _add_match(self, key: str, file: str, line: int, lines: Sequence[str], *, at_import: bool) -> None:
-        text = lines[line - 1].strip()[:_LONGEST_LINE] if 0 < line <= len(lines) else ""
+        text = "".join(lines[line - 1 : line]).strip()[:_LONGEST_LINE]
         self.matches.append(CodeMatch(key, file, line, text, at_import and not self.beside))
 
     def _used_names(self, text: str, statements: Sequence[_Statement]) -> Iterator[tuple[int, bool, str]]:

@@ -132,7 +132,9 @@ def _document(answer: Any) -> dict[str, Any]:
         # which of the two it was decides how a probe goes on
         kind = "OSError" if isinstance(answer, OSError) else "BinaryError"
         return {"error": str(answer), "kind": kind}
-    return packed(answer) if isinstance(answer, Binary) else {"answer": to_json(answer)}
+    if isinstance(answer, Binary):
+        return packed(answer)
+    return {"answer": to_json(answer)}
 
 
 class Redactor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,14 +14,11 @@ PYTHON, OWN = "/env/bin/python", "/own/bin/python"
 UV = {"stdout": "uv 0.13.9 (x86_64-unknown-linux-gnu)\n", "returncode": 0}
 
 
-def machine(exists: tuple[str, ...] = (), env: dict[str, str] | None = None, **said: Any) -> PlaybackSystem:
-    commands = [{"argv": [program, "--version"], **answer} for program, answer in said.items()]
+def machine(*exists: str, said: Mapping[str, Any] | None = None, **env: str) -> PlaybackSystem:
+    commands = [{"argv": argv.split(), **answer} for argv, answer in (said or {}).items()]
     named = {"system": "linux", "machine": "x86_64", "python": PYTHON, "own_python": OWN}
-    return PlaybackSystem(
-        RawMachine(
-            named, {"PATH": "/usr/bin", "HOME": "/home/me", **(env or {})}, {"exists": list(exists)}, commands
-        )
-    )
+    env = {"PATH": "/usr/bin", "HOME": "/home/me", **env}
+    return PlaybackSystem(RawMachine(named, env, {"exists": list(exists)}, commands))
 
 
 @pytest.mark.parametrize(
@@ -34,28 +32,28 @@ def machine(exists: tuple[str, ...] = (), env: dict[str, str] | None = None, **s
     ],
 )
 def test_uv_wherever_it_is(place: str, env: dict[str, str], program: str, via: str) -> None:
-    found = find_installer(machine((place,), env, **{program: UV}), PYTHON, pip_inside=False)
+    system = machine(place, said={f"{program} --version": UV}, **env)
+    found = find_installer(system, PYTHON, pip_inside=False)
     assert found.value == Installer("uv", program, "0.13.9") and found.found_via == via
 
 
 def test_a_uv_that_does_not_answer_or_is_relative_is_none() -> None:
     silent = {"stdout": "", "returncode": 127}
     for given in ("/opt/uv", "./uv", ""):
-        system = machine(("/opt/uv", "./uv"), {"UV": given}, **{"/opt/uv": silent, "./uv": UV})
+        said = {"/opt/uv --version": silent, "./uv --version": UV}
+        system = machine("/opt/uv", "./uv", said=said, UV=given)
         assert find_installer(system, PYTHON, pip_inside=False).value is None
 
 
 def test_the_pip_beside_splatfix_is_asked_whether_it_can() -> None:
-    system = machine()
     argv = (OWN, "-m", "pip", "--python", PYTHON, "--version")
-    assert find_installer(system, PYTHON, pip_inside=False).error
-    said = {"argv": list(argv), "stdout": "pip 26.3 from /own/lib (python 3.11)\n", "returncode": 0}
-    system = PlaybackSystem(RawMachine(system.raw.machine, commands=[said]))
-    found = find_installer(system, PYTHON, pip_inside=False).value
+    assert find_installer(machine(), PYTHON, pip_inside=False).error
+    said = {" ".join(argv): {"stdout": "pip 26.3 from /own/lib (python 3.11)\n", "returncode": 0}}
+    found = find_installer(machine(said=said), PYTHON, pip_inside=False).value
     assert found == Installer("pip", OWN, "26.3")
     assert found.command(PYTHON, "install", "x") == (*argv[:-1], "install", "x")
 
 
 def test_a_pip_inside_comes_first() -> None:
-    found = find_installer(machine(("/usr/bin/uv",), uv=UV), PYTHON, pip_inside=True).value
+    found = find_installer(machine("/usr/bin/uv", said={"uv --version": UV}), PYTHON, pip_inside=True).value
     assert found == Installer() and found.command(PYTHON, "list") == (PYTHON, "-m", "pip", "list")
