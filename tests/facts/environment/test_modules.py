@@ -7,14 +7,11 @@ from pathlib import Path
 from splatfix.facts import Distribution, LiveSystem
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import importable_names
+from tests.files import put
 
 
 def touch(folder: Path, *names: str) -> str:
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
-    return str(folder)
+    return str(put(folder, dict.fromkeys(names, "")))
 
 
 def test_modules_packages_and_compiled_ones(tmp_path: Path) -> None:

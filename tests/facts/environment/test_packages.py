@@ -29,6 +29,7 @@ from splatfix.facts.environment.packages import (
 )
 from splatfix.facts.source.python_source import guarded_imports
 from tests.binaries.forge_elf import ElfForge
+from tests.files import put
 
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
 
@@ -84,20 +85,24 @@ def package(found: EnvironmentFacts, module: str = "diff_gaussian_rasterization"
 
 
 def dist_info(site: Path, name: str, version: str = "0.0.0", *files: str, **direct: object) -> Path:
-    folder = site / f"{name}-{version}.dist-info"
-    folder.mkdir(parents=True)
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (folder / "INSTALLER").write_text("pip\n")
-    (folder / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    content = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        "INSTALLER": "pip\n",
+        "RECORD": "".join(f"{file},,\n" for file in files),
+    }
     if direct:
-        (folder / "direct_url.json").write_text(json.dumps(direct))
-    return folder
+        content["direct_url.json"] = json.dumps(direct)
+    return put(site / f"{name}-{version}.dist-info", content)
 
 
 def source_of(folder: Path, text: str = RASTERIZER, name: str = "diff_gaussian_rasterization") -> Path:
-    (folder / name).mkdir(parents=True)
-    (folder / name / "__init__.py").write_text(text)
-    return folder / name
+    return put(folder / name, {"__init__.py": text})
+
+
+def installed(site: Path, **files: str | bytes) -> Distribution:
+    """The one distribution of a site-packages folder, after these files were put there."""
+    (found,) = read_distributions(LiveSystem(), [str(put(site, files))])
+    return found
 
 
 def test_the_face_of_a_package() -> None:
@@ -152,8 +157,7 @@ def test_a_package_with_its_compiled_part(empty_venv: Path, site_packages: Path)
     )
     item = package(probe(empty_venv))
     assert item.distributions == ("diff_gaussian_rasterization",)
-    assert item.native == ("diff_gaussian_rasterization._C",)
-    assert item.native_missing == ()
+    assert (item.native, item.native_missing) == (("diff_gaussian_rasterization._C",), ())
     assert set(item.exports_missing) == {"rasterize_gaussians", "rasterize_gaussians_backward"}
     with built.open("ab") as file:  # as pybind11 keeps the names of its functions: C strings
         file.write(b"\0rasterize_gaussians\0rasterize_gaussians_backward\0")
@@ -211,12 +215,8 @@ def test_an_editable_install_whose_source_is_gone(site_packages: Path, tmp_path:
 
 def test_an_egg_link_and_its_version(site_packages: Path, tmp_path: Path) -> None:
     """As ``python setup.py develop`` leaves it."""
-    info = tmp_path / "src" / "simple_knn.egg-info"
-    info.mkdir(parents=True)
-    (info / "PKG-INFO").write_text("Name: simple-knn\nVersion: 1.2\n")
-    (info / "top_level.txt").write_text("simple_knn\n")
-    (site_packages / "simple-knn.egg-link").write_text(f"{tmp_path}/src\n.\n")
-    (item,) = read_distributions(LiveSystem(), [str(site_packages)])
+    put(tmp_path / "src/simple_knn.egg-info", {"PKG-INFO": "Name: simple-knn\nVersion: 1.2\n"})
+    item = installed(site_packages, **{"simple-knn.egg-link": f"{tmp_path}/src\n.\n"})
     assert (item.name, item.version, item.editable, item.source_gone) == ("simple-knn", "1.2", True, False)
 
 
@@ -225,13 +225,10 @@ def test_an_egg_folder(empty_venv: Path, site_packages: Path) -> None:
     """As ``python setup.py install`` of old setuptools leaves it."""
     lib = torch_in(site_packages)
     egg = site_packages / f"simple_knn-0.0.0-py3.{sys.version_info.minor}-linux-x86_64.egg"
-    (egg / "EGG-INFO").mkdir(parents=True)
-    (egg / "EGG-INFO" / "top_level.txt").write_text("simple_knn\n")
+    put(egg, {"EGG-INFO/top_level.txt": "simple_knn\n"})
     library(egg / "simple_knn" / f"_C.{TAG}.so", (), [NEW_ABI], links=[lib / "libc10.so"])
     found = probe(empty_venv)
-    assert [(item.name, item.version) for item in found.distributions.value or ()] == [
-        ("simple_knn", "0.0.0")
-    ]
+    assert [(item.name, item.version) for item in found.distributions.value] == [("simple_knn", "0.0.0")]
     (native,) = found.extensions.value or ()
     assert native.module == "simple_knn._C"
     item = package(found, "simple_knn")
@@ -247,26 +244,21 @@ def test_two_distributions_of_one_module(empty_venv: Path, site_packages: Path) 
 
 def test_what_a_record_claims(site_packages: Path) -> None:
     dist_info(site_packages, "x", "1", "pkg/a.py", "single.py", "../../bin/tool", "x-1.dist-info/METADATA")
-    (item,) = read_distributions(LiveSystem(), [str(site_packages)])
-    assert claimed_modules(LiveSystem(), item) == {"pkg", "single"}
+    assert claimed_modules(LiveSystem(), installed(site_packages)) == {"pkg", "single"}
 
 
 def test_exact_requirements_of_torchs_family(site_packages: Path) -> None:
-    folder = dist_info(site_packages, "torchvision", "0.24.1+cu128")
-    with (folder / "METADATA").open("a") as file:
-        file.write("Requires-Dist: numpy\nRequires-Dist: torch (==2.9.1)\nRequires-Dist: pillow!=8.3.*\n")
-    (item,) = read_distributions(LiveSystem(), [str(site_packages)])
+    needs = "Requires-Dist: numpy\nRequires-Dist: torch (==2.9.1)\nRequires-Dist: pillow!=8.3.*\n"
+    item = installed(site_packages, **{"torchvision-0.24.1+cu128.dist-info/METADATA": needs})
     assert item.pins == ("torch==2.9.1",)
 
 
 def test_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     source_of(site_packages)
     packages = probe(empty_venv).packages.value or ()
-    here = tmp_path / "here"
+    # numpy: a namespace package yields to the real one
+    here = put(tmp_path / "here", {"torch.py": "", "numpy/x": "", "own.py": ""})
     source_of(here)
-    (here / "torch.py").write_text("")
-    (here / "numpy").mkdir()  # a namespace package yields to the real one
-    (here / "own.py").write_text("")
     found = {item.module: item for item in read_shadows(LiveSystem(), str(here), packages)}
     assert set(found) == {"diff_gaussian_rasterization", "torch"}
     assert not found["torch"].native
@@ -283,9 +275,8 @@ def test_python_agrees_about_shadows(empty_venv: Path, site_packages: Path, tmp_
     source_of(site_packages, "where = 'installed'\n", "gsplat")
     packages = probe(empty_venv).packages.value or ()
     (tmp_path / "here" / "gsplat").mkdir(parents=True)
-    for text, wanted in ((None, "installed"), ("where = 'here'\n", "here")):
-        if text:
-            (tmp_path / "here" / "gsplat" / "__init__.py").write_text(text)
+    for files, wanted in (({}, "installed"), ({"__init__.py": "where = 'here'\n"}, "here")):
+        put(tmp_path / "here" / "gsplat", files)
         said = subprocess.run(
             [str(empty_venv), "-c", "import gsplat; print(gsplat.where)"],
             cwd=tmp_path / "here",
@@ -334,16 +325,11 @@ def test_who_imports_torch_by_itself(tmp_path: Path, text: str, imports: bool | 
     assert found.imports_torch is imports
 
 
-def read(site: Path, manifest: str) -> Distribution:
-    info = site / "tiny-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "splatfix.json").write_text(manifest)
-    (found,) = read_distributions(LiveSystem(), (str(site),))
-    return found
+TINY = "tiny-1.0.dist-info"
 
 
 def test_how_it_was_built(tmp_path: Path) -> None:
-    found = read(tmp_path, json.dumps(MANIFEST))
+    found = installed(tmp_path, **{f"{TINY}/splatfix.json": json.dumps(MANIFEST)})
     assert found.made_by_splatfix == "built"
     assert found.built == BuildRecord(
         targets=("sm_120",),
@@ -359,14 +345,13 @@ def test_how_it_was_built(tmp_path: Path) -> None:
     "text", ["{", "[]", '{"built_with": "torch"}', '{"targets": 3}', '{"built_with": [1]}']
 )
 def test_a_damaged_manifest_still_says_whose_it_is(tmp_path: Path, text: str) -> None:
-    found = read(tmp_path, text)
+    found = installed(tmp_path, **{f"{TINY}/splatfix.json": text})
     assert (found.made_by_splatfix, found.built) == ("built", None)
 
 
 def test_a_drop_in_is_known_by_its_manifest(empty_venv: Path, site_packages: Path) -> None:
     """Its ``_C`` is a Python file, and no compiled part that is missing."""
-    folder = source_of(site_packages, RASTERIZER)
-    (folder / "_C.py").write_text("def rasterize_gaussians(): ...\n")
+    put(source_of(site_packages), {"_C.py": "def rasterize_gaussians(): ...\n"})
     info = dist_info(
         site_packages, "diff_gaussian_rasterization", "0+s", "diff_gaussian_rasterization/__init__.py"
     )
@@ -391,15 +376,14 @@ def test_code_that_a_drop_in_brings(
     tmp_path: Path, named: dict[str, int], held: int, code: tuple[str, ...], error: str
 ) -> None:
     """What a file is named for and what is in it are held together; one kernel's code for several GPUs is one group."""
-    info = tmp_path / "tiny-1.0.dist-info"
-    info.mkdir()
-    (info / "splatfix.json").write_text('{"kind": "drop-in", "replaces": "tiny"}')
-    (info / "RECORD").write_text("".join(f"tiny/{name}.cubin,sha256=,1\n" for name in named))
-    (tmp_path / "tiny").mkdir()
+    files: dict[str, str | bytes] = {
+        f"{TINY}/splatfix.json": '{"kind": "drop-in", "replaces": "tiny"}',
+        f"{TINY}/RECORD": "".join(f"tiny/{name}.cubin,sha256=,1\n" for name in named),
+    }
     for name, flags in list(named.items())[:held]:
         forge = ElfForge(machine=190, abi_version=7, flags=flags, dynamic=False)
-        (tmp_path / "tiny" / f"{name}.cubin").write_bytes(forge.build())
-    (found,) = read_distributions(LiveSystem(), [str(tmp_path)])
+        files[f"tiny/{name}.cubin"] = forge.build()
+    found = installed(tmp_path, **files)
     assert tuple(entry.arch for group in found.code for entry in group.entries) == code
     assert len(found.code) == len({name[0] for name in named if code})
     assert error in found.code_error and bool(found.code_error) is bool(error)
@@ -407,12 +391,11 @@ def test_code_that_a_drop_in_brings(
 
 def test_ptx_that_a_drop_in_brings(tmp_path: Path) -> None:
     """For a GPU that NVRTC did not know when it was installed."""
-    info = tmp_path / "tiny-1.0.dist-info"
-    info.mkdir()
-    (info / "splatfix.json").write_text('{"kind": "drop-in", "replaces": "tiny"}')
-    (info / "RECORD").write_text("tiny/a-compute_90-1.ptx,sha256=,1\n")
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / "a-compute_90-1.ptx").write_text(".version 9.0\n.target sm_90\n")
-    (found,) = read_distributions(LiveSystem(), [str(tmp_path)])
+    files = {
+        f"{TINY}/splatfix.json": '{"kind": "drop-in", "replaces": "tiny"}',
+        f"{TINY}/RECORD": "tiny/a-compute_90-1.ptx,sha256=,1\n",
+        "tiny/a-compute_90-1.ptx": ".version 9.0\n.target sm_90\n",
+    }
+    found = installed(tmp_path, **files)
     assert [(entry.kind.value, entry.arch) for entry in found.code[0].entries] == [("ptx", "sm_90")]
     assert found.code_error == ""

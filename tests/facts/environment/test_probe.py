@@ -18,6 +18,7 @@ from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
+from tests.files import put
 
 SYSTEM = LiveSystem()
 
@@ -119,9 +120,7 @@ def test_chatter_before_the_answer_does_not_hide_it(empty_venv: Path, site_packa
 def fake_torch(
     site: Path, body: str, version: str = "__version__ = '2.9.0+cu128'\ncuda = '12.8'\nhip = None\n"
 ) -> None:
-    (site / "torch" / "lib").mkdir(parents=True)
-    (site / "torch" / "__init__.py").write_text(body)
-    (site / "torch" / "version.py").write_text(version)
+    put(site / "torch", {"__init__.py": body, "version.py": version})
 
 
 @pytest.mark.parametrize(
@@ -165,8 +164,7 @@ def test_a_module_that_hangs_is_a_timeout(empty_venv: Path, site_packages: Path)
 
 def test_a_damaged_module_is_a_fact_with_its_error(empty_venv: Path, site_packages: Path) -> None:
     tag = f"cpython-{sys.version_info.major}{sys.version_info.minor}-x86_64-linux-gnu"
-    (site_packages / "pkg").mkdir()
-    (site_packages / "pkg" / f"_C.{tag}.so").write_bytes(b"\x7fELF" + b"\x02" * 40)
+    put(site_packages, {f"pkg/_C.{tag}.so": b"\x7fELF" + b"\x02" * 40})
     found = environment.probe(SYSTEM, str(empty_venv))
     (extension,) = found.extensions.value
     assert extension.error
@@ -196,13 +194,13 @@ def test_the_targets_path_does_not_leak_ours(empty_venv: Path) -> None:
 
 def test_what_torchs_builder_imports(empty_venv: Path, site_packages: Path) -> None:
     fake_torch(site_packages, "")
-    (site_packages / "torch" / "utils").mkdir()
-    builder = site_packages / "torch" / "utils" / "cpp_extension.py"
-    builder.write_text(
-        "import setuptools\ndef f():\n    from pkg_resources import packaging  # type: ignore\n"
-    )
+    text = "import setuptools\ndef f():\n    from pkg_resources import packaging  # type: ignore\n"
+    put(site_packages, {"torch/utils/cpp_extension.py": text})
     found = environment.probe(SYSTEM, str(empty_venv))
     assert found.torch.value.builder_imports == ("pkg_resources", "pkg_resources.packaging", "setuptools")
-    builder.write_text("import setuptools\n# from pkg_resources import packaging\n")
+    put(
+        site_packages,
+        {"torch/utils/cpp_extension.py": "import setuptools\n# from pkg_resources import packaging\n"},
+    )
     found = environment.probe(SYSTEM, str(empty_venv))
     assert found.torch.value.builder_imports == ("setuptools",)

@@ -16,6 +16,7 @@ from splatfix.facts import Fact, LiveSystem, Toolkit
 from splatfix.facts.machine import toolkits
 from splatfix.facts.system.playback import PlaybackSystem
 from tests.facts.conftest import MachineOf
+from tests.files import put
 
 # Verbatim lines of nvcc 13.0.88's answers.
 NVCC_13 = """\
@@ -45,18 +46,15 @@ def toolkit(tmp_path: Path, script: Script) -> Path:
     """A toolkit folder with a stand-in nvcc that gives recorded answers, complete but for cuSPARSE."""
     root = tmp_path / "cuda-13.0"
     script(root / "bin" / "nvcc", NVCC_13)
-    for header in toolkits.NEEDED_HEADERS:
-        if header != "cusparse.h":
-            (root / "include" / header).parent.mkdir(parents=True, exist_ok=True)
-            (root / "include" / header).touch()
-    (root / "include" / "crt").mkdir()
-    (root / "include" / "crt" / "host_config.h").write_text(HOST_CONFIG)
-    for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc"):
-        (root / part).parent.mkdir(parents=True, exist_ok=True)
-        (root / part).touch()
-    (root / "lib64").mkdir()
-    (root / "lib64" / "libcudart.so").touch()
-    return root
+    parts = [
+        "bin/ptxas",
+        "bin/cudafe++",
+        "nvvm/bin/cicc",
+        "nvvm/libdevice/libdevice.10.bc",
+        "lib64/libcudart.so",
+    ]
+    parts += [f"include/{header}" for header in toolkits.NEEDED_HEADERS if header != "cusparse.h"]
+    return put(root, {**dict.fromkeys(parts, ""), "include/crt/host_config.h": HOST_CONFIG})
 
 
 def system(**env: str) -> LiveSystem:

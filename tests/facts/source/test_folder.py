@@ -19,15 +19,13 @@ from splatfix.facts import (
     subfolders,
     telling_paths,
 )
+from tests.files import put
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("train.py", "submodules/knn/setup.py", "pkg/__init__.py", "a.cu", "docs/b.cu", ".git/HEAD"):
-        place = tmp_path / "stack" / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text("from . import _C\n_C.run()\n")
-    return tmp_path / "stack"
+    names = ("train.py", "submodules/knn/setup.py", "pkg/__init__.py", "a.cu", "docs/b.cu", ".git/HEAD")
+    return put(tmp_path / "stack", dict.fromkeys(names, "from . import _C\n_C.run()\n"))
 
 
 def test_a_folder_is_resolved_or_it_is_none(folder: Path) -> None:

@@ -9,17 +9,13 @@ import pytest
 
 from splatfix.facts import repository_of
 from splatfix.facts.source.reach import levels_above
+from tests.files import put
 
 HERE = "import os\nfrom pathlib import Path\nhere = os.path.dirname(os.path.abspath(__file__))\n"
 
 
 def extension(root: Path, setup: str = "", **files: str) -> Path:
-    folder = root / "bindings" / "torch"
-    folder.mkdir(parents=True)
-    (folder / "setup.py").write_text(setup)
-    for name, text in files.items():
-        (folder / name.replace("__", ".")).write_text(text)
-    return folder
+    return put(root / "bindings" / "torch", {"setup.py": setup, **files})
 
 
 @pytest.mark.parametrize(
@@ -52,12 +48,12 @@ def test_paths_of_setup_py(tmp_path: Path, code: str, levels: int) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "levels"),
     [
-        ("CMakeLists__txt", "add_subdirectory(../core core)\n", 1),
-        ("CMakeLists__txt", 'include_directories("${CMAKE_CURRENT_SOURCE_DIR}/../../include")\n', 2),
-        ("CMakeLists__txt", "# ../../ is where it was\nproject(x)\n", 0),
-        ("pyproject__toml", '[tool.scikit-build]\ncmake.source-dir = ".."\n', 1),
-        ("x__cu", '#include "../../common/math.cuh"\n', 2),
-        ("x__cu", '#include <../x.h>\n// #include "../y.h"\n', 0),
+        ("CMakeLists.txt", "add_subdirectory(../core core)\n", 1),
+        ("CMakeLists.txt", 'include_directories("${CMAKE_CURRENT_SOURCE_DIR}/../../include")\n', 2),
+        ("CMakeLists.txt", "# ../../ is where it was\nproject(x)\n", 0),
+        ("pyproject.toml", '[tool.scikit-build]\ncmake.source-dir = ".."\n', 1),
+        ("x.cu", '#include "../../common/math.cuh"\n', 2),
+        ("x.cu", '#include <../x.h>\n// #include "../y.h"\n', 0),
     ],
 )
 def test_paths_of_other_files(tmp_path: Path, name: str, text: str, levels: int) -> None:
@@ -65,9 +61,7 @@ def test_paths_of_other_files(tmp_path: Path, name: str, text: str, levels: int)
 
 
 def test_an_include_inside_the_folder_stays_inside(tmp_path: Path) -> None:
-    folder = extension(tmp_path)
-    (folder / "csrc").mkdir()
-    (folder / "csrc" / "x.cu").write_text('#include "../include/y.h"\n')
+    folder = extension(tmp_path, **{"csrc/x.cu": '#include "../include/y.h"\n'})
     assert levels_above(folder) == 0
 
 
