@@ -130,14 +130,16 @@ def certify_command(
     lane: Lane, request: ContainerRequest, targets: Sequence[str], *, gpu: bool
 ) -> tuple[str, ...]:
     """The command that runs inside."""
-    subject = ("--repo", CHECKOUT) if request.repo else ("--suite", request.suite or lane.suite)
-    device = ("--device", "cuda") if gpu else target_options(targets)
-    return (
-        *("python", "-m", "splatfix", "certify"),
-        *subject,
-        *device,
-        *("--out", REPORT_FOLDER, "--json"),
-    )
+    command = ["python", "-m", "splatfix", "certify"]
+    if request.repo:
+        command += ["--repo", CHECKOUT]
+    else:
+        command += ["--suite", request.suite or lane.suite]
+    if gpu:
+        command += ["--device", "cuda"]
+    else:
+        command += target_options(targets)
+    return (*command, "--out", REPORT_FOLDER, "--json")
 
 
 def host_command(request: ContainerRequest, lane: Lane) -> Command:
@@ -167,7 +169,9 @@ def _require_sources(lane: Lane, request: ContainerRequest) -> None:
         )
     if lane.repository and not lane.extensions and request.repo is None:
         address, _, commit = lane.repository.partition("@")
-        text = f"Clone it (read at {commit})" if commit else "Clone it"
+        text = "Clone it"
+        if commit:
+            text += f" (read at {commit})"
         raise usage_error(
             "lane-needs-checkout",
             f"Lane {lane.name} certifies a checkout, and none was given.",

@@ -63,13 +63,11 @@ def pip_settings(runner: Runner) -> PipSettings:
     for name, value in values.items():
         addresses = []
         for item in value.split():
-            local = item.startswith("file:") or "://" not in item
-            if name == "trusted-host" or not local:
+            url = item.startswith("file:")
+            if name == "trusted-host" or ("://" in item and not url):
                 addresses.append(item)
             elif name == "find-links":
-                folders.append(
-                    Path(url2pathname(urlsplit(item).path)) if item.startswith("file:") else Path(item)
-                )
+                folders.append(Path(url2pathname(urlsplit(item).path) if url else item))
         if addresses:
             arguments[_SETTINGS[name]] = " ".join(addresses)
     return PipSettings(

@@ -216,8 +216,10 @@ def _container(engine: Engine, job: ContainerJob, token: str) -> Iterator[Any]:
     if job.gpu:
         options["device_requests"] = device_requests(engine)
     mounts = []
+    labels = None
+    if engine.kind != "Podman":
+        labels = owner
     for folder in (REPORT_FOLDER, "/scratch"):
-        labels = None if engine.kind == "Podman" else owner
         mounts.append(sdk().types.Mount(folder, None, type="volume", labels=labels))
     try:
         with engine_errors("creating the container"):

@@ -6,7 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import pytest
+
+from splatfix.certify.inside import observer
+from splatfix.certify.stacks.observed import implementations
 
 DRIVER = """
 import json, runpy, sys
@@ -83,3 +89,18 @@ def test_what_the_code_can_do_without_fails_as_it_does(tmp_path: Path) -> None:
 def test_another_failure_is_the_modules_own(tmp_path: Path) -> None:
     found = observed(tmp_path, "import odd\n", odd="raise ImportError('no such version')\n")
     assert not found["unloadable"] and found["error"] == "no such version"
+
+
+@pytest.mark.parametrize(("kind", "name"), [("drop-in", "splatfix's drop-in"), ("built", "native")])
+def test_what_splatfix_compiled_is_no_drop_in(tmp_path: Path, kind: str, name: str) -> None:
+    """Both have a manifest of splatfix's beside the code."""
+    for folder in ("simple_knn", "simple_knn-1.0.dist-info"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "simple_knn-1.0.dist-info" / "splatfix.json").write_text(json.dumps({"kind": kind}))
+    module = ModuleType("simple_knn")
+    module.__file__ = str(tmp_path / "simple_knn" / "__init__.py")
+    exec("def distCUDA2(points): return points", vars(module))
+    record = observer.Record({"out": str(tmp_path), "checkout": str(tmp_path), "cpu": False})
+    observer._Extensions(record).watch(module)
+    module.distCUDA2(1)
+    assert implementations(record.state)["simple_knn"]["name"] == name

@@ -225,11 +225,13 @@ def _digest(file: Optional[str]) -> Optional[str]:
 
 
 def _is_dropin(file: Optional[str]) -> bool:
-    """splatfix writes a manifest beside the code of every drop-in."""
+    """By the manifest beside the code, which what splatfix compiled has too: that is the stack's own code."""
     folder = os.path.dirname(file or "")
-    if not folder:
-        return False
-    return bool(glob.glob(f"{glob.escape(folder)}-*.dist-info/splatfix.json"))
+    for manifest in glob.glob(f"{glob.escape(folder)}-*.dist-info/splatfix.json"):
+        with open(manifest, encoding="utf-8") as opened:
+            document = json.load(opened)
+        return bool(document.get("kind") == "drop-in")
+    return False
 
 
 class _Training:
