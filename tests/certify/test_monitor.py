@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,12 @@ def held(*gib: float) -> list[list[GpuUse]]:
     return [card(4 + size, {1: 4 * GIB, ME: int(size * GIB)}) for size in gib]
 
 
+def watched(work: str, folder: Path, **options: Any) -> Summary:
+    """A watch of a Python program to its end."""
+    command = StartedCommand((sys.executable, "-c", work))
+    return watch(command, folder, **{"interval": 0.1, "gpus": NO_DRIVER, **options})
+
+
 def summary_of(meter: Meter, seconds: float, folder: Path) -> Summary:
     return summarize("train.py", 0, seconds, meter, folder)
 
@@ -74,9 +81,7 @@ def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
     work = (
         "import time; held = bytearray(60 << 20)\nwhile time.process_time() < 0.8: pass\nraise SystemExit(7)"
     )
-    summary = watch(
-        StartedCommand((sys.executable, "-c", work)), tmp_path, interval=0.1, tensorboard=True, gpus=NO_DRIVER
-    )
+    summary = watched(work, tmp_path, tensorboard=True)
     assert summary.exit_code == 7 and summary.samples >= 4
     assert summary.rss_peak_gb is not None and 60 * MIB / GIB < summary.rss_peak_gb < 1.0
     # CPU seconds, not the load: on a busy machine the command runs longer
@@ -96,8 +101,8 @@ def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
 
 @linux
 def test_earlier_series_moves_aside(tmp_path: Path) -> None:
-    for words in ("one", "two"):
-        watch(StartedCommand((sys.executable, "-c", "pass", words)), tmp_path, interval=0.1, gpus=NO_DRIVER)
+    for name in ("one", "two"):
+        watched(f"{name} = 1", tmp_path)
     assert "one" in (tmp_path / "previous" / "summary.json").read_text()
     assert "two" in (tmp_path / "summary.json").read_text()
 
@@ -106,7 +111,7 @@ def test_earlier_series_moves_aside(tmp_path: Path) -> None:
 def test_children_of_the_command_count(tmp_path: Path) -> None:
     grandchild = "import time; held = bytearray(80 << 20); time.sleep(0.8)"
     work = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-    summary = watch(StartedCommand((sys.executable, "-c", work)), tmp_path, interval=0.1, gpus=NO_DRIVER)
+    summary = watched(work, tmp_path)
     assert summary.rss_peak_gb is not None and summary.rss_peak_gb > 80 * MIB / GIB
 
 
@@ -133,10 +138,7 @@ def test_command_that_does_not_exist() -> None:
 @linux
 def test_exit_code_of_a_signal_is_the_shells(tmp_path: Path) -> None:
     work = "import os, time; time.sleep(0.2); os.kill(os.getpid(), 9)"
-    assert (
-        watch(StartedCommand((sys.executable, "-c", work)), tmp_path, interval=0.05, gpus=NO_DRIVER).exit_code
-        == 137
-    )
+    assert watched(work, tmp_path, interval=0.05).exit_code == 137
 
 
 @linux
@@ -253,8 +255,7 @@ def test_watch_that_cannot_start_ends_the_command(tmp_path: Path, monkeypatch: p
 def test_full_disk_ends_only_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.certify.monitor.set_aside", lambda *_: None)
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    command = StartedCommand((sys.executable, "-c", "import time; time.sleep(0.5); raise SystemExit(4)"))
-    summary = watch(command, tmp_path, interval=0.1, gpus=NO_DRIVER)
+    summary = watched("import time; time.sleep(0.5); raise SystemExit(4)", tmp_path)
     assert summary.exit_code == 4 and summary.samples > 1
     (note,) = [note for note in summary.notes if "No space left" in note]
     assert note.startswith("the series ends at ")

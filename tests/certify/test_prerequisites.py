@@ -71,29 +71,23 @@ def test_idle_gpu_is_named_with_the_reason(found: Facts, device: str, named: boo
 
 
 @pytest.mark.parametrize(
-    ("renderer", "device", "found"),
+    ("renderer", "device", "found", "runs"),
     [
-        ("torch", "cpu", facts()),
-        ("gsplat", "cuda", facts(CARD)),
-        ("inria", "cpu", facts(dropin="diff_gaussian_rasterization")),
+        ("torch", "cpu", facts(), True),
+        ("gsplat", "cuda", facts(CARD), True),
+        ("inria", "cpu", facts(dropin="diff_gaussian_rasterization"), True),
+        ("gsplat", "cpu", facts(dropin="diff_gaussian_rasterization"), False),
+        ("inria", "cpu", facts(), False),
+        ("inria", "cpu", facts(dropin="simple-knn"), False),
+        ("inria", "cpu", facts(CARD, torch=CPU), False),
     ],
 )
-def test_renderers_that_run_here(renderer: str, device: str, found: Facts) -> None:
-    require_gpu(renderer, device, found)
-
-
-@pytest.mark.parametrize(
-    ("renderer", "found"),
-    [
-        ("gsplat", facts(dropin="diff_gaussian_rasterization")),
-        ("inria", facts()),
-        ("inria", facts(dropin="simple-knn")),
-        ("inria", facts(CARD, torch=CPU)),
-    ],
-)
-def test_renderers_that_need_a_gpu(renderer: str, found: Facts) -> None:
+def test_renderers_that_need_a_gpu(renderer: str, device: str, found: Facts, runs: bool) -> None:
+    if runs:
+        require_gpu(renderer, device, found)
+        return
     with pytest.raises(SplatfixError) as caught:
-        require_gpu(renderer, "cpu", found)
+        require_gpu(renderer, device, found)
     assert (caught.value.code, int(caught.value.exit_code)) == ("renderer-needs-gpu", 2)
 
 
