@@ -44,24 +44,33 @@ def test_a_signal_is_named() -> None:
     assert done.why() == "ended by SIGABRT"
 
 
-def with_grandchild(told: Path) -> list[str]:
-    """A program that writes the number of its child to ``told``; neither ends by itself."""
-    return python(
-        "import pathlib, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        f"told = pathlib.Path({str(told)!r})\n"
-        "told.with_suffix('.new').write_text(str(child.pid))\n"
-        "told.with_suffix('.new').rename(told)\n"
-        "time.sleep(600)"
-    )
+# writes its number and that of its child, which may be in another process group, as ninja starts compilers; neither ends
+WITH_CHILD = """
+import os, subprocess, sys, time
+told, *group = sys.argv[1:]
+child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp if group else None)
+with open(told + ".new", "w") as file:
+    file.write(f"{os.getpid()} {child.pid}")
+os.rename(told + ".new", told)
+time.sleep(600)
+"""
 
 
-def assert_gone(pid: int) -> None:
-    """It is dead; whoever adopted it may still have to take note."""
-    with pytest.raises(ProcessLookupError):
-        for _ in range(200):
-            os.kill(pid, 0)
-            time.sleep(0.05)
+def assert_gone(pids: str) -> None:
+    """They are dead; whoever adopted them may still have to take note."""
+    for pid in map(int, pids.split()):
+        with pytest.raises(ProcessLookupError):
+            for _ in range(200):
+                os.kill(pid, 0)
+                time.sleep(0.05)
+
+
+def wait_for(path: Path) -> str:
+    for _ in range(1000):
+        if path.exists():
+            return path.read_text()
+        time.sleep(0.02)
+    raise AssertionError(f"{path} did not come")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="process numbers as POSIX has them")
@@ -69,10 +78,10 @@ def test_a_timeout_ends_the_grandchildren_too(tmp_path: Path) -> None:
     told, timeout = tmp_path / "told", 0.4
     while not told.exists():  # a busy machine may need longer to start two programs
         timeout *= 2
-        done = RUNNER.run(with_grandchild(told), timeout=timeout)
+        done = RUNNER.run([*python(WITH_CHILD), told], timeout=timeout)
         assert done.returncode is None and timeout < 100
         assert done.why() == f"no answer within {timeout:g} s"
-    assert_gone(int(told.read_text()))
+    assert_gone(told.read_text())
 
 
 def test_lines_are_told_while_it_runs_and_logged(tmp_path: Path) -> None:
@@ -103,21 +112,18 @@ def test_output_that_is_not_utf8_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("follow", [True, False])
-def test_another_thread_stops_it_with_its_children(tmp_path: Path, follow: bool) -> None:
-    told, stop = tmp_path / "told", threading.Event()
-
-    def stop_when_told() -> None:
-        for _ in range(2000):
-            if told.exists():
-                break
-            time.sleep(0.02)
-        stop.set()
-
-    threading.Thread(target=stop_when_told).start()
+@pytest.mark.parametrize("group", [(), ("group",)])
+def test_another_thread_stops_it_with_its_children(
+    tmp_path: Path, follow: bool, group: tuple[str, ...]
+) -> None:
+    if group and sys.platform != "linux":
+        pytest.skip("descendants are found in /proc")
+    stop, told = threading.Event(), tmp_path / "told"
+    threading.Thread(target=lambda: (wait_for(told), stop.set())).start()
     log = tmp_path / "log" if follow else None
-    done = RUNNER.run(with_grandchild(told), timeout=100, stop=stop, log=log)
+    done = RUNNER.run([*python(WITH_CHILD), told, *group], timeout=100, stop=stop, log=log)
     assert done.returncode is None and done.why() == "stopped"
-    assert_gone(int(told.read_text()))
+    assert_gone(told.read_text())
 
 
 def test_a_stop_that_is_never_set_changes_nothing() -> None:
@@ -191,7 +197,7 @@ def test_no_child_outlives_a_process_that_ends(
     assert done.ok, done.stderr
     *words, pid = done.stdout.split()
     assert words == (["interrupted"] if signal_at_all else [])
-    assert_gone(int(pid))
+    assert_gone(pid)
 
 
 def test_a_child_starts_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,45 +239,18 @@ def test_a_child_of_python_does_not_stay_at_a_prompt(monkeypatch: pytest.MonkeyP
     assert done.stdout == "[]\n"
 
 
-# a child with a child of its own in another process group, as ninja starts compilers
-IN_GROUP = """
-import os, subprocess, sys, time
-child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp)
-with open(sys.argv[1] + ".new", "w") as file:
-    file.write(f"{os.getpid()} {child.pid}")
-os.rename(sys.argv[1] + ".new", sys.argv[1])
-time.sleep(600)
-"""
 KILLED = """
 import sys
 from splatfix.core.runner import ProcessRunner
-ProcessRunner().run([sys.executable, "-c", sys.argv[1], sys.argv[2]], timeout=600)
+ProcessRunner().run([sys.executable, "-c", *sys.argv[1:]], timeout=600)
 """
-
-
-def wait_for(path: Path) -> str:
-    for _ in range(1000):
-        if path.exists():
-            return path.read_text()
-        time.sleep(0.02)
-    raise AssertionError(f"{path} did not come")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="descendants are found in /proc")
-def test_a_compiler_in_a_group_of_its_own_ends_too(tmp_path: Path) -> None:
-    stop, told = threading.Event(), tmp_path / "told"
-    threading.Thread(target=lambda: (wait_for(told), stop.set())).start()
-    done = RUNNER.run([*python(IN_GROUP), told], timeout=60, stop=stop)
-    assert done.why() == "stopped"
-    for pid in told.read_text().split():
-        assert_gone(int(pid))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="descendants are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
 def test_no_descendant_outlives_a_kill(number: signal.Signals, tmp_path: Path) -> None:
     told = tmp_path / "told"
-    argv = [*python(KILLED), IN_GROUP, str(told)]
+    argv = [*python(KILLED), WITH_CHILD, str(told), "group"]
     process = subprocess.Popen(
         argv,
         cwd=ROOT,
@@ -279,11 +258,10 @@ def test_no_descendant_outlives_a_kill(number: signal.Signals, tmp_path: Path) -
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
     )
-    pids = wait_for(told).split()
+    pids = wait_for(told)
     os.killpg(process.pid, number)
     assert process.wait(timeout=20) == -number
-    for pid in pids:
-        assert_gone(int(pid))
+    assert_gone(pids)
     (left,) = tmp_path.glob("splatfix-*")
     assert sweep([tmp_path]) == (left,)
 

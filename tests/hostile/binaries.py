@@ -20,7 +20,7 @@ from tests.binaries.forge_elf import ElfForge
 from tests.binaries.forge_fatbin import LTO, TYPICAL, entry, fatbin_of
 from tests.binaries.forge_pe import PeForge
 
-from .harness import Case
+from .harness import Case, seeded
 from .mutate import mutants
 
 _BATCH = 1000
@@ -117,11 +117,10 @@ def run(files: dict[str, bytes], count: int, seed: int) -> Counter[str]:
 
 def cases(count: int, seed: int) -> Iterator[Case]:
     """Mutants by the thousand; their seeds count on from ``seed``."""
-    for number in range(seed, seed + max(1, count // _BATCH)):
-        yield Case(f"seed-{number}", lambda _, number=number: _batch(number), _BATCH)  # type: ignore[misc]
+    return seeded(_batch, count, seed, _BATCH)
 
 
-def _batch(seed: int) -> None:
+def _batch(_: Path, seed: int) -> None:
     seen = run(corpus(), _BATCH, seed)
     # both ways out must be travelled, or the mutants are too tame or too wild to show anything
     assert min(seen["refused"], seen["answered"]) > _BATCH // 2, seen

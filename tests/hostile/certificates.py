@@ -20,7 +20,7 @@ from tests.machines import facts_of
 from tests.report.test_certificate import certificate
 
 from .commands import command, enter
-from .harness import Case
+from .harness import Case, seeded
 from .mutate import damaged_document, damaged_text
 from .words import CONTROL, MARKUP, UNICODE
 
@@ -55,20 +55,19 @@ def whole(machine: str) -> dict[str, Any]:
 def cases(count: int, seed: int) -> Iterator[Case]:
     """Every command that reads certificates, over damaged ones; then over large ones."""
     bases = [whole(machine) for machine in MACHINES]  # once, before each case has a process of its own
-    for number in range(seed, seed + count):
 
-        def run(folder: Path, number: int = number) -> None:
-            rng = random.Random(number)
-            base = bases[number % len(bases)]
-            without = {name: value for name, value in base.items() if name != "facts"}
-            damaged = damaged_document(rng, without)
-            if isinstance(damaged, dict):
-                damaged = {**damaged, "facts": base["facts"]}
-            text = json.dumps(damaged, indent=2).encode()
-            form = FORMS[number % len(FORMS)]
-            _judge(folder, text if rng.random() < 0.8 else damaged_text(rng, text), number, (form,))
+    def run(folder: Path, number: int) -> None:
+        rng = random.Random(number)
+        base = bases[number % len(bases)]
+        without = {name: value for name, value in base.items() if name != "facts"}
+        damaged = damaged_document(rng, without)
+        if isinstance(damaged, dict):
+            damaged = {**damaged, "facts": base["facts"]}
+        text = json.dumps(damaged, indent=2).encode()
+        form = FORMS[number % len(FORMS)]
+        _judge(folder, text if rng.random() < 0.8 else damaged_text(rng, text), number, (form,))
 
-        yield Case(f"seed-{number}", run)
+    yield from seeded(run, count, seed)
     for name, text in LARGE.items():
 
         def large(folder: Path, name: str = name, text: Callable[[], bytes] = text) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from .bad_files import bad_files, replace
 from .checkouts import FILES, bad_file_checkouts, content_checkouts, folder_checkouts, write_checkout
 from .commands import command, enter
-from .harness import Case
+from .harness import Case, seeded
 from .mutate import damaged_text
 
 # What a stranger leaves where Python would look first; each says that it ran.
@@ -43,14 +43,13 @@ def cases(count: int, seed: int) -> Iterator[Case]:
             look(folder, python, number)
 
         yield Case(name, run)
-    for number in range(seed, seed + count // 4):
 
-        def damaged(folder: Path, number: int = number) -> None:
-            (folder / "stack").mkdir()
-            spoil(folder / "stack", random.Random(number))
-            look(folder, python, number)
+    def damaged(folder: Path, number: int) -> None:
+        (folder / "stack").mkdir()
+        spoil(folder / "stack", random.Random(number))
+        look(folder, python, number)
 
-        yield Case(f"damaged-{number}", damaged)
+    yield from seeded(damaged, count // 4, seed)
 
 
 def spoil(stack: Path, rng: random.Random) -> None:

@@ -21,7 +21,7 @@ from tests.explain import test_build_output
 from tests.machines import NAMES, facts_of, raw_machines
 
 from .commands import command, enter
-from .harness import Case
+from .harness import Case, seeded
 from .mutate import damaged_document, damaged_text
 
 COMMANDS = (
@@ -35,35 +35,32 @@ COMMANDS = (
 def facts_cases(count: int, seed: int) -> Iterator[Case]:
     """Saved facts of the simulated machines with nodes replaced, or bytes damaged."""
     documents = [to_json(facts_of(name)) for name in NAMES]
-    for number in range(seed, seed + count):
 
-        def run(folder: Path, number: int = number) -> None:
-            rng = random.Random(number)
-            text = json.dumps(damaged_document(rng, documents[number % len(documents)])).encode()
-            (folder / "facts.json").write_bytes(text if rng.random() < 0.8 else damaged_text(rng, text))
-            _judge(folder, number)
+    def run(folder: Path, number: int) -> None:
+        rng = random.Random(number)
+        text = json.dumps(damaged_document(rng, documents[number % len(documents)])).encode()
+        (folder / "facts.json").write_bytes(text if rng.random() < 0.8 else damaged_text(rng, text))
+        _judge(folder, number)
 
-        yield Case(f"{NAMES[number % len(NAMES)]}-{number}", run)
+    return seeded(run, count, seed)
 
 
 def recording_cases(count: int, seed: int) -> Iterator[Case]:
     """Recorded machines, one to four of whose files are damaged."""
-    for number in range(seed, seed + count):
-        name = NAMES[number % len(NAMES)]
 
-        def run(folder: Path, number: int = number, name: str = name) -> None:
-            rng = random.Random(number)
-            raw_machines()[name].write(folder / "facts.json")
-            files = sorted(path for path in (folder / "facts.json").rglob("*") if path.is_file())
-            for path in rng.sample(files, min(len(files), rng.choice((1, 1, 2, 4)))):
-                data = path.read_bytes()
-                if path.suffix == ".json" and rng.random() < 0.7:
-                    path.write_text(json.dumps(damaged_document(rng, json.loads(data))))
-                else:
-                    path.write_bytes(damaged_text(rng, data))
-            _judge(folder, number)
+    def run(folder: Path, number: int) -> None:
+        rng = random.Random(number)
+        raw_machines()[NAMES[number % len(NAMES)]].write(folder / "facts.json")
+        files = sorted(path for path in (folder / "facts.json").rglob("*") if path.is_file())
+        for path in rng.sample(files, min(len(files), rng.choice((1, 1, 2, 4)))):
+            data = path.read_bytes()
+            if path.suffix == ".json" and rng.random() < 0.7:
+                path.write_text(json.dumps(damaged_document(rng, json.loads(data))))
+            else:
+                path.write_bytes(damaged_text(rng, data))
+        _judge(folder, number)
 
-        yield Case(f"{name}-{number}", run)
+    return seeded(run, count, seed)
 
 
 def _judge(folder: Path, number: int) -> None:
@@ -88,20 +85,19 @@ def overrides(rng: random.Random) -> dict[str, Any]:
 
 def override_cases(count: int, seed: int) -> Iterator[Case]:
     """Knowledge overrides; each is used for a diagnosis where it is accepted."""
-    for number in range(seed, seed + count):
 
-        def run(folder: Path, number: int = number) -> None:
-            rng = random.Random(number)
-            text = json.dumps(overrides(rng)).encode()
-            file = folder / "extra.json"
-            if rng.random() < 0.3:
-                file, text = folder / "extra.toml", damaged_text(rng, TOML)
-            file.write_bytes(text if rng.random() < 0.8 else damaged_text(rng, text))
-            (folder / "facts.json").write_text(json.dumps(to_json(facts_of(NAMES[number % len(NAMES)]))))
-            enter(folder)
-            command(folder, "--knowledge", file.name, *COMMANDS[number % 4])
+    def run(folder: Path, number: int) -> None:
+        rng = random.Random(number)
+        text = json.dumps(overrides(rng)).encode()
+        file = folder / "extra.json"
+        if rng.random() < 0.3:
+            file, text = folder / "extra.toml", damaged_text(rng, TOML)
+        file.write_bytes(text if rng.random() < 0.8 else damaged_text(rng, text))
+        (folder / "facts.json").write_text(json.dumps(to_json(facts_of(NAMES[number % len(NAMES)]))))
+        enter(folder)
+        command(folder, "--knowledge", file.name, *COMMANDS[number % 4])
 
-        yield Case(f"seed-{number}", run)
+    return seeded(run, count, seed)
 
 
 TOML = b"""[archs.archs.130]

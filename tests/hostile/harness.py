@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,12 @@ class Case:
     name: str
     run: Callable[[Path], None]
     inputs: int = 1
+
+
+def seeded(run: Callable[[Path, int], None], count: int, seed: int, inputs: int = 1) -> Iterator[Case]:
+    """A case for each number from ``seed`` on, which the case is made from."""
+    for number in range(seed, seed + max(1, count // inputs)):
+        yield Case(f"seed-{number}", lambda folder, number=number: run(folder, number), inputs)  # type: ignore[misc]
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from smoke_trainer.errors import SceneError
 from tests.smoke_trainer.tiny import LAYOUTS, tiny_scene
 
 from .bad_files import bad_files, replace
-from .harness import Case
+from .harness import Case, seeded
 from .mutate import damaged_text, mutants
 
 CPU = torch.device("cpu")
@@ -26,16 +25,13 @@ CPU = torch.device("cpu")
 
 def cases(count: int, seed: int) -> Iterator[Case]:
     """Scenes of each layout in turn, one damage each."""
-    made = cache(tiny_scene)  # here, so that the cases' children find them made
-    for number in range(seed, seed + count):
-        layout = LAYOUTS[number % len(LAYOUTS)]
-        scene = made(layout)
+    scenes = [tiny_scene(layout) for layout in LAYOUTS]  # here, so that the cases' children find them made
 
-        def run(folder: Path, scene=scene, number=number) -> None:  # type: ignore[no-untyped-def]
-            scene.write(folder / "scene")
-            load_damaged(folder / "scene", number)
+    def run(folder: Path, number: int) -> None:
+        scenes[number % len(LAYOUTS)].write(folder / "scene")
+        load_damaged(folder / "scene", number)
 
-        yield Case(f"{layout}-{number}", run)
+    return seeded(run, count, seed)
 
 
 def load_damaged(folder: Path, seed: int) -> None:

@@ -19,7 +19,7 @@ from splatfix.core.files import dumps
 from splatfix.report import verification
 from splatfix.report.console import page
 
-from .harness import Case
+from .harness import Case, seeded
 from .mutate import damaged_document, damaged_text
 
 _BATCH = 25
@@ -37,18 +37,17 @@ CERTIFICATE: dict[str, Any] = {
 
 def cases(count: int, seed: int) -> Iterator[Case]:
     """Signed folders with one thing damaged, and files of keys."""
-    for number in range(seed, seed + max(1, count // _BATCH)):
 
-        def run(folder: Path, number: int = number) -> None:
-            rng = random.Random(number)
-            with mock.patch("os.fsync"):  # a busy disk would use up the time
-                for index in range(_BATCH):
-                    try:
-                        _one(rng, folder / str(index))
-                    except Exception as error:
-                        raise AssertionError(f"#{index} of seed {number}: {error!r}") from error
+    def run(folder: Path, number: int) -> None:
+        rng = random.Random(number)
+        with mock.patch("os.fsync"):  # a busy disk would use up the time
+            for index in range(_BATCH):
+                try:
+                    _one(rng, folder / str(index))
+                except Exception as error:
+                    raise AssertionError(f"#{index} of seed {number}: {error!r}") from error
 
-        yield Case(f"seed-{number}", run, _BATCH)
+    return seeded(run, count, seed, _BATCH)
 
 
 def _one(rng: random.Random, folder: Path) -> None:

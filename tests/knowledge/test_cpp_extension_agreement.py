@@ -7,10 +7,9 @@ import functools
 import importlib.util
 import itertools
 import logging
-import os
 import re
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splatfix.knowledge.archs import Arch, known_archs
+from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.cpp_extension import (
     ArchList,
     ArchListError,
@@ -30,6 +29,7 @@ from splatfix.knowledge.cpp_extension import (
     visible_gpu_arch_list,
 )
 from splatfix.knowledge.host_compilers import compiler_check_skipped
+from tests.files import put
 
 from .torch_sources import TorchSource, torch_sources
 
@@ -211,50 +211,56 @@ COMPILERS = tuple(
 )
 
 
-class TestCheckCudaVersion:
-    """Against the imported torch: its _check_cuda_version, over nvcc x torch's CUDA x compiler."""
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[str, list[str]]]:
+    """The imported torch's _check_cuda_version with a pretended nvcc, torch and compiler: its verdict, and its warnings."""
+    torch = pytest.importorskip("torch")
+    module = pytest.importorskip("torch.utils.cpp_extension")
+    from torch.torch_version import TorchVersion
 
-    def test_grid(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-        torch = pytest.importorskip("torch")
-        module = pytest.importorskip("torch.utils.cpp_extension")
-        from torch.torch_version import TorchVersion
+    put(tmp_path, {"bin/nvcc": ""})
+    said: list[str] = []
+    monkeypatch.setattr(module, "CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(module, "logger", SimpleNamespace(warning=lambda text, *_: said.append(text)))
+    monkeypatch.delenv("TORCH_DONT_CHECK_COMPILER_ABI", raising=False)
 
-        (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / "nvcc").touch()
-        said: list[str] = []
-        monkeypatch.setattr(module, "CUDA_HOME", str(tmp_path))
-        monkeypatch.setattr(module, "_is_binary_build", lambda: True)
-        monkeypatch.setattr(module, "logger", SimpleNamespace(warning=lambda text, *_: said.append(text)))
-        monkeypatch.delenv("TORCH_DONT_CHECK_COMPILER_ABI", raising=False)
-        for nvcc, torch_cuda in itertools.product(NVCCS, (None, "11.8", "12.8", "13.0")):
-            major, minor, build = (int(part) for part in nvcc.split("."))
-            banner = f"Cuda compilation tools, release {major}.{minor}, V{nvcc}".encode()
-            monkeypatch.setattr(module.subprocess, "check_output", lambda *_, banner=banner, **__: banner)
-            monkeypatch.setattr(torch.version, "cuda", torch_cuda)
-            other = f"{major}.{minor}" != torch_cuda
-            other_major = torch_cuda is not None and torch_cuda.partition(".")[0] != str(major)
-            for name, version in COMPILERS:
-                said.clear()
-                try:
-                    module._check_cuda_version(name, TorchVersion(version))
-                    real = "pass"
-                except RuntimeError as error:
-                    kinds = {"is less": "too-old", "is greater": "too-new"}
-                    real = next(
-                        (kind for words, kind in kinds.items() if words in str(error)), "major-differs"
-                    )
-                expected = "pass"
-                if other_major:
-                    expected = "major-differs"
-                elif torch_cuda is not None:
-                    kind = "clang" if name.startswith("clang") else "gcc"
-                    verdict = compiler_verdict(
-                        kind, tuple(map(int, version.split("."))), (major, minor, build), torch.__version__
-                    )
-                    expected = "pass" if verdict in ("ok", "no-row") else str(verdict)
-                    assert any("no %s version bounds" in text for text in said) == (verdict == "no-row")
-                    assert any("minor version" in text for text in said) == other
-                assert real == expected, (nvcc, torch_cuda, name, version)
+    def ask(nvcc: str, torch_cuda: str | None, compiler: str, version: str) -> tuple[str, list[str]]:
+        release = nvcc.rpartition(".")[0]
+        banner = f"Cuda compilation tools, release {release}, V{nvcc}".encode()
+        monkeypatch.setattr(module.subprocess, "check_output", lambda *_, **__: banner)
+        monkeypatch.setattr(torch.version, "cuda", torch_cuda)
+        said.clear()
+        try:
+            module._check_cuda_version(compiler, TorchVersion(version))
+        except RuntimeError as error:
+            kinds = {"is less": "too-old", "is greater": "too-new"}
+            return next((kind for words, kind in kinds.items() if words in str(error)), "major-differs"), said
+        return "pass", said
+
+    return ask
+
+
+def test_compilers_over_nvcc_and_torchs_cuda(
+    check: Callable[..., tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr("torch.utils.cpp_extension._is_binary_build", lambda: True)
+    for nvcc, torch_cuda in itertools.product(NVCCS, (None, "11.8", "12.8", "13.0")):
+        cuda = tuple(map(int, nvcc.split(".")))
+        for name, version in COMPILERS:
+            real, said = check(nvcc, torch_cuda, name, version)
+            expected = "pass"
+            if torch_cuda is not None and torch_cuda.partition(".")[0] != str(cuda[0]):
+                expected = "major-differs"
+            elif torch_cuda is not None:
+                kind = "clang" if name.startswith("clang") else "gcc"
+                compiler = tuple(map(int, version.split(".")))
+                verdict = compiler_verdict(kind, compiler, cuda, torch.__version__)
+                expected = "pass" if verdict in ("ok", "no-row") else str(verdict)
+                assert any("no %s version bounds" in text for text in said) == (verdict == "no-row")
+                assert any("minor version" in text for text in said) == (f"{cuda[0]}.{cuda[1]}" != torch_cuda)
+            assert real == expected, (nvcc, torch_cuda, name, version)
 
 
 @pytest.mark.parametrize("setting", [None, "", "0", "1", "ON", "on", "YES", "TRUE", "True", "Y", "N"])
@@ -263,36 +269,13 @@ class TestCheckCudaVersion:
     ["2.13.0+cpu", "2.9.1", "2.9.0a0+50eac811a6.nv25.09", "2.10.0.dev20251101+cu130", "2.5.0+git1a2b"],
 )
 def test_when_torch_does_not_look_at_the_compiler(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, setting: str | None, release: str
+    monkeypatch: pytest.MonkeyPatch,
+    check: Callable[..., tuple[str, list[str]]],
+    setting: str | None,
+    release: str,
 ) -> None:
-    torch = pytest.importorskip("torch")
-    module = pytest.importorskip("torch.utils.cpp_extension")
-    from torch.torch_version import TorchVersion
-
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nvcc").touch()
-    monkeypatch.setattr(module, "CUDA_HOME", str(tmp_path))
-    monkeypatch.setattr(torch.version, "__version__", release)
-    monkeypatch.setattr(torch.version, "cuda", "12.8")
-    banner = b"Cuda compilation tools, release 12.8, V12.8.93"
-    monkeypatch.setattr(module.subprocess, "check_output", lambda *_, **__: banner)
-    monkeypatch.delenv("TORCH_DONT_CHECK_COMPILER_ABI", raising=False)
+    monkeypatch.setattr("torch.version.__version__", release)
     if setting is not None:
         monkeypatch.setenv("TORCH_DONT_CHECK_COMPILER_ABI", setting)
-    try:
-        module._check_cuda_version("g++", TorchVersion("99.0"))
-        looks = False
-    except RuntimeError:
-        looks = True
+    looks = check("12.8.93", "12.8", "g++", "99.0")[0] != "pass"
     assert (compiler_check_skipped(release, setting) == "") == looks
-
-
-def test_the_imported_function_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    module = pytest.importorskip("torch.utils.cpp_extension")
-    for arch, suffix in itertools.product((arch.cc for arch in known_archs()), ("", "+PTX")):
-        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", arch + suffix)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            real = outcome(module._get_cuda_arch_flags)
-        assert ours(expand_arch_list(os.environ["TORCH_CUDA_ARCH_LIST"], torch.__version__)) == real
