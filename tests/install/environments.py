@@ -11,11 +11,11 @@ import sys
 import sysconfig
 import tempfile
 import venv
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.facts import Facts, gather
 from splatfix.facts.environment.probe import probe
 from splatfix.facts.system.live import LiveSystem
@@ -92,6 +92,20 @@ def install(
     if not afresh:
         cache = cache or WheelCache()
     return execute(plan, facts, runner=runner, progress=progress, cache=cache, reinstall=reinstall)
+
+
+Run = Callable[[], Completed]
+
+
+class Interposed(ProcessRunner):
+    """Asks ``instead`` with the words of a command, its variables, and what runs it."""
+
+    def __init__(self, instead: Callable[[list[str], Mapping[str, str], Run], Completed]) -> None:
+        self.instead = instead
+
+    def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+        words, run = [str(word) for word in argv], super().run
+        return self.instead(words, options.get("env") or {}, lambda: run(argv, **options))
 
 
 Files = dict[str, tuple[int, str]]

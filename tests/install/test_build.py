@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -34,8 +34,9 @@ from splatfix.plan import BuildWheel, InstallStep
 from tests.archs import archs, request_for
 from tests.plan.machines import make_plan, refused
 
-from .environments import install, run_in, snapshot, write_extension
+from .environments import Interposed, Run, install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
+from .test_execute import KILLED
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,22 +49,6 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 
 
 BOTH = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
-
-
-class Meeting(ProcessRunner):
-    """Each build waits until the other has begun: apart from each other they would never end."""
-
-    def __init__(self) -> None:
-        self.barrier = threading.Barrier(2, timeout=60)
-        self.jobs: list[str] = []
-
-    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
-        if "wheel" in argv:
-            environment = options["env"]
-            assert isinstance(environment, Mapping)
-            self.jobs.append(environment["MAX_JOBS"])
-            self.barrier.wait()
-        return super().run(argv, **options)  # type: ignore[arg-type]
 
 
 def at_work(pid: int) -> bool:
@@ -92,11 +77,19 @@ class Heard(InstallProgress):
 
 def test_two_are_built_at_once_and_installed_in_order(environment: Environment, tmp_path: Path) -> None:
     sources = two(tmp_path)
-    heard, runner, cache = Heard(), Meeting(), WheelCache(tmp_path / "wheels")
-    before = snapshot(environment)
-    install(environment, *sources, runner=runner, progress=heard, cache=cache, jobs=2)
+    heard, cache, jobs = Heard(), WheelCache(tmp_path / "wheels"), list[str]()
+    meeting = threading.Barrier(2, timeout=60)  # apart from each other they would never end
 
-    assert runner.jobs == ["1", "1"], "both builds have their part of the two compilers"
+    def meet(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        if "wheel" in argv:
+            jobs.append(env["MAX_JOBS"])
+            meeting.wait()
+        return run()
+
+    before = snapshot(environment)
+    install(environment, *sources, runner=Interposed(meet), progress=heard, cache=cache, jobs=2)
+
+    assert jobs == ["1", "1"], "both builds have their part of the two compilers"
     assert run_in(environment, BOTH) == "1 2"
     ends = [number for number, line in enumerate(heard.lines) if line.startswith("done build-wheel")]
     assert heard.lines.index("2/8 build-wheel two_probe") < ends[0]
@@ -138,38 +131,29 @@ def test_one_failed_build_stops_the_other(environment: Environment, tmp_path: Pa
     assert {(step.subject, step.done) for step in entry.steps} == {("one_probe", False), ("two_probe", False)}
 
 
-class LittleMemory(ProcessRunner):
-    """Two compilers at once are one too many for this machine."""
-
-    def __init__(self) -> None:
-        self.running = 0
-        self.killed: list[str] = []
-        self.met = threading.Event()
-
-    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
-        if "wheel" not in argv:
-            return super().run(argv, **options)  # type: ignore[arg-type]
-        self.running += 1
-        try:
-            if self.running == 2:
-                self.met.set()
-                self.killed.append(str(argv[-1]))
-                said = "gcc: fatal error: Killed signal terminated program cc1plus\n"
-                return Completed(tuple(map(str, argv)), 1, said, "", 1.0)
-            if not self.killed:
-                assert self.met.wait(60)
-            return super().run(argv, **options)  # type: ignore[arg-type]
-        finally:
-            self.running -= 1
-
-
 @pytest.mark.slow
 def test_a_compiler_killed_beside_another_is_run_again_alone(
     environment: Environment, tmp_path: Path
 ) -> None:
-    runner = LittleMemory()
-    install(environment, *two(tmp_path), runner=runner, afresh=True, jobs=2)
-    assert len(runner.killed) == 1
+    """Two at once are one too many for this machine."""
+    running, killed, met = list[str](), list[str](), threading.Event()
+
+    def little_memory(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        if "wheel" not in argv:
+            return run()
+        running.append(argv[-1])
+        try:
+            if len(running) == 2:
+                met.set()
+                killed.append(argv[-1])
+                return Completed(tuple(argv), 1, KILLED, "", 1.0)
+            assert killed or met.wait(60)
+            return run()
+        finally:
+            running.remove(argv[-1])
+
+    install(environment, *two(tmp_path), runner=Interposed(little_memory), afresh=True, jobs=2)
+    assert len(killed) == 1
     assert run_in(environment, BOTH) == "1 2"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from splatfix.plan.steps import InstallDependencies
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
 
-from .environments import facts_of, install, run_in, snapshot, write_extension
+from .environments import Interposed, Run, facts_of, install, run_in, snapshot, write_extension
 
 
 def offer(folder: Path, name: str, version: str = "1.0", needs: str = "", text: str = "x = 1\n") -> None:
@@ -192,18 +193,13 @@ def test_the_torchvision_of_another_torch_is_left_out(
     assert ["for a CUDA torch" in text for text in left_out] == ([] if brought else [True])
 
 
-def test_an_old_pip_is_told_to_be_upgraded(
-    environment: Environment, needing: Path, offered: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = ProcessRunner.run
-
-    def old(self: ProcessRunner, argv: list[str], **how: object) -> Completed:
+def test_an_old_pip_is_told_to_be_upgraded(environment: Environment, needing: Path, offered: Path) -> None:
+    def old(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
         if "--report" in argv:
             return Completed(tuple(argv), 2, "", "no such option: --dry-run\n", 0.0)
-        return real(self, argv, **how)  # type: ignore[arg-type]
+        return run()
 
-    monkeypatch.setattr(ProcessRunner, "run", old)
-    error = refused(installed, environment, needing)
+    error = refused(install, environment, needing, runner=Interposed(old), with_dependencies=True)
     assert [step.command.argv[-2:] for step in error.todo if step.command] == [("--upgrade", "pip")]
 
 

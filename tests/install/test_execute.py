@@ -6,18 +6,18 @@ import dataclasses
 import errno
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed
 from splatfix.install import EntryStatus, Journal, revert
 from splatfix.install.environment import Environment
 from tests.plan.machines import refused
 
-from .environments import Stages, install, run_in, snapshot, write_extension
+from .environments import Interposed, Run, Stages, install, run_in, snapshot, write_extension
 
 
 def last_status(target: Environment) -> EntryStatus:
@@ -180,30 +180,23 @@ def test_a_source_named_otherwise_is_known_again_by_revert(environment: Environm
     assert snapshot(environment) == before
 
 
-class FullDisk(ProcessRunner):
+def test_a_log_that_cannot_be_written_is_what_is_told(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The disk of the environment fills up while the build writes its log."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.patch = patch
-
-    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
-        if "wheel" not in argv:
-            return super().run(argv, **options)  # type: ignore[arg-type]
+    before, source = snapshot(environment), write_extension(tmp_path / "source")
+    with monkeypatch.context() as patch:
 
         def full(path: Path, document: object) -> None:
             raise SplatfixError("cannot-write", f"Cannot write {path}: No space left on device.")
 
-        self.patch.setattr("splatfix.install.journal.write_json", full)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        def fills_up(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+            if "wheel" not in argv:
+                return run()
+            patch.setattr("splatfix.install.journal.write_json", full)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-
-def test_a_log_that_cannot_be_written_is_what_is_told(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = snapshot(environment)
-    with monkeypatch.context() as patch:
-        source = write_extension(tmp_path / "source")
-        error = refused(install, environment, source, runner=FullDisk(patch), afresh=True)
+        error = refused(install, environment, source, runner=Interposed(fills_up), afresh=True)
     assert error.code == "cannot-write" and "build-tiny_probe.log" in error.what
     assert "No space left" in error.what and "--resume" in error.todo[0].line()
     assert snapshot(environment) == before and last_status(environment) is EntryStatus.RUNNING
@@ -211,38 +204,33 @@ def test_a_log_that_cannot_be_written_is_what_is_told(
     assert Journal(environment.state_folder).entries()[0].status is EntryStatus.FAILED
 
 
-class HalfPip(ProcessRunner):
+def half_way(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
     """pip fails after it has changed a good deal: the new version is there, its bookkeeping is not."""
-
-    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
-        done = super().run(argv, **options)  # type: ignore[arg-type]
-        if "--force-reinstall" not in argv:
-            return done
-        site = Path(str(argv[0])).parents[1] / "lib"
-        for record in site.glob("python*/site-packages/tiny_probe-*.dist-info/RECORD"):
-            record.unlink()
-        said = "ERROR: Could not install packages: [Errno 28]\n"
-        return dataclasses.replace(done, returncode=1, stdout=said)
-
-
-class Interrupting(ProcessRunner):
-    """Runs everything, but dies as a killed splatfix would: right after pip has installed."""
-
-    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
-        done = super().run(argv, **options)  # type: ignore[arg-type]
-        if "--force-reinstall" in argv:
-            raise KeyboardInterrupt
+    done = run()
+    if "--force-reinstall" not in argv:
         return done
+    site = Path(argv[0]).parents[1] / "lib"
+    for record in site.glob("python*/site-packages/tiny_probe-*.dist-info/RECORD"):
+        record.unlink()
+    return dataclasses.replace(done, returncode=1, stdout="ERROR: Could not install packages: [Errno 28]\n")
+
+
+def interrupted(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+    """It dies as a killed splatfix would: right after pip has installed."""
+    done = run()
+    if "--force-reinstall" in argv:
+        raise KeyboardInterrupt
+    return done
 
 
 def test_a_pip_that_does_not_come_to_its_end_is_cleaned_up_after(stages: Stages, tmp_path: Path) -> None:
     environment = stages.at("one")
     later = write_extension(tmp_path / "two", answer=7, version="2.0")
-    error = refused(install, environment, later, runner=HalfPip())
+    error = refused(install, environment, later, runner=Interposed(half_way))
     assert error.code == "pip-failed" and "Errno 28" in error.what
     assert snapshot(environment) == stages.files["one"]
     with pytest.raises(KeyboardInterrupt):
-        install(environment, later, runner=Interrupting())
+        install(environment, later, runner=Interposed(interrupted))
     assert snapshot(environment) == stages.files["one"]
     assert last_status(environment) is EntryStatus.ROLLED_BACK
 
@@ -250,18 +238,17 @@ def test_a_pip_that_does_not_come_to_its_end_is_cleaned_up_after(stages: Stages,
 def test_two_at_once_in_one_environment(environment: Environment, tmp_path: Path) -> None:
     inside, leave = threading.Event(), threading.Event()
 
-    class Waiting(ProcessRunner):
-        def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
-            if "wheel" in argv:
-                inside.set()
-                leave.wait(60)
-            return super().run(argv, **options)  # type: ignore[arg-type]
+    def wait(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        if "wheel" in argv:
+            inside.set()
+            leave.wait(60)
+        return run()
 
     errors: list[BaseException] = []
 
     def first() -> None:
         try:
-            install(environment, write_extension(tmp_path / "one"), runner=Waiting(), afresh=True)
+            install(environment, write_extension(tmp_path / "one"), runner=Interposed(wait), afresh=True)
         except BaseException as error:  # noqa: BLE001 - reported by the assertion below
             errors.append(error)
 
@@ -290,28 +277,21 @@ def test_the_build_sees_only_its_own_settings(
     assert not elsewhere.exists()
 
 
-class OutOfMemoryOnce(ProcessRunner):
-    """The first build loses a compiler to the system's out-of-memory killer."""
-
-    def __init__(self) -> None:
-        self.jobs: list[str] = []
-
-    def run(self, argv: Sequence[str | Path], **options: object) -> Completed:  # type: ignore[override]
-        if "wheel" not in argv:
-            return super().run(argv, **options)  # type: ignore[arg-type]
-        env = options["env"]
-        assert isinstance(env, Mapping)
-        self.jobs.append(env["MAX_JOBS"])
-        if len(self.jobs) == 1:
-            text = "gcc: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
-            return Completed(tuple(map(str, argv)), 1, text, "", 1.0)
-        return super().run(argv, **options)  # type: ignore[arg-type]
+KILLED = "gcc: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n"
 
 
 def test_a_compiler_killed_for_memory_is_tried_again_with_fewer(
     environment: Environment, tmp_path: Path
 ) -> None:
-    runner = OutOfMemoryOnce()
-    install(environment, write_extension(tmp_path / "source"), runner=runner, afresh=True, jobs=4)
-    assert runner.jobs == ["4", "2"]
+    jobs: list[str] = []
+
+    def kill_the_first(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        if "wheel" not in argv:
+            return run()
+        jobs.append(env["MAX_JOBS"])
+        return run() if len(jobs) > 1 else Completed(tuple(argv), 1, KILLED, "", 1.0)
+
+    source, runner = write_extension(tmp_path / "source"), Interposed(kill_the_first)
+    install(environment, source, runner=runner, afresh=True, jobs=4)
+    assert jobs == ["4", "2"]
     assert run_in(environment, ANSWER) == "42"

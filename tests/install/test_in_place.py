@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.runner import Completed, Runner
 from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment
@@ -17,7 +18,7 @@ from splatfix.plan.edits import PlannedEdit
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
 
-from .environments import facts_of, snapshot, write_extension
+from .environments import Interposed, Run, facts_of, snapshot, write_extension
 
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
@@ -75,15 +76,14 @@ def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Environmen
 def test_a_failed_installation_leaves_the_checkout_as_it_was(
     environment: Environment, tmp_path: Path
 ) -> None:
-    class PipFails(ProcessRunner):
-        def run(self, argv, **options):  # type: ignore[no-untyped-def]
-            if "--force-reinstall" in argv:
-                return Completed(tuple(argv), 1, "ERROR: no\n", "", 0.0)
-            return super().run(argv, **options)
+    def pip_fails(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        if "--force-reinstall" in argv:
+            return Completed(tuple(argv), 1, "ERROR: no\n", "", 0.0)
+        return run()
 
     source = source_with_work(tmp_path / "source")
     before = files(source)
-    assert refused(edited_in_place, environment, source, runner=PipFails()).code == "pip-failed"
+    assert refused(edited_in_place, environment, source, runner=Interposed(pip_fails)).code == "pip-failed"
     assert files(source) == before
     assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.ROLLED_BACK
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed
 from splatfix.facts import is_empty
 from splatfix.install.outcome import FetchedSubmodule
 from splatfix.install.submodules import _target_folder, fetch_submodules
 from tests.plan.machines import refused
+
+from .environments import Interposed, Run
 
 SERVER = "https://git.example/"
 ALL = ("https", "ssh", "file")
@@ -115,16 +117,15 @@ def test_it_is_all_or_nothing(stack: Path, server: Path) -> None:
 
 
 def test_an_interrupt_leaves_what_was_there(stack: Path) -> None:
-    class Interrupted(ProcessRunner):
-        def run(self, argv: object, **options: object) -> Completed:  # type: ignore[override]
-            done = super().run(argv, **options)  # type: ignore[arg-type]
-            if "checkout" in argv:  # type: ignore[operator]
-                raise KeyboardInterrupt
-            return done
+    def interrupted(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        done = run()
+        if "checkout" in argv:
+            raise KeyboardInterrupt
+        return done
 
     before = contents(stack)
     with pytest.raises(KeyboardInterrupt):
-        fetch_submodules(stack, runner=Interrupted(), protocols=ALL)
+        fetch_submodules(stack, runner=Interposed(interrupted), protocols=ALL)
     assert contents(stack) == before and not list(stack.glob(".splatfix*"))
 
 
@@ -175,15 +176,14 @@ def test_no_hook_and_no_prompt(
     (hooks / "post-checkout").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     (hooks / "post-checkout").chmod(0o755)
     git(stack, "config", "--global", "core.hooksPath", str(hooks))
-    seen: list[dict[str, str]] = []
+    seen: list[Mapping[str, str]] = []
 
-    class Watching(ProcessRunner):
-        def run(self, argv: object, **options: object) -> Completed:  # type: ignore[override]
-            seen.append(options["env"])  # type: ignore[arg-type]
-            return super().run(argv, **options)  # type: ignore[arg-type]
+    def watched(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        seen.append(env)
+        return run()
 
     monkeypatch.setenv("GIT_DIR", str(stack / ".git"))
-    fetch_submodules(stack, runner=Watching(), protocols=ALL)
+    fetch_submodules(stack, runner=Interposed(watched), protocols=ALL)
     assert not (tmp_path / "ran").exists()
     for variables in seen:
         assert variables["GIT_TERMINAL_PROMPT"] == "0" and "GIT_DIR" not in variables
