@@ -9,14 +9,25 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import Step, run, say
 
-if TYPE_CHECKING:
+try:
+    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+        load_pem_public_key,
+        load_ssh_private_key,
+        load_ssh_public_key,
+    )
+except ImportError:  # it is an extra: whoever loads a key without it is told
+    pass
 
 _MOST = 64 << 10
 """Bytes. An ed25519 key in any of these forms has less than one KiB."""
@@ -37,15 +48,11 @@ class PublicKey:
     @property
     def id(self) -> str:
         """SHA-256 of its SubjectPublicKeyInfo (RFC 8410), the same whatever form its file has."""
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
         encoded = self.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return hashlib.sha256(encoded).hexdigest()
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
         """Whether the holder of the private half signed exactly these bytes (RFC 8032)."""
-        from cryptography.exceptions import InvalidSignature
-
         try:
             self.key.verify(signature, data)
         except InvalidSignature:
@@ -82,9 +89,6 @@ def load_private(path: Path, passphrase: Callable[[], str]) -> PrivateKey:
         SplatfixError: ``signing-not-installed`` (exit code 3); ``unusable-key`` or ``wrong-passphrase`` (2).
     """
     _require_cryptography()
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
-
     content = _content(path, todo_if_missing=MAKE_ONE)
     if b" PRIVATE KEY-----" not in content:
         if content.startswith(b"ssh-") or b"PUBLIC KEY-----" in content:
@@ -132,9 +136,6 @@ def load_public(path: Path) -> PublicKey:
         SplatfixError: ``signing-not-installed`` (exit code 3); ``unusable-key`` (2).
     """
     _require_cryptography()
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key, load_ssh_public_key
-
     content = _content(path)
     if b" PRIVATE KEY-----" in content:
         raise _unusable(

@@ -305,15 +305,16 @@ def load_entry(path: Path) -> Entry:
         entry = from_json(Entry, document)
     except CodecError as error:
         raise _damaged(path, str(error)) from error
+    problems: list[str] = []
     if not _ID.fullmatch(entry.id) or entry.id != path.stem:
-        raise tampered(path, f"it says that it is {entry.id!r}", move_away(path, "Move the file away"))
+        problems.append(f"it says that it is {entry.id!r}")
     if "\0" in entry.environment:
-        raise tampered(path, "its environment is no path", move_away(path, "Move the file away"))
+        problems.append("its environment is no path")
     for step in entry.steps:
         if not _BACKUP.fullmatch(step.backup):
-            raise tampered(
-                path, f"{step.backup!r} is no backup of its own", move_away(path, "Move the file away")
-            )
+            problems.append(f"{step.backup!r} is no backup of its own")
+    if problems:
+        raise tampered(path, problems[0], move_away(path, "Move the file away"))
     return replace(entry, schema_version=JOURNAL_VERSION)
 
 

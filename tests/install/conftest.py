@@ -6,13 +6,20 @@ import pytest
 from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
 
-from .environments import Stages, install, make_environment, write_extension
+from .environments import Stages, install, machine_facts, make_environment, write_extension
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     """A fresh venv with build tools and without torch."""
     return make_environment(tmp_path / "env")
+
+
+@pytest.fixture(autouse=True)
+def one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine around the environments is asked once for each process: its programs take a quarter of a second."""
+    known = machine_facts()
+    monkeypatch.setattr("splatfix.facts.machine.probe.probe", lambda *_: known)
 
 
 @pytest.fixture(scope="session")

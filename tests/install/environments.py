@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.runner import Completed, ProcessRunner, Runner
-from splatfix.facts import Facts, gather
-from splatfix.facts.environment.probe import probe
-from splatfix.facts.system.live import LiveSystem
+from splatfix.facts import MachineFacts, gather
 from splatfix.install import InstallOutcome, InstallProgress, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
 from tests.archs import request_for
@@ -66,14 +64,10 @@ def _tools_only(folder: Path, tools: Sequence[str]) -> Path:
     return folder
 
 
-def facts_of(environment: Environment) -> Facts:
-    """What is true of an environment without torch; the machine around it is asked once, as it takes a dozen programs."""
-    return dataclasses.replace(_nowhere(), environment=probe(LiveSystem(), environment.python)[0])
-
-
 @functools.cache
-def _nowhere() -> Facts:
-    return gather("")
+def machine_facts() -> MachineFacts:
+    """Of the machine that runs the tests."""
+    return gather("").machine
 
 
 def install(
@@ -87,7 +81,7 @@ def install(
     **options: Any,
 ) -> InstallOutcome:
     """Plan and execute; wheels come from the cache that tests share, unless ``afresh``."""
-    facts = facts_of(environment)
+    facts = gather(environment.python)
     plan = make_plan(request_for(tuple(map(str, sources)), **options), facts)
     if not afresh:
         cache = cache or WheelCache()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Distribution
+from splatfix.facts import Distribution, gather
 from splatfix.install import InstallOutcome, Journal, revert
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.environment import Environment
@@ -18,7 +18,7 @@ from splatfix.plan.steps import InstallDependencies
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
 
-from .environments import Interposed, Run, facts_of, install, run_in, snapshot, write_extension
+from .environments import Interposed, Run, install, run_in, snapshot, write_extension
 
 
 def offer(folder: Path, name: str, version: str = "1.0", needs: str = "", text: str = "x = 1\n") -> None:
@@ -48,7 +48,7 @@ def needing(tmp_path: Path) -> Path:
 
 
 def planned(environment: Environment, source: Path, **options: bool) -> InstallPlan:
-    return make_plan(request_for((str(source),), **options), facts_of(environment))
+    return make_plan(request_for((str(source),), **options), gather(environment.python))
 
 
 def installed(environment: Environment, source: Path) -> InstallOutcome:
@@ -221,7 +221,7 @@ def test_a_compiled_import_has_to_be_built_first(
         assert commands[1][:3] == ("splatfix", "install", "./pytorch_scatter")
     other = write_extension(tmp_path / "other", name="other_probe")
     request = request_for((str(needing), str(other)), with_dependencies=True)
-    step = refused(make_plan, request, facts_of(environment)).todo[-1]
+    step = refused(make_plan, request, gather(environment.python)).todo[-1]
     assert step.command, "the others of a checkout are named"
     assert step.command.argv[:4] == ("splatfix", "install", str(other), "--with-dependencies")
 
@@ -230,7 +230,7 @@ def test_sources_that_are_installed_together_bring_each_other(
     environment: Environment, needing: Path, tmp_path: Path
 ) -> None:
     other = write_extension(tmp_path / "other", name="dacite")
-    assert make_plan(request_for((str(other), str(needing))), facts_of(environment)).steps
+    assert make_plan(request_for((str(other), str(needing))), gather(environment.python)).steps
 
 
 def test_what_setup_py_imports_is_there_before_it(environment: Environment, needing: Path) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import Fact, Gpu
+from splatfix.facts import Fact, Gpu, gather
 from splatfix.install import WheelCache, execute
 from splatfix.install.environment import Environment
 from splatfix.install.verify import wants_gpu
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
 
-from .environments import facts_of, snapshot, write_extension
+from .environments import snapshot, write_extension
 
 GUARDED = """\
 class torch:
@@ -31,7 +31,7 @@ def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
 ) -> None:
     source = write_extension(tmp_path / "source")
     (source / "tiny_probe" / "__init__.py").write_text(GUARDED)
-    before, facts = snapshot(environment), facts_of(environment)
+    before, facts = snapshot(environment), gather(environment.python)
     facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, gpus=Fact(gpus, "test")))
     plan = make_plan(request_for((str(source),)), facts)
     if gpus:

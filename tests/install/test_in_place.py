@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import Completed, Runner
+from splatfix.facts import gather
 from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment
@@ -18,7 +19,7 @@ from splatfix.plan.edits import PlannedEdit
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
 
-from .environments import Interposed, Run, facts_of, snapshot, write_extension
+from .environments import Interposed, Run, snapshot, write_extension
 
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
@@ -27,7 +28,7 @@ def edited_in_place(
     target: Environment, source: Path, *, runner: Runner | None = None, edit: PlannedEdit = EDIT
 ) -> InstallOutcome:
     """Executed as planned for a CUDA source: the build knows the edit, and the checkout follows after the proof."""
-    facts = facts_of(target)
+    facts = gather(target.python)
     made = make_plan(request_for((str(source),), in_place=True), facts)
     actions: list[object] = []
     for action in made.steps:
