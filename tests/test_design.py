@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
         *("explain", "report"),
     },
-    "cli": {"app", "certify", "knowledge", "plan"},  # data for parsing only: architecture names, the requests
+    "cli": {"app", "knowledge"},  # to parse architecture names
 }
 
 # What `report` may import of other rooms: modules that only define data.

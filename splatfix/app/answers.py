@@ -23,7 +23,7 @@ def _has_cuda_torch(context: Context) -> bool:
     try:
         usable_torch(context, cuda=True)
     except SplatfixError:
-        return False
+        return False  # why not is told by the plan, to who asks for one
     return bool(context.archs)
 
 

@@ -44,6 +44,7 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
             f"Interrupted: {visible(str(cache.folder))} still has {counted(len(cache.entries()), 'wheel')}."
         )
     ):
+        # without a name all goes, also what is damaged and so no entry
         removed = cache.clear(chosen if name else None)
     return Result(
         "cache clear",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,18 +15,12 @@ from splatfix.app.rehearse import stack_subject
 from splatfix.app.result import Result, target_python
 from splatfix.attest.dsse import ENVELOPE
 from splatfix.attest.report import require_key_elsewhere, require_room
-from splatfix.certify import (
-    Certificate,
-    CertifyRequest,
-    Interrupted,
-    RehearseRequest,
-    SmokeSubject,
-    Verdict,
-    smoke_subject,
-)
+from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, smoke_subject
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import placed
+from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
+from splatfix.certify.request import RehearseRequest as RehearseRequest
 from splatfix.certify.request import TrainingRequest
 from splatfix.certify.run_levels import TRAINS_FROM
 from splatfix.certify.stacks.subject import StackSubject
@@ -66,6 +59,7 @@ def certify(request: CertifyRequest) -> Result:
     with on_interrupt(_NOTHING):
         if request.sign is not None:
             require_key_elsewhere(request.out, request.sign)
+            # asked for now: hours later nobody may be there to type a passphrase
             key = open_key(request.sign)
         published_method(request)  # a wrong option is told before anything is looked at
         python = target_python(request.python)
@@ -103,8 +97,8 @@ def rehearse(request: RehearseRequest) -> Result:
             serves what the checkout calls and there is no GPU; nothing was trained then.
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-    with on_interrupt(_NOTHING), ExitStack() as stack:
-        folder = stack.enter_context(temporary_folder())
+    # the folder has the drop-ins and, where the checkout has to be mended, the copy that is run
+    with on_interrupt(_NOTHING), temporary_folder() as folder:
         subject, facts = stack_subject(request, folder)
         with training(console.err()) as progress:
             made, options = run_and_report(subject, facts, progress)

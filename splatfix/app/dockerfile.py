@@ -19,7 +19,7 @@ from splatfix.facts import read_checkout, resolved_folder
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.checkout import require_one_thing
-from splatfix.plan.image import ImageRequest
+from splatfix.plan.image import ImageRequest as ImageRequest  # built by the command line
 from splatfix.plan.image_choice import plan_image
 from splatfix.report import image
 
@@ -79,6 +79,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     wheel = _own_wheel()
     contents = {destination / item.name: item.content.encode() for item in made}
     contents |= {destination / name: content for name, content in wheel.items()}
+    # all files or none: what is in the way of one is told before the first is written
     new = _to_write(destination, contents, request)
     destination.mkdir(exist_ok=True)
     for path in new:
@@ -160,7 +161,7 @@ def _is_already(path: Path, content: bytes) -> bool:
     try:
         return not path.is_symlink() and path.is_file() and path.read_bytes() == content
     except OSError:
-        return False
+        return False  # what cannot be read is somebody else's, and only --force replaces it
 
 
 def _own_wheel() -> dict[str, bytes]:

@@ -62,6 +62,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
     command_exit_code: int | None = None
     explanation: Explanation | None = None
     if request.command:
+        # read twice: by the person as it comes, and for the cause when the command has failed
         with tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY) as copy:
             command_exit_code = run_and_copy(request.command, copy, quiet=as_json)
             if command_exit_code:
@@ -223,7 +224,7 @@ def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
     try:
         return _facts_here(python)
     except SplatfixError:
-        return None, ""
+        return None, ""  # the words of the log alone still name most causes
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from splatfix.facts import (
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
-from splatfix.plan import NO_SOURCES, InstallPlan, Request, has_stack_files, plan_install, summarise
+from splatfix.plan import NO_SOURCES, InstallPlan, has_stack_files, plan_install, summarise
+from splatfix.plan import Request as Request  # built by the command line
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
@@ -78,7 +79,6 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     """
     # slow to import, and needed only where something is really installed
     from splatfix.app.measure import measured
-    from splatfix.certify import verify
 
     interpreter, to_install = _prepare(request, fetch=request.fetch_submodules)
     facts = _facts(interpreter, to_install)
@@ -95,7 +95,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     ):
         cache = WheelCache() if request.use_cache else None
         outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=request.reinstall)
-        outcome = measured(outcome, facts, verify, revert)
+        outcome = measured(outcome, facts, revert)
     return Result(
         "install",
         lambda: installation.install_document(outcome=outcome),
@@ -225,6 +225,7 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Requ
 def _facts(interpreter: str, request: Request) -> Facts:
     """This machine and the environment, with CUDA_HOME set, so that a toolkit off the usual paths is found."""
     system = None
+    # the probes look where torch and nvcc would: the variable is how those are told of a toolkit
     if request.cuda_home is not None:
         cuda_home = str(Path(request.cuda_home).expanduser().absolute())
         system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})

@@ -18,7 +18,7 @@ from splatfix.app.report import merge
 from splatfix.app.result import Result
 from splatfix.attest.keys import PrivateKey
 from splatfix.attest.report import require_key_elsewhere
-from splatfix.certify.request import ContainerRequest
+from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
 from splatfix.containers import ContainerResult, Lane, LiveContainers, find_lane, load_lanes
 from splatfix.containers import certify_in_container as certify_in_lane
 from splatfix.core.codec import to_json
@@ -29,6 +29,7 @@ from splatfix.report.console import err, escape, prose, show_error, table
 from splatfix.report.documents import ENVELOPE
 from splatfix.report.progress import lanes as lanes_progress
 
+# A refused environment is a result; wrong usage and a missing engine say nothing of any environment.
 _WORST_FIRST = (Exit.FAILURE, Exit.USAGE, Exit.UNDETERMINED)
 
 

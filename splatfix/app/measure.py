@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from splatfix.certify import IMPLEMENTATIONS, KernelCheck, Outcome
+from splatfix.certify import verify as check_kernels
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import run, say
@@ -16,7 +17,10 @@ Verify = Callable[[str, str], tuple[KernelCheck, ...]]
 
 
 def measured(
-    outcome: InstallOutcome, facts: Facts, verify: Verify, take_back: Callable[[str, str], object]
+    outcome: InstallOutcome,
+    facts: Facts,
+    take_back: Callable[[str, str], object],
+    verify: Verify = check_kernels,
 ) -> InstallOutcome:
     """The outcome with the rung ``computes`` of every item whose kernels splatfix can call.
 
@@ -65,6 +69,7 @@ def _computes(checks: list[KernelCheck]) -> Rung:
 
 
 def _has_gpu(facts: Facts) -> bool:
+    # nouveau is a driver too, and has no CUDA level
     driver = facts.machine.driver.value
     gpus = facts.machine.gpus.value or ()
     return any(gpu.vendor == "nvidia" for gpu in gpus) and driver is not None and bool(driver.cuda)

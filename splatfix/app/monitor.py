@@ -27,6 +27,7 @@ def monitor(
     Raises:
         SplatfixError: a process or command that cannot be watched.
     """
+    # the limits of the option let it through: NaN is neither below nor above any number
     if math.isnan(interval):
         raise usage_error("no-interval", "--interval nan is not a number of seconds.")
     if tensorboard:  # before anything is started that would have to be ended again

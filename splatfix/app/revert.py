@@ -61,6 +61,7 @@ def revert(
             installation.show_left(console, cache.folder, cache.entries())
 
     interpreter = target_python(python)
+    # what an interrupt is told of is what differs from now
     state = EnvironmentState(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
     with on_interrupt(state.describe):
         if everything:

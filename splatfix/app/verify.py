@@ -44,6 +44,7 @@ def next_step(kernels: Sequence[KernelCheck], device: str, python: str | None) -
     if exit_code is not Exit.OK:
         return None
     installed = any(item.kind and "diff_gaussian_rasterization" in item.implementation for item in kernels)
+    # a training should show the rasterizer that is installed; on a CPU it does not run
     if installed and device != "cpu":
         named = ("--renderer", "inria", *named)
     return run("splatfix", "certify", *named, text="Next: test training")

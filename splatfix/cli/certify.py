@@ -186,14 +186,11 @@ def certify(
     as_json: options.Json = False,
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
-    # the requests stand beside what serves them, which --help does not need
-    from splatfix.certify.request import CertifyRequest, ContainerRequest, RehearseRequest
-
     options.one_form(as_json, form.value)
     monitoring = exit_codes is options.ExitCodes.monitoring
     conflicts.refuse(context, {f"--level {level}"})
     if container is not None:
-        in_lanes = ContainerRequest(
+        in_lanes = app.lanes.ContainerRequest(
             lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),
             out=out,
             jobs=jobs,
@@ -209,7 +206,7 @@ def certify(
         )
         finish(app.lanes.certify_in_container(in_lanes), as_json)
     if repo is not None:
-        of_checkout = RehearseRequest(
+        of_checkout = app.certify.RehearseRequest(
             checkout=repo,
             scene=Path(scene) if scene else None,
             python=python,
@@ -222,7 +219,7 @@ def certify(
             monitoring=monitoring,
         )
         finish(app.certify.rehearse(of_checkout), as_json, form.value)
-    request = CertifyRequest(
+    request = app.certify.CertifyRequest(
         suite=suite,
         scene=scene,
         data=data,
@@ -290,9 +287,7 @@ def rehearse(
     as_json: options.Json = False,
 ) -> None:
     """Run a stack's own trainer on a small scene: on a GPU as it is, without one on the CPU, and report what was verified."""
-    from splatfix.certify.request import RehearseRequest
-
-    request = RehearseRequest(
+    request = app.certify.RehearseRequest(
         checkout=checkout,
         scene=scene,
         train_arguments=tuple(train_arguments or ()),

@@ -59,10 +59,7 @@ def dockerfile(
     as_json: options.Json = False,
 ) -> None:
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""
-    # the plan of an image is not needed for --help
-    from splatfix.plan.image import ImageRequest
-
-    image = ImageRequest(
+    image = app.dockerfile.ImageRequest(
         checkout=str(repo),
         targets=options.archs_or_auto(target),
         toolkit=toolkit.value,

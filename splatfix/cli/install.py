@@ -112,10 +112,8 @@ def install(
     as_json: options.Json = False,
 ) -> None:
     """Build an extension for a GPU, verify the result, and install it so that it can be undone."""
-    from splatfix.plan import Request  # not needed for --help
-
     conflicts.refuse(context)
-    request = Request(
+    request = app.install.Request(
         sources=tuple(sources or ()),
         targets=options.archs_or_auto(target),
         backend=backend.value,

@@ -52,7 +52,7 @@ class Machine:
         )
         outcome = InstallOutcome(PLAN, "0007-x", (item,), "/logs")
         take_back = lambda python, entry: self.back.append(entry)  # noqa: E731
-        return measured(outcome, self.facts, self.verify, take_back).items[0].proof[0]
+        return measured(outcome, self.facts, take_back, self.verify).items[0].proof[0]
 
     def verify(self, python: str, device: str) -> tuple[KernelCheck, ...]:
         assert self.answers, "nothing is to be run"
