@@ -111,11 +111,8 @@ def test_a_failure_of_compilers_names_the_way_without_one(
 def test_the_way_without_a_compiler_needs_a_cuda_torch_and_a_gpu() -> None:
     facts = facts_of("rtx-5080")
     for given, count in ((facts, 1), (with_cpu_torch(facts), 0)):
-        context = make_context(given, Goal())
-        assert (
-            len(Answers(context).without_compiler(failures()["cuda_toolkit_missing"], ["simple_knn"]))
-            == count
-        )
+        answers = Answers(make_context(given, Goal()))
+        assert len(answers.without_compiler(failures()["cuda_toolkit_missing"], ["simple_knn"])) == count
 
 
 def test_the_modules_that_a_log_names() -> None:
