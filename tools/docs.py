@@ -140,7 +140,7 @@ def explain_record() -> str:
     rows = []
     for title, row in measured.items():
         shares = (row["top_1"], row["wrong_while_confident"], row["not_recognised"])
-        rows.append((title, str(row["cases"]), *map("{:.1%}".format, shares)))
+        rows.append((title, str(row["cases"]), *(f"{100 * share:.1f} %" for share in shares)))
     return _table(("cases", "number", "right", "wrong at 0.5 or more", "not recognised"), rows)
 
 
@@ -154,8 +154,8 @@ def explain_calibration() -> str:
         rows.append(
             (
                 f"{row['from']:.2f} to {row['to']:.2f}",
-                f"{row['right']:.0%} of {row['cases']}",
-                f"{other['right']:.0%} of {other['cases']}",
+                f"{100 * row['right']:.0f} % of {row['cases']}",
+                f"{100 * other['right']:.0f} % of {other['cases']}",
             )
         )
     return _table(("confidence", "right, of all cases", "right, wordings held out"), rows)

@@ -50,11 +50,12 @@ def summary_lines(summary: Summary) -> list[str]:
     headline = f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}"
     if summary.exit_code is not None:
         headline += f", exit code {summary.exit_code}"
+    share = summary.share_above_97_percent
     measured = (
         ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
         ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
         ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
-        ("above 97 %", summary.share_above_97_percent, "{:.1%} of the samples"),
+        ("above 97 %", share and 100 * share, "{:.1f} % of the samples"),
         ("GPU utilisation", summary.gpu_utilisation_mean, "{:.0f} % on average"),
         ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
         ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
