@@ -11,7 +11,6 @@ Without --packages the environment of SPLATFIX_NATIVE_PYTHON is scanned, else th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -22,7 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import measuring
+from measuring import keep
 
 from splatfix.binaries import EntryKind, find_binaries, read_binary
 
@@ -30,13 +30,9 @@ TARGET = 20.0
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Binary reader against cuobjdump over a CUDA torch installation."
-    )
+    parser = measuring.parser(__doc__, rounds=3)
     parser.add_argument("--packages", type=Path, help="the site-packages folder with torch and nvidia in it")
     parser.add_argument("--cuobjdump", help="the program to compare with")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
-    parser.add_argument("--rounds", type=int, default=3, help="measured rounds (the median counts)")
     return parser.parse_args(arguments)
 
 
@@ -45,7 +41,7 @@ def default_packages() -> Path:
     if not python:
         return Path(sysconfig.get_path("purelib"))
     command = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    return Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
+    return Path(measuring.run(command).output.strip())
 
 
 def find_cuobjdump(packages: Path) -> str | None:
@@ -127,8 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     print(f"  ratio                   {ratio:8.1f} x  (target {TARGET:.0f} x)")
     print(f"  without process starts  {result['ratio_without_process_starts']:8.1f} x")
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    keep(result, options.json)
     return 0
 
 

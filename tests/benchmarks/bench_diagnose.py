@@ -11,17 +11,16 @@ Each pair is started in turns in the same run, each start a fresh process; the m
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+import measuring
+from measuring import conditions, keep
+
 HELP_AT_MOST, DIAGNOSE_AT_MOST = 1.3, 0.25
 
 EMPTY_APP = '''\
@@ -48,24 +47,15 @@ if __name__ == "__main__":
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="What splatfix --help and diagnose cost against their peers."
-    )
+    parser = measuring.parser(__doc__, rounds=5)
     parser.add_argument("--python", help="interpreter of the environment to diagnose; it must hold torch")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
-    parser.add_argument("--rounds", type=int, default=5, help="measured rounds (the median counts)")
     return parser.parse_args(arguments)
 
 
 def timed(argv: Sequence[str], allowed: tuple[int, ...] = (0,)) -> float:
     """Seconds of one run; a failed run would be a wrong number. Bytecode is kept, as for anything that pip installed."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    begun = time.perf_counter()
-    done = subprocess.run(argv, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=300, check=False)
-    seconds = time.perf_counter() - begun
-    if done.returncode not in allowed or not done.stdout.strip():
-        raise SystemExit(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    return seconds
+    return measuring.run(argv, allowed, kept).seconds
 
 
 def compared(
@@ -108,8 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = {
         "python": python,
         "rounds": options.rounds,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
+        **conditions("torch"),
         "help": {**help_times, "at_most": HELP_AT_MOST, "met": help_times["ratio"] <= HELP_AT_MOST},
         "diagnose": {**diagnose, "at_most": DIAGNOSE_AT_MOST, "met": diagnose["ratio"] <= DIAGNOSE_AT_MOST},
     }
@@ -125,13 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{name:18} {part['ours_s'] * 1000:8.0f} ms   {peer:24} {part['peer_s'] * 1000:8.0f} ms   "
             f"ratio {part['ratio']:.3f} (at most {part['at_most']})  {'met' if part['met'] else 'MISSED'}"
         )
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
-    return (
-        0
-        if all(part["met"] for part in (result["help"], result["diagnose"]) if isinstance(part, dict))
-        else 1
-    )
+    keep(result, options.json)
+    is_met = help_times["ratio"] <= HELP_AT_MOST and diagnose["ratio"] <= DIAGNOSE_AT_MOST
+    return 0 if is_met else 1
 
 
 if __name__ == "__main__":

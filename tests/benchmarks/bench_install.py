@@ -9,53 +9,39 @@ its own, with everything it proves (verification, installation, import); between
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+import measuring
+from measuring import keep
 
 TARGET_SECONDS = 5.0
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="A kept wheel against a compilation.")
+    parser = measuring.parser(__doc__, rounds=3)
     parser.add_argument("--source", type=Path, help="extension source folder")
     parser.add_argument("--target", help="GPU architecture, for CUDA sources")
     parser.add_argument("--python", help="environment to install into")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="installations from the cache (the median counts)"
-    )
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     return parser.parse_args(arguments)
 
 
 def timed(*words: str) -> tuple[float, float]:
     """Seconds on the clock, and seconds of processor time of the command and all its children."""
-    begun, spent = time.perf_counter(), os.times()
-    command = [sys.executable, "-m", "splatfix", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
-    after = os.times()
-    processor = after.children_user + after.children_system - spent.children_user - spent.children_system
-    return time.perf_counter() - begun, processor
+    taken = measuring.run([sys.executable, "-m", "splatfix", *words])
+    return taken.seconds, taken.processor
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     from install.environments import make_environment, write_extension
 
     os.environ["SPLATFIX_CACHE"] = str(folder / "cache")
-    os.environ["CCACHE_DIR"] = str(
-        folder / "ccache"
-    )  # the first installation compiles, whatever ccache holds
+    # the first installation compiles, whatever ccache holds
+    os.environ["CCACHE_DIR"] = str(folder / "ccache")
     source = options.source.resolve() if options.source else write_extension(folder / "source")
     python = options.python or make_environment(folder / "env").python
     install = ["install", str(source), "--python", python]
@@ -87,8 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{result['source']}: first {result['first_s']} s, again {result['second_s']} s "
         f"({result['second_cpu_s']} s of processor time; {result['ratio']} times faster; limit {TARGET_SECONDS:g} s)"
     )
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    keep(result, options.json)
     return 0 if result["within_limit"] else 1
 
 

@@ -12,18 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import subprocess
 import sys
 import time
-from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import measuring
 import numpy as np
 import torch
+from measuring import PeakMemory, conditions, keep
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from splatfix.kernels.knn import DEFAULT_BUDGET_BYTES, available_engines, distCUDA2
 
 SAMPLE = 2000
@@ -91,16 +88,12 @@ def peak_memory(kind: str, count: int, engine: str) -> dict[str, object]:
     """Run one engine alone: seconds, peak MiB beyond the points, and the worst error of a random sample."""
     from scipy.spatial import cKDTree
 
-    def status(field: str) -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(field))
-
     points = torch.from_numpy(cloud(kind, count))
     distCUDA2(points[:1000], engine=engine)  # loads code and thread pools, which are not counted
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    before, start = status("VmRSS"), time.perf_counter()
-    result = distCUDA2(points, engine=engine)
-    seconds, peak = time.perf_counter() - start, (status("VmHWM") - before) / 1024
+    with PeakMemory() as peak:
+        start = time.perf_counter()
+        result = distCUDA2(points, engine=engine)
+        seconds = time.perf_counter() - start
     exact = points.double().numpy()
     sample = np.random.default_rng(7).choice(count, min(SAMPLE, count), replace=False)
     distances, _ = cKDTree(exact, balanced_tree=False).query(exact[sample], k=4, workers=-1)
@@ -111,7 +104,7 @@ def peak_memory(kind: str, count: int, engine: str) -> dict[str, object]:
         "count": count,
         "engine": engine,
         "seconds": round(seconds, 1),
-        "peak_mib_beyond_points": round(peak),
+        "peak_mib_beyond_points": round(peak.bytes / 2**20),
         "of_which_result_mib": round(4 * count / 2**20),
         "sample": len(sample),
         "worst_relative_error": float(errors.max()),
@@ -124,24 +117,17 @@ def memory_table(kinds: list[str], count: int, engines: list[str]) -> dict[str, 
     for kind in kinds:
         for engine in engines:
             command = [sys.executable, __file__, "--count", str(count), "--memory-of", kind, engine]
-            row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            row = json.loads(measuring.run(command).output.splitlines()[-1])
             print(
                 f"{count:,} {kind}, engine {engine}: {row['seconds']} s, peak {row['peak_mib_beyond_points']} MiB beyond the "
                 f"points, worst relative error of {row['sample']} points {row['worst_relative_error']:.1e}"
             )
             rows.append(row)
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
-    for name in ("numpy", "scipy", *engines):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return {
         "what": "distCUDA2 on many points: peak of resident memory beyond the points (result included) and exactness",
         "method": "one fresh process for each row; peak is VmHWM (reset before the call) less VmRSS before the call; "
         "the sample is compared with scipy's cKDTree on the same points in float64",
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "versions": versions,
+        **conditions("torch", "numpy", "scipy", *engines),
         "threads": torch.get_num_threads(),
         "budget_mib": DEFAULT_BUDGET_BYTES // 2**20,
         "rows": rows,
@@ -149,16 +135,12 @@ def memory_table(kinds: list[str], count: int, engines: list[str]) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__, rounds=2)
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--kinds", nargs="+", default=["uniform", "clustered"])
     parser.add_argument("--points", type=Path, help='an .npz with an array "means3d" [N, 3]')
     parser.add_argument("--engines", nargs="+", default=list(available_engines()))
-    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--memory-of", nargs=2, metavar=("KIND", "ENGINE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.memory_of:
@@ -168,23 +150,14 @@ def main() -> None:
         engines = list(
             dict.fromkeys([args.engines[0], *(e for e in args.engines if e in ("scipy", "torch"))])
         )
-        table = memory_table(args.kinds, args.count, engines)
-        if args.json:
-            args.json.write_text(json.dumps(table, indent=1) + "\n")
+        keep(memory_table(args.kinds, args.count, engines), args.json)
         return
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    rows = [compare(kind, cloud(kind, args.count), args.repeats, args.engines) for kind in args.kinds]
+    rows = [compare(kind, cloud(kind, args.count), args.rounds, args.engines) for kind in args.kinds]
     if args.points:
-        rows.append(
-            compare(
-                args.points.stem,
-                np.load(args.points)["means3d"].astype(np.float32),
-                args.repeats,
-                args.engines,
-            )
-        )
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
+        points = np.load(args.points)["means3d"].astype(np.float32)
+        rows.append(compare(args.points.stem, points, args.rounds, args.engines))
+    keep(rows, args.json)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,17 @@ torch, stack and outcome, each in a report folder of its own. Processor time is 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+import measuring
+from measuring import Taken, conditions, keep
 
 PEER = """
 import json, os, sys
@@ -46,24 +42,9 @@ def base_document(folder: Path) -> dict[str, Any]:
     return document
 
 
-def timed(command: list[str]) -> tuple[float, float, float]:
-    """Seconds, seconds of processor time, and the largest resident size in MiB of a child."""
-    start = time.perf_counter()
-    done = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT)
-    _, status, usage = os.wait4(done.pid, 0)
-    seconds = time.perf_counter() - start
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"{command} failed")
-    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__, rounds=3)
     parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
     from tests.report.certificates import write_lab
@@ -72,12 +53,12 @@ def main() -> None:
         lab, out = Path(name) / "lab", Path(name) / "out"
         files = write_lab(lab, base_document(Path(name) / "base"), options.count)
         size = sum(path.stat().st_size for path in files)
-        merges, peers = [], []
+        merges: list[Taken] = []
+        peers: list[Taken] = []
+        merge = [sys.executable, "-m", "splatfix", "report", "merge", str(lab), "--out", str(out)]
         for _ in range(options.rounds):
-            merges.append(
-                timed([sys.executable, "-m", "splatfix", "report", "merge", str(lab), "--out", str(out)])
-            )
-            peers.append(timed([sys.executable, "-c", PEER, str(lab)]))
+            merges.append(measuring.run(merge))
+            peers.append(measuring.run([sys.executable, "-c", PEER, str(lab)]))
         page = (out / "certificates.html").stat().st_size
     seconds, peer = (statistics.median(run[0] for run in runs) for runs in (merges, peers))
     busy, peer_busy = (statistics.median(run[1] for run in runs) for runs in (merges, peers))
@@ -85,7 +66,7 @@ def main() -> None:
         "certificates": options.count,
         "mean_bytes": size // options.count,
         "rounds": options.rounds,
-        "load": os.getloadavg()[0],
+        **conditions(),
         "seconds": seconds,
         "slowest_seconds": max(run[0] for run in merges),
         "certificates_per_second": options.count / seconds,
@@ -105,8 +86,7 @@ def main() -> None:
     print(
         f"memory         {result['largest_resident_mib']:7.0f} MiB at most; the page has {page / 2**20:.1f} MiB"
     )
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.json)
 
 
 if __name__ == "__main__":

@@ -15,13 +15,15 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-KERNELS = Path(__file__).resolve().parents[2] / "splatfix" / "kernels"
+import measuring
+from measuring import keep
+
+KERNELS = measuring.ROOT / "splatfix" / "kernels"
 BLENDING = [["blending.cu", {"COLORS": 3, "EXTRAS": extras, "ABSOLUTE": 0}] for extras in (3, 0)]
 CALLS: dict[str, list[list[object]]] = {
     "fused_ssim": [["ssim.cu", {}]],
@@ -45,21 +47,14 @@ def child(folder: str, arch: int, call: str) -> None:
 def seconds(folder: Path, arch: int, call: str, cache: Path, *, cached: bool) -> float:
     argv = [sys.executable, __file__, "--child", str(folder), "--arch", str(arch), "--call", call]
     env = {**os.environ, "SPLATFIX_CACHE": str(cache)}
-    done = subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
-    if done.returncode:
-        sys.exit(f"{call}: {done.stderr.strip().splitlines()[-1]}")
-    took, was_cached = json.loads(done.stdout)
+    took, was_cached = json.loads(measuring.run(argv, env=env).output)
     assert was_cached is cached, f"{call}: {'compiled' if cached else 'read from a cache'}"
     return float(took)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__, rounds=3)
     parser.add_argument("--arch", type=int, default=120)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--call", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -73,22 +68,19 @@ def main() -> None:
             shutil.copytree(KERNELS, folder, ignore=shutil.ignore_patterns("__pycache__", "__init__.py"))
         expected = [[name, options, asked.arch] for call in CALLS.values() for name, options in call]
         argv = [sys.executable, str(dropin / "nvrtc.py"), str(dropin / "cuda"), json.dumps(expected)]
-        made = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if made.returncode:
-            sys.exit(f"sm_{asked.arch}: {made.stdout or made.stderr}")
+        made = measuring.run(argv)
         for number in range(asked.rounds):
             for call, kinds in took.items():
                 cache = Path(scratch, f"{number}-{call}")
                 kinds["first call"].append(seconds(plain, asked.arch, call, cache, cached=False))
                 kinds["later process"].append(seconds(plain, asked.arch, call, cache, cached=True))
                 kinds["with a drop-in"].append(seconds(dropin, asked.arch, call, cache / "none", cached=True))
-    print(f"sm_{asked.arch}, NVRTC {json.loads(made.stdout)['nvrtc']}, median of {asked.rounds}")
+    print(f"sm_{asked.arch}, NVRTC {json.loads(made.output)['nvrtc']}, median of {asked.rounds}")
     for call, kinds in took.items():
         for kind, all_of_them in kinds.items():
             median = statistics.median(all_of_them)
             print(f"{call:<26} {kind:<15} {1e3 * median:8.1f} ms   {median / LIMITS[kind]:5.2f} of the limit")
-    if asked.json:
-        asked.json.write_text(json.dumps({"arch": asked.arch, "seconds": took, "limits": LIMITS}, indent=2))
+    keep({"arch": asked.arch, "seconds": took, "limits": LIMITS}, asked.json)
 
 
 if __name__ == "__main__":

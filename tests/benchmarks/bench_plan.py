@@ -9,18 +9,13 @@ the tables, is timed apart.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+import measuring
+from measuring import conditions, keep
 
 FIRST = """
 import sys, time
@@ -52,18 +47,12 @@ def answer_all(facts: dict[str, Any], targets: tuple[str, ...]) -> list[float]:
 
 def peer() -> float:
     """Seconds that pip needs to resolve and report one requirement that is already installed."""
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--quiet", "packaging"]
-    subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - start
+    options = ["--dry-run", "--no-index", "--quiet", "packaging"]
+    return measuring.run([sys.executable, "-m", "pip", "install", *options]).seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
+    parser = measuring.parser(__doc__, rounds=5)
     options = parser.parse_args()
 
     from tests.machines import NAMES, facts_of, folder
@@ -77,10 +66,7 @@ def main() -> None:
     for _ in range(options.rounds):
         rounds.append(answer_all(facts, targets))
         peers.append(peer())
-        done = subprocess.run(
-            [sys.executable, "-c", FIRST, some], check=True, capture_output=True, text=True, cwd=ROOT
-        )
-        firsts.append(float(done.stdout))
+        firsts.append(float(measuring.run([sys.executable, "-c", FIRST, some]).output))
     per_answer = statistics.median(statistics.mean(seconds) for seconds in rounds)
     slowest = statistics.median(max(seconds) for seconds in rounds)
     first, pip = statistics.median(firsts), statistics.median(peers)
@@ -88,7 +74,7 @@ def main() -> None:
         "machines": len(facts),
         "answers_a_round": len(rounds[0]),
         "rounds": options.rounds,
-        "load": os.getloadavg()[0],
+        **conditions(),
         "seconds_per_answer": per_answer,
         "slowest_answer": slowest,
         "first_answer_of_a_process": first,
@@ -101,8 +87,7 @@ def main() -> None:
     )
     print(f"the slowest          {slowest * 1e3:8.1f} ms   {slowest / pip:.3f}")
     print(f"first of a process   {first * 1e3:8.1f} ms   {first / pip:.3f}")
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep(result, options.json)
 
 
 if __name__ == "__main__":

@@ -13,23 +13,16 @@ Peers, both with the full rules (1/255, 0.99, stop at 1e-4) and autograd:
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
-import os
-import platform
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
+import measuring
 import torch
+from measuring import conditions, keep
 from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from splatfix.kernels import binning, blending, projection, rasterizer, scene
 
@@ -306,15 +299,13 @@ def operators(count: int, size: int) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     global clock
-    parser = argparse.ArgumentParser(description="Rasterizer against naive peers, and its scaling.")
+    parser = measuring.parser(__doc__, rounds=3)
     parser.add_argument("--quick", action="store_true", help="small scenes only")
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
     parser.add_argument(
         "--cpu-time", action="store_true", help="processor time, for a busy machine (with --threads 1)"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="calls per measurement; the fastest counts")
     parser.add_argument("--profile", action="store_true", help="also tell where the time goes")
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     options = parser.parse_args(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -324,10 +315,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report: dict[str, Any] = {
         "what": "the rasterizer against naive pure-torch peers, and its cost per listed and per blended (Gaussian, tile) pair",
         "method": f"fastest of {options.rounds} calls, forward and backward each; the fit minimises the relative error",
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        **conditions("torch"),
         "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0],
     }
     report["peers"] = against_peers(options.rounds, options.quick)
     report["scaling"] = scaling(options.rounds, options.quick)
@@ -338,8 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{count}@{size}": operators(count, size)
             for count, size in ((5_000, 256), (50_000, 512), (500_000, 256))
         }
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, options.json)
     return 0
 
 

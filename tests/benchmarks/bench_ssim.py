@@ -1,6 +1,6 @@
 """SSIM forward and backward against its peers in one run: time ratios, errors against float64, peak extra memory.
 
-    python tests/benchmarks/bench_ssim.py [--size 540 960] [--repeats 15] [--memory] [--json FILE]
+    python tests/benchmarks/bench_ssim.py [--size 540 960] [--rounds 15] [--memory] [--json FILE]
 
 Peers: the dense 11x11 depthwise form of the Inria code (written out here), and pytorch_msssim and torchmetrics where
 installed. Calls are interleaved. A ratio is the median over the rounds of what a peer took against what ours took in the same
@@ -11,22 +11,16 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
+import measuring
 import torch
 import torch.nn.functional as F
+from measuring import PeakMemory, conditions, keep
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from splatfix.kernels.ssim import WINDOW, fused_ssim, precompute
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -96,28 +90,13 @@ def ratio(peer: list[float], ours: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(peer, ours, strict=True))
 
 
-def versions() -> dict[str, str]:
-    result = {"python": platform.python_version(), "torch": torch.__version__}
-    for name in ("pytorch-msssim", "torchmetrics"):
-        try:
-            result[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return result
-
-
 def peak_memory(name: str, height: int, width: int) -> float:
     """Images' worth of memory (3 planes each) that forward and backward hold beyond the two images, in a fresh process."""
     command = [sys.executable, __file__, "--size", str(height), str(width), "--memory-of", name]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(answer.split()[-1])
+    return float(measuring.run(command).output.split()[-1])
 
 
 def memory_of(name: str, height: int, width: int) -> float:
-    def status(field: str) -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
-
     x, y = pair(height, width)
     loss = contestants(y)[name]
     small = (t[..., :64, :64].contiguous() for t in (x, y))
@@ -125,20 +104,15 @@ def memory_of(name: str, height: int, width: int) -> float:
         first, second = small
         loss(first.requires_grad_(), second).backward()  # loads code and thread pools, which are not counted
     x.requires_grad_()
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    before = status("VmRSS")
-    loss(x, y).backward()
-    return (status("VmHWM") - before) / (4 * x.numel())
+    with PeakMemory() as peak:
+        loss(x, y).backward()
+    return peak.bytes / (4 * x.numel())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__, rounds=15)
     parser.add_argument("--size", type=int, nargs=2, default=[540, 960], metavar=("H", "W"))
-    parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--json", type=Path)
     parser.add_argument(
         "--memory", action="store_true", help="also peak extra memory, one process each (Linux)"
     )
@@ -152,8 +126,8 @@ def main() -> None:
     x, y = pair(height, width)
     names = contestants(y)
     with torch.no_grad():
-        forward = timed(names, x, y, args.repeats, backward=False)
-    both = timed(names, x, y, args.repeats, backward=True)
+        forward = timed(names, x, y, args.rounds, backward=False)
+    both = timed(names, x, y, args.rounds, backward=True)
     exact = x.double().requires_grad_()
     value = dense(exact, y.double())
     (gradient,) = torch.autograd.grad(value, exact)
@@ -178,10 +152,7 @@ def main() -> None:
         if args.memory:
             row["extra_images"] = peak_memory(name, height, width)
         rows.append(row)
-    load = os.getloadavg()[0]
-    print(
-        f"SSIM 3x{height}x{width}, torch {torch.__version__}, {args.threads} threads, {args.repeats} rounds, load {load:.1f}"
-    )
+    print(f"SSIM 3x{height}x{width}, torch {torch.__version__}, {args.threads} threads, {args.rounds} rounds")
     print(
         f"{'':32}{'fwd ms':>9}{'fwd+bwd':>9}{'fwd x':>8}{'both x':>8}{'|dS|':>10}{'rel grad':>10}{'extra memory, images':>22}"
     )
@@ -195,19 +166,16 @@ def main() -> None:
             f"{row['forward_ratio']:8.2f}{row['forward_backward_ratio']:8.2f}{''.join(errors)}"
             f"{row.get('extra_images', float('nan')):22.1f}"
         )
-    if args.json:
-        record = {
-            "what": "SSIM forward and backward of one image pair, interleaved rounds in one process",
-            "ratios": "median over the rounds of (this row's time / splatfix's time in the same round)",
-            "date": datetime.now(timezone.utc).date().isoformat(),
-            "versions": versions(),
-            "threads": args.threads,
-            "load": load,
-            "size": [3, height, width],
-            "rounds": args.repeats,
-            "rows": rows,
-        }
-        args.json.write_text(json.dumps(record, indent=1) + "\n")
+    record = {
+        "what": "SSIM forward and backward of one image pair, interleaved rounds in one process",
+        "ratios": "median over the rounds of (this row's time / splatfix's time in the same round)",
+        **conditions("torch", "pytorch-msssim", "torchmetrics"),
+        "threads": args.threads,
+        "size": [3, height, width],
+        "rounds": args.rounds,
+        "rows": rows,
+    }
+    keep(record, args.json)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -30,7 +28,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import measuring
+from measuring import conditions, keep
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -47,7 +46,8 @@ from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.metrics import psnr
 from smoke_trainer.model import Splats
 from smoke_trainer.record import ProgressState
-from smoke_trainer.renderers import RenderCamera, RenderOutput, TorchRenderer
+from smoke_trainer.renderers import RenderCamera, RenderOutput, TorchRenderer, reference_settings
+from smoke_trainer.report import hardware
 from splatfix.kernels import rasterizer
 from splatfix.kernels.helpers import eval_sh
 
@@ -56,9 +56,7 @@ STEP = re.compile(r"^Step (\d+): ([0-9.naif+-]+)")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__, rounds=1)
     parser.add_argument(
         "scene", help="folder of a COLMAP scene (OpenSplat reads no other), or any with --naive only"
     )
@@ -72,7 +70,6 @@ def main() -> int:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--opensplat", type=Path, metavar="BINARY")
     parser.add_argument("--naive", type=int, default=0, metavar="STEPS")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -85,8 +82,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         report = compare(options, scene, Path(folder))
     print(json.dumps(report, indent=1))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    keep(report, options.json)
     return 0 if report["ours"]["status"] == "ok" else 1
 
 
@@ -102,14 +98,10 @@ def hold_out_one(scene: Scene, name: str | None) -> Scene:
 
 def compare(options: argparse.Namespace, scene: Scene, folder: Path) -> dict[str, Any]:
     report: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        **conditions("torch"),
         "command": " ".join(["python tests/benchmarks/bench_trainer.py", *shown(sys.argv[1:])]),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "load_at_start": os.getloadavg()[0]},
-        "versions": {
-            "python": platform.python_version(),
-            "torch": str(torch.__version__),
-            "threads": torch.get_num_threads(),
-        },
+        "processor": hardware(torch.device("cpu")).cpu,
+        "threads": torch.get_num_threads(),
         "scene": scene.name,
         "held_out": scene.test[0].name,
         "train_views": len(scene.train),
@@ -127,21 +119,13 @@ def compare(options: argparse.Namespace, scene: Scene, folder: Path) -> dict[str
             report[f"times_the_speed_of_{peer}"] = round(ratio, 2)
             if mine["iterations"] == theirs["iterations"]:
                 report[f"db_over_{peer}"] = round(mine["psnr"] - theirs["psnr"], 2)
-    report["machine"]["load_at_end"] = os.getloadavg()[0]
+    report["load_at_end"] = os.getloadavg()[0]
     return report
 
 
 def shown(arguments: list[str]) -> list[str]:
     """The arguments without the folders of this machine."""
     return [Path(word).name if "/" in word else word for word in arguments]
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def configuration(options: argparse.Namespace, iterations: int, out: Path) -> TrainConfig:
@@ -220,26 +204,14 @@ class NaiveRenderer(TorchRenderer):
 
     def render(self, camera: RenderCamera, splats: Splats, background: torch.Tensor) -> RenderOutput:
         settings = rasterizer.GaussianRasterizationSettings(
-            camera.height,
-            camera.width,
-            camera.tan_half_x,
-            camera.tan_half_y,
-            background,
-            1.0,
-            camera.world_to_view,
-            camera.world_to_clip,
-            splats.sh_degree,
-            camera.position,
-            False,
-            False,
+            **reference_settings(camera, splats, background, antialiasing=False)
         )
         toward = torch.nn.functional.normalize(splats.means.detach() - camera.position)
+        colors = eval_sh(splats.sh_degree, splats.shs.transpose(1, 2), toward) + 0.5
         inputs = {
             "means3D": splats.means,
             "opacities": splats.opacities,
-            "colors_precomp": (eval_sh(splats.sh_degree, splats.shs.transpose(1, 2), toward) + 0.5).clamp_min(
-                0.0
-            ),
+            "colors_precomp": colors.clamp_min(0.0),
             "scales": splats.scales,
             "rotations": splats.rotations,
         }
@@ -255,20 +227,12 @@ def opensplat(options: argparse.Namespace, view: View, folder: Path) -> dict[str
         str(options.opensplat),
         options.scene,
         "-n",
-        str(options.iterations),
+        f"{options.iterations}",
         "-d",
         f"{options.downscale:g}",
-        "--num-downscales",
-        "0",
-        "--cpu",
-        "--val",
-        "--val-image",
-        Path(view.name).name,
-        "--val-render",
-        str(renders),
-        "-o",
-        str(folder / "opensplat.ply"),
     ]
+    argv += ["--num-downscales", "0", "--cpu", "--val", "--val-image", Path(view.name).name]
+    argv += ["--val-render", str(renders), "-o", str(folder / "opensplat.ply")]
     times: dict[int, float] = {}
     tail: list[str] = []
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -284,11 +248,8 @@ def opensplat(options: argparse.Namespace, view: View, folder: Path) -> dict[str
     truth = ImageStore(torch.device("cpu"), torch.device("cpu")).get(view).color
     curve = {int(path.stem): round(psnr(drawn(path, truth), truth), 2) for path in renders.glob("*.png")}
     curve = dict(sorted(curve.items()))
-    version = subprocess.run(
-        [argv[0], "--version"], capture_output=True, text=True, check=False
-    ).stdout.strip()
     return {
-        "version": version,
+        "version": measuring.run([argv[0], "--version"]).output.strip(),
         "iterations": max(times),
         "iterations_per_second": round(len(steps) / sum(steps), 3),
         "psnr_at": {

@@ -7,22 +7,18 @@ CPU time of this process, the least of the rounds: on a busy machine wall-clock 
 
 from __future__ import annotations
 
-import argparse
 import resource
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import measuring
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from splatfix.kernels.contributions import contributions
 from splatfix.kernels.rasterizer import rasterize
 from splatfix.kernels.surfels import rasterize_surfels
-from tests.kernels.scenes import cloud, look_at
+from tests.kernels.scenes import cloud, discs, look_at
 
 
 def least(rounds: int, run: Callable[[], Any]) -> float:
@@ -36,16 +32,16 @@ def least(rounds: int, run: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("count", 10000), ("size", 128), ("rounds", 5), ("threads", 1)):
+    parser = measuring.parser(__doc__, rounds=5)
+    for name, default in (("count", 10000), ("size", 128), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     settings = look_at(given.size, given.size)
-    inputs = {
-        name: item.float() for name, item in cloud(given.count, 1, spread=1.2, size=(0.01, 0.06)).items()
-    }
-    discs = inputs | {"scales": inputs["scales"][:, :2].contiguous()}
+    some = {"spread": 1.2, "size": (0.01, 0.06)}
+    inputs, surfels = (
+        {name: item.float() for name, item in made(given.count, 1, **some).items()} for made in (cloud, discs)
+    )
     upstream = torch.randn(3, given.size, given.size)
     weights = torch.rand(given.size, given.size)
 
@@ -64,7 +60,7 @@ def main() -> None:
         "v1": step(rasterize, inputs),
         "FastGS, mult 0.5": step(rasterize, inputs, compact_box=0.5),
         "the sums of Taming, FastGS": lambda: contributions(settings, **without, pixel_weights=weights),
-        "2DGS": step(rasterize_surfels, discs),
+        "2DGS": step(rasterize_surfels, surfels),
     }
     base = 0.0
     for name, run in cases.items():

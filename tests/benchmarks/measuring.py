@@ -1,0 +1,93 @@
+"""What the benchmarks share: the command line, times, memory, under which conditions, and the file with the numbers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+
+def parser(text: str | None, rounds: int) -> argparse.ArgumentParser:
+    """With the options that all have."""
+    result = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--rounds", type=int, default=rounds, help="measured rounds")
+    result.add_argument("--json", type=Path, help="also write the numbers to this file")
+    return result
+
+
+def keep(result: object, file: Path | None) -> None:
+    """Write the numbers where `--json` says so."""
+    if file:
+        file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def conditions(*packages: str) -> dict[str, Any]:
+    """When, with which versions, and on how busy a machine."""
+    versions = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "versions": versions,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
+class Taken(NamedTuple):
+    """By a child and its own children: seconds on the clock and of processors, and the largest resident size in MiB."""
+
+    seconds: float
+    processor: float
+    mib: float
+    output: str
+
+
+def run(
+    argv: Sequence[str], allowed: Sequence[int] = (0,), env: Mapping[str, str] | None = None, cwd: Path = ROOT
+) -> Taken:
+    """A whole command as a process of its own; one that failed would be a wrong number, and ends the benchmark."""
+    begun = time.perf_counter()
+    with subprocess.Popen(
+        argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in allowed:
+        raise SystemExit(f"{' '.join(argv)} ended with {process.returncode}: {output.strip()[-500:]}")
+    seconds = time.perf_counter() - begun
+    return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
+
+
+class PeakMemory:
+    """The peak of resident memory of a `with` block, beyond what was held before it (Linux): `bytes`."""
+
+    def __enter__(self) -> PeakMemory:
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        self._before = _status("VmRSS")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bytes = _status("VmHWM") - self._before
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
