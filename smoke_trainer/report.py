@@ -8,7 +8,7 @@ import json
 import math
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
@@ -147,11 +147,7 @@ def training_report(
         layout=scene.layout,
         scene_sha256=scene.digest(),
         status=status,
-        config=setup.config,
-        resolution=setup.resolution,
-        implementations=setup.implementations,
-        versions=setup.versions,
-        machine=setup.machine,
+        **vars(setup),
         iterations=run.iteration,
         split=SplitReport(
             train=[view.name for view in scene.train],
@@ -225,20 +221,12 @@ def ply_difference(run: Run, path: Path) -> float:
 
 def config_summary(config: TrainConfig) -> ConfigReport:
     """The settings that results are judged and compared by."""
-    return ConfigReport(
-        preset=config.preset,
-        iterations=config.iterations,
-        psnr_floor=config.psnr_floor,
-        renderer=config.renderer,
-        device=config.device,
-        resolution=config.resolution,
-        strategy=config.strategy,
-        sh_degree=config.sh_degree,
-        budget=config.densify.budget if config.strategy == "budget" else None,
-        cap=config.densify.cap_max if config.strategy == "mcmc" else None,
-        background=config.background,
-        seed=config.seed,
-    )
+    values: Dict[str, Any] = {one.name: getattr(config, one.name, None) for one in fields(ConfigReport)}
+    if config.strategy == "budget":
+        values["budget"] = config.densify.budget
+    elif config.strategy == "mcmc":
+        values["cap"] = config.densify.cap_max
+    return ConfigReport(**values)
 
 
 def implementations(run: Run) -> ImplementationReports:

@@ -6,8 +6,7 @@ keeps beside them. A mask is a boolean tensor [P].
 
 from __future__ import annotations
 
-import math
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from torch import Tensor
 from smoke_trainer.model import GROUPS, Gaussians, logit
 from smoke_trainer.transfer import to_device
 from splatfix.kernels import projection
+from splatfix.kernels.helpers import binomial_table, compute_relocation
 
 State = Dict[str, Tensor]
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -107,25 +107,6 @@ def sample_add(
     return append(model, state, {name: model.params[name].detach()[sources] for name in GROUPS})
 
 
-def compute_relocation(opacity: Tensor, scales: Tensor, ratio: Tensor) -> Tuple[Tensor, Tensor]:
-    """Opacity [N, 1] and scales [N, 3] of each of `ratio` [N] equal Gaussians that together look like the given one.
-
-    Equation 9 of the paper: o' = 1 - (1 - o)^(1/n), s' = s o / sum_{i=1..n} sum_{k<i} C(i-1, k) (-1)^k o'^(k+1) / sqrt(k+1),
-    summed in float64 because the binomials alternate.
-    """
-    n = ratio.clamp(max=MAX_RATIO)
-    single = 1.0 - (1.0 - opacity[:, 0].double()) ** (1.0 / n)
-    weights = torch.zeros(MAX_RATIO + 1, MAX_RATIO, dtype=torch.float64)
-    for i in range(1, MAX_RATIO + 1):
-        row = [math.comb(i - 1, k) * (-1.0) ** k / math.sqrt(k + 1) for k in range(i)]
-        weights[i, :i] = torch.tensor(row, dtype=torch.float64)
-    coefficients = weights.cumsum(dim=0).to(opacity.device)[n]
-    powers = single[:, None] ** torch.arange(1, MAX_RATIO + 1, device=opacity.device)
-    denominator = (coefficients * powers).sum(dim=1)
-    factor = opacity[:, 0].double() / denominator
-    return single[:, None].to(opacity.dtype), scales * factor[:, None].to(scales.dtype)
-
-
 def inject_noise(model: Gaussians, strength: float, generator: torch.Generator) -> None:
     """MCMC: move positions by covariance times normal noise, weighted by sigmoid(100 ((1 - opacity) - 0.995))."""
     weight = torch.sigmoid(NOISE_STEEPNESS * ((1.0 - model.opacities().detach()) - NOISE_CENTER))
@@ -176,7 +157,11 @@ def _share_position(model: Gaussians, sources: Tensor, min_opacity: float) -> No
     """Correct opacity and scale of the source rows [N] for the number of Gaussians that will share each position."""
     ratio = torch.bincount(sources, minlength=len(model))[sources] + 1
     opacity, scales = compute_relocation(
-        model.opacities().detach()[sources], model.scales().detach()[sources], ratio
+        model.opacities().detach()[sources],
+        model.scales().detach()[sources],
+        ratio.clamp(max=MAX_RATIO),
+        binomial_table(MAX_RATIO, sources.device),
+        MAX_RATIO,
     )
     opacity = opacity.clamp(min_opacity, 1.0 - torch.finfo(torch.float32).eps)
     with torch.no_grad():

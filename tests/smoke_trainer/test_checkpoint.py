@@ -10,18 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smoke_trainer.train import train
 from tests.smoke_trainer.conftest import ShortRun
-
-FUZZ = settings(
-    max_examples=10,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+from tests.smoke_trainer.tiny import FUZZ
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +81,7 @@ def test_one_of_another_run_is_refused(short_run, written, edit, changes, messag
     assert message in train(short_run(out="other", resume=written, **options)).document["error"]["message"]
 
 
-@FUZZ
+@settings(FUZZ, max_examples=10)
 @given(data=st.data())
 def test_every_truncation_is_refused(short_run, written, data):
     content = written.read_bytes()
@@ -127,7 +121,7 @@ VALUES = st.sampled_from(
 )
 
 
-@FUZZ
+@settings(FUZZ, max_examples=10)
 @given(place=st.sampled_from(PLACES), value=VALUES, remove=st.booleans())
 def test_wrong_parts_are_refused_or_harmless(short_run, written, place, value, remove):
     payload = torch.load(written, weights_only=True)

@@ -12,7 +12,7 @@ import torch
 
 from smoke_trainer.config import DensifyConfig, LearningRates
 from smoke_trainer.densify import ops
-from smoke_trainer.densify.ops import compute_relocation, inject_noise
+from smoke_trainer.densify.ops import inject_noise
 from smoke_trainer.densify.strategies import DensifyEvent, make_strategy
 from smoke_trainer.errors import UsageError
 from smoke_trainer.model import GROUPS, Gaussians, logit
@@ -47,12 +47,15 @@ def output_of(gradients: Sequence[float], radii: Sequence[int] | None = None) ->
     """A render output whose screen gradients have the given norms."""
     points = torch.zeros(len(gradients), 3, requires_grad=True)
     points.grad = torch.tensor([[g, 0.0, 9.0] for g in gradients])
-    shown = (
-        torch.ones(len(gradients), dtype=torch.int32)
-        if radii is None
-        else torch.tensor(radii, dtype=torch.int32)
-    )
+    shown = torch.tensor(radii or [1] * len(gradients), dtype=torch.int32)
     return RenderOutput(torch.zeros(3, 4, 4), shown, points)
+
+
+def put(model: Gaussians, rows: Any = slice(None), **values: Any) -> None:
+    """Set raw parameters of some rows."""
+    for name, value in values.items():
+        with torch.no_grad():
+            model.params[name][rows] = torch.as_tensor(value, dtype=torch.float32)
 
 
 def step(strategy: Any, iteration: int, model: Gaussians, output: RenderOutput | None = None) -> Any:
@@ -137,9 +140,8 @@ def test_opacity_reset_clears_only_opacity_moments():
 
 def test_default_clones_small_splits_large_and_prunes_faint():
     model, strategy = model_of(), strategy_of("default")
-    with torch.no_grad():
-        model.params["scaling"][1] = np.log(0.5)
-        model.params["opacity"][5] = -9.0
+    put(model, 1, scaling=np.log(0.5))
+    put(model, 5, opacity=-9.0)
     output = output_of([1e-3, 1e-3, 1e-5, 1e-5, 1e-5, 1e-5])
     assert step(strategy, 9, model, output) == DensifyEvent() and len(model) == 6
     event = step(strategy, 10, model, output)
@@ -157,26 +159,19 @@ def test_default_averages_only_over_views_that_show_a_gaussian():
     assert strategy.state["radii"].tolist() == [1.0, 5.0, 0.0]
 
 
-def test_default_prunes_by_size_only_after_the_first_reset():
-    for iteration, left in ((50, 4), (60, 2)):
-        model, strategy = model_of(4), strategy_of("default", max_radius=20.0, max_scale3d=0.1)
-        with torch.no_grad():
-            model.params["scaling"][0] = np.log(0.3)
-        step(strategy, iteration, model, output_of([0.0] * 4, radii=[1, 99, 1, 1]))
-        assert len(model) == left
-
-
-def test_default_resets_on_schedule_and_stops_at_the_end():
-    model, strategy = model_of(), strategy_of("default")
-    assert step(strategy, 50, model, output_of([0.0] * 6)).opacity_reset
-    assert step(strategy, 150, model, output_of([1.0] * 6)) == DensifyEvent()
-    assert len(model) == 6
-
-
-def test_size_on_screen_prunes_nothing_by_default():
-    model, strategy = model_of(4), strategy_of("default")
-    step(strategy, 60, model, output_of([0.0] * 4, radii=[1, 999, 1, 1]))
-    assert len(model) == 4
+@pytest.mark.parametrize(
+    ("iteration", "limits", "left"),
+    [
+        (50, {"max_radius": 20.0, "max_scale3d": 0.1}, 4),
+        (60, {"max_radius": 20.0, "max_scale3d": 0.1}, 2),
+        (60, {"max_scale3d": 0.1}, 3),  # by size on screen nothing is pruned by default
+    ],
+)
+def test_default_prunes_by_size_only_after_the_first_reset(iteration, limits, left):
+    model, strategy = model_of(4), strategy_of("default", **limits)
+    put(model, 0, scaling=np.log(0.3))
+    step(strategy, iteration, model, output_of([0.0] * 4, radii=[1, 999, 1, 1]))
+    assert len(model) == left
 
 
 @pytest.mark.parametrize(
@@ -257,27 +252,9 @@ def test_budget_prefers_high_scores(monkeypatch):
     assert 62 <= int(grown[0][:200].sum()) <= 78
 
 
-def test_relocation_keeps_opacity_and_accumulated_weight():
-    """n equal Gaussians blend to the opacity of one, and along a ray through the centre to the same total weight."""
-    opacity = torch.tensor([[0.3], [0.9], [0.6]])
-    scales = torch.tensor([[1.0, 2.0, 3.0]]).repeat(3, 1)
-    share = torch.tensor([2, 5, 1])
-    single, smaller = compute_relocation(opacity, scales, share)
-    assert 1 - (1 - single[:, 0]) ** share == pytest.approx(opacity[:, 0].numpy(), abs=1e-6)
-    assert smaller[2] == pytest.approx(scales[2].numpy(), rel=1e-6)
-    x = torch.linspace(-12, 12, 20001, dtype=torch.float64)
-    for row in range(3):
-        before = opacity[row, 0].double() * torch.exp(-0.5 * x**2)
-        factor = (smaller[row, 0] / scales[row, 0]).double()
-        alpha = single[row, 0].double() * torch.exp(-0.5 * (x / factor) ** 2)
-        after = 1 - (1 - alpha) ** int(share[row])
-        assert torch.trapezoid(after, x).item() == pytest.approx(torch.trapezoid(before, x).item(), rel=1e-4)
-
-
 def test_mcmc_relocates_dead_gaussians_and_grows_to_its_cap():
     model, strategy = model_of(40), strategy_of("mcmc", count=40, cap_max=43)
-    with torch.no_grad():
-        model.params["opacity"][:5] = -9.0
+    put(model, slice(5), opacity=-9.0)
     places = model.params["xyz"].detach()[5:].clone()
     event = step(strategy, 10, model)
     assert (event.pruned, event.cloned, len(model)) == (5, 2, 42)
@@ -292,9 +269,7 @@ def test_mcmc_relocates_dead_gaussians_and_grows_to_its_cap():
 def test_mcmc_counts_all_at_a_shared_position():
     """One dead Gaussian moves onto the only living one: two share its place, each less opaque and a little smaller."""
     model, strategy = model_of(2), strategy_of("mcmc", count=2, cap_max=2)
-    with torch.no_grad():
-        model.params["scaling"].fill_(np.log(0.3))
-        model.params["opacity"].copy_(torch.tensor([[-9.0], [np.log(3.0)]]))
+    put(model, scaling=np.log(0.3), opacity=[[-9.0], [np.log(3.0)]])
     step(strategy, 10, model)
     # 1 - (1 - 0.75)^(1/2) = 0.5; 0.75 / (0.5 + 0.5 - 0.25 / sqrt(2)) is the factor of equation 9.
     assert model.opacities().detach()[:, 0].tolist() == pytest.approx([0.5, 0.5], rel=1e-5)
@@ -304,9 +279,8 @@ def test_mcmc_counts_all_at_a_shared_position():
 
 def test_mcmc_prefers_opaque_sources():
     model, strategy = model_of(302), strategy_of("mcmc", count=302, cap_max=302)
-    with torch.no_grad():
-        model.params["opacity"].fill_(-9.0)
-        model.params["opacity"][:2] = logit(torch.tensor([[0.9], [0.1]]))
+    put(model, opacity=-9.0)
+    put(model, slice(2), opacity=logit(torch.tensor([[0.9], [0.1]])))
     opaque = model.params["xyz"].detach()[0].clone()
     step(strategy, 10, model)
     assert 0.85 < float((model.params["xyz"].detach()[2:] == opaque).all(dim=1).float().mean()) < 0.95
@@ -314,8 +288,7 @@ def test_mcmc_prefers_opaque_sources():
 
 def test_mcmc_clears_moments_at_shared_positions():
     model, strategy = model_of(30), strategy_of("mcmc", count=30, cap_max=30)
-    with torch.no_grad():
-        model.params["opacity"][:4] = -9.0
+    put(model, slice(4), opacity=-9.0)
     before = moments(model, "xyz").clone()
     opacity = model.params["opacity"].detach().clone()
     assert step(strategy, 10, model).pruned == 4
@@ -330,10 +303,7 @@ def test_mcmc_clears_moments_at_shared_positions():
 
 def test_mcmc_noise_has_the_shape_of_its_gaussian():
     model = model_of(20000)
-    with torch.no_grad():
-        model.params["opacity"].fill_(-12.0)
-        model.params["scaling"].copy_(torch.tensor([1.0, 0.5, 0.1]).log().expand(20000, 3))
-        model.params["rotation"].copy_(torch.tensor([0.9, 0.3, -0.2, 0.5]).expand(20000, 4))
+    put(model, opacity=-12.0, scaling=np.log([1.0, 0.5, 0.1]), rotation=[0.9, 0.3, -0.2, 0.5])
     before = model.params["xyz"].detach().clone()
     inject_noise(model, 2.0, torch.Generator().manual_seed(0))
     rotation = ops.rotation_matrices(model.params["rotation"].detach()[:1])[0]
@@ -345,8 +315,7 @@ def test_mcmc_noise_has_the_shape_of_its_gaussian():
 
 def test_mcmc_noise_moves_only_faint_gaussians():
     model = model_of(2, scale=0.1)
-    with torch.no_grad():
-        model.params["opacity"][0], model.params["opacity"][1] = -9.0, 9.0
+    put(model, opacity=[[-9.0], [9.0]])
     before = model.params["xyz"].detach().clone()
     inject_noise(model, 1.0, torch.Generator().manual_seed(0))
     moved = (model.params["xyz"].detach() - before).norm(dim=1)

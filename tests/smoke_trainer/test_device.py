@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from smoke_trainer import train as training
 from smoke_trainer.backends import check_device, use_device
+from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.memory import PeakMemory
 from smoke_trainer.renderers import RenderOutput
@@ -113,16 +114,10 @@ def test_no_step_waits_for_the_device(
     waits = Waits()
     with waits:
         for iteration in range(1, WARM_UP):  # the records of WARM_UP iterations are read at once
-            run.strategy.refine = lambda iteration, model: training_event()  # type: ignore[method-assign]
+            run.strategy.refine = lambda iteration, model: DensifyEvent()  # type: ignore[method-assign]
             train_step(run, iteration)
     run.monitor.close()
     assert waits.found == []
-
-
-def training_event() -> Any:
-    from smoke_trainer.densify.strategies import DensifyEvent
-
-    return DensifyEvent()
 
 
 @pytest.mark.gpu

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -16,6 +16,7 @@ from smoke_trainer.data import images
 from smoke_trainer.data.images import MAPS_KEPT, ImageStore, decode
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
+from tests.smoke_trainer.tiny import FUZZ
 
 CPU = torch.device("cpu")
 
@@ -145,12 +146,7 @@ def test_maps_of_many_cameras_do_not_pile_up(scene_folder):
         assert len(photos._maps) <= MAPS_KEPT < len(views)
 
 
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@FUZZ
 @given(data=st.data())
 def test_a_damaged_image_is_one_clear_error_or_decodes(scene_folder, data):
     folder = scene_folder("colmap-text")

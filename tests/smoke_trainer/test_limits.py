@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import struct
 from collections.abc import Callable
@@ -15,7 +14,14 @@ from PIL import Image
 from smoke_trainer import ply
 from smoke_trainer.data import colmap, files, images
 from smoke_trainer.data.load import load_scene
+from smoke_trainer.data.transforms import read_nerfstudio
 from smoke_trainer.errors import SceneError
+from tests.hostile.bad_files import bad_files
+
+
+def read_nerfstudio_at(path: Path) -> object:
+    return read_nerfstudio(path.parent)
+
 
 READERS = {
     "cameras.bin": colmap.read_cameras_binary,
@@ -25,7 +31,9 @@ READERS = {
     "images.txt": colmap.read_images_text,
     "points3D.txt": colmap.read_points_text,
     "points.ply": ply.read_points,
+    "transforms.json": read_nerfstudio_at,
 }
+BAD = dict(bad_files())
 
 
 def peak() -> int:
@@ -33,23 +41,20 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize("name", READERS)
 def test_pipes_devices_and_sparse_files(name: str, tmp_path: Path) -> None:
     before = peak()
-    for number, put in enumerate((os.mkfifo, lambda path: path.symlink_to("/dev/zero"), sparse)):
-        path = tmp_path / f"{number}-{name}"
-        put(path)
-        if number == 2 and name.endswith(".bin"):
+    for kind in ("fifo", "link-to-fifo", "folder", "link-to-zeros", "link-to-noise", "sparse"):
+        path = tmp_path / kind / name
+        path.parent.mkdir()
+        BAD[kind](path)
+        if kind == "sparse" and name.endswith(".bin"):
             READERS[name](path)  # it says that it has none
         else:
             with pytest.raises(SceneError, match=name):
                 READERS[name](path)
     assert peak() - before < 200 << 20
-
-
-def sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(8 << 30)
 
 
 @pytest.mark.parametrize(("name", "size"), [("cameras.bin", 24), ("images.bin", 73), ("points3D.bin", 51)])

@@ -5,12 +5,20 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
 from smoke_trainer.data.camera import Camera, Distortion
 from tools.scenes.recipes import RECIPES, SceneRecipe, orbit
 from tools.scenes.render import Picture, render_view
 from tools.scenes.sfm import Observed, reconstruct
 from tools.scenes.write import write_scene
 
+FUZZ = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 LAYOUTS = ("colmap-binary", "colmap-text", "blender", "nerfstudio")
 TINY = Camera(48, 36, 45.0, 46.0, 25.0, 17.0)
 LENS = Distortion(k1=-0.3, k2=0.05, p1=0.002, p2=-0.001)
