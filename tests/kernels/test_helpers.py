@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import decimal
 import math
-from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,10 +20,7 @@ from splatfix.kernels.helpers import (
     sparse_adam_step,
 )
 
-
-def rand(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
+from .scenes import rand
 
 # -- sparse Adam --
 
@@ -175,12 +172,6 @@ def test_relocation_refuses_counts_outside_the_table(copies):
         )
 
 
-def test_binomials():
-    table = binomial_table(6)
-    assert table[5].tolist() == [1, 5, 10, 10, 5, 1]
-    assert table[2].tolist() == [1, 2, 1, 0, 0, 0]
-
-
 # -- covariance --
 
 
@@ -218,69 +209,27 @@ def test_covariance_gradcheck_and_shapes():
 
 # -- spherical harmonics --
 
-INRIA = [
-    0.28209479177387814,
-    -0.4886025119029199,
-    0.4886025119029199,
-    -0.4886025119029199,
-    1.0925484305920792,
-    -1.0925484305920792,
-    0.31539156525252005,
-    -1.0925484305920792,
-    0.5462742152960396,
-    -0.5900435899266435,
-    2.890611442640554,
-    -0.4570457994644658,
-    0.3731763325901154,
-    -0.4570457994644658,
-    1.445305721320277,
-    -0.5900435899266435,
-    2.5033429417967046,
-    -1.7701307697799304,
-    0.9461746957575601,
-    -0.6690465435572892,
-    0.10578554691520431,
-    -0.6690465435572892,
-    0.47308734787878004,
-    -1.7701307697799304,
-    0.6258357354491761,
-]
+# A published constant, and the polynomial that it multiplies; xx is x x.
+PUBLISHED: list[tuple[float, str]] = [
+    (0.28209479177387814, "1"),
+    (-0.4886025119029199, "y"), (0.4886025119029199, "z"), (-0.4886025119029199, "x"),
+    (1.0925484305920792, "x*y"), (-1.0925484305920792, "y*z"), (0.31539156525252005, "2*zz - xx - yy"),
+    (-1.0925484305920792, "x*z"), (0.5462742152960396, "xx - yy"),
+    (-0.5900435899266435, "y*(3*xx - yy)"), (2.890611442640554, "x*y*z"), (-0.4570457994644658, "y*(4*zz - xx - yy)"),
+    (0.3731763325901154, "z*(2*zz - 3*xx - 3*yy)"), (-0.4570457994644658, "x*(4*zz - xx - yy)"),
+    (1.445305721320277, "z*(xx - yy)"), (-0.5900435899266435, "x*(xx - 3*yy)"),
+    (2.5033429417967046, "x*y*(xx - yy)"), (-1.7701307697799304, "y*z*(3*xx - yy)"), (0.9461746957575601, "x*y*(7*zz - 1)"),
+    (-0.6690465435572892, "y*z*(7*zz - 3)"), (0.10578554691520431, "zz*(35*zz - 30) + 3"),
+    (-0.6690465435572892, "x*z*(7*zz - 3)"), (0.47308734787878004, "(xx - yy)*(7*zz - 1)"),
+    (-1.7701307697799304, "x*z*(xx - 3*yy)"), (0.6258357354491761, "xx*(xx - 3*yy) - yy*(3*xx - yy)"),
+]  # fmt: skip
 
 
-def monomials(d: torch.Tensor) -> torch.Tensor:
-    """The polynomial that each published constant multiplies."""
-    x, y, z = d.unbind(-1)
-    xx, yy, zz = x * x, y * y, z * z
-    return torch.stack(
-        [
-            torch.ones_like(x),
-            y,
-            z,
-            x,
-            x * y,
-            y * z,
-            2 * zz - xx - yy,
-            x * z,
-            xx - yy,
-            y * (3 * xx - yy),
-            x * y * z,
-            y * (4 * zz - xx - yy),
-            z * (2 * zz - 3 * xx - 3 * yy),
-            x * (4 * zz - xx - yy),
-            z * (xx - yy),
-            x * (xx - 3 * yy),
-            x * y * (xx - yy),
-            y * z * (3 * xx - yy),
-            x * y * (7 * zz - 1),
-            y * z * (7 * zz - 3),
-            zz * (35 * zz - 30) + 3,
-            x * z * (7 * zz - 3),
-            (xx - yy) * (7 * zz - 1),
-            x * z * (xx - 3 * yy),
-            xx * (xx - 3 * yy) - yy * (3 * xx - yy),
-        ],
-        -1,
-    )
+def published_basis(directions: torch.Tensor) -> torch.Tensor:
+    x, y, z = directions.unbind(-1)
+    names = {"x": x, "y": y, "z": z, "xx": x * x, "yy": y * y, "zz": z * z}
+    terms = [constant * eval(polynomial, names) + 0 * x for constant, polynomial in PUBLISHED]
+    return torch.stack(terms, -1)
 
 
 @pytest.mark.parametrize("degree", range(5))
@@ -288,14 +237,13 @@ def test_sh_equals_the_published_constants(degree):
     directions = torch.nn.functional.normalize(rand(40, 3) - 0.5, dim=1)
     coefficients = rand(40, 3, 25, seed=2) - 0.5
     used = (degree + 1) ** 2
-    basis = monomials(directions) * torch.tensor(INRIA, dtype=torch.float64)
-    expected = (coefficients[..., :used] * basis[:, None, :used]).sum(-1)
+    expected = (coefficients[..., :used] * published_basis(directions)[:, None, :used]).sum(-1)
     assert torch.allclose(eval_sh(degree, coefficients, directions), expected, rtol=0, atol=1e-12)
 
 
 def test_sh_basis_is_orthonormal_on_the_sphere():
     """An integral that knows no constants: Gauss-Legendre in z, equal steps around it, exact for degree 8."""
-    z, weight = (torch.tensor(v) for v in _gauss_legendre_8())
+    z, weight = (torch.tensor(v) for v in np.polynomial.legendre.leggauss(8))
     phi = torch.arange(16, dtype=torch.float64) * (2 * math.pi / 16)
     ring = (1 - z**2).sqrt().unsqueeze(1)
     directions = torch.stack([ring * phi.cos(), ring * phi.sin(), z.unsqueeze(1).expand(-1, 16)], -1).reshape(
@@ -305,12 +253,6 @@ def test_sh_basis_is_orthonormal_on_the_sphere():
     basis = eval_sh(4, torch.eye(25, dtype=torch.float64).expand(128, 25, 25), directions)
     product = basis.t() @ (basis * weights.unsqueeze(1))
     assert torch.allclose(product, torch.eye(25, dtype=torch.float64), atol=1e-12)
-
-
-def _gauss_legendre_8() -> tuple[Any, Any]:
-    import numpy as np
-
-    return np.polynomial.legendre.leggauss(8)
 
 
 def test_sh_gradcheck_and_errors():

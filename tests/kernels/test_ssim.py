@@ -319,8 +319,5 @@ def test_compiles_into_one_graph(padding):
 def test_errors_say_what_to_do(first, second, padding, error, says):
     with pytest.raises(error, match=says):
         fused_ssim(first, second, padding)
-
-
-def test_volumes_and_images_are_not_confused():
     with pytest.raises(ValueError, match=r"\[B, C, D, H, W\]"):
         fused_ssim3d(torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8))

@@ -8,7 +8,9 @@ import torch
 from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.ssim_cuda import mean_ssim
 
-BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+from ..compare import BOTH, assert_close
+from ..scenes import rand
+
 SHAPES = [
     (1, 3, 40, 70),
     (2, 1, 7, 5),
@@ -42,19 +44,14 @@ def test_value_and_gradient(
         "flat": torch.full(shape, 0.25, dtype=dtype),
         "beyond": 3 * torch.randn(shape, generator=generator, dtype=dtype),
     }[kind]
-    here, there = first.clone().requires_grad_(), first.clone().requires_grad_()
-    expected = fused_ssim(there, second, padding)
-    result = mean_ssim(here, second, padding)
-    (3 * expected).backward()
-    (3 * result).backward()
+    first.requires_grad_()
+    result, expected = mean_ssim(first, second, padding), fused_ssim(first, second, padding)
     near = 1e-13 if dtype == torch.float64 else 2e-6
-    assert abs(float(result.detach() - expected.detach())) <= near
-    assert here.grad is not None and there.grad is not None
+    assert_close("mean", result, expected, near, least=1.0)
+    slopes = [torch.autograd.grad(3 * mean, first)[0] for mean in (result, expected)]
     # one pixel, or images nearly alike, are all cancellation: both round, by up to 4e-5 of the little that is left
     slack = 50 if shape == (1, 1, 1, 1) or kind == "alike" else 5
-    assert float((here.grad - there.grad).abs().max()) <= slack * near * max(
-        float(there.grad.abs().max()), 1e-3
-    )
+    assert_close("gradient", *slopes, slack * near, least=1e-3)
 
 
 def test_without_a_gradient(emulated: None) -> None:
@@ -70,16 +67,9 @@ def test_the_same_bits_every_time(emulated: None) -> None:
 
 
 def test_more_images_than_a_grid_has(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = (
-        torch.rand(2, 4, 13, 12, dtype=torch.float64),
-        torch.rand(2, 4, 13, 12, dtype=torch.float64),
-    )
-    here, there = first.clone().requires_grad_(), first.clone().requires_grad_()
-    fused_ssim(there, second, "valid").backward()
     monkeypatch.setattr("splatfix.kernels.ssim_cuda._MOST_IMAGES", 3)
-    result = mean_ssim(here, second, "valid")
-    result.backward()
-    assert float((result - fused_ssim(first, second, "valid")).detach().abs()) < 1e-13
-    assert (
-        here.grad is not None and there.grad is not None and torch.allclose(here.grad, there.grad, atol=1e-15)
-    )
+    first, second = rand(2, 4, 13, 12).requires_grad_(), rand(2, 4, 13, 12, seed=1)
+    ours, exact = (ssim(first, second, "valid") for ssim in (mean_ssim, fused_ssim))
+    assert_close("mean", ours, exact, 1e-13)
+    slopes = [torch.autograd.grad(mean, first)[0] for mean in (ours, exact)]
+    assert_close("gradient", *slopes, 1e-12)
