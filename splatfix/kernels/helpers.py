@@ -1,7 +1,7 @@
-"""The small kernels of 3DGS extensions in plain PyTorch: sparse Adam, MCMC relocation, covariances, spherical harmonics.
+"""The small kernels of 3DGS extensions in plain PyTorch: sparse Adam and MCMC relocation.
 
-They replace `adamUpdate` (taming-3dgs, FastGS, gsplat's SelectiveAdam), `compute_relocation` (3dgs-mcmc) and the
-preprocessing of `diff_gaussian_rasterization`. Any device, float32 and float64. This file needs torch >= 1.13 and nothing else.
+They replace `adamUpdate` (taming-3dgs, FastGS, gsplat's SelectiveAdam) and `compute_relocation` (3dgs-mcmc). Any device, float32
+and float64. This file needs torch >= 1.13 and nothing else.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ __all__ = [
     "SparseGaussianAdam",
     "binomial_table",
     "compute_relocation",
-    "covariance_from_scale_rotation",
-    "eval_sh",
     "sparse_adam_step",
 ]
 
@@ -167,104 +165,3 @@ def compute_relocation(
     denominator = (weights.index_select(0, ratio - 1) * terms).sum(1)
     scale = scale_old * (old / denominator).unsqueeze(1).to(scale_old.dtype)
     return new.to(opacity_old.dtype).view(opacity_old.shape), scale
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Covariance and color
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-def covariance_from_scale_rotation(scales: Tensor, rotations: Tensor, modifier: float = 1.0) -> Tensor:
-    """Upper triangles [P, 6] (xx, xy, xz, yy, yz, zz) of R S S^T R^T with S = diag(modifier * scales). Differentiable.
-
-    Args:
-        scales: [P, 3]; rotations: [P, 4] as (w, x, y, z), taken as they are: the extension does not normalize them either,
-            and a quaternion of another length gives the unnormalized matrix.
-    """
-    if scales.dim() != 2 or scales.shape[1] != 3 or rotations.shape != (scales.shape[0], 4):
-        raise ValueError(
-            f"scales must be [P, 3] and rotations [P, 4], not {tuple(scales.shape)} and {tuple(rotations.shape)}."
-        )
-    w, x, y, z = rotations.unbind(1)
-    rows = (
-        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
-        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
-        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
-    )
-    variances = (modifier * scales).square().unbind(1)
-
-    def entry(i: int, j: int) -> Tensor:
-        return sum((rows[i][a] * rows[j][a] * variances[a] for a in range(3)), torch.zeros_like(w))
-
-    return torch.stack([entry(0, 0), entry(0, 1), entry(0, 2), entry(1, 1), entry(1, 2), entry(2, 2)], 1)
-
-
-# Real spherical harmonics with the signs of the Inria code, in the order (l, m = -l..l), as polynomials on the unit sphere.
-_SH0 = 0.5 / math.sqrt(math.pi)
-_SH1 = math.sqrt(3 / (4 * math.pi))
-
-
-def eval_sh(degree: int, sh: Tensor, dirs: Tensor) -> Tensor:
-    """Colors [..., C] from spherical harmonics of degree 0 to 4, at unit directions [..., 3].
-
-    `sh` is [..., C, n] with n >= (degree + 1)^2; further coefficients are ignored.
-    The constant 0.5 that the rasterizers add afterwards is not included. Differentiable in both.
-    """
-    if not 0 <= degree <= 4:
-        raise ValueError(f"degree must be 0 to 4, not {degree}.")
-    needed = (degree + 1) ** 2
-    if sh.shape[-1] < needed:
-        raise ValueError(
-            f"degree {degree} needs {needed} coefficients per channel, but sh has {sh.shape[-1]}."
-        )
-    if dirs.shape[-1] != 3:
-        raise ValueError(f"dirs must end in 3 components, not {tuple(dirs.shape)}.")
-    return (sh[..., :needed] * _sh_basis(degree, dirs).unsqueeze(-2)).sum(-1)
-
-
-def _sh_basis(degree: int, dirs: Tensor) -> Tensor:
-    """[..., (degree + 1)^2] basis values."""
-    x, y, z = dirs.unbind(-1)
-    basis = [torch.full_like(x, _SH0)]
-    if degree >= 1:
-        basis += [-_SH1 * y, _SH1 * z, -_SH1 * x]
-    xx, yy, zz = x * x, y * y, z * z
-    if degree >= 2:
-        a = math.sqrt(15 / (4 * math.pi))
-        basis += [
-            a * x * y,
-            -a * y * z,
-            math.sqrt(5 / (16 * math.pi)) * (2 * zz - xx - yy),
-            -a * x * z,
-            a / 2 * (xx - yy),
-        ]
-    if degree >= 3:
-        a, b, c = (math.sqrt(n / (32 * math.pi)) for n in (35, 105, 21))
-        basis += [
-            -a * y * (3 * xx - yy),
-            b * math.sqrt(8) * x * y * z,
-            -c * y * (4 * zz - xx - yy),
-            math.sqrt(7 / (16 * math.pi)) * z * (2 * zz - 3 * xx - 3 * yy),
-            -c * x * (4 * zz - xx - yy),
-            b * math.sqrt(2) * z * (xx - yy),
-            -a * x * (xx - 3 * yy),
-        ]
-    if degree >= 4:
-        basis += _sh_degree_4(x, y, z)
-    return torch.stack(basis, -1)
-
-
-def _sh_degree_4(x: Tensor, y: Tensor, z: Tensor) -> list[Tensor]:
-    xx, yy, zz = x * x, y * y, z * z
-    a, b, c, d = (3 / 4 * math.sqrt(n / math.pi) for n in (35, 35 / 2, 5, 5 / 2))
-    return [
-        a * x * y * (xx - yy),
-        -b * y * z * (3 * xx - yy),
-        c * x * y * (7 * zz - 1),
-        -d * y * z * (7 * zz - 3),
-        3 / 16 / math.sqrt(math.pi) * (zz * (35 * zz - 30) + 3),
-        -d * x * z * (7 * zz - 3),
-        c / 2 * (xx - yy) * (7 * zz - 1),
-        -b * x * z * (xx - 3 * yy),
-        a / 4 * (xx * (xx - 3 * yy) - yy * (3 * xx - yy)),
-    ]

@@ -49,7 +49,7 @@ from smoke_trainer.record import ProgressState
 from smoke_trainer.renderers import RenderCamera, RenderOutput, TorchRenderer, reference_settings
 from smoke_trainer.report import hardware
 from splatfix.kernels import rasterizer
-from splatfix.kernels.helpers import eval_sh
+from splatfix.kernels.projection import Gaussians, colors_of
 
 OPENSPLAT_BACKGROUND = (0.6130, 0.0101, 0.3984)  # model.hpp, "Nerf Studio default"
 STEP = re.compile(r"^Step (\d+): ([0-9.naif+-]+)")
@@ -206,12 +206,13 @@ class NaiveRenderer(TorchRenderer):
         settings = rasterizer.GaussianRasterizationSettings(
             **reference_settings(camera, splats, background, antialiasing=False)
         )
-        toward = torch.nn.functional.normalize(splats.means.detach() - camera.position)
-        colors = eval_sh(splats.sh_degree, splats.shs.transpose(1, 2), toward) + 0.5
+        given = Gaussians(
+            splats.means, None, splats.opacities, splats.shs, None, splats.scales, splats.rotations, None
+        )
         inputs = {
             "means3D": splats.means,
             "opacities": splats.opacities,
-            "colors_precomp": colors.clamp_min(0.0),
+            "colors_precomp": colors_of(settings, given),
             "scales": splats.scales,
             "rotations": splats.rotations,
         }

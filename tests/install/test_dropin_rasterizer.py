@@ -30,7 +30,7 @@ from .environments import make_environment
 from .test_cli import splatfix
 
 torch = pytest.importorskip("torch")
-from splatfix.kernels import contributions, helpers, rasterizer, surfels  # noqa: E402
+from splatfix.kernels import contributions, helpers, projection, rasterizer, surfels  # noqa: E402
 
 NAME = "diff_gaussian_rasterization"
 VARIANTS = [dropin.variant for dropin in DROPINS if dropin.variant]
@@ -199,7 +199,8 @@ def test_inverse_depth_has_a_gradient(drop_in: ModuleType) -> None:
 def test_precomputed_colours_and_covariances_and_the_function(drop_in: ModuleType) -> None:
     inputs, settings = scene(), camera(drop_in)
     means, opacities = inputs["means3D"], inputs["opacities"]
-    covariance = helpers.covariance_from_scale_rotation(inputs["scales"], inputs["rotations"])
+    axes = projection.rotation_matrices(inputs["rotations"].t()).permute(2, 0, 1) * inputs["scales"][:, None]
+    covariance = (axes @ axes.transpose(1, 2))[:, [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
     colors, none = torch.rand(25, 3), torch.Tensor([])
     draw = drop_in.GaussianRasterizer(settings)
     color, _ = draw(means, screen(inputs), opacities, colors_precomp=colors, cov3D_precomp=covariance)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,8 +14,6 @@ from splatfix.kernels.helpers import (
     SparseGaussianAdam,
     binomial_table,
     compute_relocation,
-    covariance_from_scale_rotation,
-    eval_sh,
     sparse_adam_step,
 )
 
@@ -170,96 +167,3 @@ def test_relocation_refuses_counts_outside_the_table(copies):
         compute_relocation(
             torch.tensor([0.5]), torch.ones(1, 3), torch.tensor([copies]), binomial_table(), 51
         )
-
-
-# -- covariance --
-
-
-def test_covariance_equals_the_matrix_product():
-    scales, rotations = rand(50, 3) + 0.01, rand(50, 4, seed=1) - 0.5
-    unit = rotations / rotations.norm(dim=1, keepdim=True)
-    axis, angle = unit[:, 1:], 2 * torch.acos(unit[:, 0].clamp(-1, 1))
-    axis = axis / axis.norm(dim=1, keepdim=True)
-    cross = torch.zeros(50, 3, 3, dtype=torch.float64)
-    cross[:, 0, 1], cross[:, 0, 2], cross[:, 1, 2] = -axis[:, 2], axis[:, 1], -axis[:, 0]
-    cross = cross - cross.transpose(1, 2)
-    rotation = torch.matrix_exp(angle.view(-1, 1, 1) * cross)
-    expected = rotation @ torch.diag_embed((1.7 * scales) ** 2) @ rotation.transpose(1, 2)
-    result = covariance_from_scale_rotation(scales, unit, 1.7)
-    upper = expected[:, [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
-    assert torch.allclose(result, upper, rtol=1e-9, atol=1e-12)
-
-
-def test_covariance_of_the_identity_and_of_a_quarter_turn():
-    scales = torch.tensor([[1.0, 2.0, 3.0]])
-    identity = covariance_from_scale_rotation(scales, torch.tensor([[1.0, 0, 0, 0]]))
-    assert identity.tolist() == [[1, 0, 0, 4, 0, 9]]
-    turned = covariance_from_scale_rotation(scales, torch.tensor([[math.sqrt(0.5), 0, 0, math.sqrt(0.5)]]))
-    assert turned[0].tolist() == pytest.approx([4, 0, 0, 1, 0, 9], abs=1e-6)
-
-
-def test_covariance_gradcheck_and_shapes():
-    scales, rotations = rand(3, 3).requires_grad_(), rand(3, 4, seed=1).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda s, r: covariance_from_scale_rotation(s, r, 0.8), (scales, rotations)
-    )
-    with pytest.raises(ValueError, match=r"\[P, 4\]"):
-        covariance_from_scale_rotation(torch.ones(3, 3), torch.ones(2, 4))
-
-
-# -- spherical harmonics --
-
-# A published constant, and the polynomial that it multiplies; xx is x x.
-PUBLISHED: list[tuple[float, str]] = [
-    (0.28209479177387814, "1"),
-    (-0.4886025119029199, "y"), (0.4886025119029199, "z"), (-0.4886025119029199, "x"),
-    (1.0925484305920792, "x*y"), (-1.0925484305920792, "y*z"), (0.31539156525252005, "2*zz - xx - yy"),
-    (-1.0925484305920792, "x*z"), (0.5462742152960396, "xx - yy"),
-    (-0.5900435899266435, "y*(3*xx - yy)"), (2.890611442640554, "x*y*z"), (-0.4570457994644658, "y*(4*zz - xx - yy)"),
-    (0.3731763325901154, "z*(2*zz - 3*xx - 3*yy)"), (-0.4570457994644658, "x*(4*zz - xx - yy)"),
-    (1.445305721320277, "z*(xx - yy)"), (-0.5900435899266435, "x*(xx - 3*yy)"),
-    (2.5033429417967046, "x*y*(xx - yy)"), (-1.7701307697799304, "y*z*(3*xx - yy)"), (0.9461746957575601, "x*y*(7*zz - 1)"),
-    (-0.6690465435572892, "y*z*(7*zz - 3)"), (0.10578554691520431, "zz*(35*zz - 30) + 3"),
-    (-0.6690465435572892, "x*z*(7*zz - 3)"), (0.47308734787878004, "(xx - yy)*(7*zz - 1)"),
-    (-1.7701307697799304, "x*z*(xx - 3*yy)"), (0.6258357354491761, "xx*(xx - 3*yy) - yy*(3*xx - yy)"),
-]  # fmt: skip
-
-
-def published_basis(directions: torch.Tensor) -> torch.Tensor:
-    x, y, z = directions.unbind(-1)
-    names = {"x": x, "y": y, "z": z, "xx": x * x, "yy": y * y, "zz": z * z}
-    terms = [constant * eval(polynomial, names) + 0 * x for constant, polynomial in PUBLISHED]
-    return torch.stack(terms, -1)
-
-
-@pytest.mark.parametrize("degree", range(5))
-def test_sh_equals_the_published_constants(degree):
-    directions = torch.nn.functional.normalize(rand(40, 3) - 0.5, dim=1)
-    coefficients = rand(40, 3, 25, seed=2) - 0.5
-    used = (degree + 1) ** 2
-    expected = (coefficients[..., :used] * published_basis(directions)[:, None, :used]).sum(-1)
-    assert torch.allclose(eval_sh(degree, coefficients, directions), expected, rtol=0, atol=1e-12)
-
-
-def test_sh_basis_is_orthonormal_on_the_sphere():
-    """An integral that knows no constants: Gauss-Legendre in z, equal steps around it, exact for degree 8."""
-    z, weight = (torch.tensor(v) for v in np.polynomial.legendre.leggauss(8))
-    phi = torch.arange(16, dtype=torch.float64) * (2 * math.pi / 16)
-    ring = (1 - z**2).sqrt().unsqueeze(1)
-    directions = torch.stack([ring * phi.cos(), ring * phi.sin(), z.unsqueeze(1).expand(-1, 16)], -1).reshape(
-        -1, 3
-    )
-    weights = (weight.unsqueeze(1) * torch.full((16,), 2 * math.pi / 16, dtype=torch.float64)).reshape(-1)
-    basis = eval_sh(4, torch.eye(25, dtype=torch.float64).expand(128, 25, 25), directions)
-    product = basis.t() @ (basis * weights.unsqueeze(1))
-    assert torch.allclose(product, torch.eye(25, dtype=torch.float64), atol=1e-12)
-
-
-def test_sh_gradcheck_and_errors():
-    coefficients = rand(4, 3, 16).requires_grad_()
-    directions = torch.nn.functional.normalize(rand(4, 3, seed=1) - 0.5, dim=1).requires_grad_()
-    assert torch.autograd.gradcheck(lambda c, d: eval_sh(3, c, d), (coefficients, directions))
-    with pytest.raises(ValueError, match="needs 25 coefficients"):
-        eval_sh(4, coefficients, directions)
-    with pytest.raises(ValueError, match="0 to 4"):
-        eval_sh(5, coefficients, directions)
