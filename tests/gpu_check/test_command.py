@@ -44,10 +44,23 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, os.environ.get(name, ""))
 
 
-def one_line(capsys: pytest.CaptureFixture[str]) -> str:
-    printed = capsys.readouterr()
-    (line,) = (printed.out + printed.err).splitlines()
-    return line
+Answer = Callable[..., str]
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Answer:
+    """The one line that the command ends with where nothing is run; nothing is left behind but what was there."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path, code: int) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        assert main(list(map(str, arguments))) == code
+        assert sorted(tmp_path.rglob("*")) == before
+        printed = capsys.readouterr()
+        (line,) = (printed.out + printed.err).splitlines()
+        return line
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -59,31 +72,24 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
         (("--only", ""), "''"),
         (("--budget", "0"), "--budget"),
         (("--budget", "nan"), "--budget"),
+        (("--rehearse", "--out", "file/folder"), "file/folder"),
+        (("--rehearse", "--work", "file/folder"), "file/folder"),
     ],
 )
 def test_wrong_usage(
-    arguments: tuple[str, ...],
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...], named: str, answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "file").touch()
     monkeypatch.setattr(needs, "lacking", lambda wants: "")
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == command.USAGE
-    assert named in one_line(capsys)
-    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(rehearsal, "prepare", lambda work: ({}, {}))
+    assert named in answer(*arguments, code=command.USAGE)
 
 
-def test_missing_packages_are_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_packages_are_one_line(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     monkeypatch.setattr(needs, "PACKAGES", {"torch": "torch", "no-such-thing": "no_such", "nor-this": "nor"})
-    assert main(["--out", str(tmp_path / "out")]) == command.UNDETERMINED
-    line = one_line(capsys)
+    line = answer(code=command.UNDETERMINED)
     assert "lacks no-such-thing, nor-this" in line and "--dest DIR no-such-thing nor-this;" in line
     assert "--no-deps" not in line, "pip brings what they need"
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +152,7 @@ def test_an_older_python_is_one_line(
     with pytest.raises(SystemExit) as end:
         exec(compile(text, str(path), "exec"), {"__file__": str(path), "__name__": "__main__"})
     assert end.value.code == 3
-    assert "3.10" in one_line(capsys)
+    assert "3.10" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
@@ -166,19 +172,12 @@ def test_make_says_the_exit_code(script: Script, tmp_path: Path) -> None:
     ],
 )
 def test_without_a_usable_gpu_nothing_is_run(
-    torch: str,
-    named: str,
-    script: Script,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    torch: str, named: str, script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
     python = script(tmp_path / "python", f"#!/bin/sh\necho '{torch}'\n")
     monkeypatch.setattr(needs, "lacking", lambda wants: "")
     monkeypatch.setattr(sys, "executable", str(python))
-    assert main(["--out", str(tmp_path / "out")]) == command.UNDETERMINED
-    assert named in one_line(capsys)
-    assert not (tmp_path / "out").exists()
+    assert named in answer(code=command.UNDETERMINED)
 
 
 def wheel(folder: Path, name: str, files: dict[str, str]) -> None:
@@ -209,12 +208,9 @@ def test_carried_wheels_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [b"", b"PK\x03\x04 no archive"])
-def test_a_damaged_wheel_is_one_line(
-    damaged: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_wheel_is_one_line(damaged: bytes, tmp_path: Path, answer: Answer) -> None:
     (tmp_path / "carried_thing-1.0-py3-none-any.whl").write_bytes(damaged)
-    assert main(["--sources", str(tmp_path)]) == command.USAGE
-    assert "carried_thing-1.0" in one_line(capsys)
+    assert "carried_thing-1.0" in answer("--sources", tmp_path, code=command.USAGE)
 
 
 def test_what_is_not_tried_is_in_the_record(
@@ -237,17 +233,6 @@ def test_what_is_not_tried_is_in_the_record(
     printed = capsys.readouterr()
     assert "gsplatt" in printed.out and "Exit code 0" in printed.err.splitlines()[-1]
     assert (tmp_path / "out" / "table.md").read_text() == printed.out[:-1]
-
-
-@pytest.mark.parametrize("option", ["--out", "--work"])
-def test_a_folder_that_takes_no_files_is_wrong_usage(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(needs, "lacking", lambda wants: "")
-    monkeypatch.setattr(rehearsal, "prepare", lambda work: ({}, {}))
-    assert main(["--rehearse", option, str(tmp_path / "file" / "folder")]) == command.USAGE
-    assert str(tmp_path / "file") in one_line(capsys)
 
 
 def test_changes_name_what_differs() -> None:
