@@ -158,18 +158,14 @@ def _one_splat(
     return x, y, tz, conic, opacity, radius
 
 
-def _tile_rectangle(settings: Any, x: float, y: float, radius: int) -> tuple[int, int, int, int]:
-    columns, rows = (settings.image_width + 15) // 16, (settings.image_height + 15) // 16
-
-    def clamp(value: float, top: int) -> int:
-        return min(top, max(0, int(value)))
-
-    return (
-        clamp((x - radius) / 16, columns),
-        clamp((x + radius + 15) / 16, columns),
-        clamp((y - radius) / 16, rows),
-        clamp((y + radius + 15) / 16, rows),
-    )
+def within_tiles(settings: Any, x: float, y: float, radius: int) -> Tensor:
+    """[H, W] bool: the pixels of the 16x16 tiles that the square of the radius touches."""
+    sides = []
+    for middle, size in ((x, settings.image_width), (y, settings.image_height)):
+        tiles, pixels = (size + 15) // 16, torch.arange(size)
+        first, last = (min(tiles, max(0, int(edge / 16))) for edge in (middle - radius, middle + radius + 15))
+        sides.append((pixels >= first * 16) & (pixels < last * 16))
+    return sides[1][:, None] & sides[0]
 
 
 def least(conic: Sequence[float], x: tuple[float, float], y: tuple[float, float]) -> float:
@@ -239,18 +235,13 @@ def render(
         position = torch.stack([x, y])
         positions.append(position)
         if settings.compact_box is None:
-            left, right, top, bottom = _tile_rectangle(settings, float(x.detach()), float(y.detach()), radius)
-            within = (
-                (columns >= left * 16) & (columns < right * 16) & (rows >= top * 16) & (rows < bottom * 16)
-            )
-            if (right - left) * (bottom - top) == 0:
-                continue
+            within = within_tiles(settings, float(x.detach()), float(y.detach()), radius)
         else:
             within = _compact_box(
                 settings, float(x.detach()), float(y.detach()), conic, float(opacity.detach())
             )
-            if not within.any():
-                continue
+        if not within.any():
+            continue
         radii[i] = radius
         if colors_precomp is not None:
             color = colors_precomp[i]

@@ -14,7 +14,7 @@ from .surfel_reference import render
 SETTINGS = look_at(40, 30, fov=0.8)
 
 
-class Case(NamedTuple):
+class SurfelCase(NamedTuple):
     inputs: Inputs
     settings: Any = SETTINGS
     slack: float = 1.0
@@ -51,30 +51,30 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "degree 2": {"sh_degree": 2},
 }
 
-CASES: dict[str, Callable[[], Case]] = {
-    "random": lambda: Case(discs(25, seed=1)),
-    "precomputed colors": lambda: Case(discs(15, seed=8, precomputed=True)),
-    "opaque stack": lambda: Case(with_opacities(discs(60, seed=5, spread=0.4, size=(0.5, 0.9)), 0.6)),
-    "capped alpha": lambda: Case(with_opacities(discs(10, seed=6, size=(0.3, 0.5)), 0.999)),
-    "ties": lambda: Case(ties()),
-    "around the camera, some behind": lambda: Case(discs(30, seed=2, spread=6.0, size=(0.1, 1.0))),
-    "larger than the view, through the camera plane": lambda: Case(
+CASES: dict[str, Callable[[], SurfelCase]] = {
+    "random": lambda: SurfelCase(discs(25, seed=1)),
+    "precomputed colors": lambda: SurfelCase(discs(15, seed=8, precomputed=True)),
+    "opaque stack": lambda: SurfelCase(with_opacities(discs(60, seed=5, spread=0.4, size=(0.5, 0.9)), 0.6)),
+    "capped alpha": lambda: SurfelCase(with_opacities(discs(10, seed=6, size=(0.3, 0.5)), 0.999)),
+    "ties": lambda: SurfelCase(ties()),
+    "around the camera, some behind": lambda: SurfelCase(discs(30, seed=2, spread=6.0, size=(0.1, 1.0))),
+    "larger than the view, through the camera plane": lambda: SurfelCase(
         discs(12, seed=3, spread=3.0, size=(2.0, 6.0))
     ),
-    "tiny": lambda: Case(discs(30, seed=4, size=(1e-5, 2e-3))),
-    "needles": lambda: Case(needles()),
-    "edge-on by 0.1": lambda: Case(edge_on(0.1), slack=3),
-    "edge-on by 1e-3": lambda: Case(edge_on(1e-3), slack=3),
-    "quaternions of any length": lambda: Case(of_any_length()),
-    "opacities at their ends": lambda: Case(at_their_ends(discs(60, seed=6))),
-    "transforms": lambda: Case(with_transforms(discs(12, seed=43, size=(0.2, 0.5)))),
-    "transforms of tiny ones": lambda: Case(with_transforms(discs(12, seed=43, size=(1e-3, 2e-3)))),
-    "one": lambda: Case(discs(1, seed=11)),
-    "none": lambda: Case(discs(0)),
-    "all behind": lambda: Case(discs(5), look_at(40, 30, distance=-50.0)),
+    "tiny": lambda: SurfelCase(discs(30, seed=4, size=(1e-5, 2e-3))),
+    "needles": lambda: SurfelCase(needles()),
+    "edge-on by 0.1": lambda: SurfelCase(edge_on(0.1), slack=3),
+    "edge-on by 1e-3": lambda: SurfelCase(edge_on(1e-3), slack=3),
+    "quaternions of any length": lambda: SurfelCase(of_any_length()),
+    "opacities at their ends": lambda: SurfelCase(at_their_ends(discs(60, seed=6))),
+    "transforms": lambda: SurfelCase(with_transforms(discs(12, seed=43, size=(0.2, 0.5)))),
+    "transforms of tiny ones": lambda: SurfelCase(with_transforms(discs(12, seed=43, size=(1e-3, 2e-3)))),
+    "one": lambda: SurfelCase(discs(1, seed=11)),
+    "none": lambda: SurfelCase(discs(0)),
+    "all behind": lambda: SurfelCase(discs(5), look_at(40, 30, distance=-50.0)),
     **{
-        name: lambda options=options: Case(discs(25, seed=2), look_at(50, 37, **options))
+        name: lambda options=options: SurfelCase(discs(25, seed=2), look_at(50, 37, **options))
         for name, options in OPTIONS.items()
     },
-    **{name: lambda size=size: Case(discs(40, seed=3), look_at(*size)) for name, size in SIZES.items()},
+    **{name: lambda size=size: SurfelCase(discs(40, seed=3), look_at(*size)) for name, size in SIZES.items()},
 }

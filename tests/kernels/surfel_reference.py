@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from .rasterizer_reference import rotation_matrix, sh_color
+from .rasterizer_reference import rotation_matrix, sh_color, within_tiles
 
 
-class Reference(NamedTuple):
+class SurfelReference(NamedTuple):
     color: Tensor
     radii: Tensor
     allmap: Tensor
@@ -25,7 +25,7 @@ class Reference(NamedTuple):
     """[P, H, W] bool: drawn, and the low-pass decides."""
 
 
-class _Statistic(torch.autograd.Function):
+class _SurfelStatistic(torch.autograd.Function):
     """The planes as they are; the gradient of Tu.z and Tv.z, times depth and half the image, is that of `means2D`."""
 
     @staticmethod
@@ -85,7 +85,7 @@ def render(
     rotations: Optional[Tensor] = None,
     transforms: Optional[Tensor] = None,
     means2D: Optional[Tensor] = None,
-) -> Reference:
+) -> SurfelReference:
     """float64 inputs only; differentiable in all of them."""
     count, height, width = means3D.shape[0], settings.image_height, settings.image_width
     rows, columns = torch.meshgrid(
@@ -102,7 +102,9 @@ def render(
     else:
         planes = means3D.new_zeros(0, 3, 3)
     plain = planes
-    planes = _Statistic.apply(planes, torch.zeros_like(means3D) if means2D is None else means2D, settings)
+    planes = _SurfelStatistic.apply(
+        planes, torch.zeros_like(means3D) if means2D is None else means2D, settings
+    )
     if transforms is not None:  # only then the statistic has the low-pass's part
         plain = planes
     view = settings.viewmatrix.double()
@@ -118,15 +120,8 @@ def render(
         if not observed[2] > 0.2 or facing == 0 or box is None:
             continue
         center, radius = box
-        edges = []
-        for position, size in ((float(center[0].detach()), width), (float(center[1].detach()), height)):
-            tiles = (size + 15) // 16
-            edges += [
-                min(tiles, max(0, int((position - radius) / 16))),
-                min(tiles, max(0, int((position + radius + 15) / 16))),
-            ]
-        left, right, top, bottom = edges
-        if (right - left) * (bottom - top) == 0:
+        within = within_tiles(settings, *center.tolist(), radius)
+        if not within.any():
             continue
         radii[i] = radius
         if colors_precomp is not None:
@@ -135,7 +130,6 @@ def render(
             assert shs is not None
             offset = means3D[i] - settings.campos.double()
             color = sh_color(min(settings.sh_degree, 3), shs[i], offset / offset.norm())
-        within = (columns >= left * 16) & (columns < right * 16) & (rows >= top * 16) & (rows < bottom * 16)
         splats.append(
             (float(observed[2].detach()), i, center, normal if facing > 0 else -normal, color, within)
         )
@@ -185,7 +179,7 @@ def render(
             distortion = distortion + weights[i] * weights[j] * (places[i] - places[j]) ** 2
     color = color + through * settings.bg.double()[:, None, None]
     allmap = torch.cat([depth[None], 1 - through[None], normals, median[None], distortion[None]])
-    return Reference(color, radii, allmap, planes, met)
+    return SurfelReference(color, radii, allmap, planes, met)
 
 
 def rasterize(

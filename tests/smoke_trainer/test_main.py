@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from smoke_trainer.__main__ import config_from, main, parser
-from smoke_trainer.config import PRESETS
+from smoke_trainer.config import PRESETS, TrainConfig
 from smoke_trainer.data.find import PUBLIC_SCENES
 
 
@@ -80,6 +81,10 @@ def test_errors_have_a_code_and_name_the_cause(
         assert document["error"]["code"] == code and document["error"]["hint"]
 
 
+def configured(*words: str) -> TrainConfig:
+    return config_from(parser().parse_args(list(words)))
+
+
 @pytest.mark.parametrize("out", ["file", "file/below"])
 def test_an_output_folder_that_cannot_be_is_said(out, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
@@ -101,15 +106,15 @@ def test_a_full_disk_at_the_end_is_an_error(scene_folder, tmp_path, capsys, monk
 
 def test_presets_give_iterations_and_explicit_options_win():
     quick = PRESETS["quick"]["figurine"]
-    config = config_from(parser().parse_args(["figurine", "--preset", "quick"]))
+    config = configured("figurine", "--preset", "quick")
     assert (config.iterations, config.resolution) == (quick.iterations, quick.resolution)
     assert (config.background, config.psnr_floor) == (quick.background, quick.psnr_floor)
-    config = config_from(parser().parse_args(["courtyard", "--preset", "quick"]))
+    config = configured("courtyard", "--preset", "quick")
     assert config.resolution == PRESETS["quick"]["courtyard"].resolution == 128
-    config = config_from(parser().parse_args(["figurine", "--preset", "quick", "--iterations", "33"]))
+    config = configured("figurine", "--preset", "quick", "--iterations", "33")
     assert config.iterations == 33 and config.densify.refine_stop_iter == 24
     assert config.psnr_floor is None  # measured for another length
-    config = config_from(parser().parse_args(["courtyard", "--preset", "quick", "--resolution", "64"]))
+    config = configured("courtyard", "--preset", "quick", "--resolution", "64")
     assert config.resolution == 64 and config.psnr_floor is None  # measured at another size
 
 
@@ -117,27 +122,27 @@ def test_public_scenes_have_their_size_and_budget(tmp_path, capsys):
     (tmp_path / "360_v2" / "garden" / "sparse").mkdir(parents=True)
     (tmp_path / "truck" / "sparse").mkdir(parents=True)
     (tmp_path / "lego" / "train").mkdir(parents=True)  # a folder of photos, not the scene of that name
-    config = config_from(parser().parse_args(["garden", "--data", str(tmp_path)]))
+    config = configured("garden", "--data", str(tmp_path))
     assert config.scene == str(tmp_path / "360_v2" / "garden")
     assert (config.resolution, config.iterations, config.strategy) == (4, 30_000, "budget")
     assert (config.densify.budget, config.densify.refine_every) == (15.0, 500)
-    config = config_from(parser().parse_args(["truck", "--data", str(tmp_path), "--budget", "90000"]))
+    config = configured("truck", "--data", str(tmp_path), "--budget", "90000")
     assert (config.resolution, config.densify.budget) == (1, 90_000)
-    config = config_from(parser().parse_args(["truck", "--data", str(tmp_path), "--strategy", "default"]))
+    config = configured("truck", "--data", str(tmp_path), "--strategy", "default")
     assert (config.strategy, config.densify.refine_every) == ("default", 100)
-    config = config_from(parser().parse_args([str(tmp_path / "360_v2" / "garden")]))
+    config = configured(str(tmp_path / "360_v2" / "garden"))
     assert (config.resolution, config.strategy) == (4, "default")
     assert main(["room", "--data", str(tmp_path)]) == 3
     assert "garden, truck" in capsys.readouterr().err
     (tmp_path / "mine" / "shed" / "sparse").mkdir(parents=True)
-    config = config_from(parser().parse_args(["shed", "--data", str(tmp_path)]))
+    config = configured("shed", "--data", str(tmp_path))
     assert (config.resolution, config.strategy, config.psnr_floor) == (-1, "default", None)
     assert len(PUBLIC_SCENES) == 13
 
 
 def test_random_points_are_few_for_a_sample_and_can_be_chosen():
     def points(*words):
-        config = config_from(parser().parse_args(list(words)))
+        config = configured(*words)
         return config.random_points, config.psnr_floor is not None
 
     assert points("scene") == (100_000, False)
@@ -190,8 +195,6 @@ def test_help_needs_no_torch():
 
 def test_it_runs_from_a_staged_copy_with_the_kernels_only(scene_folder, tmp_path):
     """Certification puts smoke_trainer and splatfix/kernels alone on the path of the target environment."""
-    import shutil
-
     root = Path(__file__).resolve().parents[2]
     stage = tmp_path / "stage"
     shutil.copytree(root / "smoke_trainer", stage / "smoke_trainer", ignore=shutil.ignore_patterns("samples"))

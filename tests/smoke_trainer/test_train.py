@@ -43,6 +43,20 @@ def finished(
     return config, train(config)
 
 
+@pytest.fixture
+def render_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
+    """Let the renderer be `change(honest, splats)`, `honest` being ours for this camera and background."""
+    ours = TorchRenderer.render
+
+    def use(change: Callable[..., Any]) -> None:
+        def render(self: Any, camera: Any, splats: Any, background: Any) -> Any:
+            return change(lambda splats: ours(self, camera, splats, background), splats)
+
+        monkeypatch.setattr(TorchRenderer, "render", render)
+
+    return use
+
+
 def test_result_json_is_complete(finished):
     config, result = finished
     document = json.loads((config.out / "result.json").read_text())
@@ -169,15 +183,13 @@ def test_ctrl_c_in_the_last_evaluation_writes_a_checkpoint(short_run, monkeypatc
     ("only_evaluation", "message"),
     [(True, "held-out quality is not a number after iteration 6"), (False, "not a number")],
 )
-def test_nan_from_the_renderer_is_a_failure(short_run, monkeypatch, only_evaluation, message):
-    honest = TorchRenderer.render
-
-    def broken(self, camera, splats, background):
-        output = honest(self, camera, splats, background)
+def test_nan_from_the_renderer_is_a_failure(short_run, render_by, only_evaluation, message):
+    def broken(honest, splats):
+        output = honest(splats)
         bad = not only_evaluation or (not torch.is_grad_enabled() and splats.sh_degree > 0)
         return type(output)(output.color * float("nan"), output.radii, output.means2d) if bad else output
 
-    monkeypatch.setattr(TorchRenderer, "render", broken)
+    render_by(broken)
     config = short_run(6)
     result = train(config)
     assert (result.status, result.exit_code) == ("failed", 1)
@@ -199,15 +211,13 @@ def test_resuming_in_the_same_folder_leaves_each_iteration_once(short_run):
     assert [row["iteration"] for row in lines(config)] == list(range(1, 10))
 
 
-def test_a_kernel_that_raises_is_a_failure_with_traceback(short_run, monkeypatch):
-    honest = TorchRenderer.render
-
-    def breaks_later(self, camera, splats, background):
+def test_a_kernel_that_raises_is_a_failure_with_traceback(short_run, render_by):
+    def breaks_later(honest, splats):
         if splats.sh_degree > 0:
             raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
-        return honest(self, camera, splats, background)
+        return honest(splats)
 
-    monkeypatch.setattr(TorchRenderer, "render", breaks_later)
+    render_by(breaks_later)
     result = train(short_run(30))
     error = result.document["error"]
     assert (result.status, result.exit_code) == ("failed", 1)
@@ -215,14 +225,12 @@ def test_a_kernel_that_raises_is_a_failure_with_traceback(short_run, monkeypatch
     assert "breaks_later" in error["traceback"]
 
 
-def test_a_renderer_without_gradients_is_seen_in_the_gradients(short_run, monkeypatch):
-    honest = TorchRenderer.render
-
-    def detached(self, camera, splats, background):
-        output = honest(self, camera, splats._replace(means=splats.means.detach()), background)
+def test_a_renderer_without_gradients_is_seen_in_the_gradients(short_run, render_by):
+    def detached(honest, splats):
+        output = honest(splats._replace(means=splats.means.detach()))
         return type(output)(output.color, output.radii, torch.zeros_like(splats.means))
 
-    monkeypatch.setattr(TorchRenderer, "render", detached)
+    render_by(detached)
     document = train(short_run(10)).document
     assert document["gradients"]["xyz"]["zero_steps"] == 10
     assert document["gradients"]["f_dc"]["zero_steps"] == 0
@@ -249,19 +257,19 @@ def test_every_layout_trains(layout, short_run):
     assert result.document["heldout"]["psnr"] > result.document["initial_heldout"]["psnr"]
 
 
-def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(short_run, monkeypatch):
+def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(short_run, render_by):
     run = training.prepare(short_run(5))
     assert all(rows.requires_grad for rows in run.model.params.values())
-    honest, pictures, alive = TorchRenderer.render, [], []
+    pictures, alive = [], []
 
-    def watched(self, camera, splats, background):
+    def watched(honest, splats):
         alive.append(sum(picture() is not None for picture in pictures))
-        output = honest(self, camera, splats, background)
+        output = honest(splats)
         assert not output.color.requires_grad and not splats.scales.requires_grad
         pictures.append(weakref.ref(output.color))
         return output
 
-    monkeypatch.setattr(TorchRenderer, "render", watched)
+    render_by(watched)
     assert training.evaluate(run).views == len(pictures) == 2
     assert max(alive) <= 1  # the picture before, until its name is given to the next
     run.monitor.close()
