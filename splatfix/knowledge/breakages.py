@@ -111,7 +111,10 @@ class Breakage:
         """Where it stops sources."""
         row = self.row.get("when", {})
         return decode(
-            When, row, versions={name: SpecifierSet(row[name]) for name in VERSIONED if name in row}
+            When,
+            row,
+            f"breakages.{self.key}.when",
+            versions={name: SpecifierSet(row[name]) for name in VERSIONED if name in row},
         )
 
     @cached_property
@@ -146,7 +149,7 @@ class Breakage:
     @cached_property
     def edits(self) -> tuple[Edit, ...]:
         """What mends a source; () where nothing does."""
-        return tuple(decode(Edit, edit) for edit in self.row.get("edit", ()))
+        return tuple(decode(Edit, edit, f"breakages.{self.key}.edit") for edit in self.row.get("edit", ()))
 
     @cached_property
     def check(self) -> CheckText | None:
@@ -156,8 +159,8 @@ class Breakage:
         summary = "{source} does not compile with {cause}: {file} line {line}."
         if self.uses:
             summary = "{file}:{line} does not run with {cause}: {text}"
-        row = self.row["check"]
-        return decode(CheckText, {"summary": summary, **row, "page": row["page"].strip()})
+        row = {"summary": summary, **self.row["check"]}
+        return decode(CheckText, row, f"breakages.{self.key}.check", page=row["page"].strip())
 
     @cached_property
     def log(self) -> Message | None:
@@ -169,7 +172,8 @@ class Breakage:
 
 @cached
 def _breakages() -> Mapping[str, Breakage]:
-    return {key: decode(Breakage, row, key=key, row=row) for key, row in table("breakages").items()}
+    rows = table("breakages").items()
+    return {key: decode(Breakage, row, f"breakages.{key}", key=key, row=row) for key, row in rows}
 
 
 def breakages() -> tuple[Breakage, ...]:

@@ -142,4 +142,4 @@ def start_failure(code: int) -> StartFailure | None:
     row = table("drivers")["cuda_start"].get(str(code))
     if row is None:
         return None
-    return decode(StartFailure, row)
+    return decode(StartFailure, row, f"drivers.cuda_start.{code}")

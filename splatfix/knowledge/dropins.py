@@ -77,6 +77,7 @@ def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     return decode(
         Dropin,
         {"api": f"{module}/__init__.py", **row, **files},
+        f"dropins.{module}",
         distribution=module.replace("_", "-"),
         note="; ".join(notes),
     )

@@ -149,9 +149,13 @@ def _failure(name: str, row: Mapping[str, Any]) -> Failure:
         failure_class = name
     if "hint" in row:
         hint = Wording(row["hint"], HINT_WEIGHT)
-    wordings = tuple(decode(Wording, wording, text=wording["pattern"]) for wording in row.get("wording", ()))
+    where = f"failures.{name}"
+    wordings = tuple(
+        decode(Wording, wording, f"{where}.wording", text=wording["pattern"])
+        for wording in row.get("wording", ())
+    )
     messages = tuple(message_of(name, message, failure_class) for message in row.get("message", ()))
-    return decode(Failure, row, name=name, wordings=wordings, hint=hint, messages=messages)
+    return decode(Failure, row, where, name=name, wordings=wordings, hint=hint, messages=messages)
 
 
 def _with_breakage(failure: Failure, record: Breakage) -> Failure:

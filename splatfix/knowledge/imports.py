@@ -36,4 +36,4 @@ def repository_of(module: str) -> Repository | None:
     row = table("imports")["repositories"].get(module)
     if row is None:
         return None
-    return decode(Repository, row, module=module)
+    return decode(Repository, row, f"imports.repositories.{module}", module=module)

@@ -56,4 +56,4 @@ class Message:
 
 def message_of(key: str, row: Mapping[str, Any], failure_class: str) -> Message:
     """A message from its table in a data file."""
-    return decode(Message, row, key=key, text=row["pattern"], failure_class=failure_class)
+    return decode(Message, row, f"{key}.message", key=key, text=row["pattern"], failure_class=failure_class)

@@ -42,7 +42,7 @@ class _RowDecoder(Decoder):
 _ROWS = _RowDecoder(other_keys=True)
 
 
-def decode(kind: type[T], row: Mapping[str, Any], where: str = "$", /, **given: Any) -> T:
+def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -> T:
     """A row as a dataclass, each field from what has its name; one that the row lacks takes its default.
 
     Args:

@@ -30,7 +30,7 @@ def lookalike(name: str) -> Lookalike | None:
     row = table("stacks")["lookalikes"].get(key)
     if row is None:
         return None
-    return decode(Lookalike, row, name=key)
+    return decode(Lookalike, row, f"stacks.lookalikes.{key}", name=key)
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def _stacks() -> Mapping[str, Stack]:
         known[key] = decode(
             Stack,
             row,
+            f"stacks.stacks.{key}",
             key=key,
             repositories=(row["repository"], *row.get("moved_from", ())),
             addresses=tuple(row.get("addresses", ())),
@@ -135,8 +136,9 @@ def _recipes() -> Mapping[str, StackRecipe]:
         name = key
         if key in _stacks():
             name = _stacks()[key].name
-        parts = tuple(decode(Part, part) for part in row.get("part", ()))
-        known[key] = decode(StackRecipe, row, stack=key, name=name, parts=parts)
+        where = f"recipes.recipes.{key}"
+        parts = tuple(decode(Part, part, f"{where}.part") for part in row.get("part", ()))
+        known[key] = decode(StackRecipe, row, where, stack=key, name=name, parts=parts)
     return known
 
 

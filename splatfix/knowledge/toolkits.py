@@ -54,7 +54,7 @@ def provision(cuda_major: int) -> Provision | None:
     row = table("toolkits")["majors"].get(str(cuda_major))
     if row is None:
         return None
-    return decode(Provision, row)
+    return decode(Provision, row, f"toolkits.majors.{cuda_major}")
 
 
 def provisionable(cuda_major: int) -> bool | None:
@@ -85,6 +85,7 @@ def recipe(cuda: str, platform: str = "linux") -> WheelToolkit | None:
     return decode(
         WheelToolkit,
         row,
+        "toolkits.recipe",
         requirement=f"{row['meta_package']}[{','.join(row['extras'])}]=={cuda}",
         fixes=tuple(fix for fix in fixes if fix.platform == platform),
         verified=verified,

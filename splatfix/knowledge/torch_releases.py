@@ -100,22 +100,24 @@ def _releases() -> Mapping[tuple[int, int], TorchRelease]:
     known = {}
     for name, row in table("torch_releases")["releases"].items():
         builds = tuple(_build(name, tag, build) for tag, build in row["builds"].items())
-        known[pair(name)] = decode(TorchRelease, row, release=name, builds=builds)
+        where = f"torch_releases.releases.{name}"
+        known[pair(name)] = decode(TorchRelease, row, where, release=name, builds=builds)
     return dict(sorted(known.items()))
 
 
 def _build(release: str, tag: str, row: Mapping[str, Any]) -> TorchBuild:
+    where = f"torch_releases.releases.{release}.builds.{tag}"
     code = {}
     for key in ("linux_x86_64", "windows_x86_64", "linux_aarch64"):
         if row.get(key):
-            code[key.replace("_", "-", 1)] = decode(BuildCode, row[key])
+            code[key.replace("_", "-", 1)] = decode(BuildCode, row[key], f"{where}.{key}")
     # PyTorch builds every tag for Linux; only some are built for Windows
     no_wheel = set()
     if not row["windows_wheel"]:
         no_wheel.add("windows-x86_64")
     source = source_of("torch_releases", row)
     given = {"code": code, "no_wheel": frozenset(no_wheel), "source": source}
-    return decode(TorchBuild, row, release=release, tag=tag, **given)
+    return decode(TorchBuild, row, where, release=release, tag=tag, **given)
 
 
 def releases() -> tuple[TorchRelease, ...]:
