@@ -155,6 +155,7 @@ def modules(**values: Any) -> Fact[tuple[Extension, ...]]:
         ("arch-unknown-to-torch", "fail", {}, {"knows_archs": ("8.6", "9.0")}),
         ("cuda-torch-mismatch", "fail", cuda("13.0.88"), {}),
         ("toolkit-arch-unsupported", "fail", cuda("12.6.85", "sm_80", "sm_90"), {}),
+        ("cuda-toolkit-missing", "warn", {"toolkits": Fact((), "x"), "toolkit_choice": Fact(ToolkitChoice(None, "none"))}, {}),
         ("cuda-headers-missing", "warn", cuda("12.9.86", missing=("include/cusparse.h",)), {}),
         ("host-compiler-missing", "warn", {"compilers": Fact((), "PATH")}, {}),
         # nvcc 12.9 accepts gcc 14, torch 2.11 does not
@@ -175,12 +176,6 @@ def test_one_problem_is_one_finding(
 ) -> None:
     sick = facts | ({"torch": torch_with(**torch)} if torch else {})
     assert only(changed(**sick), code).status.value == status
-
-
-def test_no_toolkit_is_a_warning_only(changed: Changer) -> None:
-    choice = Fact(ToolkitChoice(None, "nothing found"))
-    facts = changed(toolkits=Fact((), "x"), toolkit_choice=choice)
-    assert only(facts, "cuda-toolkit-missing").status is Status.WARN
 
 
 def test_two_gpus_are_judged_each(changed: Changer, torch_with: TorchWith) -> None:

@@ -5,21 +5,9 @@ from __future__ import annotations
 import pytest
 
 from splatfix.checks import Status
-from splatfix.facts import Confinement, Fact, Gpu, Resources
+from splatfix.facts import Confinement, Fact
 
 from .conftest import Changer, of
-
-GIB = 2**30
-GOOD = Confinement(shm=8 * GIB, processes=4096, memory=64 * GIB, read_only=False, user=0)
-
-
-def confined(changed: Changer, container: str = "docker", **values: object) -> object:
-    import dataclasses
-
-    held = dataclasses.replace(GOOD, **values)  # type: ignore[arg-type]
-    return changed(
-        container=container, confinement=Fact(held, "/proc/self/mountinfo"), resources=Resources(cores=8)
-    )
 
 
 @pytest.mark.parametrize(
@@ -31,13 +19,13 @@ def test_what_is_not_known_or_not_limited_is_no_finding(changed: Changer, code: 
 
 
 def test_podman_and_containerd_are_called_by_their_own_names(changed: Changer) -> None:
-    shm = {"shm": 8 * 2**20}
     for container, program in (("podman", "podman"), ("containerd", "nerdctl"), ("buildkit", "docker")):
-        (finding,) = of(confined(changed, container, **shm), "container-shm-small")  # type: ignore[arg-type]
+        facts = changed(container=container, confinement=Fact(Confinement(shm=8 * 2**20), "test"))
+        (finding,) = of(facts, "container-shm-small")
         command = finding.remedy[0].command
         assert command and command.argv[:2] == (program, "run") and command.blanks == ("IMAGE",)
-    closed = {"closed_devices": ("/dev/nvidia0",), "user": 1000}
-    (finding,) = of(confined(changed, "podman", **closed), "container-device-closed")  # type: ignore[arg-type]
+    closed = Confinement(closed_devices=("/dev/nvidia0",), user=1000)
+    (finding,) = of(changed(container="podman", confinement=Fact(closed, "test")), "container-device-closed")
     assert "keep-groups" in finding.remedy[1].line()
 
 
@@ -50,11 +38,7 @@ NO_GPU: dict[str, object] = {
 @pytest.mark.parametrize(
     ("container", "wsl", "words"),
     [
-        (
-            "docker",
-            False,
-            ("docker run --gpus all IMAGE", "deploy.resources", "nvidia-ctk runtime configure"),
-        ),
+        ("docker", False, ("docker run --gpus all IMAGE", "nvidia-ctk runtime configure")),
         ("docker", True, ("docker run --gpus all IMAGE", "wsl --update", "Docker Desktop")),
         ("podman", False, ("podman run --device nvidia.com/gpu=all IMAGE", "nvidia-ctk cdi generate")),
         ("containerd", False, ("nerdctl run --gpus all IMAGE", "NVIDIA Container Toolkit")),
@@ -66,12 +50,11 @@ NO_GPU: dict[str, object] = {
 def test_how_a_container_gets_its_gpu(
     changed: Changer, container: str, wsl: bool, words: tuple[str, ...]
 ) -> None:
-    held = Fact(GOOD, "/proc/self/mountinfo")
     for variables, status in (({}, Status.SKIP), ({"NVIDIA_VISIBLE_DEVICES": "all"}, Status.WARN)):
         facts = changed(
             container=container,
             wsl=wsl,
-            confinement=held,
+            confinement=Fact(Confinement(user=0), "test"),
             device_files=Fact((), "/dev"),
             variables=variables,
             **NO_GPU,
@@ -81,8 +64,3 @@ def test_how_a_container_gets_its_gpu(
         assert finding.status is status and all(word in told for word in words), told
         assert any(item.name == "/dev/nvidia*" for item in finding.evidence)
         assert any(item.name == "/dev/dxg" for item in finding.evidence) is wsl
-
-
-def test_a_gpu_that_was_given_is_nothing_to_tell(changed: Changer) -> None:
-    gpu = Gpu(0, "Tesla T4", cc="7.5")
-    assert not of(changed(container="docker", gpus=Fact((gpu,), "NVML")), "gpu-not-passed-to-container")

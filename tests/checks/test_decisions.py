@@ -167,6 +167,9 @@ def in_folder(folder: str, **values: Any) -> Any:
 
 TORCH_AND_TRITON = having("torch", "2.9.1+cu128", pins=("triton==3.5.1",))
 TRITON_34 = (Distribution("triton", "3.4.0", "/env"),)
+NO_SETUPTOOLS = without("setuptools")
+B300 = (Gpu(0, "NVIDIA B300", cc="10.3"),)
+TORCH_27 = {"version": "2.7.1+cu128", "knows_archs": ("8.0", "9.0", "10.0", "12.0")}
 GONE = "_ZN3c1010TensorImpl4goneEv"
 LINUX, WSL = "/usr/lib/x86_64-linux-gnu/libcuda.so.575.57.08", "/usr/lib/wsl/lib/libcuda.so.1"
 STUB = "/usr/local/cuda-12.9/lib64/stubs/libcuda.so"
@@ -253,6 +256,13 @@ ROWS = [
     row("torch-arch-unsupported", "pass", gpus=(Gpu(0, "x", cc="8.9"),)),  # an RTX 4090 runs the 8.6 code
     row("torch-arch-unsupported", "pass", gpus=(Gpu(0, "x", cc="12.1"),)),
     row("torch-arch-unsupported", "pass", gpus=(Gpu(0, "x", cc="10.3"),)),
+    row("torch-arch-unsupported", "unknown", torch={"code": (ptx("sm_90", (8, 4)),)}, driver=driver("999.10")),
+    row("torch-arch-unsupported", "pass", "sm_120", torch={"code": (ptx("sm_90", (8, 4)),)}, driver=driver("999.10")),
+    row("torch-arch-unsupported", "fail", torch={"code": (ptx("sm_90", (9, 0)),)}),
+    row("arch-unknown-to-torch", "fail", torch={"knows_archs": ("8.0", "9.0")}),
+    # torch 2.7 of CUDA 12.8 has sm_120, so that a B300 (10.3) is not clamped; a list that is set decides
+    row("arch-unknown-to-torch", "warn", torch=TORCH_27, gpus=B300, remedy="=10.0"),
+    row("arch-unknown-to-torch", "skip", torch=TORCH_27, gpus=B300, **listed("10.0")),
     # --- containers
     row("container-shm-small", "skip", **confined(shm=64 * 2**20), remedy="docker run --shm-size 8g IMAGE"),
     row("container-shm-small", "warn", **confined(shm=8 * 2**20), remedy="docker run --shm-size 8g IMAGE"),
@@ -290,6 +300,13 @@ ROWS = [
     row("arch-list-unbuildable", "fail", **listed("6.1;12.0"), **cuda("12.9.1", "sm_75", "sm_120"), remedy="LIST=12.0"),
     row("arch-list-unbuildable", "fail", **listed("8.6;12.0"), **cuda("12.9.1", "sm_75", "sm_86"), remedy="LIST=8.6"),
     row("arch-list-unbuildable", "", **listed("12.0"), **cuda("12.9.1", "sm_75", "sm_120")),
+    # letters: torch takes them, nvcc 12.9 compiles them; nvcc 11.8 came before 9.0a
+    row("arch-list-unbuildable", "", **listed("9.0a")),
+    row("arch-list-unbuildable", "", **listed("9.0;12.0a")),
+    row("arch-list-unbuildable", "fail", **listed("9.0a;8.6"), **cuda("11.8.89", "sm_86", "sm_90"), remedy="LIST=8.6"),
+    row("arch-list-unbuildable", "", **listed("9.0;8.6"), **cuda("11.8.89", "sm_86", "sm_90")),
+    row("arch-list-malformed", "pass", **listed("10.0a")),
+    row("arch-list-malformed", "fail", **listed("12.0f")),
     row("no-gpu-at-build", "skip", **NO_GPU),
     row("no-gpu-at-build", "warn", "sm_120", sources=flags(), **NO_GPU, remedy="TORCH_CUDA_ARCH_LIST=12.0"),
     row("no-gpu-at-build", "warn", sources=flags(), **NO_GPU, remedy="Set TORCH_CUDA_ARCH_LIST to"),
@@ -304,6 +321,9 @@ ROWS = [
     row("numpy2-abi-mismatch", "pass", torch={"version": "2.3.0+cu121"}, dist={"numpy": "2.0.1"}),
     row("numpy2-abi-mismatch", "fail", torch={"version": "2.4.0+cu121"}, dist={"numpy": "2.0.1"}, **WINDOWS),
     row("numpy2-abi-mismatch", "pass", torch={"version": "2.4.1+cu121"}, dist={"numpy": "2.0.1"}, **WINDOWS),
+    row("build-tools-missing", "warn", distributions=NO_SETUPTOOLS, remedy="install setuptools"),
+    row("build-tools-missing", "warn", distributions=NO_SETUPTOOLS, torch={"builder_imports": PKG[:1]}, remedy="setuptools<82"),
+    row("build-tools-missing", "warn", distributions=NO_SETUPTOOLS, torch={"builder_imports": PKG}, remedy="setuptools<70"),
     row("setuptools-incompatible", "fail", torch={"builder_imports": PKG[:1]}, dist={"setuptools": "82.0.0"},
         remedy="setuptools<82"),
     row("setuptools-incompatible", "", torch={"builder_imports": PKG[:1]}, dist={"setuptools": "81.0.0"}),

@@ -117,11 +117,7 @@ MIG = "NVIDIA A100-SXM4-80GB MIG"
 @pytest.mark.parametrize(
     ("devices", "status", "words"),
     [
-        (
-            (f"{MIG} 3g.40gb",),
-            Status.PASS,
-            "; a program gets MIG 3g.40gb of it, with its share of the memory",
-        ),
+        ((f"{MIG} 3g.40gb",), Status.PASS, "; a program gets MIG 3g.40gb of it"),
         (
             (f"{MIG} 3g.40gb", f"{MIG} 1g.10gb"),
             Status.PASS,

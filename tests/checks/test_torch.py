@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from splatfix.checks import Status
 from splatfix.checks.torch import own_archs
-from splatfix.core.step import commands, run, set_variable
+from splatfix.core.step import commands, set_variable
 from splatfix.core.versions import major_minor
-from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, Pin
+from splatfix.facts import Driver, Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, behaviour, visible_gpu_arch_list
 
-from .conftest import Changer, TorchWith, extension, loud, of, ptx, sass, with_python
+from .conftest import Changer, TorchWith, extension, of, sass, with_python
 from .test_checkout import with_checkout
 
 RTX_4090 = Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9")
@@ -41,11 +39,6 @@ def test_an_rtx_4090_is_not_told_that_its_number_is_missing(changed: Changer, to
     assert of(facts, "torch-arch-unsupported")[0].status is Status.PASS
 
 
-def test_a_gpu_of_another_major_still_is(changed: Changer, torch_with: TorchWith) -> None:
-    facts = with_torch_113(changed, torch_with, Gpu(0, "NVIDIA H100", cc="9.0"))
-    assert of(facts, "arch-unknown-to-torch")[0].status is Status.FAIL
-
-
 def test_a_number_that_torch_works_out_and_does_not_know(changed: Changer, torch_with: TorchWith) -> None:
     """torch 2.7 of CUDA 12.8 has sm_120, so that a B300 (10.3) is not clamped, and 10.3 is not in its list."""
     known = ("8.0", "9.0", "10.0", "12.0")
@@ -58,10 +51,6 @@ def test_a_number_that_torch_works_out_and_does_not_know(changed: Changer, torch
     (said,) = of(facts, "arch-unknown-to-torch")
     assert said.status is Status.WARN and "stops" in said.summary
     assert said.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "10.0")
-    listed = dataclasses.replace(
-        facts, machine=dataclasses.replace(facts.machine, variables={"TORCH_CUDA_ARCH_LIST": "10.0"})
-    )
-    assert of(listed, "arch-unknown-to-torch")[0].status is Status.SKIP
 
 
 @pytest.mark.parametrize(
@@ -141,22 +130,6 @@ def test_a_torch_that_serves_both_is_a_command(changed: Changer, torch_with: Tor
         assert torch_releases.build_runs_on(build, Arch.parse(card.cc or "")), (command, card)
 
 
-def test_ptx_of_an_unknown_driver_is_no_pass(changed: Changer, torch_with: TorchWith) -> None:
-    facts = changed(
-        torch=torch_with(code=(ptx("sm_90", (8, 4)),)),
-        extensions=Fact((), ""),
-        driver=Fact(Driver("999.10", None, True, "999.10"), "/proc"),
-    )
-    assert of(facts, "torch-arch-unsupported")[0].status is Status.UNKNOWN
-    assert of(facts, "torch-arch-unsupported", "sm_120")[0].status is Status.PASS
-
-
-def test_ptx_of_torch_that_is_too_new_is_told_as_such(changed: Changer, torch_with: TorchWith) -> None:
-    facts = changed(torch=torch_with(code=(ptx("sm_90", (9, 0)),)), extensions=Fact((), ""))
-    (said,) = of(facts, "torch-arch-unsupported")
-    assert said.status is Status.FAIL and "its PTX is newer than the driver can compile" in said.summary
-
-
 @pytest.mark.parametrize(
     ("python", "pin"), [("3.8.20", "1.12.1"), ("3.11.9", "1.12.1"), ("3.12.4", "2.5.1"), ("3.14.0", "2.0.0")]
 )
@@ -172,44 +145,3 @@ def test_the_torch_instead_of_a_pin_is_one_for_this_python(changed: Changer, pyt
     (command,) = told
     assert command.startswith("/env/bin/python -m pip install")
     assert torch_releases.wheel_obstacle(build_in(command), python=major_minor(python)) is None
-
-
-@pytest.mark.parametrize(
-    ("imports", "wanted"),
-    [
-        ((), "setuptools"),
-        (("pkg_resources",), "setuptools<82"),
-        (("pkg_resources", "pkg_resources.packaging"), "setuptools<70"),
-    ],
-)
-def test_a_setuptools_that_torch_can_use(
-    changed: Changer, torch_with: TorchWith, imports: tuple[str, ...], wanted: str
-) -> None:
-    facts = changed(
-        torch=torch_with(builder_imports=imports),
-        distributions=Fact((Distribution("wheel", "0.45", "/env"),), ""),
-    )
-    assert loud(facts)["build-tools-missing"].remedy == (
-        run("/env/bin/python", "-m", "pip", "install", wanted),
-    )
-
-
-@pytest.mark.parametrize(
-    ("asked", "refused"),
-    [("9.0a", None), ("10.0a", None), ("12.0f", "arch-list-malformed"), ("9.0;12.0a", None), ("8.6", None)],
-)
-def test_lettered_entries_of_a_list(changed: Changer, asked: str, refused: str | None) -> None:
-    facts = changed(variables={"TORCH_CUDA_ARCH_LIST": asked})
-    found = {code for code in loud(facts) if code in ("arch-list-unbuildable", "arch-list-malformed")}
-    assert found == ({refused} if refused else set())
-
-
-def test_a_letter_that_came_after_the_toolkit(changed: Changer, rtx_5080: Facts) -> None:
-    (toolkit,) = rtx_5080.machine.toolkits.value or ()
-    old = dataclasses.replace(toolkit, version="11.8.89", archs=(*toolkit.archs, "sm_90"))
-    for asked, told in (("9.0a;8.6", True), ("9.0;8.6", False)):
-        facts = changed(toolkits=Fact((old,), "PATH"), variables={"TORCH_CUDA_ARCH_LIST": asked})
-        found = of(facts, "arch-list-unbuildable")
-        assert bool(found) is told, asked
-        if told:
-            assert found[0].remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "8.6")

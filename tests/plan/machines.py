@@ -273,3 +273,24 @@ def cuda_source(folder: Path, name: str = "dgr", flags: str = "", before: str = 
     (folder / "setup.py").write_text("import os\n" + before + CUDA_SETUP.format(name=name, flags=flags))
     (folder / "x.cu").write_text("")
     return folder
+
+
+def rasterizer_source(folder: Path, key: str) -> Path:
+    """An extension's source folder with the interface of a variant."""
+    row = variant(key)
+    assert row and row.settings and row.forward and row.returns
+    cuda_source(folder, row.module)
+    lines = ["from typing import NamedTuple", "from . import _C"]
+    lines += ["class GaussianRasterizationSettings(NamedTuple):"]
+    lines += [f"    {name}: int" for name in row.settings]
+    lines += [
+        "class _RasterizeGaussians:",
+        "    def forward(ctx):",
+        f"        return {', '.join(row.returns)}",
+    ]
+    lines += ["class GaussianRasterizer:", f"    def forward(self, {', '.join(row.forward)}):", "        ..."]
+    lines += [f"class {name}: ..." for name in row.extra_classes]
+    lines += [f"_C.{name}()" for name in sorted(row.exports)]
+    (folder / row.module).mkdir(exist_ok=True)
+    (folder / row.module / "__init__.py").write_text("\n".join(lines) + "\n")
+    return folder

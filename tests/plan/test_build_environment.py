@@ -36,44 +36,46 @@ def chosen(
     return choose_archs(read_source(cuda_source(folder, flags=flags, before=before)), WANTED, torch)
 
 
-def choice(folder: Path, flags: str = "", before: str = "") -> ArchChoice:
-    return require(chosen(folder, flags, before))
-
-
-def test_torch_decides(tmp_path: Path) -> None:
-    found = choice(tmp_path, '"-O3", "-I" + os.path.join(here, "third_party/glm/")')
-    assert (found.decider, found.variables) == (Decider.TORCH, {"TORCH_CUDA_ARCH_LIST": "12.0;9.0a"})
-
-
-@pytest.mark.parametrize("name", ["CUDA_ARCHITECTURES", "TCNN_CUDA_ARCHITECTURES", "CUDA_ARCH_LIST"])
-def test_a_variable_of_its_own(tmp_path: Path, name: str) -> None:
-    before = f'n = os.environ.get("{name}", "75")\n'
-    found = choice(tmp_path, 'f"-arch=sm_{n}"', before)
-    assert (found.decider, found.variables) == (Decider.OWN_VARIABLE, {name: "120;90a"})
-
-
 BLANKED = 'os.environ["TORCH_CUDA_ARCH_LIST"] = ""\n'
 AS_TCNN = """
 if "TCNN_CUDA_ARCHITECTURES" in os.environ and os.environ["TCNN_CUDA_ARCHITECTURES"]:
     archs = [int(x) for x in os.environ["TCNN_CUDA_ARCHITECTURES"].replace(";", ",").split(",")]
 flags = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs]
 """
+FILLS = 'os.environ["TORCH_CUDA_ARCH_LIST"] = os.environ.get("MY_CUDA_ARCHS", "8.0;8.6")\n'
+ONLY_PRINTS = 'print(os.environ.get("CUDA_ARCHITECTURES"))\n'
+IF_UNSET = 'if "TORCH_CUDA_ARCH_LIST" not in os.environ: os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5"\n'
+BY_TORCH = {"TORCH_CUDA_ARCH_LIST": "12.0;9.0a"}
 
 
-def test_torchs_list_is_blanked_and_an_own_variable_read(tmp_path: Path) -> None:
-    """As tiny-cuda-nn: the variable that counts is set, in the form that it takes apart."""
-    found = choice(tmp_path, "*flags", AS_TCNN + BLANKED)
-    assert (found.decider, found.variables) == (Decider.OWN_VARIABLE, {"TCNN_CUDA_ARCHITECTURES": "120,90"})
-
-
-def test_an_own_variable_fills_torchs_list(tmp_path: Path) -> None:
-    before = 'os.environ["TORCH_CUDA_ARCH_LIST"] = os.environ.get("MY_CUDA_ARCHS", "8.0;8.6")\n'
-    assert choice(tmp_path, "", before).variables == {"MY_CUDA_ARCHS": "12.0;9.0a"}
+@pytest.mark.parametrize(
+    ("flags", "before", "decider", "variables"),
+    [
+        ('"-O3", "-I" + os.path.join(here, "third_party/glm/")', "", Decider.TORCH, BY_TORCH),
+        ("", ONLY_PRINTS, Decider.TORCH, BY_TORCH),  # nvcc is handed no architecture, so torch adds its own
+        ("", IF_UNSET, Decider.TORCH, BY_TORCH),
+        *(
+            ('f"-arch=sm_{n}"', f'n = os.environ.get("{name}", "75")\n', Decider.OWN_VARIABLE, {name: "120;90a"})
+            for name in ("CUDA_ARCHITECTURES", "TCNN_CUDA_ARCHITECTURES", "CUDA_ARCH_LIST")
+        ),
+        # as tiny-cuda-nn: the variable that counts is set, in the form that it takes apart
+        ("*flags", AS_TCNN + BLANKED, Decider.OWN_VARIABLE, {"TCNN_CUDA_ARCHITECTURES": "120,90"}),
+        ("", FILLS, Decider.OWN_VARIABLE, {"MY_CUDA_ARCHS": "12.0;9.0a"}),
+        ("", BLANKED, Decider.COMPUTED, {}),
+        # torch adds nothing to a stray flag with "arch" in it, and no variable changes that
+        ('"-Xcompiler", "-march=native"', "", Decider.COMPUTED, {}),
+        ('"-gencode=arch=compute_120,code=sm_120", "-gencode=arch=compute_90a,code=sm_90a"', "", Decider.FIXED, {}),
+    ],
+)  # fmt: skip
+def test_who_decides_on_architectures(
+    tmp_path: Path, flags: str, before: str, decider: Decider, variables: dict[str, str]
+) -> None:
+    choice = require(chosen(tmp_path, flags, before))
+    assert (choice.decider, choice.variables) == (decider, variables)
 
 
 def test_torchs_list_is_blanked_and_nothing_read(tmp_path: Path) -> None:
-    assert choice(tmp_path, "", BLANKED).decider is Decider.COMPUTED
-    build = build_of(plan(tmp_path))
+    build = build_of(plan(cuda_source(tmp_path, before=BLANKED)))
     assert [edit.rule for edit in build.edits] == ["fixed-architectures"]
     assert build.variables["TORCH_CUDA_ARCH_LIST"] == "12.0"
 
@@ -141,34 +143,17 @@ def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> Non
     assert build_of(plan(cuda_source(tmp_path / "e", before=told))).edits
 
 
-def test_a_variable_that_only_prints_leaves_it_to_torch(tmp_path: Path) -> None:
-    """It reads CUDA_ARCHITECTURES but hands nvcc no architecture, so torch adds its own."""
-    assert choice(tmp_path, "", 'print(os.environ.get("CUDA_ARCHITECTURES"))\n').decider is Decider.TORCH
-
-
-def test_torchs_variable_read_by_setup_py_is_still_torchs(tmp_path: Path) -> None:
-    before = 'if "TORCH_CUDA_ARCH_LIST" not in os.environ: os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5"\n'
-    assert choice(tmp_path, "", before).decider is Decider.TORCH
-
-
-def test_numbers_written_in_setup_py(tmp_path: Path) -> None:
-    good = '"-gencode=arch=compute_120,code=sm_120", "-gencode=arch=compute_90a,code=sm_90a"'
-    assert choice(tmp_path, good).decider is Decider.FIXED
-    other = '"-gencode=arch=compute_70,code=sm_70", "-gencode=arch=compute_120,code=sm_120"'
-    refusal = refused(chosen(tmp_path, other))
+@pytest.mark.parametrize(
+    ("flags", "before", "words"),
+    [
+        ('"-gencode=arch=compute_70,code=sm_70", "-gencode=arch=compute_120,code=sm_120"', "", "sm_70, sm_120 and nothing else"),
+        ("", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.6+PTX"\n', "sm_75, sm_86 and nothing else"),
+    ],
+)  # fmt: skip
+def test_numbers_written_in_setup_py(tmp_path: Path, flags: str, before: str, words: str) -> None:
+    refusal = refused(chosen(tmp_path, flags, before))
     assert refusal.code == "arch-fixed-in-source"
-    assert "sm_70, sm_120 and nothing else" in refusal.what and "sm_90a" in refusal.meaning
-
-
-def test_a_list_that_setup_py_forces_on_torch(tmp_path: Path) -> None:
-    refusal = refused(chosen(tmp_path, "", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.6+PTX"\n'))
-    assert "sm_75, sm_86 and nothing else" in refusal.what
-
-
-def test_a_stray_flag_with_arch_in_it(tmp_path: Path) -> None:
-    """-march=native among nvcc's flags: torch adds nothing, and no variable changes that."""
-    found = choice(tmp_path, '"-Xcompiler", "-march=native"')
-    assert found.decider is Decider.COMPUTED and found.variables == {} and "-march=native" in found.why
+    assert words in refusal.what and "sm_90a" in refusal.meaning
 
 
 def test_what_we_read_is_what_torch_decides(tmp_path: Path) -> None:
@@ -275,28 +260,23 @@ def source(name: str, files: int) -> Source:
     return Source(f"/{name}", ("setup.py",), name, modules=modules)
 
 
-def test_builds_share_and_say_so() -> None:
-    big, small = share_jobs(Jobs(8, "8 cores"), [source("big", 6), source("small", 2)])
-    assert (big.count, small.count) == (6, 2)
-    assert big.reason.text == "MAX_JOBS=6: its share of 8 (8 cores)"
+COMPUTED = replace(source("computed", 0), uses_torch_builder=True)
+EIGHT = Jobs(8, "8 cores")
 
 
-def test_a_build_alone_keeps_all() -> None:
-    alone = Jobs(8, "8 cores")
-    assert share_jobs(alone, [source("alone", 1)]) == [alone]
-
-
-def test_what_compiles_nothing_takes_no_share() -> None:
-    """pointnet2 beside pointnet2_ops: the one extension got half of the cores."""
-    total = Jobs(8, "8 cores")
-    assert share_jobs(total, [source("ext", 6), Source("/x", ("setup.py",), "pure")]) == [
-        total,
-        Jobs(1, "it compiles nothing"),
-    ]
-
-
-def test_a_computed_list_of_files_may_be_long() -> None:
-    computed, small = share_jobs(
-        Jobs(8, "8 cores"), [replace(source("a", 0), uses_torch_builder=True), source("b", 2)]
-    )
-    assert (computed.count, small.count) == (6, 2)
+@pytest.mark.parametrize(
+    ("sources", "counts"),
+    [
+        ((source("big", 6), source("small", 2)), [6, 2]),
+        ((source("alone", 1),), [8]),
+        # pointnet2 beside pointnet2_ops: what compiles nothing takes no share
+        ((source("ext", 6), Source("/x", ("setup.py",), "pure")), [8, 1]),
+        # a computed list of files may be long
+        ((COMPUTED, source("b", 2)), [6, 2]),
+    ],
+)
+def test_builds_share(sources: tuple[Source, ...], counts: list[int]) -> None:
+    jobs = share_jobs(EIGHT, sources)
+    assert [item.count for item in jobs] == counts
+    if len(sources) > 1 and counts[0] < 8:
+        assert jobs[0].reason.text == f"MAX_JOBS={counts[0]}: its share of 8 (8 cores)"

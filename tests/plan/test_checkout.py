@@ -1,31 +1,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.install.downloads import FETCHABLE
-from splatfix.plan import OptionKind, summarise
 from splatfix.plan.checkout import expected_extensions, install_name, sources_in
 from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.steps import Rebuild
-from tests.archs import goal
 
-from .machines import cuda_source, find_options, machine, refused, step_of
+from .machines import cuda_source, refused
+from .test_recipes import checkout_of
 
 
 def taming(folder: Path) -> Path:
-    """The files by which a checkout of taming-3dgs is known."""
-    for name in ("train.py", "full_eval.py", "convert.py", "LICENSE_ORIGINAL.md", "utils/taming_utils.py"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("")
-    for name in ("arguments", "scene", "gaussian_renderer", "lpipsPyTorch", "web_viewer"):
-        (folder / name).mkdir()
-        (folder / name / "__init__.py").write_text("")
-    for name in ("simple-knn", "diff-gaussian-rasterization"):
-        cuda_source(folder / "submodules" / name, name.replace("-", "_"))
+    """A checkout of taming-3dgs without fused-ssim."""
+    checkout_of("taming", folder)
+    shutil.rmtree(folder / "submodules" / "fused-ssim")
     return folder
 
 
@@ -251,13 +244,6 @@ def test_photos_are_no_checkout(tmp_path: Path) -> None:
         assert caught.todo[0].line().endswith(f"splatfix scenes check {tmp_path}")
     (tmp_path / "train.py").write_text("")
     assert misuse(tmp_path).code == "not-an-extension"
-
-
-def test_what_was_never_there_is_built_not_rebuilt(tmp_path: Path) -> None:
-    folder = cuda_source(tmp_path / "knn", "simple_knn")
-    options = find_options(goal("sm_120"), machine(), sources=summarise((str(folder),)))
-    option = next(item for item in options.available if item.kind is OptionKind.REBUILD)
-    assert option.title.startswith("build ") and step_of(option, Rebuild).text.startswith("build simple_knn ")
 
 
 @pytest.mark.parametrize(

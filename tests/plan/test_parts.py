@@ -29,7 +29,6 @@ from tests.archs import goal, request_for
 from tests.plan.machines import (
     SITE,
     code,
-    cuda_source,
     extensions,
     find_options,
     healthy,
@@ -37,6 +36,7 @@ from tests.plan.machines import (
     kinds,
     make_plan,
     plan,
+    rasterizer_source,
     step_of,
     why_not,
 )
@@ -178,29 +178,10 @@ def test_a_source_without_gpu_code_is_kept_where_it_is_installed(tmp_path: Path)
     assert_kept_once_installed(tmp_path, installing(healthy(), Distribution("rdel", "1.0", SITE)))
 
 
-def mcmc_source(folder: Path) -> Path:
-    """A rasterizer's source with the interface of 3DGS-MCMC's."""
-    row = variant("mcmc")
-    assert row and row.settings and row.forward and row.returns
-    cuda_source(folder, NAME)
-    lines = [
-        "from typing import NamedTuple",
-        "from . import _C",
-        "class GaussianRasterizationSettings(NamedTuple):",
-    ]
-    lines += [f"    {name}: int" for name in row.settings]
-    lines += ["class GaussianRasterizer:", f"    def forward(self, {', '.join(row.forward)}):"]
-    lines += [f"        return {', '.join(row.returns)}"]
-    lines += [f"_C.{name}()" for name in sorted(row.exports)]
-    (folder / NAME).mkdir()
-    (folder / NAME / "__init__.py").write_text("\n".join(lines) + "\n")
-    return folder
-
-
 def test_the_source_tells_its_variant_and_the_conflict(
     tmp_path: Path,
 ) -> None:
-    folder = mcmc_source(tmp_path / "dgr")
+    folder = rasterizer_source(tmp_path / "dgr", "mcmc")
     assert "mcmc" in variants_of_source(str(folder))
     request = request_for((str(folder),), ("sm_120",))
     facts = with_rasterizer(package("mip"))

@@ -20,7 +20,7 @@ from splatfix.plan.steps import MakeDropin, UseDropins
 from tests.archs import goal, request_for
 from tests.plan.machines import healthy, plan, why_not
 
-from .machines import argv, cuda_source, find_options, machine, make_plan, refused, step_of
+from .machines import argv, cuda_source, find_options, machine, make_plan, rasterizer_source, refused, step_of
 from .test_recipes import checkout_of
 
 NAME = "diff_gaussian_rasterization"
@@ -57,25 +57,6 @@ def of_variant(row: Variant, after: str = "") -> str:
     return rendering(row.settings, row.forward, row.returns, row.module, after)
 
 
-def source_of(folder: Path, row: Variant) -> None:
-    """An extension's source folder with the face of a variant."""
-    cuda_source(folder, row.module)
-    assert row.settings and row.forward and row.returns
-    lines = ["from typing import NamedTuple", "from . import _C"]
-    lines += ["class GaussianRasterizationSettings(NamedTuple):"]
-    lines += [f"    {name}: int" for name in row.settings]
-    lines += [
-        "class _RasterizeGaussians:",
-        "    def forward(ctx):",
-        f"        return {', '.join(row.returns)}",
-    ]
-    lines += ["class GaussianRasterizer:", f"    def forward(self, {', '.join(row.forward)}):", "        ..."]
-    lines += [f"class {name}: ..." for name in row.extra_classes]
-    lines += [f"_C.{name}()" for name in sorted(row.exports)]
-    (folder / row.module).mkdir(exist_ok=True)
-    (folder / row.module / "__init__.py").write_text("\n".join(lines) + "\n")
-
-
 def checkout(
     folder: Path,
     text: str,
@@ -96,7 +77,7 @@ def checkout(
     for name in submodules:
         (folder / "submodules" / name).mkdir(parents=True)
         if row and "raster" in name:
-            source_of(folder / "submodules" / name, row)
+            rasterizer_source(folder / "submodules" / name, row.key)
         elif row:
             cuda_source(folder / "submodules" / name, name.replace("-", "_"))
     return folder

@@ -15,8 +15,8 @@ from splatfix.plan import BuildWheel, InstallPlan, OptionKind
 from splatfix.plan.steps import Reason
 from splatfix.report.installation import show_plan, show_revert
 from tests.archs import request_for
-from tests.plan.machines import cuda_source, machine, make_plan
-from tests.plan.test_parts import mcmc_source, package, with_rasterizer
+from tests.plan.machines import cuda_source, machine, make_plan, rasterizer_source
+from tests.plan.test_parts import package, with_rasterizer
 
 
 def shown(draw: Callable[..., None], subject: object, **options: Any) -> str:
@@ -52,7 +52,7 @@ def test_no_line_names_hundreds_of_files(tmp_path: Path) -> None:
 
 
 def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None:
-    source = mcmc_source(tmp_path / "dgr")
+    source = rasterizer_source(tmp_path / "dgr", "mcmc")
     for variant, is_other in (("mip", True), ("mcmc", False)):
         plan = make_plan(request_for((str(source),), ("sm_120",)), with_rasterizer(package(variant)))
         assert ("Mip-Splatting" in shown(show_plan, plan)) is is_other
