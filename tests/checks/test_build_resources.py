@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from splatfix.checks import Status
 from splatfix.core.step import prepend_variable, set_variable
 from splatfix.facts import Distribution, Fact, NativeModule, Resources, Source
 from splatfix.plan import build_environment
 
-from .conftest import Changer, of, only, statuses
+from .conftest import Changer, of, only
 from .test_checkout import CheckoutSource, with_checkout
 
 GIB = 2**30
@@ -44,29 +42,10 @@ def test_more_compilers_than_memory(changed: Changer) -> None:
     assert "12 compilers" in finding.summary
 
 
-@pytest.mark.parametrize(
-    ("room", "values", "count"),
-    [
-        ({"memory_available": 64 * GIB}, {}, 12),
-        ({"memory_available": 12 * GIB, "swap_total": 32 * GIB}, {}, 12),
-        ({"memory_available": 12 * GIB}, {}, 4),
-        ({"memory_available": 12 * GIB}, {"variables": {"MAX_JOBS": "4"}}, 12),
-        ({"memory_available": GIB}, {"tools": {}}, 12),  # without ninja one file after the other
-    ],
-)
-def test_memory_that_is_enough(
-    changed: Changer, room: dict[str, int], values: dict[str, Any], count: int
-) -> None:
-    facts = changed(resources=Resources(cores=16, memory_total=64 * GIB, **room), **values)
-    assert statuses(with_checkout(facts, sources=(files(count),)), "build-out-of-memory") == "pass"
-
-
-def test_memory_is_no_matter_where_nothing_is_built(changed: Changer) -> None:
+def test_what_compiles_at_first_use_has_a_limit_of_its_own(changed: Changer) -> None:
     tight = Resources(cores=64, memory_total=GIB, memory_available=GIB)
-    assert not of(changed(resources=tight), "build-out-of-memory")
     pending = changed(resources=tight, distributions=gsplat())
     assert "gsplat starts 10 compilers" in of(pending, "build-out-of-memory")[0].summary
-    assert not of(with_checkout(changed(), sources=(files(9),)), "build-out-of-memory"), "memory is not known"
 
 
 def test_ninja_off_the_path(changed: Changer) -> None:

@@ -19,9 +19,11 @@ from splatfix.facts import (
     Facts,
     Gpu,
     HeaderCopy,
+    ImportedModule,
     JitCache,
     Linkage,
     MachineFacts,
+    MissingHeader,
     Pin,
     Resources,
     RuntimeLibrary,
@@ -30,7 +32,8 @@ from splatfix.facts import (
 )
 
 from .conftest import Changer, TorchWith, cuda, extension, installed, linked, of, ptx, sass, with_python
-from .test_checkout import INRIA, RASTERIZER, source, with_checkout
+from .test_build_resources import files
+from .test_checkout import ADAM, GUARD, INRIA, RASTERIZER, call, source, ssim, with_checkout
 from .test_packages import package
 
 GIB = 2**30
@@ -156,6 +159,19 @@ def used(key: str, at_import: bool = True) -> Any:
     return (CodeMatch(key, "utils/io.py", 7, "x = np.int(3)", at_import),)
 
 
+def gencode(*numbers: int) -> tuple[str, ...]:
+    return tuple(f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers)
+
+
+def needing(*names: str) -> tuple[ImportedModule, ...]:
+    return tuple(ImportedModule(name, "train.py", line) for line, name in enumerate(names, 1))
+
+
+def room(free: int, **values: int) -> dict[str, Any]:
+    """So many GiB of free memory, beside 16 cores."""
+    return {"resources": Resources(cores=16, memory_total=64 * GIB, memory_available=free * GIB, **values)}
+
+
 def ext(*code: Any) -> Any:
     return (extension("r", *code),)
 
@@ -167,6 +183,13 @@ def in_folder(folder: str, **values: Any) -> Any:
 
 TORCH_AND_TRITON = having("torch", "2.9.1+cu128", pins=("triton==3.5.1",))
 TRITON_34 = (Distribution("triton", "3.4.0", "/env"),)
+CUDA_130 = cuda("13.0.88", "sm_75", "sm_90", "sm_120")
+BIG_AND_SMALL = tuple(Gpu(n, "card", cc="12.0", memory_total=size << 30) for n, size in enumerate((32, 4)))
+HERE = ("numpy", "torch", "splatfix")
+HOPPER = (Gpu(0, "NVIDIA H200", cc="9.0"),)
+SINGLE_90A = (sass("sm_80", "sm_90", count=400), sass("sm_80", "sm_90", "sm_90a", count=4))
+EVERY_90A = (sass("sm_80", "sm_90", "sm_90a", count=400),)
+UNUSED_CUB = MissingHeader("cub/cub.cuh", "a.cu", 1, ("/opt/cuda-10",))
 NO_SETUPTOOLS = without("setuptools")
 B300 = (Gpu(0, "NVIDIA B300", cc="10.3"),)
 TORCH_27 = {"version": "2.7.1+cu128", "knows_archs": ("8.0", "9.0", "10.0", "12.0")}
@@ -589,6 +612,47 @@ ROWS = [
     row("colmap-option-mismatch", "", colmap=Colmap("3.13.0", True), colmap_options=NEW),
     row("colmap-option-mismatch", "", colmap=Colmap("3.13.0", True), colmap_options=(*OLD, *NEW)),
     row("colmap-option-mismatch", "", colmap=Colmap("3.13.0", True), colmap_options=()),
+    row("checkout-stack-unknown", "skip", paths=("mine.py",), commit=None),
+    row("rasterizer-api-mismatch", "unknown", packages=Fact(None, "", "no answer"), calls=(call(),)),
+    row("ext-not-installed", "", packages=(), imports=("fused_ssim", "fused_ssim_cuda"),
+        sources=(dataclasses.replace(source("fused_ssim"), path="."),)),
+    row("silent-fallback", "pass", packages=(ssim(),), guarded=(GUARD,)),
+    row("silent-fallback", "warn", packages=(), guarded=(GUARD,)),
+    row("silent-fallback", "skip", packages=(package("inria-2024-dr_aa"),), guarded=(ADAM,)),
+    row("silent-fallback", "pass", packages=(package("3dgs-accel"),), guarded=(ADAM,)),
+    row("toolkit-dropped-arch", "fail", **CUDA_130, sources=flags(*gencode(60, 70, 90, 120)),
+        remedy="Remove sm_60, sm_70 from"),
+    row("toolkit-dropped-arch", "", **CUDA_130, sources=flags(*gencode(90, 120))),
+    row("vram-too-small", "warn", gpus=BIG_AND_SMALL, variables=BY_BUS, commit=None),
+    row("vram-too-small", "pass", gpus=BIG_AND_SMALL, variables={**BY_BUS, "CUDA_VISIBLE_DEVICES": "0"}, commit=None),
+    row("imports-missing", "", modules=HERE, needs=needing("numpy", "torch", "os")),
+    row("imports-missing", "", modules=(*HERE, "tensorboard"), needs=needing("torch.utils.tensorboard")),
+    row("imports-missing", "", modules=Fact(), needs=needing("plyfile")),
+    row("imports-missing", "", modules=HERE),
+    row("imports-missing", "", modules=HERE, needs=needing("gaussianpro"), sources=(source("gaussianpro"),)),
+    row("build-out-of-memory", "pass", **room(64), sources=(files(12),)),
+    row("build-out-of-memory", "pass", **room(12, swap_total=32 * GIB), sources=(files(12),)),
+    row("build-out-of-memory", "pass", **room(12), sources=(files(4),)),
+    row("build-out-of-memory", "pass", **room(12), variables={"MAX_JOBS": "4"}, sources=(files(12),)),
+    row("build-out-of-memory", "pass", **room(1), tools={}, sources=(files(12),)),  # without ninja one file after the other
+    row("build-out-of-memory", "", **room(1)),
+    row("build-out-of-memory", "", sources=(files(9),)),  # memory is not known
+    row("headers-missing", "", sources=(source("other", headers_missing=(UNUSED_CUB,)),)),
+    row("arch-list-malformed", "fail", **listed("blackwell"), remedy="unset TORCH_CUDA_ARCH_LIST"),
+    row("arch-list-malformed", "pass", **listed("8.6;12.0+PTX")),
+    row("arch-list-malformed", "pass", **listed("Ampere;Hopper;12.0")),
+    row("arch-list-malformed", "pass", **listed("8.6 12.0")),
+    row("arch-list-malformed", "", **listed("")),
+    # a nightly's own list counts for more than the table's last row; a torch newer than the tables may know a name
+    row("arch-list-malformed", "", **listed("14.0"), torch={"version": "2.99.0", "knows_archs": ("12.0", "14.0")}),
+    row("arch-list-malformed", "", **listed("Feynman"), torch={"version": "2.99.0"}),
+    row("arch-list-malformed", "fail", **listed("Feynman")),
+    row("arch-clamped", "", gpus=(Gpu(0, "NVIDIA GB10", cc="12.1"),)),  # to 12.0, whose machine code it runs
+    # single kernels are not torch's own list; torch before 2.7 cannot read sm_90a in it; 12.0 is unknown to torch 2.6
+    row("arch-clamped", "", gpus=HOPPER, torch={"code": SINGLE_90A, "version": "2.6.0"}),
+    row("arch-clamped", "fail", gpus=HOPPER, torch={"code": EVERY_90A, "version": "2.6.0"}),
+    row("arch-clamped", "", gpus=HOPPER, torch={"code": EVERY_90A, "version": "2.9.1"}),
+    row("arch-clamped", "", torch={"version": "2.6.0"}),
 ]  # fmt: skip
 
 

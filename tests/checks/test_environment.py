@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from splatfix.checks import Status
-from splatfix.facts import Distribution, Fact, Facts, Gpu, GuardedImport, Installer
+from splatfix.facts import Distribution, Fact, Facts, GuardedImport, Installer
 from splatfix.knowledge import stacks, torch_releases
 from splatfix.knowledge.archs import Arch
 
@@ -67,16 +67,6 @@ def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> Non
     environment = dataclasses.replace(made.environment, distributions=at_first_use)
     told = set(loud(dataclasses.replace(made, environment=environment)))
     assert {"cuda-toolkit-missing", "host-compiler-missing"} <= told
-
-
-def test_memory_of_a_gpu_that_is_hidden_does_not_count(changed: Changer) -> None:
-    big, small = (
-        Gpu(place, "card", cc="12.0", memory_total=size << 30) for place, size in enumerate((32, 4))
-    )
-    for chosen, status in (("1", "warn"), ("0", "pass")):
-        variables = {"CUDA_VISIBLE_DEVICES": chosen, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-        facts = changed(gpus=Fact((big, small), "NVML"), variables=variables)
-        assert statuses(with_checkout(facts), "vram-too-small") == status
 
 
 def guarded(module: str, *names: str) -> tuple[GuardedImport, ...]:

@@ -41,17 +41,6 @@ def test_all_that_is_missing_in_one_command(changed: Changer) -> None:
     ]
 
 
-def test_what_is_there_is_not_missing(changed: Changer) -> None:
-    assert not of(needing(changed, "numpy", "torch", "os"), "imports-missing")
-    there = Fact((*HERE.value, "tensorboard"), "")
-    assert not of(needing(changed, "torch.utils.tensorboard", modules=there), "imports-missing")
-
-
-def test_nothing_is_said_where_it_is_not_known(changed: Changer) -> None:
-    assert not of(needing(changed, "plyfile", modules=Fact()), "imports-missing")
-    assert not of(changed(modules=HERE), "imports-missing")
-
-
 def test_torchvision_comes_for_this_torch(changed: Changer) -> None:
     (line,) = lines(one(needing(changed, "torchvision")))
     assert line.startswith("/env/bin/python -m pip install torchvision torch==2.9.1+cu128 --extra-index-url ")
@@ -115,10 +104,6 @@ def test_a_name_that_nobody_knows_is_not_installed(changed: Changer) -> None:
     assert finding.status is Status.WARN and not lines(finding)
     declared = needing(changed, "sweet_module", pins=(Pin("requirements.txt", "Sweet-Module", "==1"),))
     assert lines(one(declared)) == ["/env/bin/python -m pip install Sweet-Module"]
-
-
-def test_what_the_checkout_builds_itself_is_not_missing(changed: Changer) -> None:
-    assert not of(needing(changed, "gaussianpro", sources=(source("gaussianpro"),)), "imports-missing")
 
 
 def test_imports_of_an_extension_count(changed: Changer) -> None:
