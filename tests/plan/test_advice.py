@@ -14,6 +14,7 @@ from splatfix.facts import Distribution, Fact, Facts, ToolkitChoice
 from splatfix.plan import OptionKind, Options, advised_options, summarise
 from splatfix.plan.steps import Rebuild
 from tests.archs import goal
+from tests.checks.test_packages import package
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import (
     CUDA_12,
@@ -27,7 +28,7 @@ from tests.plan.machines import (
     plan,
     step_of,
 )
-from tests.plan.test_parts import NAME, calling, package, with_rasterizer
+from tests.plan.test_parts import NAME, calling, with_rasterizer
 
 WRAPPED = ToolkitChoice(
     "/usr/local", "the folder above nvcc", "/usr/local/bin/nvcc", real_root=CUDA_13.root, has_headers=False

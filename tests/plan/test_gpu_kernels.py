@@ -169,20 +169,36 @@ def test_a_target_that_nvrtc_does_not_know_yet_gets_ptx() -> None:
     assert any("PTX of CUDA 12.4 for sm_120" in note for note in made.notes)
 
 
-def test_auto_ranks_native_nvrtc_warp_and_pytorch(tmp_path: Path) -> None:
+NEITHER = changed(machine(packages=WHEELS, toolkits=(), host=()), glibc="2.17")
+
+
+@pytest.mark.parametrize(
+    ("facts", "backend", "passed_over"),
+    [
+        (machine(), "native", []),
+        (BARE, "nvrtc", ["native build"]),
+        (machine(packages=WHEELS, toolkits=(), host=()), "warp", ["native build", "CUDA kernels by NVRTC"]),
+        (NEITHER, "pure", ["native build", "CUDA kernels by NVRTC", "gswarp by NVIDIA Warp"]),
+        (CPU, "pure", ["native build", "CUDA kernels by NVRTC", "gswarp by NVIDIA Warp"]),
+    ],
+)
+def test_auto_ranks_native_nvrtc_warp_and_pytorch(
+    tmp_path: Path, facts: Facts, backend: str, passed_over: list[str]
+) -> None:
     """Each that is passed over is named with its reason."""
     source = str(cuda_source(tmp_path, "simple_knn"))
+    made = make_plan(request_for((source,), ("sm_120",), backend="auto"), facts)
+    assert made.backend == backend
+    if passed_over:
+        assert [item.what for item in made.considered] == passed_over
+        assert made.considered[0].why in made.notes[0]
 
-    def taken(facts: Facts) -> tuple[str, list[str]]:
-        made = make_plan(request_for((source,), ("sm_120",), backend="auto"), facts)
-        return made.backend, [item.what for item in made.considered]
 
-    assert taken(machine())[0] == "native"
-    assert taken(BARE) == ("nvrtc", ["native build"])
-    no_nvrtc = machine(packages=WHEELS, toolkits=(), host=())
-    assert taken(no_nvrtc) == ("warp", ["native build", "CUDA kernels by NVRTC"])
-    neither = changed(no_nvrtc, glibc="2.17")
-    assert taken(neither) == ("pure", ["native build", "CUDA kernels by NVRTC", "gswarp by NVIDIA Warp"])
+def test_auto_keeps_the_reason_where_nothing_else_serves(tmp_path: Path) -> None:
+    """What nothing replaces cannot be built; and what is wrong with the request is no reason to swap."""
+    plane = str(cuda_source(tmp_path / "b", "diff_plane_rasterization"))
+    assert refusal(CPU, plane, backend="auto")[0] == "cpu-only-torch"
+    assert refusal(CPU, str(tmp_path / "nowhere"), backend="auto")[0] == "not-a-folder"
 
 
 def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from splatfix.plan.checkout import variants_of_source
 from splatfix.plan.parts import conflict_with, other_variant
 from splatfix.plan.steps import Rebuild
 from tests.archs import goal, request_for
+from tests.checks.test_packages import package
 from tests.plan.machines import (
     SITE,
     code,
@@ -42,25 +43,6 @@ from tests.plan.machines import (
 )
 
 NAME = "diff_gaussian_rasterization"
-
-
-def package(key: str, **changes: object) -> SplatPackage:
-    """The variant of this key as it is installed."""
-    row = variant(key)
-    assert row and row.settings
-    made = SplatPackage(
-        NAME,
-        f"{SITE}/{NAME}",
-        (NAME,),
-        (f"{NAME}._C",),
-        settings=row.settings,
-        forward=row.forward,
-        forward_required=3,
-        returns=len(row.returns or ()),
-        exports=tuple(sorted(row.exports)),
-        classes=("GaussianRasterizationSettings", row.rasterizer_class or "", *row.extra_classes),
-    )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 
 def with_rasterizer(shown: SplatPackage, *, linkage: Linkage | None = None, dropin: bool = False) -> Facts:
@@ -122,20 +104,21 @@ def test_the_checkouts_call_decides_over_the_variant() -> None:
         assert kinds(options)[0] is OptionKind.REBUILD
 
 
-def test_whatever_check_fails_an_installed_part_it_is_not_kept() -> None:
+@pytest.mark.parametrize(
+    ("code", "facts"),
+    [
+        ("torch-abi-mismatch", with_rasterizer(package("mip"), linkage=Linkage(torch_missing=("_ZN3c10",)))),
+        ("ext-link-incomplete", with_rasterizer(package("mip"), linkage=Linkage(own_missing=("_Zown",)))),
+        ("compiled-part-mismatch", with_rasterizer(package("mip", exports_missing=("f",)))),
+        ("compiled-part-missing", with_rasterizer(package("mip", native_missing=(f"{NAME}._C",)))),
+    ],
+)
+def test_whatever_check_fails_an_installed_part_it_is_not_kept(code: str, facts: Facts) -> None:
     """Not a list of checks: every failure that names the part, by its subject or by the files it stands on."""
-    broken = {
-        "torch-abi-mismatch": with_rasterizer(package("mip"), linkage=Linkage(torch_missing=("_ZN3c10",))),
-        "ext-link-incomplete": with_rasterizer(package("mip"), linkage=Linkage(own_missing=("_Zown",))),
-        "compiled-part-mismatch": with_rasterizer(package("mip", exports_missing=("f",))),
-        "compiled-part-missing": with_rasterizer(package("mip", native_missing=(f"{NAME}._C",))),
-    }
-    for name, facts in broken.items():
-        (found,) = run_checks(make_context(facts), select((name,), ()))
-        options = options_for(["mip"], facts)
-        assert found.summary.rstrip(".") in why_not(options, OptionKind.KEEP), name
-        step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
-        assert step.subjects == (NAME,), name
+    (finding,) = run_checks(make_context(facts), select((code,), ()))
+    options = options_for(["mip"], facts)
+    assert finding.summary.rstrip(".") in why_not(options, OptionKind.KEEP)
+    assert step_of(plan(options, OptionKind.REBUILD), Rebuild).subjects == (NAME,)
 
 
 @pytest.mark.parametrize(

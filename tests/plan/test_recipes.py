@@ -36,9 +36,8 @@ def test_recipes_speak_of_things_that_exist() -> None:
         named = {part.variant for part in item.parts}
         assert {key for key in row.needs if variant(key)} <= named, item.stack
         for path in row.submodules:
-            assert any(part.path == "." or f"{part.path}/".startswith(f"{path}/") for part in item.parts), (
-                path
-            )
+            inside = [part for part in item.parts if f"{part.path}/".startswith(("./", f"{path}/"))]
+            assert inside, path
 
 
 def checkout_of(key: str, folder: Path) -> Path:
@@ -52,17 +51,19 @@ def checkout_of(key: str, folder: Path) -> Path:
             place.write_text("")
         else:
             place.mkdir(parents=True, exist_ok=True)
-    for part in known.parts:
-        if part.path and part.builder == "setup.py":
-            cuda_source(
-                folder / part.path, Path(part.path).name.replace("-", "_") if part.path != "." else "gsplat"
-            )
+    for path in built(key):
+        cuda_source(folder / path, Path(path).name.replace("-", "_") or "gsplat")
     return folder
 
 
-BUILDABLE = [
-    item.stack for item in recipes() if any(part.path and part.builder == "setup.py" for part in item.parts)
-]
+def built(key: str) -> list[str]:
+    """The folders of a recipe that setup.py builds, in order."""
+    known = recipe(key)
+    assert known is not None
+    return [part.path for part in known.parts if part.path and part.builder == "setup.py"]
+
+
+BUILDABLE = [item.stack for item in recipes() if built(item.stack)]
 
 
 # What is known by its own setup.py, and has no submodule that could be missing.
@@ -77,10 +78,7 @@ def test_a_checkout_is_built_in_the_order_of_its_recipe(key: str, tmp_path: Path
     known = recipe(key)
     assert known is not None
     sources, notes = sources_in([str(checkout_of(key, tmp_path))])
-    wanted = [
-        (tmp_path / part.path).resolve() for part in known.parts if part.path and part.builder == "setup.py"
-    ]
-    assert [Path(source.folder) for source in sources] == wanted
+    assert [Path(source.folder) for source in sources] == [(tmp_path / path).resolve() for path in built(key)]
     assert known.name in notes[0]
     for part in known.parts:
         assert not part.note or any(part.note in note for note in notes)
@@ -88,9 +86,7 @@ def test_a_checkout_is_built_in_the_order_of_its_recipe(key: str, tmp_path: Path
 
 @pytest.mark.parametrize("key", [key for key in BUILDABLE if key not in IN_THE_TOP_FOLDER])
 def test_a_missing_source_stops_it_and_says_what_to_do(key: str, tmp_path: Path) -> None:
-    folder, known = checkout_of(key, tmp_path), recipe(key)
-    assert known is not None
-    last = next(part.path for part in reversed(known.parts) if part.path and part.builder == "setup.py")
+    folder, last = checkout_of(key, tmp_path), built(key)[-1]
     (folder / last / "setup.py").unlink()
     caught = refused(sources_in, [str(folder)])
     assert caught.code == "source-incomplete" and last in caught.what

@@ -15,8 +15,9 @@ from splatfix.plan import BuildWheel, InstallPlan, OptionKind
 from splatfix.plan.steps import Reason
 from splatfix.report.installation import show_plan, show_revert
 from tests.archs import request_for
+from tests.checks.test_packages import package
 from tests.plan.machines import cuda_source, machine, make_plan, rasterizer_source
-from tests.plan.test_parts import package, with_rasterizer
+from tests.plan.test_parts import with_rasterizer
 
 
 def shown(draw: Callable[..., None], subject: object, **options: Any) -> str:
