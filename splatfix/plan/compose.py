@@ -156,6 +156,7 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
     """
     facts = context.facts
     interpreter = usable_python(facts)
+    # three lists, so that a build that fails after half an hour has changed nothing in the environment
     verifications: list[InstallStep] = []
     installs: list[InstallStep] = []
     for step in wheels.makers:
@@ -163,6 +164,7 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
         targets: tuple[Arch, ...] = ()
         if isinstance(step, BuildWheel):
             targets = step.targets
+            # the checkout is edited only once the wheel made with the same edits has been verified
             if request.in_place and step.edits:
                 installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
         verifications.append(VerifyWheel(subject=step.subject, targets=targets))

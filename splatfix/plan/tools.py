@@ -149,6 +149,7 @@ def tools_from_wheels(context: Context, torch: Torch) -> Tools:
     """
     facts, numbers = context.facts, release(torch.cuda)
     minor = f"{numbers[0]}.{numbers[1]}"
+    # the wheels exist for Windows too; what their layout lacks there for nvcc nobody has looked at
     if facts.machine.system != "linux":
         raise NotApplicable(f"a toolkit from PyPI wheels was never tried on {facts.machine.system}")
     offer = provision(numbers[0])
@@ -174,6 +175,7 @@ def tools_by_hand(context: Context, torch: Torch) -> Tools:
     major, minor_of_torch = release(torch.cuda)[:2]
     fitting: list[tuple[int, int, Tools]] = []
     obstacle = f"no CUDA {major} toolkit compiles for {names_of_archs(context.archs)}"
+    # no major of CUDA has had a minor beyond 9 (10.2, 11.8, 12.9)
     for minor in range(10):
         cuda = (major, minor)
         if limits(cuda) is None or any(toolkit_supports(cuda, arch) is False for arch in context.archs):
@@ -186,6 +188,7 @@ def tools_by_hand(context: Context, torch: Torch) -> Tools:
         except SplatfixError as error:
             obstacle = error.what
         else:
+            # of those that ask as much the one nearest to torch's: what the two share in one process is then most alike
             fitting.append((tools.manual, abs(minor - minor_of_torch), tools))
     if not fitting:
         raise NotApplicable(obstacle)
