@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,6 +61,18 @@ def with_python(facts: Facts, **values: Any) -> Facts:
     assert python is not None
     changed = Fact(dataclasses.replace(python, **values), "probe")
     return dataclasses.replace(facts, environment=dataclasses.replace(facts.environment, interpreter=changed))
+
+
+def with_facts(facts: Facts, **values: Any) -> Facts:
+    """The facts with other ones of the machine or the environment, by their names."""
+    machine = {k: v for k, v in values.items() if k in MachineFacts.__dataclass_fields__}
+    environment = {k: v for k, v in values.items() if k in EnvironmentFacts.__dataclass_fields__}
+    assert len(machine) + len(environment) == len(values), "an unknown fact"
+    return dataclasses.replace(
+        facts,
+        machine=dataclasses.replace(facts.machine, **machine),
+        environment=dataclasses.replace(facts.environment, **environment),
+    )
 
 
 def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
@@ -162,17 +175,7 @@ TorchWith = Callable[..., Fact[Torch]]
 def changed(rtx_5080: Facts) -> Changer:
     """The RTX 5080 with some facts changed: ``changed(driver=Fact(...), torch=Fact(...))``."""
 
-    def change(**values: Any) -> Facts:
-        machine = {k: v for k, v in values.items() if k in MachineFacts.__dataclass_fields__}
-        environment = {k: v for k, v in values.items() if k in EnvironmentFacts.__dataclass_fields__}
-        assert len(machine) + len(environment) == len(values), "an unknown fact"
-        return dataclasses.replace(
-            rtx_5080,
-            machine=dataclasses.replace(rtx_5080.machine, **machine),
-            environment=dataclasses.replace(rtx_5080.environment, **environment),
-        )
-
-    return change
+    return partial(with_facts, rtx_5080)
 
 
 @pytest.fixture

@@ -35,11 +35,15 @@ from splatfix.facts import (
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import extension, ptx, sass
+from .conftest import cuda, extension, ptx, sass, with_facts, with_python
 from .test_checkout import source, with_checkout
 
 _PLACEHOLDERS = ("path/to", "SOURCE", "DATA", "...", "<", ">", "YOUR")
 _FORCE = ("sudo ", "rm -rf", "--force", " -y", "--yes", "| sh", "curl ", "reboot")
+
+
+NEW_GCC = Compiler("g++", "/usr/bin/g++", "15.1.0", ("PATH",))
+OLD_GCC = Compiler("g++", "/usr/bin/g++-11", "11.4.0", ("PATH",))
 
 
 def sick(facts: Facts) -> Facts:
@@ -48,17 +52,15 @@ def sick(facts: Facts) -> Facts:
     lacking = (("include/cusparse.h",), {"cusparse.h": "/env/nvidia/include"})
     made = (root, "11.8.89", ("PATH",), f"{root}/bin/nvcc", ("sm_80",), 11, 13, *lacking)
     old = Toolkit(*made, cudart_in=("lib",), has_lib64=False, cub="1.15.0")
-    newer, older = (
-        Compiler("g++", f"/usr/bin/g++{name}", version, ("PATH",))
-        for name, version in (("", "15.1.0"), ("-11", "11.4.0"))
-    )
-    machine = dataclasses.replace(
-        facts.machine,
+    text = "setuptools==84.0 pip==26.0 gsplat==1.5.3 nvdiffrast==0.3.1 simple-knn==2.0.1 ninja==1"
+    pairs = [pin.split("==") for pin in text.split(" ")]
+    facts = with_facts(
+        facts,
         toolkits=Fact((old,), "PATH"),
         wsl=True,
         glibc="2.42",
         tools={},
-        compilers=Fact((newer, older), ""),
+        compilers=Fact((NEW_GCC, OLD_GCC), ""),
         libcuda=Fact(("/usr/lib/libcuda.so.575",), ""),
         linkable_libcuda=Fact((), ""),
         missing_graphics=Fact(("EGL/egl.h",), ""),
@@ -73,17 +75,12 @@ def sick(facts: Facts) -> Facts:
             "CUDA_ARCHITECTURES": "8.6",
             "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:64",
         },
-    )
-    text = "setuptools==84.0 pip==26.0 gsplat==1.5.3 nvdiffrast==0.3.1 simple-knn==2.0.1 ninja==1"
-    pairs = [pin.split("==") for pin in text.split(" ")]
-    environment = dataclasses.replace(
-        facts.environment,
         distributions=Fact(tuple(Distribution(name, version, "/env") for name, version in pairs), ""),
         extensions=Fact((extension("a", sass("sm_80")), extension("b", ptx("sm_80", (9, 0)))), ""),
         toolkit_choice=Fact(None, "", "none"),
     )
     knn = source("knn", flags=("-arch=sm_75",), reads=("CUDA_ARCHITECTURES",))
-    return with_checkout(dataclasses.replace(facts, machine=machine, environment=environment), sources=(knn,))
+    return with_checkout(facts, sources=(knn,))
 
 
 def commands(facts: Facts, *targets: str) -> list[tuple[str, str]]:
@@ -112,17 +109,12 @@ def test_commands_for_a_very_sick_machine(rtx_5080: Facts) -> None:
 
 def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
     """cmd knows neither export nor unset nor rm."""
-    base = sick(rtx_5080)
-    machine = dataclasses.replace(base.machine, system="windows", wsl=False, compilers=Fact((), ""))
     state = (True, None, "2026-01-01T00:00:00", "x.pyd", (sass("sm_61"),))
     cache = JitCache("gsplat_cuda", r"C:\cache\gsplat_cuda", "py311_cu128", *state)
     choice = ToolkitChoice("C:/x", "CUDA_HOME", None, "C:/y", False)
-    environment = dataclasses.replace(
-        base.environment, jit_caches=Fact((cache,), ""), toolkit_choice=Fact(choice)
-    )
-    facts = dataclasses.replace(
-        base, machine=machine, environment=environment, gathered="2026-01-02T00:00:00"
-    )
+    windows = {"system": "windows", "wsl": False, "compilers": Fact((), "")}
+    facts = with_facts(sick(rtx_5080), jit_caches=Fact((cache,), ""), toolkit_choice=Fact(choice), **windows)
+    facts = dataclasses.replace(facts, gathered="2026-01-02T00:00:00")
     found = commands(facts, "sm_120", "sm_61")
     assert {"jit-cache-locked", "jit-cache-arch", "no-gpu-visible", "cuda-home-wrong"} <= {
         code for code, _ in found
@@ -150,24 +142,19 @@ def test_commands_for_the_simulated_machines(name: str) -> None:
 )
 def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any], start: str | None) -> None:
     """uv makes environments without pip; a system's own Python (PEP 668) lets nobody install into it."""
-    base = sick(rtx_5080)
-    python = base.environment.interpreter.value
-    assert python is not None and base.environment.torch.value is not None
-    have = base.environment.distributions.value or ()
-    without = tuple(item for item in have if item.name not in ("pip", "ninja"))
-    old = {"version": "2.1.0+cu121", "builder_imports": ("pkg_resources",)}
-    environment = dataclasses.replace(
-        base.environment,
-        interpreter=Fact(dataclasses.replace(python, **change), ""),
-        torch=Fact(dataclasses.replace(base.environment.torch.value, **old), ""),
-        distributions=Fact((*without, Distribution("numpy", "2.1.0", "/env")), ""),
-    )
-    steps = [
-        step
-        for item in run_checks(make_context(dataclasses.replace(base, environment=environment), Goal()))
-        for step in item.remedy
-        if re.search(r"\bpip (un)?install\b", step.line()) and "environment of its own" not in step.text
-    ]
+    base = with_python(sick(rtx_5080), **change)
+    torch = base.environment.torch.value
+    assert torch is not None
+    old = dataclasses.replace(torch, version="2.1.0+cu121", builder_imports=("pkg_resources",))
+    have = [item for item in base.environment.distributions.value or () if item.name not in ("pip", "ninja")]
+    distributions = (*have, Distribution("numpy", "2.1.0", "/env"))
+    facts = with_facts(base, torch=Fact(old, ""), distributions=Fact(distributions, ""))
+    steps = []
+    for item in run_checks(make_context(facts, Goal())):
+        for step in item.remedy:
+            is_pip = re.search(r"\bpip (un)?install\b", step.line())
+            if is_pip and "environment of its own" not in step.text:
+                steps.append(step)
     assert len(steps) >= 4
     for step in steps:
         verb = "uninstall" if "pip uninstall" in step.line() else "install"
@@ -226,28 +213,20 @@ OF_ONE_GPU = ("torch-arch-unsupported", "arch-unknown-to-torch")
 
 def ailing(facts: Facts, *gpus: Gpu) -> Facts:
     """A machine on which nearly every check that advises `splatfix install` has something to say."""
-    nvcc = "/usr/local/cuda/bin/nvcc"
-    toolkit = Toolkit("/usr/local/cuda", "13.0.88", ("PATH",), nvcc, ("sm_75", "sm_120"), 15, 21)
-    machine = dataclasses.replace(
-        facts.machine,
-        gpus=Fact(gpus, "NVML"),
-        toolkits=Fact((toolkit,), "PATH"),
-        compilers=Fact((Compiler("g++", "/usr/bin/g++", "13.3.0", ("PATH",)),), "PATH"),
-    )
     matches = (CodeMatch("cub-functors", "x.cu", 3, "cub::Max()"), CodeMatch("cstdint", "x.h", 1, ""))
     knn = source("cached", matches=matches)
     rigid = source("rigid", flags=("-gencode=arch=compute_60,code=sm_60",), cxx_flags=("-std=c++14",))
     old = extension("b", ptx("sm_80", (9, 0)), needed=("libtorch.so", "libcudart.so.11.0"))
     other_python = dataclasses.replace(extension("c"), path="c/_C.cpython-39-x86_64-linux-gnu.so")
-    choice = ToolkitChoice("/usr/local/cuda", "nvcc on PATH", "/usr/local/cuda/bin/nvcc", None, True)
-    environment = dataclasses.replace(
-        facts.environment,
+    facts = with_facts(
+        facts,
+        gpus=Fact(gpus, "NVML"),
+        compilers=Fact((Compiler("g++", "/usr/bin/g++", "13.3.0", ("PATH",)),), "PATH"),
         extensions=Fact((extension("a", sass("sm_80")), old, other_python), ""),
         imports=(ImportProbe("a", False, "exception", "undefined symbol"),),
-        toolkit_choice=Fact(choice),
+        **cuda("13.0.88", "sm_75", "sm_120", root="/usr/local/cuda"),
     )
-    whole = dataclasses.replace(facts, machine=machine, environment=environment)
-    return with_checkout(whole, sources=(knn, rigid))
+    return with_checkout(facts, sources=(knn, rigid))
 
 
 @pytest.mark.parametrize("targets", [(), ("sm_120",), ("sm_120", "sm_90")])
@@ -278,7 +257,7 @@ def test_what_needs_a_gpu_named_first_is_no_command(rtx_5080: Facts) -> None:
 
 
 def test_an_environment_that_did_not_answer_is_not_named(rtx_5080: Facts) -> None:
-    environment = dataclasses.replace(rtx_5080.environment, interpreter=Fact(None, "", "no answer"))
-    facts = ailing(dataclasses.replace(rtx_5080, environment=environment), Gpu(0, "RTX 5080", cc="12.0"))
+    silent = with_facts(rtx_5080, interpreter=Fact(None, "", "no answer"))
+    facts = ailing(silent, Gpu(0, "RTX 5080", cc="12.0"))
     (build,) = [text for code, text in commands(facts) if code == "cub-max-removed"]
     assert build == "splatfix install /home/u/gs/submodules/cached --target sm_120"
