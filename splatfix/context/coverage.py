@@ -60,8 +60,8 @@ def judge(
     """Judge fatbins (or groups of equal ones) against one GPU.
 
     A file is usable only if *every* non-empty fatbin (one per .cu file) has a usable entry; a union over the file
-    would call a mixed library good. Rules: CUDA binary compatibility and PTX compatibility, section 0 of the notes in
-    :mod:`splatfix.knowledge.archs`.
+    would call a mixed library good. A group counts as all its equal fatbins, and is looked at once. Rules: CUDA binary
+    compatibility and PTX compatibility, section 0 of the notes in :mod:`splatfix.knowledge.archs`.
 
     Args:
         driver_cuda: CUDA level of the driver, such as ``13.0``, to judge PTX; None when it is not known.
@@ -72,21 +72,26 @@ def judge(
     too_new: list[int] = []
     kinds: set[str] = set()
     unsure = False
-    filled = [fatbin for fatbin in fatbins if fatbin.entries]
-    for number, fatbin in enumerate(filled):
+    total = 0
+    for fatbin in fatbins:
+        if not fatbin.entries:
+            continue
+        first, total = total, total + 1
+        if isinstance(fatbin, FatbinGroup):
+            total = first + fatbin.count
         kind, certain = _runs_by(fatbin, target, level, build_cuda)
         if kind == "none":
-            missing.append(number)
+            missing += range(first, total)
         elif kind == "too-new":
-            too_new.append(number)
+            too_new += range(first, total)
         else:
             kinds.add(kind)
             unsure |= not certain
-    usable = bool(filled) and not missing and not too_new
+    usable = bool(total) and not missing and not too_new
     via = next(iter(kinds), "none")
     if len(kinds) > 1:
         via = "mixed"
-    return Coverage(target.sm, usable, via, tuple(missing), tuple(too_new), unsure, len(filled))
+    return Coverage(target.sm, usable, via, tuple(missing), tuple(too_new), unsure, total)
 
 
 def _runs_by(

@@ -16,8 +16,7 @@ def binary_matrix(context: Context) -> BinaryMatrix:
     for path, code in _with_code(context):
         fits = []
         for target in context.targets:
-            # each group as often as it occurs, so that the reason counts right
-            verdict = context.judge((group for group in code for _ in range(group.count)), target.arch)
+            verdict = context.judge(code, target.arch)
             usable: bool | None = verdict.usable
             # whether this driver compiles its PTX is not known
             if verdict.usable and verdict.ptx_unsure:

@@ -10,7 +10,6 @@ from packaging.utils import canonicalize_name
 from splatfix.checks import Finding, Status, all_checks, check_named, run_checks
 from splatfix.checks.registry import Blocks
 from splatfix.context import Context, Target, make_context
-from splatfix.context.coverage import judge
 from splatfix.context.installed import installed_driver
 from splatfix.context.torch_wheels import no_wheels
 from splatfix.core.step import Step, say
@@ -163,35 +162,19 @@ def assess(context: Context, sources: SourceSummary = NO_SOURCES, keep: tuple[st
 
 
 def code_serves(
-    code: Sequence[FatbinGroup],
-    arch: Arch,
-    *,
-    level: str | None,
-    cuda: str | None,
-    unread: str = "",
-    counted: bool = True,
+    assessment: Assessment, code: Sequence[FatbinGroup], arch: Arch, unread: str = "it shows no GPU code"
 ) -> Compatibility:
     """Whether every fatbin of a library has something for a GPU.
 
     Args:
-        counted: count the fatbins for the reason, of which torch has thousands.
+        unread: what is said of a library without code.
     """
     if not code:
-        return Compatibility(None, unread or "it shows no GPU code")
-    numbers = release(cuda or "")
-    build = None
-    if len(numbers) > 1:
-        build = (numbers[0], numbers[1])
-    # a group stands for many equal fatbins, and equal ones have equal verdicts
-    coverage = judge(code, arch, driver_cuda=level, build_cuda=build)
+        return Compatibility(None, unread)
+    coverage = assessment.context.judge(code, arch)
     if coverage.usable and coverage.ptx_unsure:
         return Compatibility(None, coverage.reason)
-    if coverage.usable:
-        return Compatibility(True, coverage.reason)
-    if counted:
-        every = [group for group in code for _ in range(group.count)]
-        coverage = judge(every, arch, driver_cuda=level, build_cuda=build)
-    return Compatibility(False, coverage.reason)
+    return Compatibility(coverage.usable, coverage.reason)
 
 
 def lacks_code(assessment: Assessment, part: NativePart) -> bool:
@@ -200,18 +183,7 @@ def lacks_code(assessment: Assessment, part: NativePart) -> bool:
         return True
     if part.anywhere:
         return False
-    return any(part_serves(assessment, part, arch, counted=False).ok is False for arch in assessment.archs)
-
-
-def part_serves(
-    assessment: Assessment, part: NativePart, arch: Arch, *, counted: bool = True
-) -> Compatibility:
-    """Whether an installed extension has code for a GPU, beside the torch that is here."""
-    cuda = None
-    if assessment.torch:
-        cuda = assessment.torch.cuda
-    level = assessment.context.driver_level(arch)
-    return code_serves(part.code, arch, level=level, cuda=cuda, counted=counted)
+    return any(code_serves(assessment, part.code, arch).ok is False for arch in assessment.archs)
 
 
 def torch_obstacles(assessment: Assessment) -> tuple[list[str], list[str]]:
@@ -223,14 +195,8 @@ def torch_obstacles(assessment: Assessment) -> tuple[list[str], list[str]]:
         return [f"torch {torch.version} is a {torch.built_for} build"], []
     against, unsure = [], []
     for arch in assessment.archs:
-        verdict = code_serves(
-            torch.code,
-            arch,
-            level=assessment.context.driver_level(arch),
-            cuda=torch.cuda,
-            unread=f"what GPU code torch {torch.version} carries is not known",
-            counted=False,
-        )
+        unread = f"what GPU code torch {torch.version} carries is not known"
+        verdict = code_serves(assessment, torch.code, arch, unread)
         if verdict.ok is False:
             against.append(f"torch {torch.version} itself has no code for {arch.sm}")
         elif verdict.ok is None:

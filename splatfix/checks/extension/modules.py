@@ -13,7 +13,7 @@ from splatfix.context.coverage import Coverage, code_words
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import dotted, release
-from splatfix.facts import Distribution, Extension, FatbinGroup
+from splatfix.facts import Distribution, Extension
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
@@ -47,17 +47,12 @@ def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=evidence,
             )
         for target in context.targets:
-            verdict = context.judge(code_of(item), target.arch)
+            verdict = context.judge(item.code, target.arch)
             # ptx-newer-than-driver tells of PTX that is all there is
             if verdict.missing or not verdict.too_new_ptx:
                 yield _judged(context, this, item, target, verdict, evidence)
     for distribution in context.distributions:
         yield from _of_dropin(context, this, distribution)
-
-
-def code_of(item: Extension | Distribution) -> tuple[FatbinGroup, ...]:
-    """Its fatbins, each as often as it occurs, so that a verdict's reason counts right."""
-    return tuple(group for group in item.code for _ in range(group.count))
 
 
 def _of_dropin(context: Context, this: Check, dropin: Distribution) -> Iterator[Finding]:
@@ -73,7 +68,7 @@ def _of_dropin(context: Context, this: Check, dropin: Distribution) -> Iterator[
             remedy=remedy,
         )
     for target in context.targets if dropin.code else ():
-        verdict = context.judge(code_of(dropin), target.arch)
+        verdict = context.judge(dropin.code, target.arch)
         subject = f"{dropin.name} on {target.label}"
         if verdict.usable:
             yield this.ok(f"{dropin.name} {verdict.reason}.", subject=subject, evidence=evidence)
@@ -101,7 +96,7 @@ def ptx_newer_than_driver(context: Context, this: Check) -> Iterator[Finding]:
         if not item.code or not item.links_torch or item.optional:
             continue
         for target in context.targets:
-            verdict = context.judge(code_of(item), target.arch)
+            verdict = context.judge(item.code, target.arch)
             if verdict.missing or not verdict.too_new_ptx:
                 continue
             entries = [entry for group in item.code for entry in group.entries]

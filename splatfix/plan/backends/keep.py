@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splatfix.checks import Status, run_checks, select
-from splatfix.plan.assessment import Assessment, part_serves, torch_obstacles
+from splatfix.plan.assessment import Assessment, code_serves, torch_obstacles
 from splatfix.plan.compose import confirm, make_option
 from splatfix.plan.option import NotApplicable, Option, OptionKind
 from splatfix.plan.parts import NativePart
@@ -43,7 +43,7 @@ def _objections_to(assessment: Assessment, part: NativePart) -> tuple[list[str],
     if part.anywhere:
         archs = ()
     for arch in archs:
-        verdict = part_serves(assessment, part, arch)
+        verdict = code_serves(assessment, part.code, arch)
         if verdict.ok is False:
             against.append(f"{part.name} cannot run ({verdict.reason})")
         elif verdict.ok is None:
