@@ -11,6 +11,7 @@ from splatfix.checks.torch import pinned_torch
 from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, pip, removed_by
 from splatfix.context.installed import SETUPTOOLS_DROPPED
+from splatfix.context.requirements import needs_wheel
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import dotted, major_minor, release
@@ -104,9 +105,7 @@ def build_tools(context: Context, this: Check) -> Iterator[Finding]:
                 requirement = f"setuptools<{limit}"
                 break
         missing.append(requirement)
-    # setuptools 70.1 took over bdist_wheel, for which wheel was needed before
-    brings_wheel = setuptools is not None and release(setuptools.version) >= (70, 1)
-    if not context.distribution("wheel") and not brings_wheel:
+    if not context.distribution("wheel") and needs_wheel(context.facts):
         missing.append("wheel")
     if not context.distribution("ninja") and "ninja" not in context.machine.tools:
         missing.append("ninja")

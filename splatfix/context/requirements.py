@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from splatfix.context.installed import Inventory
+from splatfix.core.versions import release
 from splatfix.facts import Facts, Source
 
 
@@ -33,6 +34,11 @@ def version_there(facts: Facts, name: str) -> str | None:
     if torch is not None and canonicalize_name(name) == "torch":
         return torch.version
     return version_of(facts, name)
+
+
+def needs_wheel(facts: Facts) -> bool:
+    """The wheel project has to be there: before 70.1, which took over its bdist_wheel, setuptools alone makes no wheel."""
+    return release(version_of(facts, "setuptools"))[:2] < (70, 1)
 
 
 def met(facts: Facts, text: str) -> bool:

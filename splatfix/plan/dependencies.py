@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
 from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
-from splatfix.context.requirements import met, name_of, unmet, version_of, version_there
+from splatfix.context.requirements import met, name_of, needs_wheel, unmet, version_of, version_there
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say, target_options
 from splatfix.facts import Facts, ImportedModule, Source
@@ -19,9 +19,6 @@ from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.plan.checkout import declared_by, modules_of_scripts
 from splatfix.plan.option import Request
 from splatfix.plan.steps import InstallDependencies, Reason
-
-# setuptools >= 70.1 writes wheels itself; before, the wheel project did
-_WHEEL_INSIDE = Version("70.1")
 
 
 @dataclass(frozen=True)
@@ -82,11 +79,7 @@ def _add_unlisted(requirements: list[str], more: Sequence[str], listed: Sequence
 
 def _build_tools(facts: Facts, source: Source) -> Iterator[str]:
     yield "setuptools"
-    try:
-        inside = Version(version_of(facts, "setuptools") or "0") >= _WHEEL_INSIDE
-    except InvalidVersion:
-        inside = False
-    if not inside:
+    if needs_wheel(facts):
         yield "wheel"
     if source.uses_torch_builder:
         yield "ninja"

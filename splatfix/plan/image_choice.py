@@ -29,14 +29,13 @@ from splatfix.facts import (
     Source,
     Toolkit,
 )
-from splatfix.knowledge import AUTO, Arch, Auto, drivers
+from splatfix.knowledge import AUTO, Arch, Auto
 from splatfix.knowledge.archs import arch_info, toolkit_supports
-from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.images import SystemImage, libraries_for, system_image, toolkit_image
 from splatfix.knowledge.toolkits import WheelToolkit
 from splatfix.knowledge.torch_releases import COMPANIONS, RankedBuild, TorchBuild, index_url, wheel_obstacle
 from splatfix.plan.assessment import names_of_archs
-from splatfix.plan.backends.torch import as_torch, cuda_of
+from splatfix.plan.backends.torch import as_torch, cuda_of, oldest_driver
 from splatfix.plan.checkout import sources_in, stack_in
 from splatfix.plan.image import ImagePlan, ImageRequest, ImageSource
 from splatfix.plan.option import InstallPlan, NotApplicable, Request
@@ -275,7 +274,7 @@ def _image(
     build_file = sources_by_folder[first.source].build_files[0]
     requirements, unfit = _requirements(plan)
     arch_list = _arch_list(builds, archs)
-    driver = _driver(build, archs)
+    driver = oldest_driver(build, archs)
     wheels = base.wheels
     toolkit_requirements: tuple[str, ...] = ()
     toolkit_links: tuple[tuple[str, str], ...] = ()
@@ -382,16 +381,6 @@ def _reasons(
     yield Reason(
         f"{base.system.image} to run it: torch's wheels bring the CUDA runtime, the driver's libraries come from the host"
     )
-
-
-def _driver(build: TorchBuild, archs: Sequence[Arch]) -> str:
-    """The oldest NVIDIA driver that it runs under; "" where the tables do not say."""
-    floors = [floor for floor in map(drivers.gpu_driver_floor, archs) if floor]
-    if runtime := drivers.runtime_floor(build.cuda, "linux"):
-        floors.append(runtime)
-    if not floors:
-        return ""
-    return driver_words(max(floors))
 
 
 # What a stranger's repository says of itself stands in the Dockerfile only where it is spelt as it should be.

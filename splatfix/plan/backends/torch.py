@@ -11,9 +11,9 @@ from splatfix.context import Goal, make_context
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.versions import release
 from splatfix.facts import Torch
-from splatfix.knowledge import drivers
+from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.cpp_extension import behaviour
-from splatfix.knowledge.drivers import driver_words
+from splatfix.knowledge.drivers import Platform, driver_words
 from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.torch_releases import (
     COMPANIONS,
@@ -140,12 +140,19 @@ def _why_build(assessment: Assessment, ranked: RankedBuild, version: str) -> str
     driver = driver_objection(assessment, cuda_of(build))
     if driver.ok:
         return f"{text}; {driver.reason}"
-    floors = [floor for floor in map(drivers.gpu_driver_floor, assessment.archs) if floor]
-    if runtime := drivers.runtime_floor(build.cuda, assessment.platform or "linux"):
-        floors.append(runtime)
-    if assessment.here or not floors:
+    oldest = oldest_driver(build, assessment.archs, assessment.platform or "linux")
+    if assessment.here or not oldest:
         return text
-    return f"{text}; where it runs, the driver must be {driver_words(max(floors))} or newer"
+    return f"{text}; where it runs, the driver must be {oldest} or newer"
+
+
+def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
+    """The oldest NVIDIA driver under which a build runs on these GPUs; "" where the tables do not say."""
+    floors = [drivers.runtime_floor(build.cuda, platform), *map(drivers.gpu_driver_floor, archs)]
+    known = [floor for floor in floors if floor]
+    if not known:
+        return ""
+    return driver_words(max(known))
 
 
 def _why_no_build(assessment: Assessment) -> str:
