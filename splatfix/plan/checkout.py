@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks.checkout.recognition import Recognition, recognise
+from splatfix.checks.checkout.recognition import Recognition, commits_of, recipe_of, recognise
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
@@ -479,12 +479,12 @@ def _incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Sp
 def _fetching(root: Path, folder: Path, submodules: Sequence[Submodule]) -> list[Step]:
     """The commands that fetch submodules, and the one that lets splatfix do it."""
     git = git_folder(root)
-    commits = None
+    commits: Mapping[str, str] = {}
     # slow, and asked for commits alone, where git has not recorded them
     if not all(item.recorded for item in submodules):
-        recognition = stack_in(root)
-        if recognition and recognition.own:
-            commits = recognition.stack.submodules
+        identity = read_identity(root).value
+        if identity:
+            commits = commits_of(identity)
     steps = how_to_fetch(str(root), submodules, clone=git is not None, remote=remote_of(git), commits=commits)
     if not steps:
         return []
@@ -507,27 +507,19 @@ def expected_extensions(named: Iterable[str], read: Checkout | None = None) -> d
         checkout = _identity(folder, read)
         if checkout is None:
             continue
-        keys = _variants_of_recipe(checkout)
+        keys: dict[str, str] = {}
+        known = recipe_of(checkout)
+        if known:
+            keys = {part.path: part.variant for part in known.parts if part.builder == "setup.py"}
         for item in checkout.submodules:
-            row, name = variant(keys.get(item.path, "")), module_of(item, checkout)
             if not item.empty:
                 continue
+            row, name = variant(keys.get(item.path, "")), module_of(item, checkout)
             if row:
                 extensions.setdefault(row.module, (row.key,))
             elif variants(name) or name in checkout.imports:
                 extensions.setdefault(name, ())
     return extensions
-
-
-def _variants_of_recipe(checkout: Checkout) -> dict[str, str]:
-    """By the path of a submodule, the variant that the recipe of the checkout's stack has there."""
-    recognition = recognise(checkout)
-    if recognition is None or recognition.call_fits is False:
-        return {}
-    known = recipe(recognition.stack.key)
-    if known is None:
-        return {}
-    return {part.path: part.variant for part in known.parts if part.builder == "setup.py"}
 
 
 def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:

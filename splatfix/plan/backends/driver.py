@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from splatfix.context.coverage import judge
 from splatfix.core.step import say
-from splatfix.core.versions import dotted, release
+from splatfix.core.versions import dotted
 from splatfix.facts import Driver, EntryKind, Fact, Facts
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
@@ -91,13 +91,12 @@ def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
 
 def _torch_floor(assessment: Assessment) -> Iterator[_Need]:
     """The oldest driver for the CUDA of the installed torch."""
-    torch = assessment.torch
-    if torch is None or not torch.cuda:
+    cuda = assessment.context.torch_cuda
+    if cuda is None:
         return
-    numbers = release(torch.cuda)
-    floor = drivers.runtime_floor((numbers[0], numbers[1]), assessment.platform or "linux")
+    floor = drivers.runtime_floor(cuda, assessment.platform or "linux")
     if floor:
-        yield _Need(floor, f"torch's CUDA {torch.cuda} needs driver {driver_words(floor)}")
+        yield _Need(floor, f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}")
 
 
 def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:
