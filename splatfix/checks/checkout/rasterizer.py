@@ -11,6 +11,7 @@ from splatfix.checks.extension.packages import fingerprint, installed_modules, l
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
+from splatfix.context.imports import brought_by
 from splatfix.context.submodules import module_of
 from splatfix.core.step import Step, run, say
 from splatfix.facts import Checkout, SplatPackage
@@ -135,9 +136,7 @@ def _does_without(checkout: Checkout, module: str) -> str:
         return ""
     needed = {variant.module for variant in map(stacks.variant, stack.needs) if variant}
     brought = {submodule.path.rpartition("/")[2].replace("-", "_") for submodule in checkout.submodules}
-    for item in checkout.sources:
-        brought |= {name.partition(".")[0] for name in item.source.packages}
-        brought |= {native.name.partition(".")[0] for native in item.source.modules}
+    brought |= brought_by(item.source for item in checkout.sources)
     if not needed or module in brought | needed:
         return ""
     return stack.name
@@ -146,8 +145,7 @@ def _does_without(checkout: Checkout, module: str) -> str:
 def _own_rasterizer(context: Context, checkout: Checkout, module: str) -> tuple[Step, ...]:
     """Build the checkout's own copy of an extension; where that is not in it, say what is needed."""
     for item in checkout.sources:
-        modules = {native.name.partition(".")[0] for native in item.source.modules}
-        if module in {*item.source.packages, *modules, (item.source.name or "").replace("-", "_")}:
+        if module in brought_by((item.source,)):
             build_it = say("Build the checkout's own, in an environment of its own:")
             return (build_it, context.install(item.source.folder))
     empty = [one for one in checkout.submodules if one.empty and module_of(one, checkout) == module]
