@@ -64,7 +64,6 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     replacement = _replacement(checkout, rehearsed=rehearsed)
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
     source, mends = mended_copy(checkout, gaps.mends, folder)
-    scene = prepare.choose_scene(request, folder, rehearsed=rehearsed)
     key, name = prepare.recognised_stack(checkout)
     served = [item.module for item in replacement.dropins]
     served += [item.module for item in replacement.native]
@@ -78,15 +77,11 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
         key=key,
         remote=checkout.remote,
         commit=checkout.commit or "",
-        scene=scene.folder,
+        scene=prepare.choose_scene(request, folder, rehearsed=rehearsed),
         iterations=prepare.length_of(request, key, rehearsed=rehearsed),
-        resolution=scene.resolution,
-        images=scene.images,
         extensions=prepare.called_extensions(checkout, served),
-        placeholders=gaps.placeholders,
-        standins=gaps.standins,
+        gaps=replace(gaps, mends=mends),
         needed=tuple(item.name for item in checkout.needs if not item.beside),
-        mends=mends,
         resumes=prepare.checkpoint_loads(context),
     )
     if not rehearsed:

@@ -131,7 +131,7 @@ def _of_stack(
         command=Command((subject.python, str(subject.checkout / TRAIN), *started.arguments)),
         rehearsed=subject.rehearsed,
         dropins=subject.dropin_names,
-        mends=(*subject.mends, *started.mends),
+        mends=(*subject.gaps.mends, *started.mends),
         weights=started.weights,
     )
     environment = environment_of(facts, measured.runs, subject.device)
@@ -145,7 +145,7 @@ def _of_stack(
         verdict=verdict,
         summary=summarize_stack(verdict, subject, run),
         reasons=tuple(reasons),
-        suite=subject.scene.name,
+        suite=subject.scene.folder.name,
         renderer=", ".join(subject.extensions) or "its own",
         device=subject.device,
         proof=proof,

@@ -56,14 +56,14 @@ def stage_inside(
         for parent in (package, package.parent):
             (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
         shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
-    for name in subject.standins:
+    for name in subject.gaps.standins:
         shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
     settings = {
         "out": str(out),
         "checkout": str(subject.source),
         "cpu": subject.rehearsed,
         "extensions": subject.extensions,
-        "placeholders": subject.placeholders,
+        "placeholders": subject.gaps.placeholders,
         "needed": subject.needed if subject.rehearsed else (),
         "written": list(map(str, written)) if subject.rehearsed else (),
     }
@@ -122,10 +122,10 @@ def training_arguments(
     for name, setting in short_schedule().items():
         if name in options:
             arguments += [options[name].name, *setting.words(subject.iterations)]
-    if subject.resolution is not None and "resolution" in options:
-        arguments += ["--resolution", str(subject.resolution)]
-    if subject.images and "images" in options:
-        arguments += ["--images", subject.images]
+    if subject.scene.resolution is not None and "resolution" in options:
+        arguments += ["--resolution", str(subject.scene.resolution)]
+    if subject.scene.images and "images" in options:
+        arguments += ["--images", subject.scene.images]
     if "port" in options:
         arguments += ["--port", str(_free_port())]
     return [*arguments, *words_for(subject.key), *subject.request.train_arguments]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.certify.model import Mend
@@ -11,6 +10,7 @@ from splatfix.certify.request import RehearseRequest
 from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.certify.stacks.child import STANDINS
 from splatfix.certify.stacks.run import PICKLES
+from splatfix.certify.stacks.subject import ChosenScene, Gaps
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
@@ -27,27 +27,6 @@ SAMPLE = "fruit"
 """The bundled scene that is used without another: COLMAP's layout, a pinhole camera, 24 small views."""
 RESOLUTION = 128
 """Pixels of width of a rehearsal on a scene of the user's."""
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """What stops the trainer before its first step."""
-
-    mends: tuple[Mend, ...]
-    placeholders: tuple[str, ...]
-    """Missing modules that may be imported, though not used."""
-    standins: tuple[str, ...]
-    """Missing compiled packages that splatfix has a stand-in for."""
-
-
-@dataclass(frozen=True)
-class ChosenScene:
-    """The scene, and how the trainer is told to read it."""
-
-    folder: Path
-    images: str = ""
-    """The name of its folder of images, where that is not ``images``."""
-    resolution: int | None = None
 
 
 def recognised_stack(checkout: Checkout) -> tuple[str, str]:

@@ -49,7 +49,7 @@ class StackTrainer:
 
     def __init__(self, subject: StackSubject, runner: Runner, folder: Path) -> None:
         self._subject, self._runner, self._folder = subject, runner, folder
-        self._scene = subject.scene.name
+        self._scene = subject.scene.folder.name
         self._report = subject.out / self._scene
         self._model = folder / "model"
         self._arguments: list[str] = []
@@ -78,7 +78,7 @@ class StackTrainer:
         if "iterations" not in options and not subject.request.train_arguments:
             raise _no_length(subject)
         # a trainer may write into its scene, as Inria's does with points3D.ply
-        copy = copy_scene(subject.scene, self._folder / self._scene)
+        copy = copy_scene(subject.scene.folder, self._folder / self._scene)
         self._arguments = training_arguments(subject, options, copy, self._model)
         names = {str(copy): "SCENE", str(self._model): "MODEL"}
         self._started = Started(tuple(names.get(word, word) for word in self._arguments))
@@ -89,7 +89,7 @@ class StackTrainer:
         """Train, render, measure."""
         began = time.monotonic()
         subject = self._subject
-        problems = scene_problems(subject.source, subject.scene, subject.images)
+        problems = scene_problems(subject.source, subject.scene.folder, subject.scene.images)
         done, observed = self._run_script(TRAIN, self._arguments, "trainer.log", tell)
         scripts: dict[str, Completed] = {}
         if done.ok:
@@ -98,7 +98,7 @@ class StackTrainer:
         result = result_of(observed, done, subject.iterations, quality, saves)
         result["script_errors"] = self._script_errors
         record = TrainingRecord.of(result)
-        mends = (*subject.mends, *self._started.mends)
+        mends = (*subject.gaps.mends, *self._started.mends)
         criteria = judge_stack(record, done, subject.extensions, mends, scripts, problems)
         if not subject.rehearsed:
             criteria += no_cuda_error(f"{done.stdout}\n{done.stderr}", subject.device)

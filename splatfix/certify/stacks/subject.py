@@ -13,6 +13,27 @@ from splatfix.core.step import Command, target_options, value_options
 TRAIN, RENDER, METRICS = "train.py", "render.py", "metrics.py"
 
 
+@dataclass(frozen=True)
+class Gaps:
+    """What stops the trainer before its first step."""
+
+    mends: tuple[Mend, ...]
+    placeholders: tuple[str, ...]
+    """Missing modules that may be imported, though not used."""
+    standins: tuple[str, ...]
+    """Missing compiled packages that a stand-in of splatfix's takes the place of."""
+
+
+@dataclass(frozen=True)
+class ChosenScene:
+    """The scene, and how the trainer is told to read it."""
+
+    folder: Path
+    images: str = ""
+    """The name of its folder of images, where that is not ``images``."""
+    resolution: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class StackSubject:
     """A checkout, what stands in for its extensions, and the scene it trains."""
@@ -28,23 +49,16 @@ class StackSubject:
     """Of the stack in the tables; "" where it is none of them."""
     remote: str
     commit: str
-    scene: Path
+    scene: ChosenScene
     iterations: int
-    resolution: int | None = None
-    images: str = ""
-    """The scene's folder of images, where it is not called so."""
+    gaps: Gaps
     extensions: tuple[str, ...] = ()
     """Top-level modules that the checkout calls."""
     dropins: Path | None = None
     """A folder with them, to be searched first."""
     dropin_names: tuple[str, ...] = ()
-    placeholders: tuple[str, ...] = ()
-    """Missing modules that may be imported, though not used."""
-    standins: tuple[str, ...] = ()
-    """Missing compiled packages that a stand-in takes the place of."""
     needed: tuple[str, ...] = ()
     """Modules of others that the checkout imports and cannot do without."""
-    mends: tuple[Mend, ...] = ()
     resumes: tuple[str, ...] = ()
     """Places that load checkpoints in a way that torch may refuse."""
     threads: Threads | None = None
@@ -63,7 +77,7 @@ class StackSubject:
     @property
     def scenes(self) -> tuple[str, ...]:
         """The one scene."""
-        return (self.scene.name,)
+        return (self.scene.folder.name,)
 
     @property
     def command(self) -> Command:
