@@ -9,6 +9,7 @@ a GPU too.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import time
@@ -67,10 +68,7 @@ def _mode(torch: Any) -> Any:
         return tensor.to(*head, *rest, **kwargs)
 
     def typed(args: Any, kwargs: dict[str, Any]) -> Any:
-        arguments = [
-            word.replace("torch.cuda.", "torch.") if isinstance(word, str) else word for word in args
-        ]
-        return tensor.type(*arguments, **kwargs)
+        return tensor.type(*map(_type_here, args), **kwargs)
 
     special: dict[Any, Callable[..., Any]] = {
         tensor.to: moved,
@@ -91,7 +89,7 @@ def _mode(torch: Any) -> Any:
             if func == is_cuda:
                 # torch's own code asks to choose kernels, a trainer to see that it is on the GPU
                 asks = sys._getframe(1).f_globals.get("__name__", "")
-                return func(*args) if asks.partition(".")[0] == "torch" else True
+                return asks.partition(".")[0] != "torch" or func(*args)
             if func is torch.as_tensor and len(args) > 2:
                 args = (*args[:2], here(args[2]))
             return func(*args, **(kwargs or {}))
@@ -233,8 +231,6 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
 
 
 def _total_memory() -> int:
-    import os
-
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not POSIX
@@ -250,10 +246,9 @@ def _half_precision(torch: Any) -> None:
     def begin_off(
         self: Any, device_type: str, dtype: Any = None, enabled: bool = True, *args: Any, **kwargs: Any
     ) -> None:
-        off = here(device_type) != device_type
-        begin(
-            self, "cpu" if off else device_type, None if off else dtype, enabled and not off, *args, **kwargs
-        )
+        if here(device_type) != device_type:
+            device_type, dtype, enabled = "cpu", None, False
+        begin(self, device_type, dtype, enabled, *args, **kwargs)
 
     autocast.__init__ = begin_off
     scalers = {getattr(torch.amp, "GradScaler", None), torch.cuda.amp.GradScaler} - {None}
@@ -286,6 +281,13 @@ def _without_fused(optimizer: Any) -> None:
     optimizer.__init__ = begin_without
 
 
+def _type_here(kind: Any) -> Any:
+    """The name of a tensor's type on the CPU; anything else is as it was."""
+    if isinstance(kind, str):
+        return kind.replace("torch.cuda.", "torch.")
+    return kind
+
+
 def _types(torch: Any) -> None:
     """``torch.cuda.FloatTensor`` and its like."""
     for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
@@ -295,6 +297,6 @@ def _types(torch: Any) -> None:
 
     @functools.wraps(choose)
     def choose_here(kind: Any) -> None:
-        choose(kind.replace("torch.cuda.", "torch.") if isinstance(kind, str) else kind)
+        choose(_type_here(kind))
 
     torch.set_default_tensor_type = choose_here
