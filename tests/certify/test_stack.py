@@ -21,11 +21,13 @@ from splatfix.certify.engine import Progress
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.core.errors import SplatfixError
+from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.facts import gather, read_arguments, with_checkout
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.replacement import replacement_for
+from tests.certify.conftest import failed_criteria, reached
 
 pytest.importorskip("torch")
 HERE = Path(__file__).parent
@@ -91,11 +93,6 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def failed(certificate: Certificate) -> set[str]:
-    """Codes of the criteria that failed."""
-    return {item.code for item in certificate.scenes[0].criteria if item.outcome is Outcome.FAILED}
-
-
 def test_options_are_read_from_the_trainers_own_source() -> None:
     found = read_arguments(HERE / "tiny_stack", "train.py")
     assert found["iterations"].default == 30_000 and found["iterations"].kind == "value"
@@ -124,13 +121,9 @@ def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
     assert result["iterations"] == 3 and set(result["gradients"]) >= {"xyz", "f_rest", "rotation"}
     assert result["implementations"]["simple_knn._C"]["calls"] == {"distCUDA2": 1}
     assert result["heldout"]["views"] == 3
-    rungs = {rung.name.value: rung.reached for rung in made.proof}
-    assert (
-        rungs["loads"]
-        and rungs["rehearsed"] is None
-        and rungs["computes"] is None
-        and rungs["trains"] is None
-    )
+    levels = reached(made.proof)
+    assert levels[RungName.LOADS]
+    assert {levels[name] for name in (RungName.REHEARSED, RungName.COMPUTES, RungName.TRAINS)} == {None}
 
 
 @pytest.mark.slow
@@ -144,7 +137,7 @@ def test_missing_modules_are_placeholders_and_all_named_in_one_command(
         "def scaled(rows: Float[torch.Tensor, 'n 3'] | None): ...\n",
     )
     made = rehearse(3)
-    assert failed(made) == {"runs-as-it-is"}
+    assert failed_criteria(made) == {"runs-as-it-is"}
     assert made.scenes[0].result["iterations"] == 3
     assert made.stack is not None
     commands = [step.command.argv for mend in made.stack.mends for step in mend.remedy if step.command]
@@ -156,7 +149,7 @@ def test_names_that_numpy_removed_are_mended_in_a_copy(checkout: Path, rehearse:
     edit(checkout / "scene.py", "near, far = 0.01, 100.0", "near, far = np.float(0.01), 100.0")
     before = digests(checkout)
     made = rehearse(3, renders=True)
-    assert failed(made) == {"runs-as-it-is"} and made.scenes[0].result["iterations"] == 3
+    assert failed_criteria(made) == {"runs-as-it-is"} and made.scenes[0].result["iterations"] == 3
     assert made.stack is not None and [item.edited for item in made.stack.mends] == [True]
     assert digests(checkout) == before
 
@@ -222,31 +215,30 @@ def test_a_broken_stack_is_refused_for_that_reason(name: str, checkout: Path, re
     edit(checkout / file, old, new)
     made = rehearse(iterations)
     assert made.verdict is Verdict.NOT_CERTIFIED and exit_code_of(made) == 1
-    assert failed(made) >= codes, made.reasons
+    assert failed_criteria(made) >= codes, made.reasons
     assert any(words in reason for reason in made.reasons), made.reasons
-    rungs = {rung.name.value: rung.reached for rung in made.proof}
-    assert rungs["rehearsed"] is False
+    assert reached(made.proof)[RungName.REHEARSED] is False
 
 
 @pytest.mark.slow
 def test_a_whole_stack_is_rehearsed(rehearse: Rehearse) -> None:
     made = rehearse(100, renders=True)
     assert made.verdict is Verdict.REHEARSED and exit_code_of(made) == 0, made.reasons
-    rungs = {rung.name.value: rung.reached for rung in made.proof}
-    assert rungs["rehearsed"] and rungs["computes"] is None and rungs["trains"] is None
+    levels = reached(made.proof)
+    assert levels[RungName.REHEARSED]
+    assert levels[RungName.COMPUTES] is None and levels[RungName.TRAINS] is None
     assert "CUDA and its kernels were not verified" in made.summary
 
 
 @pytest.fixture
 def native(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The tiny stack for a GPU that is a CPU: no call for CUDA, and extensions that are installed (here drop-ins)."""
+    of_cuda = re.compile(r"(?m)^.*(torch\.cuda\.|_time\(|^\s*(begin|end)\.).*\n")
     for path in checkout.glob("*.py"):
         text = (
             path.read_text(encoding="utf-8").replace('device="cuda"', 'device="cpu"').replace(".cuda()", "")
         )
-        kept = [line for line in text.splitlines() if "torch.cuda." not in line and "_time(" not in line]
-        kept = [line for line in kept if not line.strip().startswith(("begin.", "end."))]
-        path.write_text("\n".join(kept) + "\n", encoding="utf-8")
+        path.write_text(of_cuda.sub("", text), encoding="utf-8")
     places = tmp_path / "site"
     found = with_checkout(gather(sys.executable), checkout, source_patterns()).checkout.value
     assert found is not None
@@ -266,7 +258,7 @@ def test_with_a_gpu_nothing_lands_on_the_cpu(native: Path, tmp_path: Path) -> No
     )
     request = RehearseRequest(checkout=native, out=tmp_path / "report", iterations=100)
     made = certified(request, "cuda", tmp_path)
-    assert failed(made) == {"no-cuda-error", "no-silent-fallback"}, "fused_ssim is not installed"
+    assert failed_criteria(made) == {"no-cuda-error", "no-silent-fallback"}, "fused_ssim is not installed"
     assert made.stack is not None and not made.stack.rehearsed and not made.stack.dropins
     assert "threads" not in made.environment
     rungs = {rung.name.value: rung for rung in made.proof}
@@ -285,7 +277,7 @@ def test_a_camera_model_that_it_does_not_take(tmp_path: Path, rehearse: Rehearse
         cameras.read_text().replace("PINHOLE 160 120 150 150 80 60", "OPENCV 160 120 150 150 80 60 0 0 0 0")
     )
     made = rehearse(3, scene)
-    assert failed(made) == {"scene-fits", "training-finishes", "extensions-ran"}
+    assert failed_criteria(made) == {"scene-fits", "training-finishes", "extensions-ran"}
     assert "model OPENCV, and the trainer takes PINHOLE only. [scene-camera-model]" in made.reasons[0]
     assert "camera model OPENCV not handled: only PINHOLE (scene.py:" in made.reasons[1]
     fits = next(item for item in made.scenes[0].criteria if item.code == "scene-fits")
@@ -298,7 +290,7 @@ def test_images_without_a_byte(tmp_path: Path, rehearse: Rehearse) -> None:
     for image in (scene / "images").iterdir():
         image.write_bytes(b"")
     made = rehearse(3, scene)
-    assert failed(made) == {"training-finishes", "extensions-ran"}
+    assert failed_criteria(made) == {"training-finishes", "extensions-ran"}
     assert "UnidentifiedImageError" in made.reasons[0] and "scene.py:" in made.reasons[0]
 
 
@@ -366,7 +358,7 @@ def test_pickled_objects_that_torch_refuses(checkout: Path, tmp_path: Path, rehe
     text = "\n    ".join(lines).replace("THEIRS", repr(theirs))
     edit(checkout / "train.py", "random.seed(0)", text)
     made = rehearse(3)
-    assert failed(made) == {"training-finishes", "runs-as-it-is", "extensions-ran"}
+    assert failed_criteria(made) == {"training-finishes", "runs-as-it-is", "extensions-ran"}
     words = "\n".join(made.reasons)
     assert "loads own.pth, which torch refuses without weights_only=False [torch-load-pickles]" in words
     assert "theirs.pth, which" not in words, "only what the run wrote itself is loaded after all"
@@ -412,19 +404,16 @@ def test_a_run_that_is_stopped_leaves_a_report(checkout: Path, tmp_path: Path) -
     [
         ("model.py", "prefiltered=False,", "prefiltered=False, beams=7,", "nothing-replaces-it", 1),
         ("arguments/__init__.py", "self.iterations = 30_000", "pass", "no-length", 3),
+        ("train.py", "", "", "no-trainer", 2),
     ],
 )
 def test_what_cannot_be_rehearsed_is_not_run(
     checkout: Path, rehearse: Rehearse, file: str, old: str, new: str, code: str, exit_code: int
 ) -> None:
-    edit(checkout / file, old, new)
+    if old:
+        edit(checkout / file, old, new)
+    else:
+        (checkout / file).rename(checkout / "start.py")
     with pytest.raises(SplatfixError) as refused:
         rehearse(3)
     assert (refused.value.code, int(refused.value.exit_code)) == (code, exit_code)
-
-
-def test_a_folder_without_a_trainer(checkout: Path, rehearse: Rehearse) -> None:
-    (checkout / "train.py").rename(checkout / "start.py")
-    with pytest.raises(SplatfixError) as refused:
-        rehearse(3)
-    assert (refused.value.code, int(refused.value.exit_code)) == ("no-trainer", 2)
