@@ -7,14 +7,13 @@ from splatfix.explain.build_output import (
     explain_image_build,
 )
 from splatfix.explain.engine import MachineEvidence, cause_of, explain, explain_text, known_classes
-from splatfix.explain.model import Explanation, FailureCause, KnownClass
+from splatfix.explain.model import Explanation, FailureCause
 from splatfix.knowledge.failures import explain_message
 
 __all__ = [
     "BuildFailure",
     "Explanation",
     "FailureCause",
-    "KnownClass",
     "MachineEvidence",
     "cause_of",
     "explain",

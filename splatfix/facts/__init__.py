@@ -13,7 +13,7 @@ from splatfix.facts.environment.linkage import of_torch
 from splatfix.facts.environment.packages import name_and_version, origin_folder
 from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
-from splatfix.facts.model import SCHEMA_VERSION, Facts
+from splatfix.facts.model import Facts
 from splatfix.facts.model.environment import (
     BuildRecord,
     Distribution,
@@ -30,7 +30,7 @@ from splatfix.facts.model.environment import (
     ToolkitChoice,
     Torch,
 )
-from splatfix.facts.model.fact import Code, Fact, FatbinGroup, absent, group_fatbins, loaded_fatbins, unknown
+from splatfix.facts.model.fact import Code, Fact, FatbinGroup, loaded_fatbins
 from splatfix.facts.model.machine import (
     Adapter,
     Colmap,
