@@ -267,7 +267,7 @@ def test_hard_links_keep_their_other_side(stages: Stages, tmp_path: Path) -> Non
     assert snapshot(linked).keys() - stages.files["one"].keys() == {str(added.relative_to(original.prefix))}
 
 
-@pytest.mark.parametrize("mode", [0o700, 0o755])
+@pytest.mark.parametrize("mode", [0o700, pytest.param(0o755, marks=pytest.mark.slow)])
 def test_nothing_is_open_to_more_people_than_the_environment(
     environment: Environment, tmp_path: Path, mode: int
 ) -> None:

@@ -122,6 +122,7 @@ def test_what_only_scripts_import_stops_nothing(
     assert "lpips" in broken and "libGL.so.1" in broken
 
 
+@pytest.mark.slow
 def test_what_is_declared_and_not_imported_stops_nothing(
     environment: Environment, needing: Path, offered: Path
 ) -> None:

@@ -129,6 +129,7 @@ def test_nothing_to_resume_in_a_fresh_environment(
     assert "resume-takes-no-source" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_resumed_after_a_failure_that_was_repaired(environment: Environment, tmp_path: Path) -> None:
     source = write_extension(tmp_path / "source", extra="int broken(;")
     assert splatfix("install", str(source), "--python", environment.python) == 1
