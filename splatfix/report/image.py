@@ -11,19 +11,20 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from rich.console import Console
 
 from splatfix import __version__
 from splatfix.core.codec import to_json
-from splatfix.core.step import Step
+from splatfix.core.step import Step, target_options
 from splatfix.core.visible import visible
 from splatfix.plan.image import ImageFile, ImagePlan
 from splatfix.report.console import escape, marked, prose, show_step
 from splatfix.report.marks import Mark
+from splatfix.report.templates import jinja
 
 _WIDTH = 112
 
@@ -50,14 +51,7 @@ _FILTERS: Mapping[str, Callable[..., str]] = {
 @cache
 def _templates() -> Environment:
     # no autoescape: what a plan holds was held against patterns, and the rest goes through a filter above
-    environment = Environment(  # nosec B701
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        undefined=StrictUndefined,
-        auto_reload=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = jinja(autoescape=False)
     environment.filters.update(_FILTERS)
     return environment
 
@@ -115,20 +109,17 @@ def dockerfile(plan: ImagePlan) -> str:
     if any(source.path == "." for source in plan.sources):
         # There a package's own source, which is not compiled, would be imported in place of the installed one.
         workdir = "/home/splat"
-    return (
-        _templates()
-        .get_template("image.Dockerfile")
-        .render(
-            plan=plan,
-            image=image_name(plan),
-            targets=targets,
-            options=" ".join(f"--target {arch}" for arch in plan.targets),
-            version=__version__,
-            run_packages=list(plan.run_packages),
-            # docker inspect then tells where an image came from; a checkout without git has no revision
-            labels=[(name, value) for name, value in labels.items() if value],
-            workdir=workdir,
-        )
+    template = _templates().get_template("image.Dockerfile")
+    return template.render(
+        plan=plan,
+        image=image_name(plan),
+        targets=targets,
+        options=" ".join(target_options(plan.targets)),
+        version=__version__,
+        run_packages=list(plan.run_packages),
+        # docker inspect then tells where an image came from; a checkout without git has no revision
+        labels=[(name, value) for name, value in labels.items() if value],
+        workdir=workdir,
     )
 
 
@@ -145,6 +136,10 @@ def ignore_file(plan: ImagePlan, dockerfile_name: str, dockerignore: str) -> str
     files = [plan.marker, "splatfix-*.whl"]
     needed = {PurePosixPath(path).parts[0] for path in (*files, *folders)}
     own = dockerignore.removeprefix("\ufeff").splitlines()
+    inside = []
+    for rule in own:
+        if not any(_excludes(rule, folder) for folder in folders):
+            inside.append(rule)
     return (
         _templates()
         .get_template("image.dockerignore")
@@ -152,7 +147,7 @@ def ignore_file(plan: ImagePlan, dockerfile_name: str, dockerignore: str) -> str
             dockerfile=dockerfile_name,
             own=own,
             folders=folders,
-            inside=[rule for rule in own if not any(_excludes(rule, folder) for folder in folders)],
+            inside=inside,
             files=files,
             data=[name for name in _DATA if name not in needed],
         )

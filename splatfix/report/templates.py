@@ -85,19 +85,23 @@ _TEXT: Mapping[str, Callable[[object], Markup]] = {
 }
 
 
-@cache
-def _environment(form: str) -> Environment:
-    # what finalize returns is marked as safe; autoescape is for what would pass it by
-    environment = Environment(
+def jinja(**settings: Any) -> Environment:
+    """Jinja for the templates of that folder: an unknown name is an error, and a statement leaves no empty line."""
+    return Environment(  # nosec B701 - whether it escapes the caller says, who knows the form
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        finalize=_TEXT[form],
         undefined=StrictUndefined,
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        **settings,
     )
+
+
+@cache
+def _environment(form: str) -> Environment:
+    # what finalize returns is marked as safe; autoescape is for what would pass it by
+    environment = jinja(autoescape=True, finalize=_TEXT[form])
     environment.filters.update(
         home=shorten_home,
         literally=lambda line: _markup(
