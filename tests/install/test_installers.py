@@ -56,7 +56,7 @@ def bare(kind: str, tmp_path: Path) -> Environment:
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
 def test_built_installed_and_reverted(bare: Environment, kind: str, tmp_path: Path) -> None:
     before = snapshot(bare)
-    found = probe.probe(LiveSystem(), bare.python)[0].installer.value
+    found = probe.probe(LiveSystem(), bare.python).installer.value
     assert found == bare.installer and found is not None and (found.kind, bool(found.program)) == (kind, True)
     outcome = install(bare, write_extension(tmp_path / "source"), afresh=True)
     assert run_in(bare, "import tiny_probe; print(tiny_probe.answer())") == "42"
