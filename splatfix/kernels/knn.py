@@ -41,7 +41,7 @@ from splatfix.kernels.knn_libraries import (
 )
 from splatfix.kernels.knn_search import Search
 
-__all__ = ["available_engines", "distCUDA2", "knn", "last_engine"]
+__all__ = ["available_engines", "distCUDA2", "last_engine"]
 
 DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024
 """What a search may hold beside its input and its result: 512 MiB."""
@@ -62,7 +62,7 @@ def distCUDA2(
     Raises:
         ValueError, TypeError: wrong shape, dtype, values or engine; the message says what to change.
     """
-    points = _checked(points, "points")
+    points = _checked(points)
     count = points.shape[0]
     if count < 4:
         return _few_points(points)
@@ -84,42 +84,6 @@ def distCUDA2(
             result[rows] = squared[:, 1:].mean(1)
     _remember(chosen)
     return result
-
-
-def knn(
-    points: Tensor,
-    queries: Tensor,
-    k: int,
-    *,
-    budget_bytes: int = DEFAULT_BUDGET_BYTES,
-    engine: Optional[str] = None,
-) -> Tuple[Tensor, Tensor]:
-    """The k points nearest to each query: squared distances [Q, k], ascending, and indices [Q, k] (int64) into `points`.
-
-    A query that is itself one of the points finds itself, at distance 0. Among equal distances any index may come first.
-
-    Args:
-        points: [P, 3], float32 or float64, finite; queries: [Q, 3], the same dtype and device.
-        k: from 1 to P.
-        budget_bytes, engine: as for `distCUDA2`.
-    """
-    points, queries = _checked(points, "points"), _checked(queries, "queries")
-    if points.dtype != queries.dtype or points.device != queries.device:
-        raise TypeError(
-            f"points and queries must share dtype and device: {points.dtype} on {points.device} "
-            f"against {queries.dtype} on {queries.device}."
-        )
-    if not 1 <= k <= points.shape[0]:
-        raise ValueError(f"k must be between 1 and the number of points ({points.shape[0]}), not {k}.")
-    chosen = choose_engine(engine, points)
-    squared = queries.new_empty(queries.shape[0], k)
-    index = torch.empty(queries.shape[0], k, dtype=torch.int64, device=queries.device)
-    if queries.shape[0]:
-        ask = Search(points, budget_bytes).nearest if chosen == "torch" else library_search(chosen, points)
-        for rows, nearest_squared, nearest_index in in_spatial_order(ask, queries, k, budget_bytes):
-            squared[rows], index[rows] = nearest_squared, nearest_index
-    _remember(chosen)
-    return squared, index
 
 
 def _by_cuda_kernels(points: Tensor) -> Optional[Tensor]:
@@ -162,14 +126,14 @@ def _few_points(points: Tensor) -> Tensor:
     return ((nearest[:, 0] + nearest[:, 1] + nearest[:, 2]) / 3).to(points.dtype)
 
 
-def _checked(points: Tensor, name: str) -> Tensor:
+def _checked(points: Tensor) -> Tensor:
     """The points, detached. Raises ValueError or TypeError for invalid ones."""
     if points.dim() != 2 or points.shape[1] != 3:
-        raise ValueError(f"{name} must have shape [N, 3], not {tuple(points.shape)}.")
+        raise ValueError(f"points must have shape [N, 3], not {tuple(points.shape)}.")
     if points.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name} must be float32 or float64, not {points.dtype}; call .float() first.")
+        raise TypeError(f"points must be float32 or float64, not {points.dtype}; call .float() first.")
     points = points.detach()
     if not bool(torch.isfinite(points).all()):
         bad = int((~torch.isfinite(points).all(1)).sum())
-        raise ValueError(f"{bad} of the {points.shape[0]} {name} hold NaN or infinity; remove them first.")
+        raise ValueError(f"{bad} of the {points.shape[0]} points hold NaN or infinity; remove them first.")
     return points

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, ContextManager, NamedTuple, Optional, Sequence, Union
+from typing import Any, ContextManager, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["BlurredTarget", "fused_ssim", "fused_ssim3d", "precompute"]
+__all__ = ["fused_ssim", "fused_ssim3d"]
 
 C1 = 0.01**2
 C2 = 0.03**2
@@ -49,23 +49,9 @@ _STRIP_NUMBERS_GPU = 1 << 23
 _MIN_STRIP_ROWS = 32
 
 
-class BlurredTarget(NamedTuple):
-    """A fixed second image with its blurred statistics, made by `precompute` and accepted in place of `img2`.
-
-    Holds three images' worth of memory and saves about a tenth of the time of each call.
-    """
-
-    image: Tensor
-    """[B, C, H, W], the image itself."""
-    mean: Tensor
-    """[B, C, H, W], the Gaussian-weighted mean of image - 0.5 at each pixel."""
-    mean_square: Tensor
-    """[B, C, H, W], the Gaussian-weighted mean of (image - 0.5)^2."""
-
-
 def fused_ssim(
     img1: Tensor,
-    img2: Union[Tensor, BlurredTarget],
+    img2: Tensor,
     padding: str = "same",
     train: bool = True,
 ) -> Tensor:
@@ -73,7 +59,7 @@ def fused_ssim(
 
     Args:
         img1: [B, C, H, W], float32 or float64; receives the gradient.
-        img2: the same shape, dtype and device, or the result of `precompute`; receives no gradient.
+        img2: the same shape, dtype and device; receives no gradient.
         padding: "same" (the Inria loss) or "valid" (drops 5 pixels per side; needs H and W of at least 11).
         train: False skips the gradient even if `img1` requires one, as in the extension.
 
@@ -81,16 +67,13 @@ def fused_ssim(
         ValueError: wrong shapes or padding; the message says what to change.
         TypeError: wrong dtypes.
     """
-    is_blurred = isinstance(img2, BlurredTarget)
-    target, mean, mean_square = img2 if isinstance(img2, BlurredTarget) else (img2, None, None)
-    _check(img1, target, padding, dims=2)
+    _check(img1, img2, padding, dims=2)
     if not (train and torch.is_grad_enabled()):
         img1 = img1.detach()
-    if not is_blurred:
-        on_gpu = _by_cuda_kernels(img1, target, padding)
-        if on_gpu is not None:
-            return on_gpu
-    return _MeanSSIM.apply(img1, target.detach(), mean, mean_square, padding)  # type: ignore[no-any-return, no-untyped-call]
+    on_gpu = _by_cuda_kernels(img1, img2, padding)
+    if on_gpu is not None:
+        return on_gpu
+    return _MeanSSIM.apply(img1, img2.detach(), padding)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def fused_ssim3d(img1: Tensor, img2: Tensor, padding: str = "same", train: bool = True) -> Tensor:
@@ -101,16 +84,7 @@ def fused_ssim3d(img1: Tensor, img2: Tensor, padding: str = "same", train: bool 
     _check(img1, img2, padding, dims=3)
     if not (train and torch.is_grad_enabled()):
         img1 = img1.detach()
-    return _MeanSSIM.apply(img1, img2.detach(), None, None, padding)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def precompute(img2: Tensor) -> BlurredTarget:
-    """Blur a fixed ground-truth image [B, C, H, W] once; pass the result as `img2` in every step."""
-    _check(img2, img2, "same", dims=2)
-    image = img2.detach()
-    shifted = image - SHIFT
-    mean = _blur_whole(shifted, 2, -SHIFT)
-    return BlurredTarget(image, mean, _blur_whole(shifted * shifted, 2, SHIFT * SHIFT))
+    return _MeanSSIM.apply(img1, img2.detach(), padding)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _by_cuda_kernels(img1: Tensor, img2: Tensor, padding: str) -> Optional[Tensor]:
@@ -130,17 +104,12 @@ class _MeanSSIM(torch.autograd.Function):
     """Forward: mean of the map. Backward: the gradient computed in the same pass, times the incoming scalar."""
 
     @staticmethod
-    def forward(
-        ctx: Any, img1: Tensor, img2: Tensor, mean: Optional[Tensor], square: Optional[Tensor], padding: str
-    ) -> Tensor:
+    def forward(ctx: Any, img1: Tensor, img2: Tensor, padding: str) -> Tensor:
         wants_gradient: bool = ctx.needs_input_grad[0]
-        cached = None
-        if mean is not None and square is not None:
-            cached = (mean, square)
         if _is_compiling():
-            total, grad = _whole(img1, img2, cached, padding, img1.dim() - 2, wants_gradient)
+            total, grad = _whole(img1, img2, padding, img1.dim() - 2, wants_gradient)
         elif img1.dim() == 4:
-            total, grad = _by_strips(img1, img2, cached, padding, wants_gradient)
+            total, grad = _by_strips(img1, img2, padding, wants_gradient)
         else:
             total, grad = _by_volumes(img1, img2, padding, wants_gradient)
         ctx.scale = 1.0 / _pixels_counted(img1, padding)
@@ -151,10 +120,10 @@ class _MeanSSIM(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Optional[Tensor], None, None, None, None]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Optional[Tensor], None, None]:
         if not ctx.saved_tensors:
-            return None, None, None, None, None
-        return ctx.saved_tensors[0] * (upstream * (2 * ctx.scale)), None, None, None, None
+            return None, None, None
+        return ctx.saved_tensors[0] * (upstream * (2 * ctx.scale)), None, None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -196,25 +165,17 @@ def _map_and_derivatives(
 
 
 def _fill_maps(maps: Sequence[Tensor], x: Tensor, y: Tensor) -> None:
-    """Write the maps to blur: x, [y,] x^2 [+ y^2], 2xy, of the shifted images; [] where cached statistics have it."""
-    mean, squares, product = maps[0], maps[-2], maps[-1]
-    torch.sub(x, SHIFT, out=mean)
-    torch.mul(mean, mean, out=squares)
-    if len(maps) == 3:
-        torch.sub(y, SHIFT, out=product)
-        product.mul_(mean).mul_(2)
-    else:
-        torch.sub(y, SHIFT, out=maps[1])
-        squares.addcmul_(maps[1], maps[1])
-        torch.mul(mean, maps[1], out=product).mul_(2)
+    """Write the maps to blur: x, y, x^2 + y^2, 2xy, of the shifted images."""
+    first, second, squares, product = maps
+    torch.sub(x, SHIFT, out=first)
+    torch.sub(y, SHIFT, out=second)
+    torch.mul(first, first, out=squares)
+    squares.addcmul_(second, second)
+    torch.mul(first, second, out=product).mul_(2)
 
 
-def _outside(cached: bool) -> list[float]:
-    """The same maps where the image is zero, beyond its border."""
-    square = SHIFT * SHIFT
-    if cached:
-        return [-SHIFT, square, 2 * square]
-    return [-SHIFT, -SHIFT, 2 * square, 2 * square]
+_OUTSIDE = [-SHIFT, -SHIFT, 2 * SHIFT * SHIFT, 2 * SHIFT * SHIFT]
+"""The same maps where the image is zero, beyond its border."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -223,18 +184,13 @@ def _outside(cached: bool) -> list[float]:
 
 
 def _by_strips(
-    img1: Tensor,
-    img2: Tensor,
-    cached: Optional[tuple[Tensor, Tensor]],
-    padding: str,
-    wants_gradient: bool,
+    img1: Tensor, img2: Tensor, padding: str, wants_gradient: bool
 ) -> tuple[Tensor, Optional[Tensor]]:
     """Sum of the map and, if needed, its gradient [B, C, H, W] for img1, a few planes and rows at a time."""
     height, width = img1.shape[-2:]
     blur = _Blur(img1, width)
     budget = _STRIP_NUMBERS_CPU if img1.device.type == "cpu" else _STRIP_NUMBERS_GPU
     x, y = (image.detach().reshape(-1, height, width) for image in (img1, img2))
-    statistics = [s.reshape(-1, height, width) for s in cached or ()]
     grad = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_gradient else None
     planes = max(1, min(x.shape[0], budget // (blur.columns * 2 * _MIN_STRIP_ROWS)))
     total = torch.zeros((), dtype=blur.sum_type, device=x.device)
@@ -245,7 +201,6 @@ def _by_strips(
                 blur,
                 x[group],
                 y[group],
-                [s[group] for s in statistics],
                 _cropped(padding),
                 None if grad is None else grad[group],
                 budget,
@@ -259,7 +214,6 @@ def _sweep(
     blur: _Blur,
     x: Tensor,
     y: Tensor,
-    statistics: Sequence[Tensor],
     crop: int,
     grad: Optional[Tensor],
     budget: int,
@@ -272,7 +226,7 @@ def _sweep(
     planes, height, width = x.shape
     steps = max(1, -(-(height + HALO) * planes * blur.columns // budget))
     rows = max(2 * HALO, -(-(height + HALO) // steps))
-    outside = x.new_tensor(_outside(bool(statistics))).view(-1, 1, 1, 1)
+    outside = x.new_tensor(_OUTSIDE).view(-1, 1, 1, 1)
     maps = outside.repeat(1, planes, rows + 2 * HALO, blur.columns)
     derivatives = None
     if grad is not None:
@@ -291,19 +245,12 @@ def _sweep(
             fresh[:, :, bottom - top :] = 0
             slots = fresh[:, :, first - top : bottom - top, HALO + crop : HALO + width - crop].unbind(0)
         if first < bottom:
-            here = (slice(None), slice(first, bottom), slice(crop, width - crop))
             blurred = blur(maps)[:, :, first - top : bottom - top, crop : width - crop]
-            mu2 = blurred[1]
-            if statistics:
-                mu2 = statistics[0][here]
-                blurred[1].add_(statistics[1][here])
-            total += _map_and_derivatives(blurred[0], mu2, blurred[-2], blurred[-1], slots).sum()
+            mu1, mu2, squares, product = blurred.unbind(0)
+            total += _map_and_derivatives(mu1, mu2, squares, product, slots).sum()
         if grad is not None and derivatives is not None:
             centered = maps[:2, :, :rows, HALO : HALO + width]
-            second = centered[1]
-            if statistics:  # the maps then hold no second image
-                second = _shifted_rows(y, top - HALO, rows)
-            _emit_gradient(blur(derivatives), centered[0], second, grad, top - HALO)
+            _emit_gradient(blur(derivatives), centered[0], centered[1], grad, top - HALO)
             derivatives[:, :, : 2 * HALO] = derivatives[:, :, rows:].clone()
         maps[:, :, : 2 * HALO] = maps[:, :, rows:].clone()
     return total
@@ -317,12 +264,6 @@ def _load_rows(maps: Tensor, x: Tensor, y: Tensor, top: int, outside: Tensor) ->
         rows = slice(top, top + count)
         _fill_maps(maps[:, :, :count, HALO : HALO + width].unbind(0), x[:, rows], y[:, rows])
     maps[:, :, count:] = outside
-
-
-def _shifted_rows(image: Tensor, top: int, rows: int) -> Tensor:
-    """Rows top ... top + rows - 1 of an image minus SHIFT; rows outside the image are never read."""
-    inside = image[:, max(0, top) : top + rows] - SHIFT
-    return F.pad(inside, [0, 0, max(0, -top), 0])
 
 
 def _emit_gradient(blurred: Tensor, x: Tensor, y: Tensor, grad: Tensor, top: int) -> None:
@@ -466,25 +407,14 @@ def _blur_whole(image: Tensor, dims: int, outside: float = 0.0) -> Tensor:
 
 
 def _whole(
-    img1: Tensor,
-    img2: Tensor,
-    cached: Optional[tuple[Tensor, Tensor]],
-    padding: str,
-    dims: int,
-    wants_gradient: bool,
+    img1: Tensor, img2: Tensor, padding: str, dims: int, wants_gradient: bool
 ) -> tuple[Tensor, Optional[Tensor]]:
     """Sum of the map and its halved gradient without strips: for compilers, which fuse it, and for volumes."""
     x, y = img1.detach() - SHIFT, img2.detach() - SHIFT
     maps = [x, y, x * x + y * y, 2 * x * y]
-    if cached:
-        maps = [x, x * x, 2 * x * y]
-    blurred = [_blur_whole(m, dims, value) for m, value in zip(maps, _outside(bool(cached)))]
-    mu1, e_squares, e_2xy = blurred[0], blurred[-2], blurred[-1]
-    mu2 = blurred[1]
-    if cached:
-        mu2, e_squares = cached[0], e_squares + cached[1]
+    mu1, mu2, squares, product = (_blur_whole(m, dims, value) for m, value in zip(maps, _OUTSIDE))
     derivatives = [torch.empty_like(x) for _ in range(3)] if wants_gradient else None
-    ssim = _map_and_derivatives(mu1, mu2, e_squares, e_2xy, derivatives)
+    ssim = _map_and_derivatives(mu1, mu2, squares, product, derivatives)
     if padding == "valid":
         ssim = _inner(ssim, dims)
     if derivatives is None:
@@ -509,7 +439,7 @@ def _by_volumes(
     total = torch.zeros((), dtype=img1.dtype, device=img1.device)
     grads: list[Tensor] = []
     for x, y in zip(img1.reshape(-1, *shape[2:]), img2.reshape(-1, *shape[2:])):
-        value, grad = _whole(x, y, None, padding, 3, wants_gradient)
+        value, grad = _whole(x, y, padding, 3, wants_gradient)
         total = total + value
         if grad is not None:
             grads.append(grad)

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from measuring import PeakMemory, conditions, keep
 
-from splatfix.kernels.ssim import WINDOW, fused_ssim, precompute
+from splatfix.kernels.ssim import WINDOW, fused_ssim
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -52,11 +52,9 @@ def pair(height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x, y
 
 
-def contestants(y: torch.Tensor) -> dict[str, Loss]:
-    cached = precompute(y)
+def contestants() -> dict[str, Loss]:
     result: dict[str, Loss] = {
         "splatfix": fused_ssim,
-        "splatfix, cached ground truth": lambda x, _: fused_ssim(x, cached),
         "dense 11x11 (Inria form)": dense,
     }
     if importlib.util.find_spec("pytorch_msssim"):
@@ -98,11 +96,10 @@ def peak_memory(name: str, height: int, width: int) -> float:
 
 def memory_of(name: str, height: int, width: int) -> float:
     x, y = pair(height, width)
-    loss = contestants(y)[name]
+    loss = contestants()[name]
     small = (t[..., :64, :64].contiguous() for t in (x, y))
-    if "cached" not in name:
-        first, second = small
-        loss(first.requires_grad_(), second).backward()  # loads code and thread pools, which are not counted
+    first, second = small
+    loss(first.requires_grad_(), second).backward()  # loads code and thread pools, which are not counted
     x.requires_grad_()
     with PeakMemory() as peak:
         loss(x, y).backward()
@@ -124,7 +121,7 @@ def main() -> None:
         print(memory_of(args.memory_of, height, width))
         return
     x, y = pair(height, width)
-    names = contestants(y)
+    names = contestants()
     with torch.no_grad():
         forward = timed(names, x, y, args.rounds, backward=False)
     both = timed(names, x, y, args.rounds, backward=True)
