@@ -23,8 +23,8 @@ from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, dropin_of, face_of, refusal
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
-from tests.plan.machines import refused
-from tests.plan.test_replacement import row_of, source_of
+from tests.plan.machines import rasterizer_source, refused
+from tests.plan.test_replacement import row_of
 
 from .environments import make_environment
 from .test_cli import splatfix
@@ -433,13 +433,13 @@ def test_every_rasterizer_variant_is_served_or_refused() -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_source_folder_says_its_variant(name: str, tmp_path: Path) -> None:
     dropin = dropin_of("diff-gaussian-rasterization", name)
-    source_of(tmp_path, row_of(dropin.serves[0]))
+    rasterizer_source(tmp_path, dropin.serves[0])
     assert choose_dropins([str(tmp_path)]).dropins == (dropin,)
 
 
 @pytest.mark.parametrize("key", ["gof", "rade", "speedy"])
 def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None:
-    source_of(tmp_path, row_of(key))
+    rasterizer_source(tmp_path, key)
     problem = refused(choose_dropins, [str(tmp_path)])
     assert problem.code == "nothing-replaces-it" and (refusal(key) or "?") in problem.what
 
