@@ -33,7 +33,7 @@ def driver_too_old(context: Context, this: Check) -> Iterator[Finding]:
     torch says that the NVIDIA driver is too old. Above it machine code runs; PTX may still be too new. A libcuda of its own
     CUDA level decides where there is one: the cuda-compat package on data-centre GPUs, and every Jetson."""
     driver, cuda, torch = context.machine.driver.value, context.torch_cuda, context.torch
-    # that there is no driver gpu-without-driver tells
+    # gpu-without-driver reports a missing driver
     if not context.has_nvidia_gpu or torch is None or cuda is None or driver is None:
         return
     if driver.version is None:
@@ -159,7 +159,8 @@ def cuda_does_not_start(context: Context, this: Check) -> Iterator[Finding]:
     Codes with a page of their own: 803 (driver-library-mismatch) and 804 (forward-compat-on-geforce)."""
     cuda, driver = context.machine.cuda, context.machine.driver.value
     if driver is None or cuda == Fact():
-        return  # gpu-without-driver tells the one; the other are facts from a splatfix that did not ask
+        # gpu-without-driver reports a missing driver; facts saved by an older splatfix were not asked for this
+        return
     if cuda.value:
         names = ", ".join(f"cuda:{index} {item.name}" for index, item in enumerate(cuda.value))
         yield this.ok(

@@ -339,21 +339,21 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     cards_of_host = [gpu for gpu in context.unused_cards if gpu.kernel_driver == "nvidia"]
     evidence = tuple(_not_passed_evidence(context, cards_of_host))
     remedy = start_with_gpu(machine.container, wsl=machine.wsl)
-    name = f"his {machine.container} container"
+    container = f"{machine.container} container"
     if machine.wsl:
-        name += " in WSL2"
+        container += " in WSL2"
     status, link = Status.SKIP, ""
     if requested in ("", "void", "none"):
-        summary = f"NVIDIA_VISIBLE_DEVICES={requested!r} hides the GPUs from t{name}."
+        summary = f"NVIDIA_VISIBLE_DEVICES={requested!r} hides the GPUs from this {container}."
     elif cards_of_host and not context.goal.targets:
         count = counted(len(cards_of_host), "NVIDIA card")
         status, link = Status.FAIL, _LINK
-        summary = f"The host has {count}, but t{name} was started without the GPU."
+        summary = f"The host has {count}, but this {container} was started without the GPU."
     elif requested is not None:
         status, link = Status.WARN, _LINK
-        summary = f"T{name} requests GPU {requested!r} but has none."
+        summary = f"This {container} requests GPU {requested!r} but has none."
     elif context.torch_cuda is not None:
-        summary = f"T{name} has no GPU; whether its host has one is not seen from inside."
+        summary = f"This {container} has no GPU; whether its host has one is not seen from inside."
     else:
         return
     yield this.finding(status, summary, evidence=evidence, remedy=remedy, link=link)

@@ -19,7 +19,7 @@ from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
-from splatfix.facts import Facts, FatbinGroup
+from splatfix.facts import Facts, Fatbin, FatbinGroup
 from splatfix.knowledge import AUTO, Arch
 from splatfix.knowledge.torch_releases import TorchBuild
 
@@ -53,7 +53,7 @@ class Context(PendingBuilds):
             return None
         return self.no_gpu_problem()
 
-    def judge(self, code: Iterable[FatbinGroup], arch: Arch) -> Coverage:
+    def judge(self, code: Iterable[Fatbin | FatbinGroup], arch: Arch) -> Coverage:
         """Whether code in this environment runs on a GPU, with this machine's driver and torch's CUDA."""
         return judge(code, arch, driver_cuda=self.driver_level(arch), build_cuda=self.torch_cuda)
 

@@ -1,4 +1,7 @@
-"""Whether the fat binaries of a file can run on a GPU: the one rule that inspect, diagnose and install all use."""
+"""Whether the fat binaries of a file can run on a GPU: the one rule that inspect, diagnose and install all use.
+
+``Context.judge`` asks it with what is known of an environment, :func:`judge` without.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def judge(
 
     A file is usable only if *every* non-empty fatbin (one per .cu file) has a usable entry; a union over the file
     would call a mixed library good. A group counts as all its equal fatbins, and is looked at once. Rules: CUDA binary
-    compatibility and PTX compatibility, section 0 of the notes in :mod:`splatfix.knowledge.archs`.
+    compatibility and PTX compatibility, as :func:`splatfix.knowledge.archs.cubin_runs_on` and ``ptx_runs_on`` have them.
 
     Args:
         driver_cuda: CUDA level of the driver, such as ``13.0``, to judge PTX; None when it is not known.

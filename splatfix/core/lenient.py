@@ -93,7 +93,7 @@ _LENIENT = _LenientDecoder(other_keys=True)
 
 
 def _number(kind: type[int] | type[float], value: Any) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if number and abs(value) < LARGEST and kind(value) == value:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and abs(value) < LARGEST and kind(value) == value:
         return kind(value)
-    raise ValueError
+    raise ValueError(f"{value!r} is no {kind.__name__}")

@@ -1,4 +1,4 @@
-"""Tests of the numbers in a line, for anchors whose words alone fit two classes."""
+"""Tests of the numbers in a line, for wordings that fit two classes of failure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def toolkit_in(lines: Sequence[str]) -> tuple[int, int] | None:
 
 
 def judge(test: str, line: str, match: re.Match[str], around: Surroundings) -> float:
-    """How far the numbers bear out the words: the factor (0 to 1) of the anchor's weight.
+    """How far the numbers bear out the words: the factor (0 to 1) of the wording's weight.
 
     Raises:
         KeyError: there is no such test.

@@ -76,7 +76,7 @@ class Built:
 
 
 def build_wheel(
-    action: BuildWheel,
+    step: BuildWheel,
     facts: Facts,
     environment: Environment,
     runner: Runner,
@@ -86,7 +86,7 @@ def build_wheel(
     cache: WheelCache | None,
     stop: threading.Event,
 ) -> Built:
-    """Build the action's source and leave its wheel, with our manifest in it, in ``wheels``.
+    """Build the step's source and leave its wheel, with our manifest in it, in ``wheels``.
 
     A build whose compiler the system killed for memory is tried again with half as many jobs.
 
@@ -100,38 +100,38 @@ def build_wheel(
         SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``, ``no-scratch``,
             ``cannot-write``.
     """
-    built_with, places = versions_of(facts, action), places_of(facts)
+    built_with, places = versions_of(facts, step), places_of(facts)
     while True:
-        with scratch_folder(source=action.source) as scratch:
+        with scratch_folder(source=step.source) as scratch:
             tell("copying the source")
-            repository = Path(action.repository or action.source)
-            left_out = copy_source(Path(action.source), scratch.copy, repository)
-            folder = scratch.copy / Path(action.source).relative_to(repository)
+            repository = Path(step.repository or step.source)
+            left_out = copy_source(Path(step.source), scratch.copy, repository)
+            folder = scratch.copy / Path(step.source).relative_to(repository)
             scratch = replace(scratch, source=folder, left_out=left_out)
-            write_edits(edited_contents(scratch.source, action.edits))
+            write_edits(edited_contents(scratch.source, step.edits))
             source = read_source(scratch.source)
-            identity = identity_of(action, built_with, source.reads, places)
+            identity = identity_of(step, built_with, source.reads, places)
             key = wheel_key(scratch.copy, identity) if cache else ""
             kept = cache.take(key, wheels) if cache else None
             if kept is not None:
                 return Built(kept, True)
             tell("running its setup.py")
-            more = _linking(action, source.libraries, environment, scratch.root / "link-names", runner)
-            cause = _run_pip(action, environment, runner, scratch, log, tell, stop, more)
+            more = _linking(step, source.libraries, environment, scratch.root / "link-names", runner)
+            cause = _run_pip(step, environment, runner, scratch, log, tell, stop, more)
             if cause is None:
-                made = _take_wheel(action, scratch, wheels, log, built_with)
+                made = _take_wheel(step, scratch, wheels, log, built_with)
                 if cache:
-                    cache.put(key, made, identity, origin_of(Path(action.source)))
+                    cache.put(key, made, identity, origin_of(Path(step.source)))
                 return Built(made, False)
-        jobs = int(action.variables.get("MAX_JOBS", "1"))
+        jobs = int(step.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
-            raise _failed(action, cause, log)
+            raise _failed(step, cause, log)
         tell(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
-        action = replace(action, variables={**action.variables, "MAX_JOBS": str(jobs // 2)})
+        step = replace(step, variables={**step.variables, "MAX_JOBS": str(jobs // 2)})
 
 
 def _run_pip(
-    action: BuildWheel,
+    step: BuildWheel,
     environment: Environment,
     runner: Runner,
     scratch: Scratch,
@@ -141,12 +141,12 @@ def _run_pip(
     more: Mapping[str, str],
 ) -> BuildFailure | None:
     variables = {
-        **action.variables,
+        **step.variables,
         "TMPDIR": str(scratch.temporary),
-        **compiler_cache(action, scratch.root),
+        **compiler_cache(step, scratch.root),
         **more,
     }
-    if action.cuda_mismatch:
+    if step.cuda_mismatch:
         # first on PYTHONPATH, it silences torch's check of the toolkit
         silenced = scratch.root / "silenced"
         silenced.mkdir()
@@ -162,14 +162,14 @@ def _run_pip(
 
     with writable_log(log):
         with log.open("a", encoding="utf-8") as file:
-            file.write(f"# splatfix {__version__} builds {action.subject} from {action.source}\n")
+            file.write(f"# splatfix {__version__} builds {step.subject} from {step.source}\n")
             file.writelines(f"# {name}={value}\n" for name, value in variables.items())
             file.writelines(f"# not copied: {item.path} ({item.reason})\n" for item in scratch.left_out)
             file.write(f"# {' '.join(argv)}\n")
         done = runner.run(
             argv,
             timeout=_TIMEOUT,
-            env=child_environment(variables, action.unset, action.path_first),
+            env=child_environment(variables, step.unset, step.path_first),
             on_line=follow,
             log=log,
             stop=stop,
@@ -177,7 +177,7 @@ def _run_pip(
     if done.ok:
         return None
     if stop.is_set():
-        raise SplatfixError("build-stopped", f"The build of {action.subject} was stopped.")
+        raise SplatfixError("build-stopped", f"The build of {step.subject} was stopped.")
     if done.error:
         return BuildFailure("unknown", (done.error,))
     # the scratch copy is removed before anybody reads its paths
@@ -188,14 +188,14 @@ def _run_pip(
     if missed:
         note = f"{missed.path} was not copied for the build ({missed.reason})."
         cause = replace(cause, meaning=f"{cause.meaning} {note}".strip())
-    return _of_the_source(cause, action, scratch)
+    return _of_the_source(cause, step, scratch)
 
 
 def _linking(
-    action: BuildWheel, libraries: tuple[str, ...], environment: Environment, folder: Path, runner: Runner
+    step: BuildWheel, libraries: tuple[str, ...], environment: Environment, folder: Path, runner: Runner
 ) -> dict[str, str]:
     """LIBRARY_PATH with a folder of names, where the source links what has none here."""
-    cc, home = action.variables.get("CC"), action.variables.get("CUDA_HOME")
+    cc, home = step.variables.get("CC"), step.variables.get("CUDA_HOME")
     if not cc or not home or not link_names(libraries, cc, Path(home), environment.purelib, folder, runner):
         return {}
     folders = [str(folder)]
@@ -204,7 +204,7 @@ def _linking(
     return {"LIBRARY_PATH": os.pathsep.join(folders)}
 
 
-def _of_the_source(cause: BuildFailure, action: BuildWheel, scratch: Scratch) -> BuildFailure:
+def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> BuildFailure:
     """The cause with paths of the source itself: the scratch copy is removed before anybody reads it."""
 
     def without_dots(match: re.Match[str]) -> str:
@@ -215,28 +215,28 @@ def _of_the_source(cause: BuildFailure, action: BuildWheel, scratch: Scratch) ->
 
     # a compiler cache gives compilers paths relative to where they run
     lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", without_dots, line) for line in cause.lines)
-    named = next((name for edit in action.edits for name in edit.files if lines and name in lines[0]), None)
-    if cause.kind != "compiler" or named is None or not _moved(named, action, scratch):
+    named = next((name for edit in step.edits for name in edit.files if lines and name in lines[0]), None)
+    if cause.kind != "compiler" or named is None or not _moved(named, step, scratch):
         return replace(cause, lines=lines)
-    edits = ", ".join(edit.rule for edit in action.edits if named in edit.files)
+    edits = ", ".join(edit.rule for edit in step.edits if named in edit.files)
     note = f"Line numbers of {named} are those after splatfix's edits ({edits}), which added lines."
     return replace(cause, lines=lines, meaning=f"{cause.meaning} {note}".strip())
 
 
-def _moved(name: str, action: BuildWheel, scratch: Scratch) -> bool:
+def _moved(name: str, step: BuildWheel, scratch: Scratch) -> bool:
     """The edits changed the file's number of lines."""
-    original, edited = Path(action.source, name), scratch.source / name
+    original, edited = Path(step.source, name), scratch.source / name
     return original.read_bytes().count(b"\n") != edited.read_bytes().count(b"\n")
 
 
 def _take_wheel(
-    action: BuildWheel, scratch: Scratch, wheels: Path, log: Path, built_with: Mapping[str, str]
+    step: BuildWheel, scratch: Scratch, wheels: Path, log: Path, built_with: Mapping[str, str]
 ) -> Path:
     made = sorted(scratch.wheels.glob("*.whl"))
     if len(made) != 1:
         raise SplatfixError(
             "build-failed",
-            f"The build of {action.subject} succeeded but left {len(made) or 'no'} wheels instead of one.",
+            f"The build of {step.subject} succeeded but left {len(made) or 'no'} wheels instead of one.",
             meaning="Nothing was installed.",
             todo=(say(f"Read the full log: {log}"),),
         )
@@ -244,28 +244,28 @@ def _take_wheel(
         "schema_version": MANIFEST_VERSION,
         "kind": "built",
         "splatfix": __version__,
-        "source": action.source,
-        "targets": [arch.sm for arch in action.targets],
-        "variables": dict(action.variables),
+        "source": step.source,
+        "targets": [arch.sm for arch in step.targets],
+        "variables": dict(step.variables),
         "built_with": dict(built_with),
-        "edits": [edit.rule for edit in action.edits],
+        "edits": [edit.rule for edit in step.edits],
     }
-    if action.cuda_mismatch:
-        manifest["cuda_mismatch"] = action.cuda_mismatch
+    if step.cuda_mismatch:
+        manifest["cuda_mismatch"] = step.cuda_mismatch
     add_manifest(made[0], manifest)
     path = wheels / made[0].name
     write_bytes(path, made[0].read_bytes())  # whole or not at all: it may go to another disk, and a full one
     return path
 
 
-def _failed(action: BuildWheel, cause: BuildFailure, log: Path) -> SplatfixError:
+def _failed(step: BuildWheel, cause: BuildFailure, log: Path) -> SplatfixError:
     code = "build-failed"
     if cause.kind == "disk-full":
         code = "disk-full"
     first, *others = cause.lines or ("it printed nothing",)
     return SplatfixError(
         code,
-        f"The build of {action.subject} failed: {first}",
+        f"The build of {step.subject} failed: {first}",
         meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
         todo=(*cause.todo, say(f"Full log: {log}")),
         details={
@@ -277,14 +277,14 @@ def _failed(action: BuildWheel, cause: BuildFailure, log: Path) -> SplatfixError
     )
 
 
-def compiler_cache(action: BuildWheel, scratch: Path) -> dict[str, str]:
+def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
     """Variables that let ccache or sccache serve the C++ compiler too, across scratch folders; none without a cache.
 
     Torch takes nvcc from PYTORCH_NVCC as a command line, but takes CXX for one program's name: with a blank in it, it
     refuses the compiler. So a script with the compiler's own name stands in.
     """
-    program = action.variables.get("PYTORCH_NVCC", "").partition(" ")[0]
-    cxx = action.variables.get("CXX", "")
+    program = step.variables.get("PYTORCH_NVCC", "").partition(" ")[0]
+    cxx = step.variables.get("CXX", "")
     if not program or not cxx:
         return {}
     folder = scratch / "compiler-cache"

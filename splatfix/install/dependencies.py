@@ -31,7 +31,7 @@ class Fetcher:
     what does not fit. Source distributions are built, as pip does it.
     """
 
-    action: InstallDependencies
+    step: InstallDependencies
     installed: Iterable[Distribution]
     environment: Environment
     runner: Runner
@@ -49,17 +49,17 @@ class Fetcher:
             SplatfixError: ``dependencies-not-found`` with what pip said.
         """
         try:
-            return self._wheels(self.action.requirements, "all"), ()
+            return self._wheels(self.step.requirements, "all"), ()
         except SplatfixError as error:
-            if not self.action.optional or error.details.get("network"):
+            if not self.step.optional or error.details.get("network"):
                 raise
-        kept = [text for text in self.action.requirements if text not in self.action.optional]
+        kept = [text for text in self.step.requirements if text not in self.step.optional]
         wheels: tuple[Path, ...] = ()
         if kept:
             wheels = self._wheels(kept, "needed")
         # halves of the optional ones, until each that cannot be had stands alone: pip names only one of several
         left_out: list[str] = []
-        pending = [list(self.action.optional)]
+        pending = [list(self.step.optional)]
         while pending:
             group = pending.pop(0)
             try:
@@ -82,8 +82,8 @@ class Fetcher:
         names = {name_of(text) for text in requirements}
         constraints.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, names)))
         index: list[str] = []
-        if self.action.index:
-            index = ["--extra-index-url", self.action.index]
+        if self.step.index:
+            index = ["--extra-index-url", self.step.index]
         self.tell("working out what they need")
         resolve = ["install", "--dry-run", "--quiet", "--report", str(report)]
         resolve += ["--constraint", str(constraints), *index]
@@ -100,10 +100,10 @@ class Fetcher:
         if not pins:
             return ()
         self.tell(f"fetching {len(pins)} of them")
-        build = ["wheel", "--no-deps", "--wheel-dir", str(folder)]
+        fetch = ["wheel", "--no-deps", "--wheel-dir", str(folder)]
         if any("+" in pin for pin in pins):
-            build += index  # builds that only torch's index has
-        completed = pip_with_index([*build, *pins], pip, self.runner, self.log)
+            fetch += index  # builds that only torch's index has
+        completed = pip_with_index([*fetch, *pins], pip, self.runner, self.log)
         if not completed.ok:
             raise self._failed(requirements, completed)
         return tuple(sorted(folder.glob("*.whl")))

@@ -51,9 +51,9 @@ FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
 
 
 def provide_toolkit(
-    action: ProvideToolkit, pip: Sequence[str], runner: Runner, log: Path, tell: Callable[[str], None]
+    step: ProvideToolkit, pip: Sequence[str], runner: Runner, log: Path, tell: Callable[[str], None]
 ) -> tuple[Path, str]:
-    """Unpack the action's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
+    """Unpack the step's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
 
     Args:
         pip: how pip is called; see :meth:`splatfix.facts.Installer.pip`.
@@ -61,22 +61,22 @@ def provide_toolkit(
     Raises:
         SplatfixError: ``toolkit-not-provided`` with what pip or the probe said, ``cache-not-private``.
     """
-    folder = Path(action.folder)
-    root = folder / Path(action.root).relative_to(folder)
+    folder = Path(step.folder)
+    root = folder / Path(step.root).relative_to(folder)
     private_cache(folder.parent.name, folder.parent.parent)
     if (folder / MARKER).is_file() and not distrust(folder):
         return root, _digest(read_json(folder / MARKER, "the note on a toolkit in the cache"))
     try:
         with temporary_folder(".making-", folder.parent) as making:
-            tell(f"downloading {action.requirements[0]}")
+            tell(f"downloading {step.requirements[0]}")
             unpacked = making / "toolkit"
             unpacked.mkdir(mode=0o700)
-            wheels = _unpack(action.requirements, pip, making, unpacked, runner, log)
+            wheels = _unpack(step.requirements, pip, making, unpacked, runner, log)
             toolkit = unpacked / root.relative_to(folder)
-            _complete(toolkit, action.links)
+            _complete(toolkit, step.links)
             tell("compiling a probe with it")
             _check_toolkit(toolkit, runner, making / "probe", log)
-            note = {"schema_version": 1, "requirements": list(action.requirements), "wheels": wheels}
+            note = {"schema_version": 1, "requirements": list(step.requirements), "wheels": wheels}
             write_json(unpacked / MARKER, note)
             shutil.rmtree(folder, ignore_errors=True)  # incomplete without the marker, or somebody else's
             unpacked.replace(folder)

@@ -32,7 +32,7 @@ def write_edits(contents: Mapping[Path, bytes]) -> None:
         path.chmod(mode)
 
 
-def require_editable(actions: Iterable[InstallStep]) -> None:
+def require_editable(steps: Iterable[InstallStep]) -> None:
     """See that a checkout can be edited later, before minutes are spent on a build.
 
     Raises:
@@ -40,15 +40,15 @@ def require_editable(actions: Iterable[InstallStep]) -> None:
     """
     leave_away = say("Leave --in-place away: the edits are then made in a scratch copy only.")
     another = say("Or use a checkout that you may write to.")
-    for action in actions:
-        if not isinstance(action, EditSource):
+    for step in steps:
+        if not isinstance(step, EditSource):
             continue
-        source = os.path.realpath(action.source)
-        for name in edited_files(action.edits):
-            path = Path(action.source) / name
+        source = os.path.realpath(step.source)
+        for name in edited_files(step.edits):
+            path = Path(step.source) / name
             folder = os.path.realpath(path.parent)
             if os.path.commonpath([source, folder]) != source or path.is_symlink():
-                reason = f"{name}, which is a link or lies behind one that leads out of {action.source}"
+                reason = f"{name}, which is a link or lies behind one that leads out of {step.source}"
                 raise _not_editable(reason, leave_away)
             if not os.access(path.parent, os.W_OK):
                 raise _not_editable(f"{path}, and {path.parent} cannot be written to", leave_away, another)

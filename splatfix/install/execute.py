@@ -147,7 +147,7 @@ class _Item:
 
 @dataclass
 class _Execution:
-    """One run through a plan's actions."""
+    """One run through a plan's steps."""
 
     plan: InstallPlan
     facts: Facts
@@ -167,53 +167,53 @@ class _Execution:
         self.foreign: list[str] = []
 
     def take_steps(self) -> None:
-        """Every action in order; builds that follow each other run in parallel."""
+        """Every step in order; builds that follow each other run in parallel."""
         numbered = enumerate(self.plan.steps, 1)
         for building, group in groupby(numbered, lambda item: isinstance(item[1], BuildWheel)):
             if building:
-                self._build_all([(n, action) for n, action in group if isinstance(action, BuildWheel)])
+                self._build_all([(n, step) for n, step in group if isinstance(step, BuildWheel)])
                 continue
-            for number, action in group:
-                self.progress.begin(action, number, len(self.plan.steps))
-                self.progress.end(action, self._take(action))
+            for number, step in group:
+                self.progress.begin(step, number, len(self.plan.steps))
+                self.progress.end(step, self._take(step))
 
     def results(self) -> tuple[InstalledItem, ...]:
         """What was installed, with everything that was verified."""
         return tuple(self._result(subject, item) for subject, item in self.items.items())
 
-    def _take(self, action: InstallStep) -> str:
+    def _take(self, step: InstallStep) -> str:
         """Take one step; what it showed."""
-        match action:
+        match step:
             case InstallDependencies():
-                return self._install_dependencies(action)
+                return self._install_dependencies(step)
             case ProvideToolkit():
-                return self._provide_toolkit(action)
+                return self._provide_toolkit(step)
             case MakeDropin():
-                return self._make_dropin(action, self.items[action.subject])
+                return self._make_dropin(step, self.items[step.subject])
             case VerifyWheel():
-                return self._verify(action, self.items[action.subject])
+                return self._verify(step, self.items[step.subject])
             case EditSource():
-                return self._edit(action)
+                return self._edit(step)
             case InstallWheel():
-                return self._install(action, self.items[action.subject])
+                return self._install(step, self.items[step.subject])
             case CheckImport():
-                return self._import(action, self.items[action.subject])
+                return self._import(step, self.items[step.subject])
             case BuildWheel():
                 raise AssertionError("builds are taken together")
 
-    def _begin(self, step: StepRecord) -> StepRecord:
-        self.entry = self.journal.begin(self.entry, step)
-        return step
+    def _begin(self, record: StepRecord) -> StepRecord:
+        self.entry = self.journal.begin(self.entry, record)
+        return record
 
-    def _finish(self, step: StepRecord, *, digest: str = "", result: str = "") -> None:
-        self.entry = self.journal.finish(self.entry, step, digest=digest, result=result)
+    def _finish(self, record: StepRecord, *, digest: str = "", result: str = "") -> None:
+        self.entry = self.journal.finish(self.entry, record, digest=digest, result=result)
 
-    def _install_dependencies(self, action: InstallDependencies) -> str:
-        tell = partial(self.progress.doing, action)
+    def _install_dependencies(self, step: InstallDependencies) -> str:
+        tell = partial(self.progress.doing, step)
         installed = self.facts.environment.distributions.value or ()
         folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
         written: list[Path] = []
-        fetcher = Fetcher(action, installed, self.environment, self.runner, folder, log, tell)
+        fetcher = Fetcher(step, installed, self.environment, self.runner, folder, log, tell)
         paths, left_out = fetcher.fetch()
         self.lacking = [f"not installed, and its scripts may lack it: {text}" for text in left_out]
         # all in one run of pip, which takes a third of a second to start
@@ -226,28 +226,28 @@ class _Execution:
             self.dependencies.append(f"{wheel.name} {wheel.version}")
         shutil.rmtree(folder.parent, ignore_errors=True)
         if written:
-            self._import_dependencies(action, written)
+            self._import_dependencies(step, written)
         return ", ".join(self.dependencies) or "they are there"
 
-    def _import_dependencies(self, action: InstallDependencies, written: list[Path]) -> None:
+    def _import_dependencies(self, step: InstallDependencies, written: list[Path]) -> None:
         """A failure of what is needed is raised, of what is optional is told."""
         has_gpu = bool(self.facts.machine.gpus.value)
         # a module may be a folder or a file of a wheel, whatever the wheel is called: PIL comes with pillow
         names: set[str] = set()
         for path in written:
             names.update(part.partition(".")[0] for part in path.parts)
-        optional = tuple(name for name in action.optional_modules if name.partition(".")[0] in names)
+        optional = tuple(name for name in step.optional_modules if name.partition(".")[0] in names)
 
         def load(modules: tuple[str, ...]) -> None:
             if modules:
-                self.progress.doing(action, f"importing {', '.join(modules)}")
+                self.progress.doing(step, f"importing {', '.join(modules)}")
                 check_import(modules, written, self.environment, self.runner, has_gpu)
 
         try:
             # in one child, because torch takes seconds to load; only a failure is worth one for each
-            load((*action.modules, *optional))
+            load((*step.modules, *optional))
         except SplatfixError:
-            load(action.modules)
+            load(step.modules)
             for module in optional:
                 try:
                     load((module,))
@@ -256,104 +256,104 @@ class _Execution:
                         f"{module} cannot be imported, and its scripts may need it: {error.what}"
                     )
 
-    def _provide_toolkit(self, action: ProvideToolkit) -> str:
-        step = self._begin(StepRecord(action.kind, action.subject))
-        log, tell = self.folder / "toolkit.log", partial(self.progress.doing, action)
+    def _provide_toolkit(self, step: ProvideToolkit) -> str:
+        record = self._begin(StepRecord(step.kind, step.subject))
+        log, tell = self.folder / "toolkit.log", partial(self.progress.doing, step)
         pip = self.environment.installer.pip(self.environment.python)
-        root, digest = provide_toolkit(action, pip, self.runner, log, tell)
-        self._finish(step, digest=digest, result=str(root))
+        root, digest = provide_toolkit(step, pip, self.runner, log, tell)
+        self._finish(record, digest=digest, result=str(root))
         return str(root)
 
     def _build_all(self, builds: Sequence[tuple[int, BuildWheel]]) -> None:
         """The journal and the progress are written by this thread; only the builds themselves run in others."""
-        pieces = [self._piece(number, action) for number, action in builds]
+        pieces = [self._piece(number, step) for number, step in builds]
         # the planner has divided the compilers among the builds; without its sum they go one after the other
         budget = self.plan.jobs or max(piece.cost for piece in pieces)
         parallel(pieces, budget, crowded_out=_killed_for_memory)
 
-    def _piece(self, number: int, action: BuildWheel) -> Piece[tuple[Built, float]]:
-        step = StepRecord(action.kind, action.subject)
-        item = self.items[action.subject]
-        log = self.folder / f"build-{file_name(action.subject)}.log"
+    def _piece(self, number: int, step: BuildWheel) -> Piece[tuple[Built, float]]:
+        record = StepRecord(step.kind, step.subject)
+        item = self.items[step.subject]
+        log = self.folder / f"build-{file_name(step.subject)}.log"
 
         def begin() -> None:
-            self.progress.begin(action, number, len(self.plan.steps), str(log))
-            self._begin(step)
+            self.progress.begin(step, number, len(self.plan.steps), str(log))
+            self._begin(record)
 
         def work(stop: threading.Event) -> tuple[Built, float]:
             started = time.monotonic()
-            tell = partial(self.progress.doing, action)
+            tell = partial(self.progress.doing, step)
             wheels = self.folder / "wheels"
             built = build_wheel(
-                action, self.facts, self.environment, self.runner, wheels, log, tell, self.cache, stop
+                step, self.facts, self.environment, self.runner, wheels, log, tell, self.cache, stop
             )
             return built, time.monotonic() - started
 
         def end(result: tuple[Built, float]) -> None:
             built, item.seconds = result
             item.wheel = open_wheel(built.path)
-            item.native, item.gpu_code = True, bool(action.targets)
-            self._finish(step, result=built.path.name)
+            item.native, item.gpu_code = True, bool(step.targets)
+            self._finish(record, result=built.path.name)
             origin = f"compiled in {item.seconds:.0f} s"
             if built.cached:
                 origin = "from the wheel cache"
-            self.progress.end(action, f"{built.path.name}, {origin}")
+            self.progress.end(step, f"{built.path.name}, {origin}")
 
-        return Piece(int(action.variables.get("MAX_JOBS", "1")), work, begin, end)
+        return Piece(int(step.variables.get("MAX_JOBS", "1")), work, begin, end)
 
-    def _make_dropin(self, action: MakeDropin, item: _Item) -> str:
-        step = self._begin(StepRecord(action.kind, action.subject))
+    def _make_dropin(self, step: MakeDropin, item: _Item) -> str:
+        record = self._begin(StepRecord(step.kind, step.subject))
         started = time.monotonic()
-        dropin = dropin_of(action.subject, action.variant)
+        dropin = dropin_of(step.subject, step.variant)
         compiled = None
-        log = self.folder / f"{action.backend}-{file_name(action.subject)}.log"
-        gswarp = action.backend == "warp"
+        log = self.folder / f"{step.backend}-{file_name(step.subject)}.log"
+        gswarp = step.backend == "warp"
         if gswarp:
-            self.progress.doing(action, "compiling gswarp's kernels by NVIDIA Warp")
-            item.rungs.append(compile_gswarp(dropin, action.targets, self.environment, self.runner, log))
-        elif action.targets:
-            self.progress.doing(action, "compiling its CUDA kernels by NVRTC")
-            compiled, rung = compile_cuda_kernels(dropin, action.targets, self.environment, self.runner, log)
+            self.progress.doing(step, "compiling gswarp's kernels by NVIDIA Warp")
+            item.rungs.append(compile_gswarp(dropin, step.targets, self.environment, self.runner, log))
+        elif step.targets:
+            self.progress.doing(step, "compiling its CUDA kernels by NVRTC")
+            compiled, rung = compile_cuda_kernels(dropin, step.targets, self.environment, self.runner, log)
             item.rungs.append(rung)
-        path = make_dropin_wheel(dropin, action.version, self.folder / "wheels", compiled, gswarp=gswarp)
+        path = make_dropin_wheel(dropin, step.version, self.folder / "wheels", compiled, gswarp=gswarp)
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
         # the package of some drop-ins is empty, and what callers import is a module in it (simple_knn._C)
         item.also_import = (dropin.api.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
-        self._finish(step, result=path.name)
+        self._finish(record, result=path.name)
         return path.name
 
-    def _verify(self, action: VerifyWheel, item: _Item) -> str:
+    def _verify(self, step: VerifyWheel, item: _Item) -> str:
         assert item.wheel is not None
-        step = self._begin(StepRecord(action.kind, action.subject))
-        refuse_unplanned(item.wheel, action.subject, self.environment)
-        rung = verify_wheel(item.wheel, action.targets, self.facts, expects_gpu_code=item.gpu_code)
+        record = self._begin(StepRecord(step.kind, step.subject))
+        refuse_unplanned(item.wheel, step.subject, self.environment)
+        rung = verify_wheel(item.wheel, step.targets, self.facts, expects_gpu_code=item.gpu_code)
         # where drop-ins were compiled, their own proof of it says more than that of the wheel
         if not any(shown.name is RungName.BUILT for shown in item.rungs):
             item.rungs.append(rung)
-        self._finish(step)
+        self._finish(record)
         return item.rungs[-1].shown_by
 
-    def _edit(self, action: EditSource) -> str:
+    def _edit(self, step: EditSource) -> str:
         """Edit the checkout's own files, now that the wheel built from their edited copies is verified."""
-        source = Path(action.source)
-        contents = edited_contents(source, action.edits)
-        folder = f"edits-{file_name(action.subject)}"
-        paths = JournalPaths.of(self.environment, action.source)
-        backup_files(action.subject, contents, self.folder / folder, paths)
-        step = self._begin(StepRecord(action.kind, action.subject, backup=folder, source=action.source))
+        source = Path(step.source)
+        contents = edited_contents(source, step.edits)
+        folder = f"edits-{file_name(step.subject)}"
+        paths = JournalPaths.of(self.environment, step.source)
+        backup_files(step.subject, contents, self.folder / folder, paths)
+        record = self._begin(StepRecord(step.kind, step.subject, backup=folder, source=step.source))
         write_edits(contents)
-        self._finish(step, digest=digest_of(contents))
+        self._finish(record, digest=digest_of(contents))
         return f"{counted(len(contents), 'file')} in {source}"
 
-    def _install(self, action: InstallWheel, item: _Item) -> str:
+    def _install(self, step: InstallWheel, item: _Item) -> str:
         wheel = item.wheel
         assert wheel is not None
         if not self.reinstall and is_installed(wheel, self.environment):
             item.before, item.up_to_date = wheel.version, True
-            self._finish(self._begin(StepRecord(action.kind, action.subject)), result=wheel.version)
+            self._finish(self._begin(StepRecord(step.kind, step.subject)), result=wheel.version)
             return f"{wheel.name} {wheel.version} is already up to date"
-        (item.before,) = self._put_in([(wheel, action.subject)])
+        (item.before,) = self._put_in([(wheel, step.subject)])
         return f"{wheel.name} {wheel.version}"
 
     def _put_in(self, wheels: Sequence[tuple[WheelFile, str]]) -> list[str]:
@@ -369,30 +369,30 @@ class _Execution:
                 self.foreign.append(
                     f"{path} {listed_by}, lies outside of the environment, and was left alone"
                 )
-            step = StepRecord(
+            record = StepRecord(
                 "install-wheel", subject, backup=folder, distribution=wheel.name, version=wheel.version
             )
-            begun.append((self._begin(step), backup))
+            begun.append((self._begin(record), backup))
         first, *others = (wheel.path for wheel, _ in wheels)
         pip_install(first, self.environment, self.runner, self.folder / "pip.log", others)
-        for step, backup in begun:
-            note_written(backup, self.folder / step.backup, paths)
+        for record, backup in begun:
+            note_written(backup, self.folder / record.backup, paths)
             digest = ""
-            installed = find_installed(self.environment, step.distribution)
+            installed = find_installed(self.environment, record.distribution)
             if len(installed) == 1:  # of two of one name, which a later change concerns cannot be told
                 digest = installed[0].digest
-            self._finish(step, digest=digest)
+            self._finish(record, digest=digest)
         return [backup.version_before for _, backup in begun]
 
-    def _import(self, action: CheckImport, item: _Item) -> str:
+    def _import(self, step: CheckImport, item: _Item) -> str:
         assert item.wheel is not None
-        step = self._begin(StepRecord(action.kind, action.subject))
+        record = self._begin(StepRecord(step.kind, step.subject))
         item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
         files = item.wheel.destinations(self.environment)
         has_gpu = bool(self.facts.machine.gpus.value)
         rung = check_import(item.modules, files, self.environment, self.runner, has_gpu)
         item.rungs.append(rung)
-        self._finish(step)
+        self._finish(record)
         return rung.shown_by
 
     def _result(self, subject: str, item: _Item) -> InstalledItem:
@@ -422,7 +422,7 @@ class _Execution:
 
 
 def _builds(plan: InstallPlan) -> list[BuildWheel]:
-    return [action for action in plan.steps if isinstance(action, BuildWheel)]
+    return [step for step in plan.steps if isinstance(step, BuildWheel)]
 
 
 def _request_of(plan: InstallPlan) -> dict[str, str]:

@@ -130,7 +130,7 @@ class RevertOutcome:
 
 
 class Tell(Protocol):
-    """:meth:`InstallProgress.doing` of one action."""
+    """:meth:`InstallProgress.doing` of one step."""
 
     def __call__(self, text: str, left: float | None = None) -> None:
         """What is worked on now, and for how many seconds still."""
@@ -140,15 +140,15 @@ class Tell(Protocol):
 class InstallProgress:
     """Hears of an installation's progress; this one ignores it."""
 
-    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
-        """An action starts, the ``number``-th of ``total``; ``log`` is the file that its output goes to."""
+    def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
+        """An step starts, the ``number``-th of ``total``; ``log`` is the file that its output goes to."""
 
-    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
-        """What the action is working on now, such as the file being compiled; called from several threads.
+    def doing(self, step: InstallStep, text: str, left: float | None = None) -> None:
+        """What the step is working on now, such as the file being compiled; called from several threads.
 
         Args:
-            left: seconds that the action will take from now on, as far as can be told.
+            left: seconds that the step will take from now on, as far as can be told.
         """
 
-    def end(self, action: InstallStep, result: str) -> None:
-        """The action is done; ``result`` says in a few words what it showed."""
+    def end(self, step: InstallStep, result: str) -> None:
+        """The step is done; ``result`` says in a few words what it showed."""

@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 
 from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, read_wheel
 from splatfix.context import Context, make_context
-from splatfix.context.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.reading import read_text
@@ -146,7 +145,7 @@ def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> st
     served = []
     carries = [f"{kind.value} {arch}" for kind, arch in binary.archs]
     for target in targets:
-        coverage = judge(filled, target, driver_cuda=context.driver_level(target))
+        coverage = context.judge(filled, target)
         if not coverage.usable:
             raise SplatfixError(
                 "wrong-gpu-code",

@@ -209,7 +209,7 @@ def wheel_key(source: Path, identity: Mapping[str, str]) -> str:
 
 
 def identity_of(
-    action: BuildWheel,
+    step: BuildWheel,
     built_with: Mapping[str, str],
     reads: Iterable[str] = (),
     places: Mapping[str, str] | None = None,
@@ -221,15 +221,15 @@ def identity_of(
         places: see :func:`places_of`.
     """
     ignored = set(_WITHOUT_EFFECT.split())
-    inherited = {*_FLAG_VARIABLES.split(), *reads} - ignored - set(action.unset)
-    identity = {"subject": action.subject}
-    if action.repository:
-        identity["folder"] = os.path.relpath(action.source, action.repository)
-    identity |= {"splatfix": __version__, "mismatch": action.cuda_mismatch}
+    inherited = {*_FLAG_VARIABLES.split(), *reads} - ignored - set(step.unset)
+    identity = {"subject": step.subject}
+    if step.repository:
+        identity["folder"] = os.path.relpath(step.source, step.repository)
+    identity |= {"splatfix": __version__, "mismatch": step.cuda_mismatch}
     identity |= built_with
     # a login in such a variable belongs in no file
     identity |= redacted({name: os.environ[name] for name in sorted(inherited) if name in os.environ})
-    identity |= {name: value for name, value in action.variables.items() if name not in ignored}
+    identity |= {name: value for name, value in step.variables.items() if name not in ignored}
     return {_without_places(name, places): _without_places(value, places) for name, value in identity.items()}
 
 
@@ -256,7 +256,7 @@ def _without_places(text: str, places: Mapping[str, str] | None) -> str:
     return text
 
 
-def versions_of(facts: Facts, action: BuildWheel) -> dict[str, str]:
+def versions_of(facts: Facts, step: BuildWheel) -> dict[str, str]:
     """Versions of what a build uses, from the facts: interpreter, torch, toolkit, compilers, setuptools, and NVIDIA's
     packages where they lend headers. Not pip's: it only calls setuptools."""
     versions = {"python": "", "torch": ""}
@@ -267,12 +267,12 @@ def versions_of(facts: Facts, action: BuildWheel) -> dict[str, str]:
     lends_headers = False
     if torch:
         versions["torch"] = f"{torch.version} {torch.cuda}"
-        lends_headers = str(PurePath(torch.folder).parent) in action.variables.get("CPATH", "")
+        lends_headers = str(PurePath(torch.folder).parent) in step.variables.get("CPATH", "")
     for toolkit in facts.machine.toolkits.value or ():
-        if toolkit.root == action.variables.get("CUDA_HOME"):
+        if toolkit.root == step.variables.get("CUDA_HOME"):
             versions["toolkit"] = toolkit.version or ""
     for compiler in facts.machine.compilers.value or ():
-        if compiler.path == action.variables.get("CXX", compiler.path):
+        if compiler.path == step.variables.get("CXX", compiler.path):
             versions[f"compiler {compiler.path}"] = compiler.version or ""
     for item in facts.environment.distributions.value or ():
         builds = item.name in ("setuptools", "wheel", "pybind11")

@@ -116,9 +116,11 @@ def apply(record: Breakage, text: str) -> str:
         elif edit.prepend and edit.prepend.strip() not in text:
             text = _after_includes(text, edit.prepend)
         elif edit.replace:
-            text, before = edit.replace.sub(edit.by, text), text
+            before = text
+            text = edit.replace.sub(edit.by, text)
             while edit.repeat and text != before:
-                text, before = edit.replace.sub(edit.by, text), text
+                before = text
+                text = edit.replace.sub(edit.by, text)
     return text
 
 
@@ -187,5 +189,8 @@ def _after_includes(text: str, addition: str) -> str:
         word = match.group(1)
         if word == "include" and depth <= top:
             at = match.end()
-        depth += {"include": 0, "endif": -1}.get(word, 1)
+        if word == "endif":
+            depth -= 1
+        elif word != "include":
+            depth += 1
     return text[:at] + addition.lstrip("\n") + text[at:]

@@ -110,11 +110,11 @@ def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> N
 
 
 def _scene_summary(run: SceneRun) -> str:
-    number = Counter(criterion.outcome for criterion in run.criteria)
-    not_judged = number[Outcome.NOT_MEASURED] + number[Outcome.UNDETERMINED]
+    counts = Counter(criterion.outcome for criterion in run.criteria)
+    not_judged = counts[Outcome.NOT_MEASURED] + counts[Outcome.UNDETERMINED]
     parts = [f"{count_met(run.criteria)} criteria met"]
-    if number[Outcome.FAILED]:
-        parts.append(f"{number[Outcome.FAILED]} failed")
+    if counts[Outcome.FAILED]:
+        parts.append(f"{counts[Outcome.FAILED]} failed")
     if not_judged:
         parts.append(f"{not_judged} not judged")
     if run.record.heldout.psnr is not None:

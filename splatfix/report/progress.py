@@ -148,16 +148,16 @@ def _training_log(console: Console) -> Callable[[str, Mapping[str, Any]], None]:
 
 
 _Key = tuple[str, str]
-"""Kind and subject of an action: builds of several packages run at the same time."""
+"""Kind and subject of an step: builds of several packages run at the same time."""
 
 
-def _key(action: InstallStep) -> _Key:
-    return action.kind, action.subject
+def _key(step: InstallStep) -> _Key:
+    return step.kind, step.subject
 
 
 @dataclass(frozen=True)
 class Doing:
-    """What an action is at, since when, and for how many seconds still, as it seemed then."""
+    """What an step is at, since when, and for how many seconds still, as it seemed then."""
 
     text: str = ""
     left: float | None = None
@@ -182,9 +182,9 @@ class _ConsoleProgress(InstallProgress, AbstractContextManager["_ConsoleProgress
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def end(self, action: InstallStep, result: str) -> None:
+    def end(self, step: InstallStep, result: str) -> None:
         """See :class:`InstallProgress`."""
-        text = f"{escape(action.kind)} {escape(action.subject)}: {escape(result)}"
+        text = f"{escape(step.kind)} {escape(step.subject)}: {escape(result)}"
         marked(self._console, Mark.GOOD, text, indent=0)
 
 
@@ -192,8 +192,8 @@ def install_progress(console: Console, *, verbose: bool = False, every: float = 
     """The listener that suits the console.
 
     Args:
-        verbose: in a log, every line about what an action is at.
-        every: in a log, after so many seconds an action that is still under way says so.
+        verbose: in a log, every line about what an step is at.
+        every: in a log, after so many seconds an step that is still under way says so.
     """
     if _is_live(console):
         return _LiveProgress(console)
@@ -201,7 +201,7 @@ def install_progress(console: Console, *, verbose: bool = False, every: float = 
 
 
 class _LiveProgress(_ConsoleProgress):
-    """A moving line for each action under way."""
+    """A moving line for each step under way."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -224,34 +224,34 @@ class _LiveProgress(_ConsoleProgress):
     def __exit__(self, *_: object) -> None:
         self._rows.stop()
 
-    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
+    def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         """See :class:`InstallProgress`."""
-        label = escape(f"[{number}/{total}] {action.kind} {action.subject}")
-        self._tasks[_key(action)] = self._rows.add_task(label, total=None, doing=Doing())
+        label = escape(f"[{number}/{total}] {step.kind} {step.subject}")
+        self._tasks[_key(step)] = self._rows.add_task(label, total=None, doing=Doing())
 
-    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
+    def doing(self, step: InstallStep, text: str, left: float | None = None) -> None:
         """See :class:`InstallProgress`."""
-        task = self._tasks.get(_key(action))
+        task = self._tasks.get(_key(step))
         if task is not None:  # a last line of a build may come after its end
             self._rows.update(task, doing=Doing(text, left), refresh=True)
 
-    def end(self, action: InstallStep, result: str) -> None:
+    def end(self, step: InstallStep, result: str) -> None:
         """See :class:`InstallProgress`."""
-        task = self._tasks.pop(_key(action), None)
+        task = self._tasks.pop(_key(step), None)
         if task is not None:
             self._rows.remove_task(task)
-        super().end(action, result)
+        super().end(step, result)
 
 
 class _DoingColumn(ProgressColumn):
-    """What an action is, and what it is at."""
+    """What an step is, and what it is at."""
 
     def render(self, task: Task) -> Text:
         return Text.from_markup(f"{task.description}  [dim]{escape(task.fields['doing'].words())}[/]")
 
 
 class _LoggedProgress(_ConsoleProgress):
-    """Lines of a log. A thread of its own says now and then that an action is still under way, how long, and at what:
+    """Lines of a log. A thread of its own says now and then that an step is still under way, how long, and at what:
     CI systems end a job that prints nothing, and one file of CUDA may compile for twenty minutes."""
 
     def __init__(self, console: Console, *, verbose: bool, every: float) -> None:
@@ -270,28 +270,28 @@ class _LoggedProgress(_ConsoleProgress):
         self._over.set()
         self._thread.join()
 
-    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
+    def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         """See :class:`InstallProgress`."""
         with self._lock:
-            self._under_way[_key(action)] = (time.monotonic(), Doing())
-        self._console.print(escape(f"[{number}/{total}] {action.text}"), soft_wrap=True)
+            self._under_way[_key(step)] = (time.monotonic(), Doing())
+        self._console.print(escape(f"[{number}/{total}] {step.text}"), soft_wrap=True)
         if log:
             self._console.print(f"      log: {escape(log)}", soft_wrap=True)
 
-    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
+    def doing(self, step: InstallStep, text: str, left: float | None = None) -> None:
         """See :class:`InstallProgress`."""
         with self._lock:
-            if _key(action) in self._under_way:
-                began, _ = self._under_way[_key(action)]
-                self._under_way[_key(action)] = (began, Doing(text, left))
+            if _key(step) in self._under_way:
+                began, _ = self._under_way[_key(step)]
+                self._under_way[_key(step)] = (began, Doing(text, left))
         if self._verbose:
-            self._console.print(f"      {escape(action.subject)}: {escape(text)}", soft_wrap=True)
+            self._console.print(f"      {escape(step.subject)}: {escape(text)}", soft_wrap=True)
 
-    def end(self, action: InstallStep, result: str) -> None:
+    def end(self, step: InstallStep, result: str) -> None:
         """See :class:`InstallProgress`."""
         with self._lock:
-            self._under_way.pop(_key(action), None)
-        super().end(action, result)
+            self._under_way.pop(_key(step), None)
+        super().end(step, result)
 
     def _remind(self) -> None:
         while not self._over.wait(self._every):

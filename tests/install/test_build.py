@@ -65,14 +65,14 @@ class Heard(InstallProgress):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def begin(self, action: InstallStep, number: int, total: int, log: str = "") -> None:
-        self.lines.append(f"{number}/{total} {action.kind} {action.subject}")
+    def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
+        self.lines.append(f"{number}/{total} {step.kind} {step.subject}")
 
-    def doing(self, action: InstallStep, text: str, left: float | None = None) -> None:
-        self.lines.append(f"{action.subject}: {text}")
+    def doing(self, step: InstallStep, text: str, left: float | None = None) -> None:
+        self.lines.append(f"{step.subject}: {text}")
 
-    def end(self, action: InstallStep, result: str) -> None:
-        self.lines.append(f"done {action.kind} {action.subject}: {result}")
+    def end(self, step: InstallStep, result: str) -> None:
+        self.lines.append(f"done {step.kind} {step.subject}: {result}")
 
 
 def test_two_are_built_at_once_and_installed_in_order(environment: Environment, tmp_path: Path) -> None:
@@ -277,8 +277,8 @@ def built_for(target: Environment, source: Path, mismatch: str) -> InstallOutcom
     facts = gather(target.python)
     made = make_plan(request_for((str(source),), ("sm_120",)), facts)
     steps = [
-        dataclasses.replace(action, cuda_mismatch=mismatch) if isinstance(action, BuildWheel) else action
-        for action in made.steps
+        dataclasses.replace(step, cuda_mismatch=mismatch) if isinstance(step, BuildWheel) else step
+        for step in made.steps
     ]
     return execute(dataclasses.replace(made, steps=tuple(steps)), facts)
 

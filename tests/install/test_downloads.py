@@ -58,7 +58,7 @@ class FakePip(ProcessRunner):
 
 
 @pytest.fixture
-def action(tmp_path: Path) -> ProvideToolkit:
+def step(tmp_path: Path) -> ProvideToolkit:
     folder = tmp_path / "toolkits" / "cuda-13.0"
     links = (("lib/libcudart.so", "libcudart.so.13"), ("lib64", "lib"))
     return ProvideToolkit(
@@ -71,19 +71,19 @@ def action(tmp_path: Path) -> ProvideToolkit:
     )
 
 
-def provide(action: ProvideToolkit, runner: FakePip) -> Path:
-    log = Path(action.folder).parents[1] / "log.txt"
-    return provide_toolkit(action, PIP, runner, log, lambda _: None)[0]
+def provide(step: ProvideToolkit, runner: FakePip) -> Path:
+    log = Path(step.folder).parents[1] / "log.txt"
+    return provide_toolkit(step, PIP, runner, log, lambda _: None)[0]
 
 
-def test_made_mended_and_marked(action: ProvideToolkit) -> None:
+def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     """Exactly what was downloaded is installed, by the hash that the tables know, else by that of the file."""
-    runner, folder = FakePip(), Path(action.folder)
+    runner, folder = FakePip(), Path(step.folder)
     log = folder.parents[1] / "log.txt"
     half = folder / "nvidia" / "cu13" / "half"
     half.parent.mkdir(parents=True)
     half.write_text("of a run that was killed: there is no marker")
-    root, digest = provide_toolkit(action, PIP, runner, log, lambda _: None)
+    root, digest = provide_toolkit(step, PIP, runner, log, lambda _: None)
     assert not half.exists()
     assert (root / "lib/libcudart.so").resolve().name == "libcudart.so.13" and (root / "lib64").is_symlink()
     assert (root / "bin/nvcc").stat().st_mode & 0o111 == 0o111
@@ -91,12 +91,12 @@ def test_made_mended_and_marked(action: ProvideToolkit) -> None:
     assert runner.lock == [f"{pin} --hash=sha256:{value}" for pin, value in locked.items()]
     assert json.loads((folder / MARKER).read_text())["wheels"] == locked
     assert len(digest) == 64 and not list(folder.rglob("*.whl")) and runner.calls == 3
-    assert provide_toolkit(action, PIP, runner, log, lambda _: None) == (root, digest)
+    assert provide_toolkit(step, PIP, runner, log, lambda _: None) == (root, digest)
     assert runner.calls == 3, "it was made twice"
 
 
 def test_pip_refuses_another_wheel_than_the_known(
-    action: ProvideToolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: ProvideToolkit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real pip, and a cuda-toolkit 13.0.2 whose bytes are not those of the table."""
     wheel = write_wheel(tmp_path / "index", "cuda-toolkit", "13.0.2", {}, "not the real one")
@@ -105,9 +105,9 @@ def test_pip_refuses_another_wheel_than_the_known(
     monkeypatch.setattr("splatfix.install.downloads._UNSET", set())
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
     pip = (sys.executable, "-m", "pip")
-    error = refused(provide_toolkit, action, pip, ProcessRunner(), log, lambda _: None)
+    error = refused(provide_toolkit, step, pip, ProcessRunner(), log, lambda _: None)
     assert error.code == "toolkit-not-provided" and "HASHES" in log.read_text()
-    assert list(Path(action.folder).parent.iterdir()) == []
+    assert list(Path(step.folder).parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -118,21 +118,21 @@ def test_pip_refuses_another_wheel_than_the_known(
         (FakePip(nvcc=1), "Unsupported .version 9.5"),
     ],
 )
-def test_nothing_stays_of_one_that_failed(action: ProvideToolkit, runner: FakePip, words: str) -> None:
-    error = refused(provide, action, runner)
+def test_nothing_stays_of_one_that_failed(step: ProvideToolkit, runner: FakePip, words: str) -> None:
+    error = refused(provide, step, runner)
     assert error.code == "toolkit-not-provided" and words in error.what
-    assert list(Path(action.folder).parent.iterdir()) == []
+    assert list(Path(step.folder).parent.iterdir()) == []
 
 
-def test_an_interrupted_download_leaves_nothing(action: ProvideToolkit) -> None:
+def test_an_interrupted_download_leaves_nothing(step: ProvideToolkit) -> None:
     class Stopped(FakePip):
         def run(self, argv: Sequence[Any], **options: Any) -> Completed:
             super().run(argv, **options)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        provide(action, Stopped())
-    assert list(Path(action.folder).parent.iterdir()) == []
+        provide(step, Stopped())
+    assert list(Path(step.folder).parent.iterdir()) == []
 
 
 class FakeDownload(ProcessRunner):
@@ -197,12 +197,12 @@ def test_what_cannot_be_used_is_said_and_nothing_stays(
     assert list((tmp_path / "cache" / "sources").iterdir()) == [] and not (tmp_path / "evil.py").exists()
 
 
-def test_a_toolkit_that_others_can_change_is_not_run(action: ProvideToolkit) -> None:
-    runner, folder = FakePip(), Path(action.folder)
-    nvcc = provide(action, runner) / "bin" / "nvcc"
+def test_a_toolkit_that_others_can_change_is_not_run(step: ProvideToolkit) -> None:
+    runner, folder = FakePip(), Path(step.folder)
+    nvcc = provide(step, runner) / "bin" / "nvcc"
     nvcc.write_text("evil")
     folder.chmod(0o755)
     nvcc.chmod(0o777)
-    assert provide(action, runner) and nvcc.read_text() == "", "it was made anew"
+    assert provide(step, runner) and nvcc.read_text() == "", "it was made anew"
     folder.parent.chmod(0o777)
-    assert refused(provide, action, runner).code == "cache-not-private"
+    assert refused(provide, step, runner).code == "cache-not-private"

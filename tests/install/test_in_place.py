@@ -30,14 +30,14 @@ def edited_in_place(
     """Executed as planned for a CUDA source: the build knows the edit, and the checkout follows after the proof."""
     facts = gather(target.python)
     made = make_plan(request_for((str(source),), in_place=True), facts)
-    actions: list[object] = []
-    for action in made.steps:
-        if isinstance(action, BuildWheel):
-            action = dataclasses.replace(action, edits=(edit,))
-        if isinstance(action, InstallWheel):
-            actions.append(EditSource(subject=action.subject, source=str(source), edits=(edit,)))
-        actions.append(action)
-    plan = dataclasses.replace(made, steps=tuple(actions))  # type: ignore[arg-type]
+    planned_steps: list[object] = []
+    for step in made.steps:
+        if isinstance(step, BuildWheel):
+            step = dataclasses.replace(step, edits=(edit,))
+        if isinstance(step, InstallWheel):
+            planned_steps.append(EditSource(subject=step.subject, source=str(source), edits=(edit,)))
+        planned_steps.append(step)
+    plan = dataclasses.replace(made, steps=tuple(planned_steps))  # type: ignore[arg-type]
     return execute(plan, facts, runner=runner, cache=WheelCache())
 
 

@@ -82,10 +82,10 @@ def test_it_says_what_is_done_and_shows_what_is_going_on(term: str) -> None:
     console, stream = a_console(term)
     steps = (VerifyWheel(subject="a[b]", targets=archs("sm_120")), CheckImport(subject="a[b]"))
     with install_progress(console, verbose=True) as progress:
-        for number, action in enumerate(steps, 1):
-            progress.begin(action, number, 2)
-            progress.doing(action, "compiling [x].cu")
-            progress.end(action, "fits [all]")
+        for number, step in enumerate(steps, 1):
+            progress.begin(step, number, 2)
+            progress.doing(step, "compiling [x].cu")
+            progress.end(step, "fits [all]")
     text = stream.getvalue()
     assert "✓ verify-wheel a[b]: fits [all]" in text and "✓ check-import a[b]: fits [all]" in text
     assert "[1/2]" in text and "compiling [x].cu" in text
@@ -122,16 +122,16 @@ def test_a_narrow_terminal_shows_the_time_first(width: int, shown: int) -> None:
 @pytest.mark.parametrize("term", ["pipe", "dumb"])
 def test_without_a_terminal_a_build_names_its_log(term: str) -> None:
     console, stream = a_console(term)
-    action = BuildWheel(subject="tiny[x]", source="/source")
+    step = BuildWheel(subject="tiny[x]", source="/source")
     with install_progress(console, every=0.05) as progress:
-        progress.begin(action, 1, 4, "/env/.splatfix/journal/0001/build-tiny.log")
-        progress.doing(action, "compiling [a].cu (2 of 5)")
+        progress.begin(step, 1, 4, "/env/.splatfix/journal/0001/build-tiny.log")
+        progress.doing(step, "compiling [a].cu (2 of 5)")
         wait_for("s, compiling", stream)
-        progress.end(action, "done")
+        progress.end(step, "done")
         told = stream.getvalue()
         time.sleep(0.2)
     first, second, third, *_ = told.splitlines()
     assert first.startswith("[1/4] build tiny[x]")
     assert second == "      log: /env/.splatfix/journal/0001/build-tiny.log"
     assert third == "      tiny[x]: 0 s, compiling [a].cu (2 of 5)"
-    assert stream.getvalue() == told, "it speaks of an action that is done"
+    assert stream.getvalue() == told, "it speaks of an step that is done"

@@ -154,7 +154,7 @@ def test_a_wheel_cleared_by_another_in_this_moment_is_none(
 
 
 def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    action = BuildWheel(
+    step = BuildWheel(
         subject="x",
         source="/x",
         targets=archs("sm_120"),
@@ -164,16 +164,16 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
     for name in ("WITH_SYMBOLS", "LINE_INFO", "CFLAGS"):
         monkeypatch.delenv(name, raising=False)
     reads = ("WITH_SYMBOLS", "LINE_INFO", "CUDA_ARCHITECTURES", "MAX_JOBS", "PATH")
-    plain = identity_of(action, {}, reads)
+    plain = identity_of(step, {}, reads)
     monkeypatch.setenv("MAX_JOBS", "7")
     monkeypatch.setenv("LINE_INFO", "1")  # taken out for the build
     monkeypatch.setenv("CUDA_ARCHITECTURES", "75")  # set by the plan
-    assert identity_of(action, {}, reads) == plain
+    assert identity_of(step, {}, reads) == plain
     monkeypatch.setenv("WITH_SYMBOLS", "1")
-    assert identity_of(action, {}, reads) != plain and identity_of(action, {}) == identity_of(action, {}, ())
+    assert identity_of(step, {}, reads) != plain and identity_of(step, {}) == identity_of(step, {}, ())
     monkeypatch.delenv("WITH_SYMBOLS")
     monkeypatch.setenv("CFLAGS", "-g")
-    assert identity_of(action, {}, reads) != plain
+    assert identity_of(step, {}, reads) != plain
 
 
 def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str = "") -> dict[str, str]:

@@ -24,7 +24,7 @@ def plan(source: Path, facts: Facts | None = None, **asked: Any) -> InstallPlan:
 
 
 def build_of(made: InstallPlan) -> BuildWheel:
-    return next(action for action in made.steps if isinstance(action, BuildWheel))
+    return next(step for step in made.steps if isinstance(step, BuildWheel))
 
 
 def refused(code: str, source: Path, facts: Facts | None = None, **asked: Any) -> SplatfixError:
@@ -42,7 +42,7 @@ def test_all_is_built_and_verified_before_installing(tmp_path: Path) -> None:
         "build-wheel:aa build-wheel:bb verify-wheel:aa verify-wheel:bb "
         "install-wheel:aa check-import:aa install-wheel:bb check-import:bb"
     )
-    replaced = [action.replaces for action in made.steps if isinstance(action, InstallWheel)]
+    replaced = [step.replaces for step in made.steps if isinstance(step, InstallWheel)]
     assert replaced == ["", "3.0"]
     assert to_json(made)["schema_version"] == 2
 
@@ -54,7 +54,7 @@ def test_what_only_shines_through_is_not_replaced(tmp_path: Path) -> None:
     elsewhere = tuple(dataclasses.replace(item, location="/other/site-packages") for item in found)
     moved = dataclasses.replace(facts.environment, distributions=Fact(elsewhere, "test"))
     made = plan(cuda_source(tmp_path), dataclasses.replace(facts, environment=moved))
-    assert [action.replaces for action in made.steps if isinstance(action, InstallWheel)] == [""]
+    assert [step.replaces for step in made.steps if isinstance(step, InstallWheel)] == [""]
 
 
 _PACKAGES = {"pip": "25.0", "setuptools": "80.0", "ninja": "1.11"}
@@ -332,9 +332,9 @@ def test_an_old_gpu_is_refused_what_its_instructions_lack(tmp_path: Path) -> Non
 def test_in_place_edits_the_checkout_after_the_proof(tmp_path: Path) -> None:
     source = cuda_source(tmp_path)
     (source / "x.cu").write_text("float a = FLT_MAX;\n")
-    kinds = [action.kind for action in plan(source, in_place=True).steps]
+    kinds = [step.kind for step in plan(source, in_place=True).steps]
     assert kinds == ["build-wheel", "verify-wheel", "edit-source", "install-wheel", "check-import"]
-    assert "edit-source" not in [action.kind for action in plan(source).steps]
+    assert "edit-source" not in [step.kind for step in plan(source).steps]
 
 
 def test_a_plan_remembers_what_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

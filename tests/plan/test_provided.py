@@ -43,7 +43,7 @@ def test_nobody_downloads_a_gigabyte_without_being_asked(tmp_path: Path) -> None
         planned(tmp_path / "s", provide=False)
     assert caught.value.code == "no-matching-toolkit" and "--provide-toolkit" in caught.value.todo[-1].line()
     fitting = planned(tmp_path / "s", provide=True, toolkits=(CUDA_13,))
-    assert not any(isinstance(action, ProvideToolkit) for action in fitting.steps)
+    assert not any(isinstance(step, ProvideToolkit) for step in fitting.steps)
 
 
 def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -> None:
@@ -51,7 +51,7 @@ def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -
     marker.parent.mkdir(parents=True)
     marker.write_text("{}")
     made = planned(tmp_path / "s", provide=False)
-    assert not any(isinstance(action, ProvideToolkit) for action in made.steps)
+    assert not any(isinstance(step, ProvideToolkit) for step in made.steps)
     build = made.steps[0]
     assert isinstance(build, BuildWheel) and build.variables["CUDA_HOME"].startswith(str(cache))
 

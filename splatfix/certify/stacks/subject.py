@@ -62,11 +62,11 @@ class StackSubject:
     resumes: tuple[str, ...] = ()
     """Places that load checkpoints in a way that torch may refuse."""
     threads: Threads | None = None
-    """That the trainer gets; None on a GPU, where it has as many as it takes."""
+    """CPU threads of the trainer; None on a GPU, where it takes as many as it likes."""
 
     @property
     def rehearsed(self) -> bool:
-        """On the CPU."""
+        """It runs on the CPU, which reaches the rung of that name."""
         return self.device == "cpu"
 
     @property
@@ -76,7 +76,7 @@ class StackSubject:
 
     @property
     def scenes(self) -> tuple[str, ...]:
-        """The one scene."""
+        """The name of the scene, as the smoke trainer's subjects have several."""
         return (self.scene.folder.name,)
 
     @property

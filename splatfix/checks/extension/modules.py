@@ -251,7 +251,8 @@ def _judged(
             evidence=evidence,
         )
     # _C_cutlass_90a.abi3.so of torchao is one of several, of which its package loads the one that fits
-    match, named = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0]), None
+    match = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0])
+    named = None
     if match is not None:
         named = Arch.parse(f"sm_{match[1]}")
     if named is not None and named.plain != target.arch.plain:

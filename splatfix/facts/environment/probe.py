@@ -247,7 +247,7 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
             code_error = f"{library}: {error}"
     abi = torch_abi(loader)
     if abi is None and system.name == "linux" and release(version)[:2] >= (2, 7):
-        abi = True  # every wheel from 2.7 on; compat.md section 4
+        abi = True  # every wheel from 2.7 on, as its release notes say
     builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
     listed_archs = captured(r"supported_arches\s*=\s*\[([^\[\]]*)\]", builder)
     builder_imports: set[str] = set()

@@ -39,7 +39,7 @@ _CUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
 _CUDA_ON_WSL = "/usr/lib/wsl/lib/libcuda.so.1"
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 _DEVICE_TREE = "/proc/device-tree/compatible"
-# GPU of each Tegra chip (compat.md section 1); the device tree names the chip on every Jetson.
+# GPU of each Tegra chip (NVIDIA's CUDA GPUs page for Jetson); the device tree names the chip on every Jetson.
 _TEGRA = {
     "tegra210": ("5.3", "Maxwell"),
     "tegra186": ("6.2", "Pascal"),

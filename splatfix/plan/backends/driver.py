@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from splatfix.context.coverage import judge
 from splatfix.core.step import say
 from splatfix.core.versions import dotted
 from splatfix.facts import Driver, EntryKind, Fact, Facts
@@ -106,7 +105,7 @@ def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:
         if branch is None:
             continue
         for arch in assessment.archs:
-            verdict = judge(part.code, arch, driver_cuda=assessment.context.driver_level(arch))
+            verdict = assessment.context.judge(part.code, arch)
             if verdict.too_new_ptx and not verdict.missing:
                 reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
                 yield _Need((branch,), reason)

@@ -23,7 +23,7 @@ _FIRST_NVRTC = (11, 2)
 
 
 def nvrtc_kernels(context: Context, _: Sequence[Dropin]) -> GpuKernels:
-    """That the NVRTC that torch brought compiles our CUDA kernels for the targets.
+    """Our CUDA kernels for the targets, compiled by the NVRTC that torch brought.
 
     Raises:
         SplatfixError: ``nvrtc-too-old``, ``nvrtc-missing``, ``target-too-old``, ``torch-does-not-serve``; what is wrong
@@ -69,7 +69,7 @@ def nvrtc_kernels(context: Context, _: Sequence[Dropin]) -> GpuKernels:
         )
     return GpuKernels(
         OptionKind.NVRTC,
-        "made in seconds",
-        "No GPU has run these kernels yet: on a CPU, emulated, they agree with the pure-PyTorch ones to rounding",
-        tuple(unsure),
+        brings="made in seconds",
+        caveat="No GPU has run these kernels yet: on a CPU, emulated, they agree with the pure-PyTorch ones to rounding",
+        unsure=tuple(unsure),
     )
