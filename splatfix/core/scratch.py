@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from splatfix.core.lock import is_same, try_lock
+
 PREFIX = "splatfix-scratch-"
 """Of every folder where temporary files of all programs go; a person's own folder is not called so."""
 
@@ -114,17 +116,7 @@ def _open(folder: Path) -> int | None:
 
 def _lock(handle: int, folder: Path) -> bool | None:
     """Lock an open folder; False when another has it or it is gone, None on a file system without locks."""
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(handle), folder.lstat())
-    return False
+    return try_lock(handle) and is_same(handle, folder)
 
 
 def _remove_if_dead(folder: Path) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from splatfix.core import lock
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
+from splatfix.core.lock import Lock, Locked, is_held
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
 from splatfix.facts import Installer, LiveSystem, find_installer, refuse_other_program
@@ -23,8 +24,6 @@ from splatfix.install.tampering import refuse_link, tampered
 _ASK_TIMEOUT = 30.0
 _PIP_TIMEOUT = 900.0
 _ORPHAN_TIMEOUT = 120.0
-_DEAD_HOLDER_TIMEOUT = 5.0
-"""Seconds a dead process may keep its lock."""
 
 # Asked of the interpreter itself: Debian and conda put things elsewhere than its path would suggest.
 # pip's own rule for headers: in a virtual environment they go to include/site, elsewhere where Python's own are
@@ -41,17 +40,11 @@ print(json.dumps({"prefix": sys.prefix, "paths": paths, "user": user, "pip": pip
 """
 
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
-_LOCKED = """
-import os, subprocess, sys
-handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-try:
-    import fcntl
-    fcntl.flock(handle, fcntl.LOCK_EX)
-except ImportError:
-    import msvcrt
-    msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+_LOCKED = f"""
+import os, runpy, subprocess, sys
+runpy.run_path({lock.__file__!r})["keep_through_exec"](sys.argv[1])
+if os.name == "nt":
     sys.exit(subprocess.call(sys.argv[2:]))
-os.set_inheritable(handle, True)
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 
@@ -208,6 +201,9 @@ def pip_install(
     ]
     with writable_log(log):
         completed = runner.run(argv, timeout=_PIP_TIMEOUT, env=child_environment(), log=log)
+    with suppress(OSError):  # it names its process where the file system has no locks
+        if _pip_lock(environment).lstat().st_size:
+            _pip_lock(environment).unlink()
     if not completed.ok:
         errors = [line for line in completed.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
         reason = [*errors, completed.why()][0]
@@ -265,23 +261,21 @@ def wait_for_pip(environment: Environment) -> None:
     Raises:
         SplatfixError: ``environment-busy`` after two minutes.
     """
-    try:
-        handle = _open_lock(_pip_lock(environment))
-    except FileNotFoundError:
-        return
-    try:
-        deadline = time.monotonic() + _ORPHAN_TIMEOUT
-        while not try_lock(handle):
-            if time.monotonic() > deadline:
-                raise SplatfixError(
-                    "environment-busy",
-                    f"The pip of an interrupted installation is still running in {environment.prefix}.",
-                    meaning="Nothing can be restored before it ends.",
-                    todo=(say("Wait until it has finished, then run this again."),),
-                )
-            time.sleep(0.05)
-    finally:
-        os.close(handle)
+    path = _pip_lock(environment)
+    _refuse_no_lock(path)
+    deadline = time.monotonic() + _ORPHAN_TIMEOUT
+    while path.exists() and is_held(path):
+        if time.monotonic() > deadline:
+            raise SplatfixError(
+                "environment-busy",
+                f"The pip of an interrupted installation is still running in {environment.prefix}.",
+                meaning="Nothing can be restored before it ends.",
+                todo=(
+                    say("Wait until it has finished, then run this again."),
+                    say(f"If none is running there any more, on no machine, remove {path}."),
+                ),
+            )
+        time.sleep(0.05)
 
 
 def _pip_lock(environment: Environment) -> Path:
@@ -289,8 +283,8 @@ def _pip_lock(environment: Environment) -> Path:
 
 
 @contextmanager
-def environment_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of the environment whose ``.splatfix`` folder this is; does not wait for a living holder.
+def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Hold the lock of the environment whose ``.splatfix`` folder this is; does not wait for a living holder. It gives notes.
 
     The operating system holds the lock, so that it vanishes with the process. While it is held nothing is written that is
     open to more people than the environment itself.
@@ -299,8 +293,8 @@ def environment_lock(folder: Path) -> Iterator[None]:
         SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``,
             ``journal-tampered`` for a link in the place of the lock.
     """
-    with _no_wider_than(folder.parent), _held(folder):
-        yield
+    with _no_wider_than(folder.parent), _held(folder) as notes:
+        yield notes
 
 
 @contextmanager
@@ -317,20 +311,20 @@ def _no_wider_than(folder: Path) -> Iterator[None]:
         os.umask(before)
 
 
-def _open_lock(path: Path) -> int:
+def _refuse_no_lock(path: Path) -> None:
     refuse_link(path.parent)
     refuse_link(path)
     if path.exists() and not path.is_file():
         raise tampered(path, "a lock is a file")
-    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
+def _held(folder: Path) -> Iterator[tuple[str, ...]]:
     path = folder / "lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = _open_lock(path)
+        _refuse_no_lock(path)
+        held = Lock(path)
     except OSError as error:
         raise SplatfixError(
             "cannot-write-environment",
@@ -338,73 +332,14 @@ def _held(folder: Path) -> Iterator[None]:
             meaning="Nothing was changed.",
             todo=(say("Use an environment you may write to."),),
         ) from error
+    except Locked as locked:
+        raise SplatfixError(
+            "environment-busy",
+            locked.tell(folder.parent),
+            meaning="Nothing was changed: two installations at once would corrupt each other.",
+            todo=tuple(map(say, locked.todo)),
+        ) from None
     try:
-        if not _lock_unless_alive(handle):
-            process, holder = "", _holder(handle)
-            if holder:
-                process = f" (process {holder})"
-            raise SplatfixError(
-                "environment-busy",
-                f"Another splatfix{process} is working in {folder.parent}.",
-                meaning="Nothing was changed: two installations at once would corrupt each other.",
-                todo=(say("Wait until it has finished, then run this again."),),
-            )
-        # the holder's number is only for the next one's error message; on a full disk it is left out
-        # and where the lock has a second name (``cp -al``), which is another environment's
-        with suppress(OSError):
-            if hasattr(os, "pwrite") and os.fstat(handle).st_nlink == 1:
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, str(os.getpid()).encode(), 0)
-        yield
+        yield held.notes
     finally:
-        os.close(handle)  # closing releases the lock
-
-
-def _lock_unless_alive(handle: int) -> bool:
-    """Take the lock; False when a living process has it.
-
-    A process killed while it was starting a child leaves the lock with that child until the child has become the
-    program it was started for: a moment, and longer on a busy machine.
-    """
-    deadline = time.monotonic() + _DEAD_HOLDER_TIMEOUT
-    while not try_lock(handle):
-        if time.monotonic() > deadline or not _is_dead(_holder(handle)):
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _holder(handle: int) -> str:
-    """Number of the process that took the lock last; "" where it could not write it."""
-    os.lseek(handle, 0, os.SEEK_SET)
-    return os.read(handle, 64).decode("ascii", "replace").strip()
-
-
-def _is_dead(pid: str) -> bool:
-    # no system has process numbers of more than ten digits; os.kill takes none
-    if os.name != "posix" or not pid.isdigit() or len(pid) > 9:
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def try_lock(handle: int) -> bool:
-    """Take the operating system's lock on an open file; False at once if somebody else has it."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            # flock and not lockf, whose locks end when any handle of the file is closed, and are not handed on by exec
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        held.release()

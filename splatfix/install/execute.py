@@ -88,7 +88,7 @@ def execute(
     environment = open_environment(plan.python, run)
     environment.require_writable()
     require_editable(plan.steps)
-    with environment_lock(environment.state_folder):
+    with environment_lock(environment.state_folder) as lock_notes:
         journal = Journal(environment.state_folder)
         recovered = recover(environment, journal)
         sweep_scratch()
@@ -111,7 +111,7 @@ def execute(
                 journal.end(work.entry, status, message, kept=kept)
             raise
         journal.end(work.entry, EntryStatus.DONE)
-    notes: list[str] = []
+    notes = list(lock_notes)
     if work.dependencies:
         notes.append(f"also installed, and undone with it: {', '.join(work.dependencies)}")
     notes += work.lacking

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
-from splatfix.install.environment import environment_lock, try_lock
+from splatfix.core.lock import try_lock
+from splatfix.install.environment import environment_lock
 
 HOLD = """
 import sys, time
@@ -68,12 +70,12 @@ def test_the_dead_do_not_hold_it_for_long(tmp_path: Path, monkeypatch: pytest.Mo
         assert holder.stdout is not None
         assert holder.stdout.readline() == "forked\n"
         holder.wait()
-        monkeypatch.setattr("splatfix.install.environment._DEAD_HOLDER_TIMEOUT", 0.1)
+        monkeypatch.setattr("splatfix.core.lock._DEAD_HOLDER_TIMEOUT", 0.1)
         with pytest.raises(SplatfixError) as caught, environment_lock(tmp_path):
             raise AssertionError("the child did not hold it")
-        assert caught.value.code == "environment-busy"
+        assert caught.value.code == "environment-busy" and str(holder.pid) not in caught.value.what
         # one look finds it held; the child lets go only after that, however slow this machine is
-        monkeypatch.setattr("splatfix.install.environment._DEAD_HOLDER_TIMEOUT", 100.0)
+        monkeypatch.setattr("splatfix.core.lock._DEAD_HOLDER_TIMEOUT", 100.0)
         real = try_lock
 
         def held_at_first(handle: int) -> bool:
@@ -82,6 +84,22 @@ def test_the_dead_do_not_hold_it_for_long(tmp_path: Path, monkeypatch: pytest.Mo
             go.touch()
             return taken
 
-        monkeypatch.setattr("splatfix.install.environment.try_lock", held_at_first)
+        monkeypatch.setattr("splatfix.core.lock.try_lock", held_at_first)
         with environment_lock(tmp_path):
             assert go.exists()
+
+
+def test_it_is_had_on_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with environment_lock(tmp_path) as notes:
+        assert "without locks" in notes[0]
+        with pytest.raises(SplatfixError) as caught, environment_lock(tmp_path):
+            raise AssertionError("two held one lock")
+    assert caught.value.code == "environment-busy" and str(os.getpid()) in caught.value.what
+    with environment_lock(tmp_path):
+        pass

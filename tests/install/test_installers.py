@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.lock import is_held
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.facts.environment import probe
 from splatfix.facts.system.live import LiveSystem
 from splatfix.install import revert
 from splatfix.install.backup import make_backup, restore
-from splatfix.install.environment import _LOCKED, Environment, open_environment, pip_install, try_lock
+from splatfix.install.environment import _LOCKED, Environment, open_environment, pip_install
 from splatfix.install.wheels import open_wheel, write_wheel
 from tests.archs import request_for
 from tests.plan.machines import make_plan
@@ -111,23 +112,25 @@ def test_missing_build_tools_are_asked_of_who_installs(bare: Environment, tmp_pa
     assert step.command.argv[:6] == (sys.executable, "-m", "pip", "--python", bare.python, "install")
 
 
+NO_FLOCK = """
+import fcntl
+def refuse(*_):
+    raise OSError(37, "No locks available")
+fcntl.flock = refuse
+"""
+
+
 @pytest.mark.skipif(os.name != "posix", reason="exec keeps the lock")
-def test_whoever_installs_holds_the_lock(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["", NO_FLOCK], ids=["locks", "none to be had"])
+def test_whoever_installs_holds_the_lock(tmp_path: Path, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed, splatfix leaves its pip or uv behind: the lock is that program's own."""
-    argv = [
-        sys.executable,
-        "-c",
-        _LOCKED,
-        str(tmp_path / "lock"),
-        sys.executable,
-        "-c",
-        "print(1, flush=True); input()",
-    ]
+    inner, lock = "print(1, flush=True); input()", tmp_path / "lock"
+    argv = [sys.executable, "-c", first + _LOCKED, str(lock), sys.executable, "-c", inner]
+    if first:
+        monkeypatch.setattr("splatfix.core.lock.try_lock", lambda handle: None)
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stdout.readline() == b"1\n"
-        handle = os.open(tmp_path / "lock", os.O_RDWR)
-        assert not try_lock(handle)
+        assert is_held(lock)
         child.kill()
         child.wait()
-        assert try_lock(handle)
-        os.close(handle)
+        assert not is_held(lock)

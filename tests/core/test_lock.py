@@ -1,0 +1,109 @@
+"""Locks where the file system has them, and where it has none."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.lock import Lock, Locked, is_held
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has its locks on every file system")
+
+# takes the lock where flock fails, says so, and waits to be killed
+HOLDS = """
+import fcntl, sys, time
+from pathlib import Path
+def refuse(*_):
+    raise OSError(int(sys.argv[2]), "refused")
+fcntl.flock = refuse
+from splatfix.core.lock import Lock
+lock = Lock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(params=["ENOLCK", "EOPNOTSUPP", "EPERM"])
+def without_flock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    import fcntl
+
+    number: int = getattr(errno, request.param)
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    return number
+
+
+def test_a_file_stands_for_a_lock_that_is_not_to_be_had(without_flock: int, tmp_path: Path) -> None:
+    path, root = tmp_path / "lock", Path(__file__).parents[2]
+    argv = [sys.executable, "-c", HOLDS, str(path), str(without_flock)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=root) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        with pytest.raises(Locked) as caught:
+            Lock(path)
+        holder.kill()
+        assert (
+            caught.value.tell(tmp_path)
+            == f"Another splatfix (process {holder.pid}) is working in {tmp_path}."
+        )
+    lock = Lock(path)
+    assert lock.notes and sorted(item.name for item in tmp_path.iterdir()) == ["lock", "lock.held"]
+    lock.release(remove=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reused_process_number_is_not_the_holder(without_flock: int, tmp_path: Path) -> None:
+    lock, held = Lock(tmp_path / "lock"), tmp_path / "lock.held"
+    document = json.loads(held.read_text())
+    if not document["started"]:
+        pytest.skip("no /proc tells when a process was started")
+    held.write_text(json.dumps({**document, "started": "earlier"}))
+    Lock(tmp_path / "lock").release()
+    lock.release()
+
+
+@pytest.mark.parametrize("content", ["", "no name", '{"host": "another", "process": 1, "started": ""}'])
+def test_who_cannot_be_asked_is_not_said_to_work(without_flock: int, tmp_path: Path, content: str) -> None:
+    (tmp_path / "lock.held").write_text(content)
+    with pytest.raises(Locked) as caught:
+        Lock(tmp_path / "lock")
+    assert "working" not in caught.value.tell(tmp_path) and "lock.held" in caught.value.todo[-1]
+    assert "another" in caught.value.tell(tmp_path)
+
+
+def test_a_program_that_others_wait_for_writes_its_name(without_flock: int, tmp_path: Path) -> None:
+    path = tmp_path / "pip.lock"
+    path.write_text("")
+    assert not is_held(path)
+    lock = Lock(tmp_path / "lock")
+    (tmp_path / "lock.held").rename(path)
+    assert is_held(path)
+    lock.release()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "started": "earlier"}))
+    assert not is_held(path)
+
+
+def test_a_removed_lock_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last holder removes it between the opening and the lock of the next one."""
+    import fcntl
+
+    first, flock = Lock(tmp_path / "lock"), fcntl.flock
+
+    def remove_first(handle: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        first.release(remove=True)
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    second = Lock(tmp_path / "lock")
+    with pytest.raises(Locked):
+        Lock(tmp_path / "lock")
+    second.release()
