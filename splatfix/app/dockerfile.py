@@ -10,7 +10,7 @@ from pathlib import Path
 from splatfix import __version__
 from splatfix.app.result import Result
 from splatfix.containers.image import own_source
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import cannot_write, usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.scratch import temporary_folder
@@ -40,7 +40,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     """Plan the image, and print the Dockerfile or write it with what belongs to it; all files or none.
 
     Raises:
-        SplatfixError: ``not-a-folder``, ``needs-out``, ``file-exists``, ``cannot-write`` (exit code 2); what
+        SplatfixError: ``not-a-folder``, ``needs-out``, ``file-exists`` (exit code 2), ``cannot-write`` (3); what
             :func:`splatfix.plan.image_choice.plan_image` refuses. Nothing is written then.
     """
     repo = request.image.checkout
@@ -128,7 +128,7 @@ def _dockerignore(folder: Path) -> str:
 def _destination(out: Path) -> tuple[Path, str]:
     """(folder, the Dockerfile's name in it): what is not there is a folder to be made, unless its name speaks of a Dockerfile."""
     if not out.parent.is_dir():
-        raise usage_error("cannot-write", f"There is no folder {out.parent}.", say("Create it first."))
+        raise cannot_write(f"There is no folder {out.parent}.", say("Create it first."))
     if out.is_dir() or not (out.exists() or "dockerfile" in out.name.lower()):
         return out.resolve(), "Dockerfile"
     return out.parent.resolve(), out.name
@@ -143,8 +143,7 @@ def _to_write(destination: Path, contents: dict[Path, bytes], request: Dockerfil
     new = [path for path in contents if not _is_already(path, contents[path])]
     there = [path for path in new if os.path.lexists(path)]
     if any(path.is_dir() for path in there) or any(path.parent.is_symlink() for path in new):
-        raise usage_error(
-            "cannot-write",
+        raise cannot_write(
             f"What would be written in {destination} is there as a folder or lies behind a link.",
             say("Name another folder with --out."),
         )

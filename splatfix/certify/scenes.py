@@ -12,7 +12,7 @@ from typing import Any
 
 from splatfix.certify.model import Skipped
 from splatfix.certify.smoke import list_scenes
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say, value_options
@@ -222,11 +222,9 @@ def export_sample(sample: SampleScene, out: Path) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(samples_folder() / sample.name / name, folder / name)
     except OSError as error:
-        raise SplatfixError(
-            "cannot-write",
+        raise cannot_write(
             f"Cannot write {folder}: {error.strerror or error}.",
+            say("Choose another folder with --out, or free space on that disk."),
             meaning="The scene was not exported, or only in part.",
-            todo=(say("Choose another folder with --out, or free space on that disk."),),
-            exit_code=Exit.UNDETERMINED,
         ) from error
     return folder

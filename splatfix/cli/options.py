@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Optional
 import typer
 
 from splatfix.app.result import Result, deliver, is_terminal, show_message, show_question
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import cannot_write, usage_error
 from splatfix.core.step import say
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def folder_to_write(folder: Path) -> Path:
     """A folder that a command will write into; the command creates it where it does not exist yet.
 
     Raises:
-        SplatfixError: ``cannot-write`` (exit code 2) where that is plainly impossible, before anything is started.
+        SplatfixError: ``cannot-write`` (exit code 3) where that is plainly impossible, before anything is started.
     """
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     problem = ""
@@ -239,5 +239,5 @@ def folder_to_write(folder: Path) -> Path:
     elif not os.access(nearest, os.W_OK | os.X_OK):
         problem = "cannot be written to"
     if problem:
-        raise usage_error("cannot-write", f"{nearest} {problem}.", say("Name another one with --out."))
+        raise cannot_write(f"{nearest} {problem}.", say("Name another one with --out."))
     return folder

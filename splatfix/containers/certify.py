@@ -36,7 +36,7 @@ from splatfix.containers.run import (
     run_in_container,
     sweep,
 )
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
 from splatfix.core.files import write_json
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
@@ -205,7 +205,7 @@ def prepare_folder(out: Path) -> None:
         make_room(out, ())
     except OSError as error:
         text = f"Cannot write the report to {out}: {error.strerror or error}."
-        raise usage_error("cannot-write", text, say("Choose a writable folder with --out.")) from error
+        raise cannot_write(text, say("Choose a writable folder with --out.")) from error
 
 
 @contextmanager

@@ -95,3 +95,8 @@ def require(answer: T | SplatfixError) -> T:
 def usage_error(code: str, what: str, *todo: Step) -> SplatfixError:
     """A wrong call: nothing was done, exit code 2."""
     return SplatfixError(code, what, todo=todo, exit_code=Exit.USAGE)
+
+
+def cannot_write(what: str, *todo: Step, meaning: str = "") -> SplatfixError:
+    """``cannot-write``, exit code 3: the call was right, and a full disk says nothing of what was to be found out."""
+    return SplatfixError("cannot-write", what, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.codec import parse_json
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError, cannot_write
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
+from splatfix.core.words import few
 
 _MOST_JSON = 64 << 20
 """Bytes. The largest of our documents, the recorded answers of a machine with many libraries, has some three MiB."""
@@ -97,11 +98,8 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
         for path in earlier:
             path.rename(kept / path.name)
     except OSError as error:
-        raise SplatfixError(
-            "cannot-write",
-            f"What is in {folder} cannot be moved aside: {error.strerror or error}.",
-            todo=(say("Choose another folder with --out."),),
-        ) from error
+        text = f"What is in {folder} cannot be moved aside: {error.strerror or error}."
+        raise cannot_write(text, say("Choose another folder with --out.")) from error
     return kept
 
 
@@ -141,9 +139,20 @@ def _is_device(path: Path) -> bool:
 
 
 def _cannot_write(path: Path, error: OSError) -> SplatfixError:
-    return SplatfixError(
-        "cannot-write",
-        f"Cannot write {path}: {error.strerror or error}.",
-        meaning="Nothing was changed there.",
-        todo=(say("Choose a folder you may write to, or make room on that disk."),),
-    )
+    todo = say("Choose a folder you may write to, or make room on that disk.")
+    return cannot_write(f"Cannot write {path}: {error.strerror or error}.", todo, meaning=_state_of(path))
+
+
+def _state_of(path: Path) -> str:
+    """What lies where a file was not written: those before it of the same report, or what was there."""
+    try:
+        beside = sorted(other.name for other in path.parent.iterdir())
+    except OSError:
+        beside = []
+    state = f"There is no {path.name}."
+    if path.name in beside:
+        beside.remove(path.name)
+        state = f"{path.name} is as it was."
+    if beside:
+        state += f" In {path.parent} lie {few(beside)}."
+    return state

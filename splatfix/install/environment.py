@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core import lock
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import SplatfixError, cannot_write
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
 from splatfix.core.runner import Runner
@@ -172,11 +172,10 @@ def writable_log(log: Path) -> Iterator[None]:
         log.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise SplatfixError(
-            "cannot-write",
+        raise cannot_write(
             f"The log {log} cannot be written: {error.strerror or error}.",
+            run("splatfix", "install", "--resume", text="Make room on that disk, then"),
             meaning="The process that wrote it was stopped; the environment is unchanged.",
-            todo=(run("splatfix", "install", "--resume", text="Make room on that disk, then"),),
         ) from error
 
 

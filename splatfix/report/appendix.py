@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from splatfix.certify.model import Certificate
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.words import counted
-from splatfix.report.console import shorten_home
 from splatfix.report.results import number
 from splatfix.report.templates import fill_in
 from splatfix.report.view import CertificateView, count_met
@@ -141,7 +140,7 @@ class _Form:
                 f"{len(record.split.train)} and {len(record.split.test)}",
                 record.scene_sha256 or BLANK,
             )
-            rows.append(tuple(map(shorten_home, row)))
+            rows.append(row)
         return rows
 
     @property
@@ -164,7 +163,7 @@ class _Form:
                 (run.seconds, "{:.0f}"),
             )
             cells = [number(value, form, absent="not measured") for value, form in figures]
-            rows.append((shorten_home(run.scene), count_met(run.criteria), *cells))
+            rows.append((run.scene, count_met(run.criteria), *cells))
         return rows
 
     @property

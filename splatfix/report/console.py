@@ -105,13 +105,14 @@ def _text(marked_up: str) -> Text:
 
 
 def shorten_home(text: str) -> str:
-    """Prose with the user's home folder written as ``~``; for commands the whole path is kept."""
+    """Text with the user's home folder written as ``~``; commands on the terminal, and JSON, keep the whole path."""
     home = os.environ.get("HOME", "")
     # "/" is the home of containers' users; on Windows HOME is what some Unix tool set, in its own spelling
     if os.name != "posix" or len(home) < 2:
         return text
     # only a path that begins there: /home/me2 and /mnt/home/me are other folders
-    return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?=/)", "~", text)
+    begins = r"(?:(?<![\w./~-])|(?<=-[BIL])|(?<=://))"
+    return re.sub(rf"{begins}{re.escape(home)}(?![\w-]|\.\w)", "~", text)
 
 
 def prose(console: Console, head: str, body: str) -> None:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from splatfix.certify.model import Certificate, Criterion
 from splatfix.plan.option import Options
 from splatfix.report import comparison
-from splatfix.report.console import page
+from splatfix.report.console import page, shorten_home
 from splatfix.report.options import show_suggestion
 from splatfix.report.templates import fill_in
 from splatfix.report.view import OUTCOMES, CertificateView, count_met
@@ -55,7 +55,7 @@ def _screen(options: Options | None) -> Markup:
         return Markup("")
     stream = io.StringIO()
     show_suggestion(page(stream, width=80), options, None)
-    text = stream.getvalue().rstrip()
+    text = shorten_home(stream.getvalue().rstrip())
     # a fence longer than any in the text: nothing in it can end it
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return Markup(f"{fence}text\n{text}\n{fence}")  # nosec B704 - inside a fence nothing is markup

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from xml.etree import ElementTree  # only written, never parsed  # nosec B405
 
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.visible import visible
 from splatfix.report import appendix
+from splatfix.report.console import shorten_home
 from splatfix.report.results import gpu_peak
 from splatfix.report.view import CertificateView, count_met, headline
 
@@ -108,7 +108,7 @@ def _kernel(item: KernelCheck) -> _Case:
 
 def _xml(text: str) -> str:
     """Without what XML 1.0 cannot hold and no terminal should obey, whatever a log or a name has."""
-    return visible(text, keep="\n\t")
+    return visible(shorten_home(text), keep="\n\t")
 
 
 def prometheus(certificate: Certificate) -> str:
@@ -182,7 +182,9 @@ class _Metrics:
 
 
 def _label(text: str) -> str:
-    return visible(text, keep="\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return (
+        visible(shorten_home(text), keep="\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    )
 
 
 def issue(certificate: Certificate) -> str:
@@ -212,14 +214,7 @@ def issue(certificate: Certificate) -> str:
         lines += [f"- {run.scene}: {count_met(run.criteria)} criteria met" for run in certificate.scenes]
         lines.append("")
     lines += ["### To repeat it", "", f"    {certificate.repeat.shell(windows=False)}", ""]
-    return _without_home("\n".join(map(visible, lines)))
-
-
-def _without_home(text: str) -> str:
-    home = str(Path.home())
-    if home in ("/", ""):  # of a container's user: every path begins with it
-        return text
-    return text.replace(home, "~")
+    return shorten_home("\n".join(map(visible, lines)))
 
 
 FORMS: Mapping[str, Callable[[Certificate], str]] = {

@@ -1,7 +1,8 @@
 """Fills in the templates of the folder beside this file (Jinja2): pages, Markdown and LaTeX.
 
-Whatever is not markup of a template or of this file becomes text there, escaped for the form, so that no name of a
-stranger's is markup anywhere, and no template has to ask for it.
+Whatever is not markup of a template or of this file becomes text there, escaped for the form and without the home folder,
+so that no name of a stranger's is markup anywhere, no page that is passed on tells a user's name, and no template has to ask
+for it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def html_text(value: object) -> Markup:
         return _markup(f'<a href="{html_text(value.target)}">{html_text(value.text)}</a>')
     if isinstance(value, Code):
         return _markup(f"<code>{html_text(value.text)}</code>")
-    return _markup(html.escape(visible(str(value), keep="\n")))
+    return _markup(html.escape(visible(shorten_home(str(value)), keep="\n")))
 
 
 def markdown_text(value: object) -> Markup:
@@ -52,9 +53,9 @@ def markdown_text(value: object) -> Markup:
         return markdown_text(value.plain or value.text)
     if isinstance(value, Link):
         return _markup(f"[{markdown_text(value.text)}]({value.target})")
-    line = visible(str(value), keep="\n").replace("\n", " ")
+    line = visible(shorten_home(str(value)), keep="\n").replace("\n", " ")
     # a backslash needs one more only where it would escape the next sign, as CommonMark has it
-    return _markup(re.sub(r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|]", r"\\\g<0>", line))
+    return _markup(re.sub(r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|~]", r"\\\g<0>", line))
 
 
 _LATEX_SIGNS = {
@@ -74,7 +75,7 @@ def latex_text(value: object) -> Markup:
     """Anything in LaTeX, which shows it as it is; nothing in it is a command, whatever it holds."""
     if isinstance(value, Markup):
         return value
-    signs = (_LATEX_SIGNS.get(sign, sign) for sign in visible(str(value)))
+    signs = (_LATEX_SIGNS.get(sign, sign) for sign in visible(shorten_home(str(value))))
     return _markup(re.sub("-(?=-)", "-{}", "".join(signs)))  # two hyphens would become a dash
 
 
@@ -103,10 +104,8 @@ def _environment(form: str) -> Environment:
     # what finalize returns is marked as safe; autoescape is for what would pass it by
     environment = jinja(autoescape=True, finalize=_TEXT[form])
     environment.filters.update(
-        home=shorten_home,
-        literally=lambda line: _markup(
-            visible(line)
-        ),  # after four blanks no sign of Markdown needs an escape
+        # after four blanks no sign of Markdown needs an escape
+        literally=lambda line: _markup(visible(shorten_home(line))),
         # nothing in the target of a link ends it or is a scheme
         url=lambda path: _markup(quote(path, errors="surrogateescape")),
         text=_TEXT[form],  # of what a template itself says: Jinja holds that for escaped

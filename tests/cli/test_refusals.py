@@ -104,9 +104,20 @@ def test_it_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == recorded.keys(), "nothing is done"
 
 
-def test_a_report_that_cannot_be_written_is_no_wrong_usage(
-    document: Callable[..., dict[str, Any]], tmp_path: Path
+@pytest.mark.parametrize(
+    "line",
+    [
+        "certify --level 1 --out",
+        "monitor --out",
+        "report merge . --out",
+        "scenes export fruit --out",
+    ],
+)
+def test_what_cannot_be_written_ends_with_the_same_code_everywhere(
+    line: str, document: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """3, as in the smoke trainer: a full disk says nothing of a stack, and the call was not wrong."""
     (tmp_path / "file").touch()
-    made = check(document("certify", "--level", "1", "--out", tmp_path / "file" / "below"))
-    assert (made["error"]["code"], made["exit_code"]) == ("cannot-write", 1)
+    monkeypatch.chdir(tmp_path)
+    made = check(document(*shlex.split(line), tmp_path / "file" / "below"))
+    assert (made["error"]["code"], made["exit_code"]) == ("cannot-write", 3)

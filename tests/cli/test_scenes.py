@@ -75,4 +75,4 @@ def test_errors_have_codes_and_say_what_to_do(splatfix: Splatfix, tmp_path: Path
     assert error_of("check", "fruit", "--root", str(tmp_path)) == (3, "scene-not-found")
     (tmp_path / "fruit").write_text("in the way")
     assert error_of("export", "fruit", "--out", str(tmp_path)) == (3, "cannot-write")
-    assert error_of("export", "fruit", "--out", str(tmp_path / "fruit")) == (2, "cannot-write")
+    assert error_of("export", "fruit", "--out", str(tmp_path / "fruit")) == (3, "cannot-write")

@@ -34,13 +34,29 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert "No space left" in caught.value.what
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert caught.value.meaning == "a is as it was."
+
+
+def test_a_full_disk_says_what_lies_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("certificate.json", "certificate.md"):
+        (tmp_path / name).touch()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(SplatfixError) as caught:
+        files.write_text(tmp_path / "certificate.html", "new")
+    there = f"In {tmp_path} lie certificate.json, certificate.md."
+    assert caught.value.meaning == f"There is no certificate.html. {there}"
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SplatfixError) as caught:
         files.write_text(tmp_path / "file" / "below", "x")
-    assert caught.value.exit_code is Exit.FAILURE
+    assert caught.value.exit_code is Exit.UNDETERMINED
+    assert caught.value.meaning == "There is no below."
 
 
 @pytest.mark.parametrize("content", ["", "{", "\x00\x01", "[" * 100_000])

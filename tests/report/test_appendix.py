@@ -67,7 +67,7 @@ def test_what_it_knows_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     text = markdown(found)
     listed = check_list(text)
     assert listed["Hardware"] == "Run on cpu; GPU: NVIDIA H100"
-    assert listed["Run-time environment"] == "torch 2.13.0; python ~/env/bin/python"
+    assert listed["Run-time environment"] == "torch 2.13.0; python \\~/env/bin/python"
     assert listed["Binary"] == "fused_ssim.so (SHA-256 12ef)"
     assert "strategy budget" in listed["Algorithm"] and "seed 3" in listed["Execution"]
     assert "| garden | 1 of 2 | 26.10 | 0.8123 | not measured | 250 | 4.50 | 12 |" in text

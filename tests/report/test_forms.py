@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,7 +14,13 @@ import pytest
 from splatfix.app.certify import monitoring_code_of
 from splatfix.certify.interim import incomplete
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
-from splatfix.report.forms import issue, junit, prometheus
+from splatfix.context.model import BinaryMatrix
+from splatfix.core.step import Command
+from splatfix.facts.model import EnvironmentFacts, Facts, MachineFacts
+from splatfix.report.appendix import latex
+from splatfix.report.field_report import markdown
+from splatfix.report.forms import FORMS, issue, junit, prometheus
+from splatfix.report.html import certificate_page
 from tests.report.test_certificate import certificate
 
 FAILED = Criterion("loss-trend", Outcome.FAILED, "tau 0.1", "at most -0.46", "It rose \x1b[31magain\x00.")
@@ -71,10 +78,36 @@ def test_prometheus_lines_parse() -> None:
     assert {line.rpartition(" ")[2] for line in met} == {"0.0", "1.0"} and len(met) == 2
 
 
-def test_an_issue_names_the_reason_and_not_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
-    text = issue(refused(environment={"python": "/home/ada/env/bin/python"}))
-    assert "- a: loss-trend" in text and "~/env/bin/python" in text and "/home/ada" not in text
+def test_an_issue_names_the_reason() -> None:
+    assert "- a: loss-trend" in issue(refused())
+
+
+HOME_IN = "/home/ada/env in /home/ada, -I/home/ada/x file:///home/ada/y"
+
+
+@pytest.mark.parametrize("form", ["html", "markdown", "latex", *FORMS])
+def test_no_form_but_json_tells_the_home(form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """JSON is read again by programs, which need the path."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    failed = dataclasses.replace(FAILED, measured=HOME_IN, why=HOME_IN)
+    (run,) = certificate().scenes
+    facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
+    found = certificate(
+        verdict=Verdict.NOT_CERTIFIED,
+        scenes=(dataclasses.replace(run, scene="/home/ada/scene", criteria=(failed,)),),
+        kernels=(KernelCheck("ssim", "fused_ssim", Outcome.FAILED, detail=HOME_IN),),
+        reasons=(HOME_IN,),
+        environment={"python": "/home/ada/env/bin/python"},
+        repeat=Command(("splatfix", "certify", "--python", "/home/ada/env/bin/python")),
+    )
+    forms: dict[str, Callable[[], str]] = {
+        "html": lambda: certificate_page(found, facts, tmp_path, None, BinaryMatrix()),
+        "markdown": lambda: markdown(found),
+        "latex": lambda: latex(found),
+    }
+    text = forms[form]() if form in forms else FORMS[form](found)
+    assert "~/" in text or "textasciitilde" in text
+    assert "/home/ada" not in text
 
 
 @pytest.mark.parametrize(
