@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from smoke_trainer.__main__ import parser as smoke_parser
 from splatfix import __version__
 from splatfix.checks import all_checks, registry
 from splatfix.cli import app
@@ -53,6 +54,23 @@ def test_make_targets_of_the_documents_exist() -> None:
     assert {"demo", "test", "docs", "gpu-check"} <= named & known
     prose = {"it", "its", "such", "pages", "what", "certificates"}
     assert named - known <= prose, named - known - prose
+
+
+def test_no_page_installs_splatfix_from_an_index() -> None:
+    """It is on none: whoever registers that name there would be run."""
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        named = re.findall(r"(?:install|run|uvx|inject) +(?:-\S+ +)*['\"]?splatfix\b(?![\w./-])", text)
+        named += re.findall(r"uvx +splatfix", text)
+        assert not named, page.name
+
+
+def test_the_page_of_the_smoke_trainer_has_every_option() -> None:
+    page = (ROOT / "docs" / "commands" / "smoke_trainer.md").read_text(encoding="utf-8")
+    assert "commands/smoke_trainer.md" in (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    actions = smoke_parser()._actions
+    missing = [name for action in actions for name in action.option_strings[-1:] if f"`{name}" not in page]
+    assert not missing and len(actions) > 20
 
 
 def test_paths_that_documents_name_exist() -> None:

@@ -168,6 +168,8 @@ class RefusedLane(typing.TypedDict):
 
 
 CERTIFIED = {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts}
+UNRECOGNISED = "splatfix"
+"""The document of words that name no command: an error and nothing else."""
 COMMANDS: dict[str, dict[str, Any]] = {
     "diagnose": {
         "summary": dict[str, int],
@@ -240,7 +242,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
 def schemas() -> dict[str, Schema]:
     """Every schema by its file name; what several share is in ``common.json``."""
     writer = _Writer()
-    made = {_file(command): writer.document(command, content) for command, content in COMMANDS.items()}
+    documents = {UNRECOGNISED: {}, **COMMANDS}
+    made = {_file(command): writer.document(command, content) for command, content in documents.items()}
     common = {"$schema": DRAFT, "$id": "common.json", "$defs": dict(sorted(writer.definitions.items()))}
     return {"common.json": common, **made}
 
@@ -271,7 +274,7 @@ class _Writer:
         return {
             "$schema": DRAFT,
             "$id": _file(command),
-            "title": f"splatfix {command} --json",
+            "title": f"splatfix {command} --json".replace(f"splatfix {UNRECOGNISED}", "splatfix"),
             "type": "object",
             "properties": {**envelope, **{name: self.of(kind) for name, kind in content.items()}},
             "required": list(envelope),

@@ -147,16 +147,23 @@ def public_scene(name: str, layout: Optional[str]) -> Optional[PublicScene]:
     return PUBLIC_SCENES.get(name)
 
 
+def _command(words: str, *paths: Path) -> str:
+    return words.format(*(shlex.quote(str(path)) for path in paths))
+
+
 def no_scene(root: Path, closed: str = "") -> SceneError:
     """What a folder without a scene lacks: photos without camera poses are a scene to be."""
     for folder in (root / name for name in PHOTOS):
         photos = pictures(folder)
         if photos:
-            workspace = root
+            workspace, images, before = root, folder, ""
             if folder == root:  # COLMAP would write its model among the photos
-                workspace = root / "scene"
-            paths = [shlex.quote(str(path)) for path in (workspace, folder)]
-            command = "colmap automatic_reconstructor --workspace_path {} --image_path {}".format(*paths)
+                beside = root.resolve()
+                workspace = beside.with_name(f"{beside.name}-scene")
+                images = workspace / "images"
+                before = _command("mkdir {} && cp -r {} {} && ", workspace, root, images)
+            colmap = "colmap automatic_reconstructor --workspace_path {} --image_path {}"
+            command = before + _command(colmap, workspace, images)
             first_step = "run" if shutil.which("colmap") else "install COLMAP, then run"
             plural = "" if len(photos) == 1 else "s"
             return SceneError(

@@ -10,7 +10,8 @@ from rich.console import Console
 from splatfix.app.result import Result, target_python
 from splatfix.certify.scenes import check_sample, export_sample, find_samples
 from splatfix.certify.smoke import list_scenes as scenes_of
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.step import say
 from splatfix.core.words import counted
 from splatfix.report.console import escape, prose, table
 
@@ -60,6 +61,11 @@ def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) 
     for name in folders:
         rows += _loaded(Path(name), python)
     samples = tuple(name for name in names if name not in folders)
+    for name in samples:
+        if name not in known:
+            todo = say(f"Name the folder of a scene of yours, or a sample: {', '.join(sorted(known))}")
+            what = f"There is no folder {name!r}, and no sample scene of that name."
+            raise usage_error("unknown-scene", what, todo)
     if samples or not folders:
         for item in find_samples(samples):
             problems = list(check_sample(item, root))

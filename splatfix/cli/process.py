@@ -31,7 +31,7 @@ class Invocation:
     """
 
     command: str = "splatfix"
-    """Such as ``cache list``; ``splatfix`` where no command was recognised."""
+    """Such as ``cache list``; ``splatfix`` where no command, or none of a group's, was recognised."""
     as_json: bool = False
     monitoring: bool = False
     """``--exit-codes monitoring``: whatever keeps a command from a verdict is 3, unknown, because a monitoring system takes 1
@@ -46,9 +46,9 @@ class Invocation:
         while arguments and arguments[0] in getattr(command, "commands", {}):
             path.append(arguments[0])
             command, arguments = command.commands[arguments[0]], arguments[1:]
-        self.command = " ".join(path)
         if hasattr(command, "commands"):
             return
+        self.command = " ".join(path)
         # Resilient parsing is what typer completes half a command line with: it ends at what it cannot read, quietly.
         settings = {**command.context_settings, "resilient_parsing": True, "ignore_unknown_options": True}
         lenient = command.context_class(command, parent=context, info_name=path[-1], **settings)

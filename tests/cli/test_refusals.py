@@ -73,6 +73,7 @@ REFUSED = {
     "unknown-scene": ("scenes export nonsuch",),
     "unknown-suite": ("certify --suite nonsuch",),
     "wrong-usage": (
+        *("nonsuch", "lanes nonsuch", "--nonsuch"),
         *("certify --renderer nope", "certify --level 5", f"certify --seed {1 << 64}", "checks show"),
         *("diagnose --no-such-option", "inspect", "verify --device tpu"),
     ),

@@ -64,7 +64,15 @@ def test_a_folder_is_loaded_as_for_training(splatfix: Splatfix, tmp_path: Path) 
     done = splatfix("scenes", "check", tmp_path / "photos", *named)
     (row,) = json.loads(done.stdout)["scenes"]
     assert (done.returncode, row["readable"]) == (1, False), "no poses: the check has found it out"
-    assert "colmap automatic_reconstructor" in row["problems"][-1]
+    advice, photos = row["problems"][-1], tmp_path / "photos"
+    assert f"--workspace_path {photos}-scene --image_path {photos}-scene/images" in advice
+    assert f"mkdir {photos}-scene && cp -r {photos} {photos}-scene/images" in advice
+
+
+def test_a_folder_that_is_not_there_is_called_one(splatfix: Splatfix) -> None:
+    error = json.loads(splatfix("scenes", "check", "nowhere", "--json").stdout)["error"]
+    assert (error["code"], error["exit_code"]) == ("unknown-scene", 2)
+    assert error["what"] == "There is no folder 'nowhere', and no sample scene of that name."
 
 
 def test_errors_have_codes_and_say_what_to_do(splatfix: Splatfix, tmp_path: Path) -> None:
