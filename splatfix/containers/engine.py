@@ -39,8 +39,8 @@ _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-tool
 
 INSTALL_SDK = run(
     *(sys.executable, "-m", "pip", "install", "docker"),
-    text="Install it there (the extra splatfix[containers]); in a tool of pipx or uv: pipx inject splatfix docker, or uv tool "
-    "install --with docker splatfix",
+    text="Install it there (the extra splatfix[containers]); in a tool of pipx or uv: pipx inject splatfix docker, or in "
+    "splatfix's checkout uv tool install --with docker .",
 )
 
 
