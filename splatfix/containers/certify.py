@@ -29,6 +29,8 @@ from splatfix.containers.image import (
 from splatfix.containers.lanes import GpuNeed, Lane, ToolkitFrom
 from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
 from splatfix.containers.run import (
+    IMAGE_LOG,
+    PROVENANCE,
     REPORT_FOLDER,
     ContainerJob,
     ContainerOutcome,
@@ -92,14 +94,14 @@ def certify_in_container(
         gpu, no_gpu = _gpu(lane, engine, progress)
         prepare_folder(out)
         recipe = recipe_for(lane, request, base_image, given)
-        image = build_image(engine, recipe, progress=progress, log=out / "image-build.log")
+        image = build_image(engine, recipe, progress=progress, log=out / IMAGE_LOG)
         host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(request, lane))
         command = certify_command(lane, request, recipe.targets, gpu=gpu)
         job = ContainerJob(lane, image, command, out, gpu, request.keep, host.variables)
         with naming_what_is_left(out):
             outcome = run_in_container(engine, job, progress, containers)
         certificate = certificate_of(outcome, job)
-        write_json(out / "container.json", _provenance(lane, engine, image, outcome, no_gpu))
+        write_json(out / PROVENANCE, _provenance(lane, engine, image, outcome, no_gpu))
     finally:
         engine.close()
     return ContainerResult(certificate, outcome.exit_code, image)

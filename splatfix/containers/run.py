@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import secrets
 import tarfile
 import tempfile
 import threading
@@ -21,20 +23,30 @@ from splatfix.containers.lanes import Lane
 from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
+from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_LOG, MOST_REPORT, MOST_REPORT_FILES
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
 
 REPORT_FOLDER = "/report"
 """Where the command writes its report: a volume, because the root of the container is read-only."""
 
-_MAX_REPORT_BYTES = 1 << 30
+IMAGE_LOG, PROVENANCE = "image-build.log", "container.json"
+_LOG = "container.log"
+_OF_THIS_MACHINE = re.compile(
+    rf"{re.escape(IMAGE_LOG)}|{re.escape(PROVENANCE)}|{re.escape(_LOG)}|previous(-\d+)?", re.IGNORECASE
+)
+"""Names in the job's folder that no report from a container has: our record of its run, and what was certified before."""
+_ENDING = 128
+"""Bytes. The line that tells the exit code is shorter."""
+_REPLAYED = 100
+"""Lines: the one that tells the exit code is the last."""
 _GRACE_S = 20
 """For the command to write what it has, once it was told to end."""
 _PROCESSES = 4096
 _SUPERVISOR = """
 exec 3<&0 </dev/null
-token=$1; shift
-"$@" & child=$!
+read -r token <&3 || exit
+"$@" 3<&- & child=$!
 trap 'trap "" TERM; kill -TERM $child 2>/dev/null' TERM
 ( cat <&3 >/dev/null; kill -TERM $child; sleep 10; kill -KILL $child ) 2>/dev/null &
 while :; do wait $child 2>/dev/null; code=$?; kill -0 $child 2>/dev/null || break; done
@@ -46,6 +58,7 @@ exit ${code%% *}
 """
 """Runs the command, tells its exit code and how many processes the kernel killed for want of memory (cgroup v2 and v1; engines
 tell only of a container that has ended), and ends with its standard input: with the connection of the splatfix that waits for it.
+The word before the exit code comes through that too: a command line is read by all that runs inside, which could then tell one.
 So the report can be fetched before the engine removes container and volumes, and a splatfix that was killed leaves none."""
 
 
@@ -68,7 +81,7 @@ class ContainerJob:
     @property
     def log(self) -> Path:
         """The command's stdout and stderr."""
-        return self.out / "container.log"
+        return self.out / _LOG
 
 
 @dataclass(frozen=True)
@@ -140,7 +153,7 @@ def run_in_container(
             ``docker-gpu-runtime-missing``, and the errors of :mod:`splatfix.containers.engine`.
         KeyboardInterrupt: the command was told to end, and what it left was copied.
     """
-    token, lane = f"splatfix-{uuid.uuid4().hex}", job.lane
+    name, lane = f"splatfix-{uuid.uuid4().hex}", job.lane
     containers = containers or LiveContainers()
 
     def failed(code: str, what: str, meaning: str, *todo: Step) -> SplatfixError:
@@ -149,10 +162,10 @@ def run_in_container(
             code, what, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED, details=details
         )
 
-    with containers.holding(token), _container(engine, job, token) as container:
+    with containers.holding(name), _container(engine, job, name) as container:
         progress(f"container {container.short_id} runs: {' '.join(job.command)}")
         started = time.monotonic()
-        output = _follow(engine, container, job, token, progress, containers)
+        output = _follow(engine, container, job, name, progress, containers)
         if output.exit_code is None:
             with engine_errors("running the container"), suppress(sdk().errors.NotFound):
                 container.reload()
@@ -209,8 +222,8 @@ def sweep(engine: Engine) -> int:
 
 
 @contextmanager
-def _container(engine: Engine, job: ContainerJob, token: str) -> Iterator[Any]:
-    """A created container, removed at the end, or where it is to be kept stopped; ``token`` is its name."""
+def _container(engine: Engine, job: ContainerJob, name: str) -> Iterator[Any]:
+    """A created container of this name, removed at the end, or where it is to be kept stopped."""
     owner = {} if job.keep else owner_label()
     options: dict[str, Any] = {}
     if job.gpu:
@@ -225,8 +238,8 @@ def _container(engine: Engine, job: ContainerJob, token: str) -> Iterator[Any]:
         with engine_errors("creating the container"):
             container = engine.client.containers.create(
                 job.image.id,
-                name=token,
-                command=["sh", "-c", _SUPERVISOR, "splatfix", token, *job.command],
+                name=name,
+                command=["sh", "-c", _SUPERVISOR, "splatfix", *job.command],
                 environment=dict(job.variables),
                 network_mode="none",
                 read_only=True,
@@ -245,7 +258,7 @@ def _container(engine: Engine, job: ContainerJob, token: str) -> Iterator[Any]:
             )
     except KeyboardInterrupt:
         with suppress(sdk().errors.DockerException, OSError):  # it may have been created
-            engine.client.api.remove_container(token, force=True, v=True)
+            engine.client.api.remove_container(name, force=True, v=True)
         raise
     before: SplatfixError | None = None
     try:
@@ -308,12 +321,13 @@ def _follow(
     engine: Engine,
     container: Any,
     job: ContainerJob,
-    token: str,
+    name: str,
     progress: Callable[[str], None],
     containers: LiveContainers,
 ) -> ContainerOutput:
     """Start the container and read its output until the command ends, or ask that to end after the lane's time."""
     timers: list[threading.Timer] = []
+    token = secrets.token_hex(16)
 
     def later(seconds: float, action: Callable[[], None]) -> None:
         timers.append(threading.Timer(seconds, action))
@@ -340,13 +354,15 @@ def _follow(
         # attached before the start, to get every line; streaming reads have no timeout
         stream = container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True)
         output.lifeline = container.attach_socket(params={"stdin": 1, "stream": 1})
-        containers.ended_by(token, interrupt)
+        containers.ended_by(name, interrupt)
         try:
             container.start()
         except sdk().errors.APIError as error:
             if explained := explain_gpu_failure(str(error.explanation or error), engine.endpoint.host):
                 raise explained from error
             raise
+        # of what makefile() made, which is for reading alone, the socket itself
+        getattr(output.lifeline, "_sock", output.lifeline).sendall(f"{token}\n".encode())
         later(job.lane.timeout_s, expire)
         try:
             output.read(stream)
@@ -354,7 +370,8 @@ def _follow(
             interrupt()
             rest = ContainerOutput(lambda line: None, io.StringIO(), token)
             # not attached again: what is said between the log's replay and the stream is lost
-            rest.read((chunk, None) for chunk in container.logs(stream=True, follow=True))
+            replayed = container.logs(stream=True, follow=True, tail=_REPLAYED)
+            rest.read((chunk, None) for chunk in replayed)
             output.exit_code = rest.exit_code
         finally:
             for timer in timers:
@@ -364,14 +381,15 @@ def _follow(
 
 
 class ContainerOutput:
-    """Splits the container's streams into lines, without credentials: all go to the log, stderr also to ``progress``, and the
-    last ones are kept; and how the command ended."""
+    """Splits the container's streams into lines, without credentials: all go to the log, up to its limit, stderr also to
+    ``progress``, and the last ones are kept; and how the command ended."""
 
     def __init__(self, progress: Callable[[str], None], log: IO[str], token: str) -> None:
         self._progress = progress
         self._log = log
         self._token = token
         self._told = 0
+        self._log_left = MOST_LOG
         self._partial = {"out": b"", "err": b""}
         self.exit_code: int | None = None
         """None: the container ended before the command."""
@@ -394,6 +412,12 @@ class ContainerOutput:
             *lines, self._partial[name] = (self._partial[name] + data).split(b"\n")
             for line in lines:
                 self._hear(name, line)
+            rest = self._partial[name]
+            if (
+                len(rest) > LONGEST_OUTPUT_LINE - _ENDING
+            ):  # its last bytes may be the beginning of the exit code's line
+                self._hear(name, rest[:-_ENDING])
+                self._partial[name] = rest[-_ENDING:]
         self._log.flush()
 
     def finish(self) -> None:
@@ -411,7 +435,11 @@ class ContainerOutput:
             self.exit_code, self.out_of_memory = int(code), killed not in ("", "0")
             if not line:
                 return
-        self._log.write(f"{line}\n")
+        if self._log_left > 0:
+            self._log_left -= len(line) + 1
+            self._log.write(f"{line}\n")
+            if self._log_left <= 0:
+                self._log.write(f"(what was said after {MOST_LOG >> 20} MiB is not kept)\n")
         if line.strip():
             self.last_lines = [*self.last_lines[-19:], line]
         if stream == "err":
@@ -425,11 +453,8 @@ def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
             blocks, _ = container.get_archive(REPORT_FOLDER)
             for block in blocks:
                 file.write(block)
-                if file.tell() > _MAX_REPORT_BYTES:
-                    raise SplatfixError(
-                        "container-report-too-large",
-                        f"The report in the container is larger than {_MAX_REPORT_BYTES >> 30} GiB, and was not copied.",
-                    )
+                if file.tell() > MOST_REPORT:
+                    raise _too_large(f"is larger than {MOST_REPORT >> 30} GiB, and was not copied")
         if not file.tell():  # Podman, where the image lacks the folder
             return ()
         file.seek(0)
@@ -439,17 +464,25 @@ def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
 def unpack_report(archive: IO[bytes], out: Path) -> tuple[Path, ...]:
     """Write the files of a tar of ``report/`` into ``out``.
 
-    The container is not trusted: links, devices and paths that leave ``out`` are ignored.
+    The container is not trusted: links, devices, paths that leave ``out`` and names of what this machine wrote are ignored.
     """
     written = []
     with tarfile.open(fileobj=archive, mode="r|") as tar:
-        for member in tar:
+        for count, member in enumerate(tar):
+            if count >= MOST_REPORT_FILES:
+                raise _too_large(f"has more than {MOST_REPORT_FILES} files, and was not copied whole")
             parts = PurePosixPath(member.name).parts[1:]  # the first is "report" itself
-            if not member.isfile() or not parts or ".." in parts or member.name.startswith("/"):
+            if not member.isfile() or member.issparse() or not parts or ".." in parts:
+                continue
+            if member.name.startswith("/") or _OF_THIS_MACHINE.fullmatch(parts[0]):
                 continue
             content = tar.extractfile(member)
             if content is not None:
                 target = out.joinpath(*parts)
-                write_bytes(target, content.read())
+                write_bytes(target, iter(partial(content.read, 1 << 20), b""))
                 written.append(target)
     return tuple(written)
+
+
+def _too_large(why: str) -> SplatfixError:
+    return SplatfixError("container-report-too-large", f"The report in the container {why}.")

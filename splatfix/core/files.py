@@ -22,17 +22,19 @@ _MOST_JSON = 64 << 20
 """Bytes. The largest of our documents, the recorded answers of a machine with many libraries, has some three MiB."""
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` atomically: readers see the old file or the new one, never a part.
+def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Write ``data``, or blocks of it, to ``path`` atomically: readers see the old file or the new one, never a part.
 
     A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would take it from everyone.
 
     Raises:
         SplatfixError: ``cannot-write`` when the folder cannot be made or written, or the disk is full.
     """
+    blocks = [data] if isinstance(data, bytes) else data
     try:
         if _is_device(path):
-            path.write_bytes(data)
+            with path.open("wb") as device:
+                device.writelines(blocks)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
@@ -42,7 +44,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise _cannot_write(path, error) from error
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines(blocks)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -1,17 +1,31 @@
 from __future__ import annotations
 
 import io
+import socket
+import subprocess
+import sys
 import tarfile
+import tempfile
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from splatfix.containers.engine import Endpoint, Engine
 from splatfix.containers.image import Image
 from splatfix.containers.lanes import find_lane
-from splatfix.containers.run import ContainerJob, ContainerOutput, _container, unpack_report
+from splatfix.containers.run import (
+    _SUPERVISOR,
+    ContainerJob,
+    ContainerOutput,
+    _container,
+    run_in_container,
+    unpack_report,
+)
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import write_text
 
 
 def member(
@@ -138,3 +152,101 @@ def test_the_exit_code_is_told_behind_everything_else() -> None:
     ended = ContainerOutput(lambda line: None, log, "token")
     ended.read(iter([(b"the container ends first\n", None)]))
     assert ended.exit_code is None
+
+
+def test_the_report_goes_over_nothing_of_this_machine(tmp_path: Path) -> None:
+    ours = ("image-build.log", "container.log", "container.json", "previous/certificate.json")
+    for name in ours:
+        write_text(tmp_path / name, "of this machine")
+    names = (*ours, "Container.LOG", "previous-2/x", "certificate.json", "certificate.json")
+    tar = archive(*(member(f"report/{name}", b"forged") for name in names))
+    assert unpack_report(tar, tmp_path) == (tmp_path / "certificate.json",) * 2
+    assert {(tmp_path / name).read_text() for name in ours} == {"of this machine"}
+    assert not (tmp_path / "previous-2").exists()
+
+
+def test_a_large_report_takes_little_memory(tmp_path: Path) -> None:
+    tar = archive(member("report/large", bytes(32 << 20)))
+    tracemalloc.start()
+    try:
+        unpack_report(tar, tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "large").stat().st_size == 32 << 20
+
+
+def test_a_report_of_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatfix.containers.run.MOST_REPORT_FILES", 3)
+    with pytest.raises(SplatfixError, match="more than 3 files") as caught:
+        unpack_report(archive(*(member(f"report/{number}") for number in range(4))), tmp_path)
+    assert caught.value.code == "container-report-too-large"
+
+
+def test_output_without_a_newline_is_taken_in_parts() -> None:
+    progress: list[str] = []
+    output = ContainerOutput(progress.append, log := io.StringIO(), "token")
+    for _ in range(256):
+        output.feed(b"", b"x" * 4096)
+    assert max(map(len, progress)) <= 1 << 16 and sum(map(len, progress)) > 900_000
+    output.feed(b"", b"token ")
+    output.feed(b"token 0\n", b"3 1\n")
+    assert (output.exit_code, output.out_of_memory) == (3, True)
+    assert log.getvalue().replace("\n", "") == "x" * (256 * 4096)
+
+
+def test_a_log_of_any_length_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatfix.containers.run.MOST_LOG", 1000)
+    output = ContainerOutput(lambda line: None, log := io.StringIO(), "token")
+    for number in range(1000):
+        output.feed(b"line %d\n" % number, b"")
+    *lines, last = log.getvalue().splitlines()
+    assert len(log.getvalue()) < 1200 and lines[:2] == ["line 0", "line 1"]
+    assert "is not kept" in last
+    assert output.last_lines[-1] == "line 999"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_what_runs_inside_sees_no_token() -> None:
+    look = "cat /proc/$PPID/cmdline /proc/$PPID/environ /proc/$$/cmdline /proc/$$/environ; ls /proc/$$/fd"
+    argv = ["sh", "-c", _SUPERVISOR, "splatfix", "sh", "-c", f"{{ {look}; }} >&2; exit 5"]
+    process = subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1)
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"s3cret\n")
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"s3cret 5 ")
+    process.stdin.close()
+    seen = process.stderr.read()
+    assert process.wait() == 5 and seen.count(b"s3cret") == 1  # told when it had ended
+    assert seen.count(b"\n3\n") == 0
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_the_token_goes_to_standard_input_alone() -> None:
+    created: dict[str, Any] = {}
+    client_end, engine_end = socket.socketpair()
+    engine_end.settimeout(5)
+    made = SimpleNamespace(
+        id="c0ffee11",
+        short_id="c0ffee",
+        attach=lambda **_: iter([(b"no token\n", None)]),
+        attach_socket=lambda **_: client_end.makefile("rb", buffering=0),
+        **dict.fromkeys(("start", "reload"), lambda: None),
+        remove=lambda **_: None,
+    )
+
+    def create(*words: object, **options: object) -> object:
+        created.update(options, words=words)
+        return made
+
+    client = SimpleNamespace(containers=SimpleNamespace(create=create))
+    engine = Engine(client, Endpoint("unix:///engine.sock", "a test"), "28", "amd64")
+    with tempfile.TemporaryDirectory() as out:
+        job = ContainerJob(find_lane("cpu"), Image("", "image", "", "", reused=True), ["true"], Path(out))
+        with pytest.raises(SplatfixError, match="ended before"):
+            run_in_container(engine, job, lambda line: None)
+    token = engine_end.recv(100).decode().strip()
+    assert len(token) >= 32 and token not in repr(created)
+    client_end.close()
+    engine_end.close()
