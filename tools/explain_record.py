@@ -20,7 +20,7 @@ from splatfix.explain import explain_text
 from splatfix.explain.model import SURE
 from splatfix.explain.reading import kept_lines
 from splatfix.explain.signs import Log, find_signs
-from splatfix.knowledge.failures import Wording, failures
+from splatfix.knowledge.failures import Wording, failures, spelled
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests" / "explain" / "cases"
@@ -35,8 +35,9 @@ Answer = tuple[float, bool]
 
 
 def read(name: str) -> list[Case]:
-    """The cases of one file."""
-    return [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    """The cases of one file; they were labelled when classes were spelled with underscores."""
+    rows = [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    return [{**row, "accept": list(map(spelled, row["accept"]))} for row in rows]
 
 
 def answer_to(case: Case, without: Collection[Wording] = frozenset()) -> Answer:

@@ -240,7 +240,7 @@ def _explains() -> Iterator[Case]:
             yield Case(f"explain/{row['id']}.facts", ("explain", "--facts", place), given=row["log"])
     yield Case("explain/list.json", ("explain", "--list", "--json"))
     yield Case("explain/list.txt", ("explain", "--list"))
-    for name in ("host_gcc_too_new", "toolkit_too_old_for_arch", "out_of_gpu_memory", "nonsense"):
+    for name in ("host-gcc-too-new", "toolkit-too-old-for-arch", "out_of_gpu_memory", "nonsense"):
         yield Case(f"explain/class-{name}", ("explain", "--class", name))
 
 

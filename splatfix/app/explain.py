@@ -25,7 +25,7 @@ from splatfix.core.step import Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
 from splatfix.facts import Facts, choose_python, gather, load
-from splatfix.knowledge.failures import Failure, failure_class, failure_classes
+from splatfix.knowledge.failures import Failure, failure_class, failure_classes, spelled
 from splatfix.knowledge.tables import pair
 from splatfix.report import console as consoles
 from splatfix.report import explanation as report
@@ -147,7 +147,7 @@ def list_classes(name: str = "") -> Result:
     """
     classes = known_classes()
     if name:
-        classes = tuple(item for item in classes if item.name == name)
+        classes = tuple(item for item in classes if item.name == spelled(name))
         if not classes:
             todo = run("splatfix", "explain", "--list", text="List the classes")
             raise usage_error("unknown-class", f"There is no failure class {name!r}.", todo)

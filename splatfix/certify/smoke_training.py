@@ -34,7 +34,7 @@ from splatfix.core.words import counted
 from splatfix.facts import Facts
 
 Tell = Callable[[str, Mapping[str, Any]], None]
-OWN_ADVICE = ("cuda_oom_runtime",)
+OWN_ADVICE = ("cuda-oom-runtime",)
 """Classes whose cure is an option of the smoke trainer, which other trainers do not have."""
 REPEATED = 30
 """Iterations of the second run; none of the presets densifies before, which would carry a difference of one bit on to other

@@ -318,12 +318,12 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
         return None
     meaning, todo = known.meaning, known.steps
     what = f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}"
-    if known.key == "docker_gpu_unusable":
+    if known.key == "docker-gpu-unusable":
         what = f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}"
     elif host.startswith("unix://") and _no_gpu_here():
         meaning = "This machine has no NVIDIA GPU: none on the PCI bus, and no driver."
         todo = _without_gpu()
-    code = known.key.replace("_", "-")
+    code = known.key
     return SplatfixError(code, what, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED)
 
 

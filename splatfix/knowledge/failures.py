@@ -81,12 +81,17 @@ class Failure:
     messages: tuple[Message, ...] = ()
 
 
+def spelled(name: str) -> str:
+    """The name of a failure as it is written today: in kebab-case, where it had underscores."""
+    return name.replace("_", "-")
+
+
 @cached
 def failures() -> Mapping[str, Failure]:
     """All failures by name, with what the breakage records know of them."""
     known = {name: _failure(name, row) for name, row in table("failures").items()}
     for record in breakages():
-        name = record.failure_class or record.key.replace("-", "_")
+        name = spelled(record.failure_class or record.key)
         failure = known.get(name) or Failure(name, why=record.symptom, sources=record.sources)
         if failure.rank or record.log:
             known[name] = _with_breakage(failure, record)
@@ -101,7 +106,7 @@ def failure_classes() -> tuple[Failure, ...]:
 
 def failure_class(name: str) -> Failure | None:
     """The class of the vocabulary of this name, or None."""
-    failure = failures().get(name)
+    failure = failures().get(spelled(name))
     if failure is None or not failure.rank:
         return None
     return failure

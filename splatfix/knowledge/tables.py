@@ -107,6 +107,9 @@ def load_overrides(path: Path) -> Overrides:
         raise KnowledgeError(
             f"The override file {path} must hold tables by name, for example [archs.archs.130]."
         )
+    failures = document.get("failures")
+    if isinstance(failures, dict):  # their names had underscores
+        document["failures"] = {name.replace("_", "-"): row for name, row in failures.items()}
     for name, changes in document.items():
         if name not in table_names():
             raise KnowledgeError(

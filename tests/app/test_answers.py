@@ -46,7 +46,7 @@ def test_torch_for_the_cpu_gives_the_wheel_for_this_driver(machine: str, wheel: 
     facts = with_cpu_torch(facts_of(machine))
     python = facts.environment.interpreter.value
     assert python is not None
-    first, then = lines("cpu_only_torch", facts)[:2]
+    first, then = lines("cpu-only-torch", facts)[:2]
     tag = wheel.partition("+")[2]
     index = f"https://download.pytorch.org/whl/{tag}"
     assert first == f"{python.executable} -m pip install {wheel} --index-url {index}"
@@ -54,13 +54,13 @@ def test_torch_for_the_cpu_gives_the_wheel_for_this_driver(machine: str, wheel: 
 
 
 def test_torch_that_serves_is_not_replaced() -> None:
-    assert lines("cpu_only_torch", facts_of("rtx-5080")) == []
+    assert lines("cpu-only-torch", facts_of("rtx-5080")) == []
 
 
 @pytest.mark.parametrize("machine", NAMES)
 def test_a_missing_toolkit_has_a_command_on_every_machine(machine: str) -> None:
     facts = facts_of(machine)
-    found = lines("cuda_toolkit_missing", facts)
+    found = lines("cuda-toolkit-missing", facts)
     targets = make_context(facts, Goal()).archs
     install = next(line for line in found if "splatfix install" in line)
     assert all(f"--target {arch.sm}" in install for arch in targets)
@@ -68,10 +68,10 @@ def test_a_missing_toolkit_has_a_command_on_every_machine(machine: str) -> None:
 
 
 def test_without_facts_commands_are_those_that_fit_anywhere() -> None:
-    assert lines("setuptools_incompatible", None) == ["python -m pip install 'setuptools<70' wheel"]
-    assert lines("glm_missing", None) == ["git submodule update --init --recursive"]
-    assert lines("build_oom", None) == ["export MAX_JOBS=2"]
-    assert lines("no_kernel_image", None) == []
+    assert lines("setuptools-incompatible", None) == ["python -m pip install 'setuptools<70' wheel"]
+    assert lines("glm-missing", None) == ["git submodule update --init --recursive"]
+    assert lines("build-oom", None) == ["export MAX_JOBS=2"]
+    assert lines("no-kernel-image", None) == []
     for item in failure_classes():
         for step in Answers().to(item):
             assert step.command is None or shlex.split(step.command.shell(windows=False))
@@ -85,7 +85,7 @@ def test_explain_gives_them_before_what_helps_everywhere(tmp_path: Path) -> None
     commands = [step["command"] for step in fix if step["command"]]
     assert any("torch==2.9.0+cu129" in command for command in commands), commands
     assert not any("diagnose" in command for command in commands)
-    assert fix[-1]["text"] == failures()["cpu_only_torch"].fix
+    assert fix[-1]["text"] == failures()["cpu-only-torch"].fix
 
 
 NVRTC = ["splatfix install fused_ssim simple_knn --backend nvrtc"]
@@ -94,11 +94,11 @@ NVRTC = ["splatfix install fused_ssim simple_knn --backend nvrtc"]
 @pytest.mark.parametrize(
     ("failure", "modules", "expected"),
     [
-        ("host_gcc_too_new", ["fused_ssim", "simple_knn"], NVRTC),
-        ("msvc_missing", ["diff_gaussian_rasterization"], ["splatfix install . --backend nvrtc"]),
-        ("pip_build_isolation", [], []),
-        ("cuda_oom_runtime", ["simple_knn"], []),
-        ("arch_below_minimum", ["simple_knn"], []),
+        ("host-gcc-too-new", ["fused_ssim", "simple_knn"], NVRTC),
+        ("msvc-missing", ["diff_gaussian_rasterization"], ["splatfix install . --backend nvrtc"]),
+        ("pip-build-isolation", [], []),
+        ("cuda-oom-runtime", ["simple_knn"], []),
+        ("arch-below-minimum", ["simple_knn"], []),
     ],
 )
 def test_a_failure_of_compilers_names_the_way_without_one(
@@ -112,7 +112,7 @@ def test_the_way_without_a_compiler_needs_a_cuda_torch_and_a_gpu() -> None:
     facts = facts_of("rtx-5080")
     for given, count in ((facts, 1), (with_cpu_torch(facts), 0)):
         answers = Answers(make_context(given, Goal()))
-        assert len(answers.without_compiler(failures()["cuda_toolkit_missing"], ["simple_knn"])) == count
+        assert len(answers.without_compiler(failures()["cuda-toolkit-missing"], ["simple_knn"])) == count
 
 
 def test_the_modules_that_a_log_names() -> None:

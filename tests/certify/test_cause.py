@@ -31,9 +31,9 @@ def ended(said: str) -> Criterion:
 @pytest.mark.parametrize(
     ("said", "name", "advice"),
     [
-        (ABI, "torch_abi_mismatch", "splatfix diagnose --only torch-abi-mismatch"),
-        (KERNEL, "no_kernel_image", "splatfix diagnose --only no-kernel-image"),
-        (MEMORY, "cuda_oom_runtime", "--resolution"),
+        (ABI, "torch-abi-mismatch", "splatfix diagnose --only torch-abi-mismatch"),
+        (KERNEL, "no-kernel-image", "splatfix diagnose --only no-kernel-image"),
+        (MEMORY, "cuda-oom-runtime", "--resolution"),
     ],
 )
 def test_the_smoke_trainer_failed(said: str, name: str, advice: str) -> None:
@@ -63,5 +63,5 @@ def test_a_stack_whose_trainer_failed() -> None:
     found = next(
         item for item in judge_stack(TrainingRecord(), done, (), (), {}) if item.code == "training-finishes"
     )
-    assert "[torch_abi_mismatch]" in found.why
+    assert "[torch-abi-mismatch]" in found.why
     assert found.advice

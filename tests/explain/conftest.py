@@ -6,9 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from splatfix.knowledge.failures import spelled
+
 CASES = Path(__file__).parent / "cases"
 
 
 def cases(name: str) -> list[dict[str, Any]]:
-    """The cases of one file: ``id``, ``source``, ``accept`` (classes that count as right), ``log``."""
-    return [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    """The cases of one file: ``id``, ``source``, ``accept`` (classes that count as right), ``log``.
+
+    The files stay as they were labelled, when classes were spelled with underscores.
+    """
+    rows = [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    return [{**row, "accept": list(map(spelled, row["accept"]))} for row in rows]

@@ -138,10 +138,10 @@ def test_where_nothing_is_known_the_builds_own_last_words_count() -> None:
 
 
 def test_the_class_of_the_whole_log_and_its_fix_where_the_line_has_none() -> None:
-    assert explain_build(LOGS["gcc"]).failure_class == "missing_cstdint"
+    assert explain_build(LOGS["gcc"]).failure_class == "missing-cstdint"
     log = "/usr/bin/ld: cannot find -lEGL: No such file or directory\ncollect2: error: ld returned 1 exit status\n"
     cause = explain_build(log)
-    assert (cause.kind, cause.failure_class) == ("linker", "egl_missing")
+    assert (cause.kind, cause.failure_class) == ("linker", "egl-missing")
     assert "EGL" in cause.meaning and "libegl1" in cause.todo[0].line()
     assert explain_build("nothing of note\n").failure_class == ""
 
@@ -156,7 +156,7 @@ def test_the_class_of_the_whole_log_and_its_fix_where_the_line_has_none() -> Non
         (LOGS["certificate"], "image", "The certificate is NOT trusted", "", True),
         (LOGS["alpine"], "image", "apt-get: not found", "", True),
         (LOGS["podman"], "image", "cgroups in hybrid mode not supported", "", True),
-        (LOGS["unsupported"], "unknown", "Unsupported gpu architecture", "toolkit_too_old_for_arch", True),
+        (LOGS["unsupported"], "unknown", "Unsupported gpu architecture", "toolkit-too-old-for-arch", True),
         ("something else\nthe last word\n\n", "unknown", "the last word", "", False),
         ("something else\nERROR: it says\nthe last word", "unknown", "ERROR: it says", "", False),
     ],

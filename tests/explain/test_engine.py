@@ -43,7 +43,7 @@ def test_the_record_is_what_the_tool_measures() -> None:
 
 def test_without_its_wordings_a_class_is_not_named() -> None:
     log = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
-    failure = failures()["toolkit_too_old_for_arch"]
+    failure = failures()["toolkit-too-old-for-arch"]
     without = {*failure.wordings, failure.hint}
     assert explain_text(log).causes[0].name == failure.name
     assert failure.name not in [cause.name for cause in explain_text(log, without=without).causes]
@@ -91,14 +91,14 @@ def test_words_alone_point_to_a_class_and_are_never_sure() -> None:
     explanation = explain_text(
         "building the submodules recursively, of which the folder has nothing from zip"
     )
-    assert explanation.causes[0].name == "submodules_missing" and not explanation.recognised
+    assert explanation.causes[0].name == "submodules-missing" and not explanation.recognised
 
 
 def test_a_traceback_that_was_cut_is_read_by_its_last_frame_and_never_sure() -> None:
     log = 'scene = Scene(dataset, gaussians)\n  File "loader.py", line 3, in open\n    fp = builtins.open(filename, "rb")\n'
     for tail in ("", "    ^^^^^^^^^\n", '  File "/usr/lib/py'):
         name, sure = verdict(log + tail)
-        assert name == "dataset_images_missing" and 0.4 < sure < 0.5
+        assert name == "dataset-images-missing" and 0.4 < sure < 0.5
     assert verdict(log + "KeyError: 'colour'\n")[1] < 0.4
 
 
@@ -126,28 +126,28 @@ RASTERIZES = "_C.rasterize_gaussians(*args)\n"
     ("log", "name"),
     [
         # an architecture that nvcc refuses is too new or too old
-        (NVCC.format("120"), "toolkit_too_old_for_arch"),
-        (NVCC.format("86"), "toolkit_too_old_for_arch"),
-        (NVCC.format("35"), "toolkit_dropped_arch"),
-        (NVCC_IS.format("13.0", "13.0") + NVCC.format("70"), "toolkit_dropped_arch"),
-        (NVCC_IS.format("8.0", "8.0") + NVCC.format("70"), "toolkit_too_old_for_arch"),
-        (NVCC_IS.format("11.3", "11.3") + NVCC.format("90"), "toolkit_too_old_for_arch"),
+        (NVCC.format("120"), "toolkit-too-old-for-arch"),
+        (NVCC.format("86"), "toolkit-too-old-for-arch"),
+        (NVCC.format("35"), "toolkit-dropped-arch"),
+        (NVCC_IS.format("13.0", "13.0") + NVCC.format("70"), "toolkit-dropped-arch"),
+        (NVCC_IS.format("8.0", "8.0") + NVCC.format("70"), "toolkit-too-old-for-arch"),
+        (NVCC_IS.format("11.3", "11.3") + NVCC.format("90"), "toolkit-too-old-for-arch"),
         # an absurd allocation is a failed kernel; without a capacity it is judged by who asked
-        (OOM.format("64.00 MiB", "11.00 MiB"), "cuda_oom_runtime"),
-        (OOM.format("3.52 GiB", "1.10 GiB"), "cuda_oom_runtime"),
-        (OOM.format("1948.24 GiB", "22.10 GiB"), "silent_kernel_failure"),
-        (OOM.format("125.31 TiB", "20.00 GiB"), "silent_kernel_failure"),
-        (f"{RASTERIZES}CUDA out of memory. Tried to allocate 35.79 GiB", "silent_kernel_failure"),
-        ("CUDA out of memory. Tried to allocate 3.10 GiB", "cuda_oom_runtime"),
-        ("Tried allocating 67371012.07 GiB", "silent_kernel_failure"),
+        (OOM.format("64.00 MiB", "11.00 MiB"), "cuda-oom-runtime"),
+        (OOM.format("3.52 GiB", "1.10 GiB"), "cuda-oom-runtime"),
+        (OOM.format("1948.24 GiB", "22.10 GiB"), "silent-kernel-failure"),
+        (OOM.format("125.31 TiB", "20.00 GiB"), "silent-kernel-failure"),
+        (f"{RASTERIZES}CUDA out of memory. Tried to allocate 35.79 GiB", "silent-kernel-failure"),
+        ("CUDA out of memory. Tried to allocate 3.10 GiB", "cuda-oom-runtime"),
+        ("Tried allocating 67371012.07 GiB", "silent-kernel-failure"),
         # a mismatch inside an isolated build is that of the isolation
-        (MISMATCH, "cuda_torch_mismatch"),
-        (IN_ISOLATION + MISMATCH, "pip_build_isolation"),
+        (MISMATCH, "cuda-torch-mismatch"),
+        (IN_ISOLATION + MISMATCH, "pip-build-isolation"),
         # a strong sign is no consequence of a weak one
-        ("Number of gaussians: 0\nmax(): Expected reduction dim to be specified for input.numel() == 0\n", "train_all_pruned"),
+        ("Number of gaussians: 0\nmax(): Expected reduction dim to be specified for input.numel() == 0\n", "train-all-pruned"),
         # a message that a terminal broke is read whole
         ("/usr/include/bits/mathcalls.h(79): error: exception\n  specification is incompatible with that of\n",
-         "glibc_cuda_math_conflict"),
+         "glibc-cuda-math-conflict"),
     ],
 )  # fmt: skip
 def test_numbers_and_neighbours_decide(log: str, name: str) -> None:
@@ -156,16 +156,16 @@ def test_numbers_and_neighbours_decide(log: str, name: str) -> None:
 
 def test_facts_say_which_nvcc_spoke() -> None:
     log = NVCC.format(70)
-    assert explain_text(log, MachineEvidence(toolkit=(8, 0))).causes[0].name == "toolkit_too_old_for_arch"
-    assert explain_text(log, MachineEvidence(toolkit=(13, 0))).causes[0].name == "toolkit_dropped_arch"
+    assert explain_text(log, MachineEvidence(toolkit=(8, 0))).causes[0].name == "toolkit-too-old-for-arch"
+    assert explain_text(log, MachineEvidence(toolkit=(13, 0))).causes[0].name == "toolkit-dropped-arch"
 
 
 def test_facts_settle_what_the_words_leave_open() -> None:
     log = "TypeError: expected string or bytes-like object\nerror: command 'setup.py' failed\n"
     before = explain_text(log).causes[0].confidence
-    after = explain_text(log, MachineEvidence(predicted=frozenset({"cpu_only_torch"}))).causes[0]
-    out = explain_text(log, MachineEvidence(ruled_out=frozenset({"cpu_only_torch"}))).causes[0]
-    assert after.name == "cpu_only_torch" and after.confidence > before > out.confidence
+    after = explain_text(log, MachineEvidence(predicted=frozenset({"cpu-only-torch"}))).causes[0]
+    out = explain_text(log, MachineEvidence(ruled_out=frozenset({"cpu-only-torch"}))).causes[0]
+    assert after.name == "cpu-only-torch" and after.confidence > before > out.confidence
 
 
 def test_a_consequence_stands_below_its_cause() -> None:
@@ -174,22 +174,22 @@ def test_a_consequence_stands_below_its_cause() -> None:
         "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
     )
     first, second = explain_text(log).causes[:2]
-    assert (first.name, second.name) == ("torch_arch_unsupported", "no_kernel_image")
+    assert (first.name, second.name) == ("torch-arch-unsupported", "no-kernel-image")
     assert second.consequence_of == first.name and second.confidence < 0.5
 
 
 def test_credentials_in_a_line_are_not_repeated() -> None:
     log = "fatal: unable to access 'https://me:hunter2@github.com/a/b.git/': Could not resolve host: github.com\n"
     found = explain_text(log)
-    assert found.causes[0].name == "network_fetch_fail"
+    assert found.causes[0].name == "network-fetch-fail"
     assert "hunter2" not in str(found)
 
 
 def test_a_line_that_proves_a_class_outweighs_facts_of_another_environment() -> None:
-    machine = MachineEvidence(ruled_out=frozenset({"torch_not_installed"}))
+    machine = MachineEvidence(ruled_out=frozenset({"torch-not-installed"}))
     found = explain_text("ModuleNotFoundError: No module named 'torch'", machine)
     assert found.recognised
-    assert found.causes[0].name == "torch_not_installed"
+    assert found.causes[0].name == "torch-not-installed"
     assert (
         found.causes[0].confidence
         < explain_text("ModuleNotFoundError: No module named 'torch'").causes[0].confidence

@@ -75,18 +75,18 @@ def test_the_given_cases_are_the_same_read_as_bytes() -> None:
     ids=lambda data: repr(data[:12]),
 )
 def test_any_encoding_and_origin(data: bytes) -> None:
-    assert top(data) == "missing_cfloat"
+    assert top(data) == "missing-cfloat"
 
 
 @pytest.mark.parametrize(
     ("text", "encoding", "name"),
     [
-        ("'nvcc' 不是内部或外部命令，也不是可运行的程序", "cp936", "cuda_toolkit_missing"),
-        ("'colmap' は、内部コマンドまたは外部コマンドとして認識されていません", "cp932", "colmap_missing"),
-        ("'nvcc' не является внутренней или внешней командой", "cp866", "cuda_toolkit_missing"),
-        ("'nvcc' не является внутренней или внешней командой", "cp1251", "cuda_toolkit_missing"),
-        ("LINK : fatal error LNK1181: 无法打开输入文件“D:\\a\\ext.obj”", "cp936", "msvc_link_obj_missing"),
-        ("x.cpp:1:10: fatal error: glm/glm.hpp: 没有那个文件或目录", "utf-16", "glm_missing"),
+        ("'nvcc' 不是内部或外部命令，也不是可运行的程序", "cp936", "cuda-toolkit-missing"),
+        ("'colmap' は、内部コマンドまたは外部コマンドとして認識されていません", "cp932", "colmap-missing"),
+        ("'nvcc' не является внутренней или внешней командой", "cp866", "cuda-toolkit-missing"),
+        ("'nvcc' не является внутренней или внешней командой", "cp1251", "cuda-toolkit-missing"),
+        ("LINK : fatal error LNK1181: 无法打开输入文件“D:\\a\\ext.obj”", "cp936", "msvc-link-obj-missing"),
+        ("x.cpp:1:10: fatal error: glm/glm.hpp: 没有那个文件或目录", "utf-16", "glm-missing"),
     ],
 )
 def test_messages_of_windows_consoles_in_their_own_encoding(text: str, encoding: str, name: str) -> None:
@@ -96,8 +96,8 @@ def test_messages_of_windows_consoles_in_their_own_encoding(text: str, encoding:
 def test_parallel_builds_that_write_into_each_other() -> None:
     other = [NOISE.format(n=n) for n in range(40)]
     lines = [*other[:20], LINE, *other[20:], "FAILED: b.o", "ninja: build stopped: subcommand failed."]
-    assert top("\n".join(lines).encode()) == "missing_cfloat"
-    assert top(f"[3/9] c++ -c a.cpp {LINE}[4/9] c++ -c b.cpp\n".encode()) == "missing_cfloat"
+    assert top("\n".join(lines).encode()) == "missing-cfloat"
+    assert top(f"[3/9] c++ -c a.cpp {LINE}[4/9] c++ -c b.cpp\n".encode()) == "missing-cfloat"
 
 
 def test_a_log_cut_after_the_line_that_proves_it_keeps_its_class() -> None:
@@ -129,7 +129,7 @@ def test_the_worst_log_is_bounded() -> None:
 def test_an_error_in_the_middle_of_a_long_log_is_found_with_its_line_number() -> None:
     data = b"".join(big(6))
     found = explain(io.BytesIO(data))
-    assert found.causes[0].name == "missing_cfloat"
+    assert found.causes[0].name == "missing-cfloat"
     assert found.causes[0].line_numbers == (data[: data.index(LINE.encode())].count(b"\n") + 1,)
     assert (found.lines_read, found.bytes_read) == (data.count(b"\n"), len(data))
 

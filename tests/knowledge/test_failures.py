@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from splatfix.checks import all_checks
 from splatfix.core.step import commands
+from splatfix.knowledge import using
 from splatfix.knowledge.failures import (
     Failure,
     explain_message,
     failure_class,
     failure_classes,
+    failures,
     messages,
 )
 
@@ -20,18 +25,18 @@ CODES = {item.code: item for item in all_checks()}
 @pytest.mark.parametrize(
     ("line", "key", "failure"),
     [
-        ("x.h:2:3: error: 'uint32_t' was not declared in this scope", "cstdint", "missing_cstdint"),
-        ('x.h(2): error: identifier "intptr_t" is undefined', "cstdint", "missing_cstdint"),
-        ('a.cu(9): error: identifier "FLT_MAX" is undefined', "cfloat", "missing_cfloat"),
+        ("x.h:2:3: error: 'uint32_t' was not declared in this scope", "cstdint", "missing-cstdint"),
+        ('x.h(2): error: identifier "intptr_t" is undefined', "cstdint", "missing-cstdint"),
+        ('a.cu(9): error: identifier "FLT_MAX" is undefined', "cfloat", "missing-cfloat"),
         ('a.cu(9): error: namespace "cub" has no member "Equality"', "cub-functors", ""),
         (
             'a.cu(9): error: namespace "thrust" has no member "sequence"',
             "thrust-sequence",
-            "missing_thrust_include",
+            "missing-thrust-include",
         ),
         ("#error C++17 or later compatible compiler is required to use PyTorch.", "cxx-standard-17", ""),
-        ("ModuleNotFoundError: No module named 'pkg_resources'", "pkg-resources", "setuptools_incompatible"),
-        ("ModuleNotFoundError: No module named 'pybind11.setup_helpers'", "module_missing", ""),
+        ("ModuleNotFoundError: No module named 'pkg_resources'", "pkg-resources", "setuptools-incompatible"),
+        ("ModuleNotFoundError: No module named 'pybind11.setup_helpers'", "module-missing", ""),
         ("main.h:8:10: fatal error: cuda_texture_types.h: No such file or directory", "texture-headers", ""),
         ("a.cu:1:10: fatal error: THC/THC.h: No such file or directory", "thc-headers", ""),
         ("ModuleNotFoundError: No module named 'distutils'", "distutils", ""),
@@ -52,7 +57,7 @@ CODES = {item.code: item for item in all_checks()}
             "",
         ),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_70'", "fixed-architectures", ""),
-        ("a.h:1:10: fatal error: glm/glm.hpp: No such file or directory", "glm_missing", "glm_missing"),
+        ("a.h:1:10: fatal error: glm/glm.hpp: No such file or directory", "glm-missing", "glm-missing"),
     ],
 )
 def test_a_message_is_explained_by_its_record(line: str, key: str, failure: str) -> None:
@@ -73,12 +78,21 @@ def test_every_message_has_its_class() -> None:
         assert not message.failure_class or failure_class(message.failure_class), message.key
 
 
+def test_old_spellings_of_a_class_are_accepted(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('[failures.no_kernel_image]\nfix = "Mine."\n')
+    with using(mine):
+        assert failure_class("no_kernel_image") is failure_class("no-kernel-image")
+        assert failures()["no-kernel-image"].fix == "Mine."
+        assert not [name for name in failures() if "_" in name]
+
+
 def test_the_vocabulary_of_failures() -> None:
     rows = failure_classes()
     assert len(rows) == 75 == len({row.name for row in rows})
-    assert all(row.name.isidentifier() and row.name == row.name.lower() for row in rows)
+    assert all(re.fullmatch("[a-z0-9-]+", row.name) for row in rows)
     assert all(row.definition and row.fix for row in rows)
-    row = failure_class("no_kernel_image")
+    row = failure_class("no-kernel-image")
     assert row is not None and "TORCH_CUDA_ARCH_LIST" in row.fix and row.examples
     assert failure_class("nothing") is None
 
