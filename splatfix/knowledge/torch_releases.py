@@ -50,6 +50,8 @@ class TorchBuild:
     index_verified: bool
     """False where the wheel index was not seen to have this tag."""
     source: str
+    newest: str = ""
+    """The newest patch version of the release, where the table has it."""
 
     @property
     def torch(self) -> str:
@@ -57,6 +59,13 @@ class TorchBuild:
         if self.versions is None:
             return f"{self.release}.*"
         return self.versions[-1]
+
+    @property
+    def pinned(self) -> str:
+        """The same for what is to be built again as it was: one whole version, as far as the table knows one."""
+        if self.versions is None and self.newest:
+            return self.newest
+        return self.torch
 
 
 @dataclass(frozen=True)
@@ -99,13 +108,14 @@ class RankedBuild:
 def _releases() -> Mapping[tuple[int, int], TorchRelease]:
     known = {}
     for name, row in table("torch_releases")["releases"].items():
-        builds = tuple(_build(name, tag, build) for tag, build in row["builds"].items())
+        newest = row.get("newest", "")
+        builds = tuple(_build(name, tag, build, newest) for tag, build in row["builds"].items())
         where = f"torch_releases.releases.{name}"
         known[pair(name)] = decode(TorchRelease, row, where, release=name, builds=builds)
     return dict(sorted(known.items()))
 
 
-def _build(release: str, tag: str, row: Mapping[str, Any]) -> TorchBuild:
+def _build(release: str, tag: str, row: Mapping[str, Any], newest: str) -> TorchBuild:
     where = f"torch_releases.releases.{release}.builds.{tag}"
     code = {}
     for key in ("linux_x86_64", "windows_x86_64", "linux_aarch64"):
@@ -116,7 +126,7 @@ def _build(release: str, tag: str, row: Mapping[str, Any]) -> TorchBuild:
     if not row["windows_wheel"]:
         no_wheel.add("windows-x86_64")
     source = source_of("torch_releases", row)
-    given = {"code": code, "no_wheel": frozenset(no_wheel), "source": source}
+    given = {"code": code, "no_wheel": frozenset(no_wheel), "source": source, "newest": newest}
     return decode(TorchBuild, row, where, release=release, tag=tag, **given)
 
 

@@ -150,9 +150,8 @@ def _builds(request: ImageRequest, archs: Sequence[Arch], machine: str) -> Itera
             continue
         if exact and build.versions and version not in build.versions:
             continue
-        if exact:
-            item = replace(item, build=replace(build, versions=(version,)))
-        yield item
+        pinned = version if exact else build.pinned
+        yield replace(item, build=replace(build, versions=(pinned,)))
 
 
 def _no_build(request: ImageRequest, archs: Sequence[Arch], rejected: Sequence[Rejected]) -> SplatfixError:

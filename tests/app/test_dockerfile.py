@@ -296,6 +296,7 @@ def test_it_is_printed_or_written_and_nothing_is_overwritten(folder: Path, write
     printed = write()
     assert printed.returncode == 0 and not (folder / "Dockerfile").exists()
     assert printed.stdout.replace(__version__, "VERSION") == (GOLDENS / "2dgs.Dockerfile").read_text("utf-8")
+    assert re.search(r'"torch==\d+\.\d+\.\d+"', printed.stdout), "one whole version: the same image tomorrow"
 
     done = write("--out", folder, "--compose", "--devcontainer")
     assert done.returncode == 0, done.stderr

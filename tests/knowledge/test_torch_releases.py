@@ -153,3 +153,15 @@ def test_python() -> None:
     assert last.supports_python((3, 11)) is True
     assert last.supports_python((3, 16)) is False
     assert dataclasses.replace(last, python_max=None).supports_python((3, 16)) is None
+
+
+def test_every_build_can_be_pinned_whole() -> None:
+    for row in releases():
+        for item in row.builds:
+            assert item.pinned.rpartition(".")[0] == row.release and "*" not in item.pinned
+            assert item.versions is None or item.pinned in item.versions
+    assert [item.tag for item in releases()[-1].builds if not item.index_verified] == [
+        "cu126",
+        "cu130",
+        "cu134",
+    ]

@@ -9,7 +9,7 @@
 # shows: splatfix verify, splatfix certify.
 #
 # Chosen, and why:
-# - torch 2.15.* cu132: it carries machine code for sm_120; the driver where it runs must be 580 or newer
+# - torch 2.15.0 cu132: it carries machine code for sm_120; the driver where it runs must be 580 or newer
 # - CUDA 13.2 from PyPI wheels: no image of NVIDIA's and no registry but pip's is needed
 # - TORCH_CUDA_ARCH_LIST=12.0: where it is built, no GPU can be asked
 # - debian:bookworm-slim to run it: torch's wheels bring the CUDA runtime, the driver's libraries come from the
@@ -53,7 +53,7 @@ ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cu132
 # hadolint ignore=DL3013
 RUN python3 -m venv /opt/stack \
  && /opt/stack/bin/python -m pip install --no-cache-dir ninja==1.13.0 setuptools==80.9.0 wheel==0.45.1 \
- && /opt/stack/bin/python -m pip install --no-cache-dir --index-url "${TORCH_INDEX_URL}" "torch==2.15.*" torchvision \
+ && /opt/stack/bin/python -m pip install --no-cache-dir --index-url "${TORCH_INDEX_URL}" "torch==2.15.0" torchvision \
  && /opt/stack/bin/python -c 'import torch; assert torch.version.cuda == "13.2", torch.version.cuda' \
  && /opt/stack/bin/python -m pip freeze > /opt/stack/torch.txt
 
@@ -125,7 +125,7 @@ ENV PATH=/opt/stack/bin:$PATH \
 ARG RUN_IMAGE
 LABEL org.opencontainers.image.base.name="${RUN_IMAGE}" \
       org.opencontainers.image.title="2D Gaussian Splatting for sm_120" \
-      org.opencontainers.image.description="torch 2.15.* cu132, built for sm_120" \
+      org.opencontainers.image.description="torch 2.15.0 cu132, built for sm_120" \
       org.splatfix.version="VERSION" \
       org.splatfix.targets="sm_120"
 

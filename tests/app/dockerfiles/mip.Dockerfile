@@ -9,7 +9,7 @@
 # shows: splatfix verify, splatfix certify.
 #
 # Chosen, and why:
-# - torch 2.14.* cu126: it carries machine code for sm_61, sm_90; the driver where it runs must be 525.60.13 or
+# - torch 2.14.1 cu126: it carries machine code for sm_61, sm_90; the driver where it runs must be 525.60.13 or
 #   newer
 # - nvidia/cuda:12.6.3-devel-ubuntu24.04: the compiler of the CUDA release that this torch was built with
 # - TORCH_CUDA_ARCH_LIST=6.1;9.0: where it is built, no GPU can be asked
@@ -53,7 +53,7 @@ ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cu126
 # hadolint ignore=DL3013
 RUN python3 -m venv /opt/stack \
  && /opt/stack/bin/python -m pip install --no-cache-dir ninja==1.13.0 setuptools==80.9.0 wheel==0.45.1 \
- && /opt/stack/bin/python -m pip install --no-cache-dir --index-url "${TORCH_INDEX_URL}" "torch==2.14.*" torchvision \
+ && /opt/stack/bin/python -m pip install --no-cache-dir --index-url "${TORCH_INDEX_URL}" "torch==2.14.1" torchvision \
  && /opt/stack/bin/python -c 'import torch; assert torch.version.cuda == "12.6", torch.version.cuda' \
  && /opt/stack/bin/python -m pip freeze > /opt/stack/torch.txt
 
@@ -116,7 +116,7 @@ ENV PATH=/opt/stack/bin:$PATH \
 ARG RUN_IMAGE
 LABEL org.opencontainers.image.base.name="${RUN_IMAGE}" \
       org.opencontainers.image.title="Mip-Splatting for sm_61, sm_90" \
-      org.opencontainers.image.description="torch 2.14.* cu126, built for sm_61, sm_90" \
+      org.opencontainers.image.description="torch 2.14.1 cu126, built for sm_61, sm_90" \
       org.splatfix.version="VERSION" \
       org.splatfix.targets="sm_61 sm_90"
 
