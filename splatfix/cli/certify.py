@@ -16,6 +16,8 @@ scenes_app = typer.Typer(help="List, check or export the sample scenes.", no_arg
 lanes_app = typer.Typer(help="List the container lanes of certify --container.", no_args_is_help=True)
 
 CONTAINER = "Container"
+LANES = options.names_of(lambda: app.lanes.list_lanes(), "lanes")
+SAMPLES = options.names_of(lambda: app.scenes.list_scenes(), "scenes")
 
 
 class RendererChoice(str, Enum):
@@ -87,6 +89,7 @@ def certify(
             SCENES,
             "NAME|FOLDER",
             show_default="the suite's, or a bundled one with --repo",
+            autocompletion=SAMPLES,
         ),
     ] = None,
     iterations: Annotated[
@@ -151,6 +154,7 @@ def certify(
             "Certify inside these container lanes, such as cpu or cpu,cu130; see splatfix lanes list.",
             CONTAINER,
             "LANE[,LANE]",
+            autocompletion=LANES,
         ),
     ] = None,
     jobs: Annotated[int, option("--jobs", "Lanes at a time.", CONTAINER, min=1)] = 1,
@@ -338,7 +342,9 @@ def list_scenes(as_json: options.Json = False) -> None:
 def export_scenes(
     names: Annotated[
         Optional[list[str]],
-        typer.Argument(help="Sample scenes.", show_default="all", metavar="[NAME...]"),
+        typer.Argument(
+            help="Sample scenes.", show_default="all", metavar="[NAME...]", autocompletion=SAMPLES
+        ),
     ] = None,
     out: Annotated[
         Path,
@@ -360,6 +366,7 @@ def check_scenes(
             help="Sample scenes, or folders with scenes of yours.",
             show_default="all samples",
             metavar="[NAME|FOLDER...]",
+            autocompletion=SAMPLES,
         ),
     ] = None,
     root: Annotated[
@@ -381,7 +388,7 @@ def list_lanes(as_json: options.Json = False) -> None:
 
 @lanes_app.command("show", epilog="Example: splatfix lanes show cuda-from-pypi")
 def show_lane(
-    name: Annotated[str, typer.Argument(help="Name of the lane.", metavar="LANE")],
+    name: Annotated[str, typer.Argument(help="Name of the lane.", metavar="LANE", autocompletion=LANES)],
     as_json: options.Json = False,
 ) -> None:
     """Show everything about one lane: images, packages, what it can prove without a GPU, what was run of it."""

@@ -14,6 +14,7 @@ from splatfix.cli.options import file_to_write, finish, option
 checks_app = typer.Typer(help="List the checks, or show the page of one.", no_args_is_help=True)
 
 FILES = "Saving and replaying facts"
+CODES = options.names_of(lambda: app.checks.list_checks(), "checks", "code")
 
 
 def diagnose(
@@ -27,9 +28,12 @@ def diagnose(
         bool, option("--imports", "Also import torch and every extension in a child process (seconds).")
     ] = False,
     only: Annotated[
-        Optional[list[str]], option("--only", "Run only this check or family; repeatable.")
+        Optional[list[str]],
+        option("--only", "Run only this check or family; repeatable.", autocompletion=CODES),
     ] = None,
-    skip: Annotated[Optional[list[str]], option("--skip", "Skip this check or family; repeatable.")] = None,
+    skip: Annotated[
+        Optional[list[str]], option("--skip", "Skip this check or family; repeatable.", autocompletion=CODES)
+    ] = None,
     facts_file: Annotated[
         Optional[Path],
         option(
@@ -109,7 +113,8 @@ def list_checks(as_json: options.Json = False) -> None:
 
 @checks_app.command("show", epilog="Example: splatfix checks show no-kernel-image")
 def show_check(
-    code: Annotated[str, typer.Argument(help="A check's code.")], as_json: options.Json = False
+    code: Annotated[str, typer.Argument(help="A check's code.", autocompletion=CODES)],
+    as_json: options.Json = False,
 ) -> None:
     """Show the page of one check: what it looks at, and why it matters."""
     finish(app.checks.show_check(code), as_json)

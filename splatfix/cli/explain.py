@@ -13,6 +13,7 @@ from splatfix.cli import conflicts, options
 from splatfix.cli.options import finish, option
 
 _COMMAND = "splatfix.explain.command"
+CLASSES = options.names_of(lambda: app.explain.list_classes(), "classes", "class")
 
 
 class WithCommand(TyperCommand):
@@ -45,7 +46,8 @@ def explain(
     ] = None,
     listed: Annotated[bool, option("--list", "List the failure classes.")] = False,
     class_name: Annotated[
-        str, option("--class", "Show one failure class and its sources.", metavar="NAME")
+        str,
+        option("--class", "Show one failure class and its sources.", metavar="NAME", autocompletion=CLASSES),
     ] = "",
     jsonl: Annotated[
         bool,

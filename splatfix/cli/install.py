@@ -30,6 +30,15 @@ class Backend(str, Enum):
     auto = "auto"
 
 
+def _stacks_packages(incomplete: str) -> list[str]:
+    """The packages of stacks that have drop-ins; none where a file may be meant, which the shell completes itself."""
+    from splatfix.knowledge.dropins import DROPINS
+
+    if any(path.name.startswith(incomplete) for path in Path().iterdir()):
+        return []
+    return [dropin.name for dropin in DROPINS if dropin.name.startswith(incomplete)]
+
+
 def install(
     context: typer.Context,
     sources: Annotated[
@@ -38,6 +47,7 @@ def install(
             help="Source folders, checkouts, gsplat==VERSION; with --backend nvrtc, warp or pure also package names.",
             show_default="the current folder",
             metavar="SOURCE",
+            autocompletion=_stacks_packages,
         ),
     ] = None,
     target: Annotated[

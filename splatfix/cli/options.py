@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Optional
@@ -36,6 +37,22 @@ def option(
         settings: typer's own, such as ``min`` and ``callback``; ``show_default`` as words.
     """
     return typer.Option(*names.split(), help=text, rich_help_panel=panel, metavar=metavar, **settings)
+
+
+def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> Callable[[str], list[str]]:
+    """What a shell completes: names that a listing shows, the last one behind a comma too.
+
+    Args:
+        result: the listing, asked only when a shell completes.
+        rows: of its document; ``column`` is the field with the name.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, begun = incomplete.rpartition(",")
+        names = [row[column] for row in result().data()[rows]]
+        return [f"{before}{comma}{name}" for name in names if name.startswith(begun)]
+
+    return complete
 
 
 class Device(str, Enum):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from splatfix.cli import app
 from splatfix.cli.process import naming_python
@@ -53,3 +55,25 @@ def test_every_help_has_an_example_that_parses(words: tuple[str, ...], command: 
         typed = shlex.split(example.rpartition("| ")[2])  # what is piped into it belongs to others
         assert tuple(typed[: len(words) + 1]) == ("splatfix", *words)
         assert command.make_context(words[-1], typed[len(words) + 1 :]).params
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("lanes show cuda-from", ["cuda-from-pypi"]),
+        ("certify --container nvrtc,cuda-from", ["nvrtc,cuda-from-pypi"]),
+        ("checks show no-kernel", ["no-kernel-image"]),
+        ("diagnose --only no-kernel", ["no-kernel-image"]),
+        ("explain --class no-kernel", ["no-kernel-image"]),
+        ("certify --scene figu", ["figurine"]),
+        ("scenes check figu", ["figurine"]),
+        ("install diff_gaussian_rasterization@v", ["diff_gaussian_rasterization@v1"]),
+        ("install READ", []),
+    ],
+)
+def test_a_shell_completes_names(typed: str, offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])  # has a README.md, which the shell itself completes
+    words = {"COMP_WORDS": f"splatfix {typed}", "COMP_CWORD": str(len(typed.split()))}
+    environment = {"_SPLATFIX_COMPLETE": "complete_bash", **words}
+    done = CliRunner().invoke(app, [], env=environment, prog_name="splatfix")
+    assert (done.exit_code, done.stdout.split()) == (0, offered)
