@@ -19,12 +19,12 @@ from typing import IO
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import is_native_name, parse
+from splatfix.core.limits import MOST_LIBRARIES
 from splatfix.core.scratch import process_folder
 
 OnError = Callable[[str, BinaryError], None]
 """Told the path and the error of each file that could not be read, so that the others still are."""
 
-_MAX_LIBRARIES = 20_000
 
 MAGIC = b"PK\x03\x04"
 STORED, DEFLATED = 0, 8
@@ -62,9 +62,9 @@ def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -
     binaries: list[Binary] = []
     try:
         natives = members(reader, lambda member: is_native_name(member.rpartition("/")[2]))
-        selected = list(islice(natives, _MAX_LIBRARIES + 1))
-        if len(selected) > _MAX_LIBRARIES:
-            raise BinaryError(f"more than {_MAX_LIBRARIES} libraries in one archive: not a real wheel")
+        selected = list(islice(natives, MOST_LIBRARIES + 1))
+        if len(selected) > MOST_LIBRARIES:
+            raise BinaryError(f"more than {MOST_LIBRARIES} libraries in one archive: not a real wheel")
     except BinaryError as error:
         raise BinaryError(f"{name}: {error}") from error
     for member in selected:

@@ -13,13 +13,11 @@ from typing import Any
 
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import Exit, SplatfixError, cannot_write
-from splatfix.core.reading import read_bytes
+from splatfix.core.limits import MOST_JSON
+from splatfix.core.reading import read_blocks, read_bytes
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
 from splatfix.core.words import few
-
-_MOST_JSON = 64 << 20
-"""Bytes. The largest of our documents, the recorded answers of a machine with many libraries, has some three MiB."""
 
 
 def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
@@ -105,7 +103,7 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
     return kept
 
 
-def read_json(path: Path, what: str, most: int = _MOST_JSON) -> Any:
+def read_json(path: Path, what: str, most: int = MOST_JSON) -> Any:
     """Read a JSON file a person named.
 
     Raises:
@@ -127,11 +125,14 @@ def read_json(path: Path, what: str, most: int = _MOST_JSON) -> Any:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal digits; a file of any size takes little memory."""
+    """The SHA-256 of a file's content, in hexadecimal digits; a large file takes little memory.
+
+    Raises:
+        OSError: as :func:`read_blocks`.
+    """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+    for block in read_blocks(path):
+        digest.update(block)
     return digest.hexdigest()
 
 

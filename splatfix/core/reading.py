@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-StrPath = str | os.PathLike[str]
+from splatfix.core.limits import MOST_INSTALLED, MOST_TEXT
 
-MOST_TEXT = 16 << 20
-"""Bytes. The longest text files that are looked at, torch's RECORD and CUDA's headers, have one or two MiB."""
+StrPath = str | os.PathLike[str]
 
 # A device or a pipe put in the place of a file after it was looked at neither blocks nor becomes our terminal.
 _FLAGS = (
@@ -85,6 +85,28 @@ def read_start(path: StrPath, most: int) -> bytes:
             os.close(handle)
     except (OSError, ValueError):
         return b""
+
+
+def read_blocks(path: StrPath, most: int = MOST_INSTALLED) -> Iterator[bytes]:
+    """What a regular file holds, in blocks.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is larger than ``most`` bytes.
+    """
+    status = os.stat(path)  # noqa: PTH116
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(_not_a_file(status.st_mode))
+    if status.st_size > most:
+        raise OSError(_too_large(most))
+    handle = os.open(path, _FLAGS)
+    try:
+        while block := os.read(handle, 1 << 20):
+            most -= len(block)
+            if most < 0:
+                raise OSError("it has no end")
+            yield block
+    finally:
+        os.close(handle)
 
 
 def as_text(content: bytes) -> str:

@@ -11,17 +11,23 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
+from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
 from splatfix.core.redact import without_credentials
 from splatfix.core.scratch import process_folder
 from splatfix.core.watchdog import MARK, end_marked
+
+_LOOK_S = 0.05
+"""Between two looks at how much a child has said."""
 
 
 @dataclass(frozen=True)
@@ -145,17 +151,17 @@ class ProcessRunner:
         try:
             with _ended_by(stop, process):
                 if merged:
-                    stdout, stderr, timed_out = _follow(process, timeout, on_line, log)
+                    stdout, stderr, unheard = _follow(process, timeout, on_line, log)
                 else:
-                    stdout, stderr, timed_out = _collect(process, timeout)
+                    stdout, stderr, unheard = _collect(process, timeout)
         except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
             _end(process)
             raise
         finally:
             _living.pop(process, None)
         seconds = time.monotonic() - started
-        if timed_out:
-            return Completed(command, None, stdout, stderr, seconds, f"no answer within {timeout:g} s")
+        if unheard:
+            return Completed(command, None, stdout, stderr, seconds, unheard)
         if stop is not None and stop.is_set() and process.returncode:
             return Completed(command, None, stdout, stderr, seconds, "stopped")
         return Completed(command, process.returncode, stdout, stderr, seconds)
@@ -293,21 +299,36 @@ def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> I
         watcher.join()
 
 
-def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, bool]:
-    """Standard output and error, and whether the time ran out."""
-    try:
-        stdout, stderr = process.communicate(timeout=timeout)
-        return stdout, stderr, False
-    except subprocess.TimeoutExpired:
-        _end(process)
-        stdout, stderr = process.communicate()
-        return stdout, stderr, True
+def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, str]:
+    """Standard output and error, and why they were not waited for: the time ran out, or they have no end."""
+    until = time.monotonic() + timeout
+    while True:
+        left = until - time.monotonic()
+        try:
+            stdout, stderr = process.communicate(timeout=max(0, min(left, _LOOK_S)))
+            return stdout, stderr, ""
+        except subprocess.TimeoutExpired as so_far:
+            # bytes, and nothing on Windows
+            if max(len(so_far.stdout or b""), len(so_far.stderr or b"")) > MOST_ANSWER:
+                _end(process)
+                return "", "", f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
+        if left <= _LOOK_S:
+            _end(process)
+            stdout, stderr = process.communicate()
+            return stdout, stderr, _no_answer(timeout)
+
+
+def _no_answer(timeout: float) -> str:
+    return f"no answer within {timeout:g} s"
 
 
 def _follow(
     process: subprocess.Popen[str], timeout: float, on_line: Callable[[str], None] | None, log: Path | None
-) -> tuple[str, str, bool]:
-    """The same for merged output, read line by line; of one that ran out of time nothing comes back."""
+) -> tuple[str, str, str]:
+    """The same for merged output, read line by line; of one that ran out of time nothing comes back.
+
+    What an installer says fits in memory many times over: of more, the middle is not kept.
+    """
     expired = threading.Event()
 
     def expire() -> None:
@@ -317,12 +338,20 @@ def _follow(
     watchdog = threading.Timer(timeout, expire)
     watchdog.daemon = True
     watchdog.start()
-    lines: list[str] = []
+    first: list[str] = []
+    last: deque[str] = deque()
+    size = 0
     sink: IO[str] | None = log.open("a", encoding="utf-8") if log else None
     try:
         assert process.stdout is not None
-        for line in map(without_credentials, process.stdout):
-            lines.append(line)
+        for line in map(without_credentials, iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")):
+            size += len(line)
+            if size <= MOST_ANSWER // 2:
+                first.append(line)
+            else:
+                last.append(line)
+            while size > MOST_ANSWER and last:
+                size -= len(last.popleft())
             if sink:
                 sink.write(line)
                 sink.flush()
@@ -334,8 +363,8 @@ def _follow(
         if sink:
             sink.close()
     if expired.is_set():
-        return "", "", True
-    return "".join(lines), "", False
+        return "", "", _no_answer(timeout)
+    return "".join([*first, *last]), "", ""
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from splatfix.core.codec import CodecError, from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
+from splatfix.core.reading import read_blocks
 from splatfix.core.step import run, say
 from splatfix.install.environment import Environment
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
@@ -246,7 +247,7 @@ def _save(path: Path, folder: Path, number: int) -> SavedFile:
         mode = status.st_mode & 0o777  # nothing that is installed needs setuid, and it is never restored
         if path.is_symlink():
             return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
-        blob, content = f"{number:05d}", path.read_bytes()
+        blob, content = f"{number:05d}", b"".join(read_blocks(path))
     except OSError as error:
         raise SplatfixError(
             "cannot-back-up",

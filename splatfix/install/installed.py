@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
-from splatfix.core.reading import read_text
+from splatfix.core.reading import read_bytes, read_text
 from splatfix.core.step import say
 from splatfix.facts import name_and_version
 from splatfix.install.environment import Environment
@@ -93,7 +93,9 @@ def is_installed(wheel: WheelFile, environment: Environment) -> bool:
         for member, path in wheel.placed(environment):
             if member == f"{wheel.dist_info}/RECORD":  # pip writes its own
                 continue
-            if not path.is_file() or path.read_bytes() != archive.read(member):
+            if not path.is_file() or read_bytes(path, archive.getinfo(member).file_size) != archive.read(
+                member
+            ):
                 return False
     return True
 

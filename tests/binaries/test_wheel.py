@@ -152,3 +152,12 @@ def test_an_empty_member(tmp_path: Path) -> None:
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         with pytest.raises(BinaryError, match=r"a\.whl!a\.so: an empty file"):
             read_wheel(wheel(tmp_path / "a.whl", method, {"a.so": b""}))
+
+
+def test_a_wheel_of_too_many_libraries_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatfix.binaries.wheel.MOST_LIBRARIES", 3)
+    with zipfile.ZipFile(tmp_path / "many.whl", "w") as archive:
+        for number in range(4):
+            archive.writestr(f"{number}.so", b"")
+    with pytest.raises(BinaryError, match="more than 3 libraries"):
+        read_wheel(tmp_path / "many.whl")

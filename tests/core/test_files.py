@@ -97,3 +97,13 @@ def test_what_was_there_is_moved_aside_each_time_anew(tmp_path: Path) -> None:
         assert files.set_aside(tmp_path, ("series", "summary")) == tmp_path / folder
         assert (tmp_path / folder / "series").read_text() == str(count)
         assert not (tmp_path / "series").exists() and (tmp_path / "theirs").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
+def test_what_has_no_end_has_no_digest(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("pipe", "sparse"):
+        with pytest.raises(OSError, match="it is"):
+            files.sha256_of(tmp_path / name)

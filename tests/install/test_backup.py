@@ -159,3 +159,13 @@ def test_names_are_compared_as_pip_does(environment: Environment, tmp_path: Path
     put(open_wheel(path), environment, tmp_path)
     assert [item.version for item in find_installed(environment, "simple-knn-x")] == ["1.0"]
     assert find_installed(environment, "simple-knn") == ()
+
+
+def test_a_file_of_any_size_is_not_copied(environment: Environment, tmp_path: Path) -> None:
+    new = wheel(tmp_path, "2.0")
+    target = new.destinations(environment)[0]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as file:
+        file.truncate(1 << 40)
+    error = refused(make_backup, environment, new, tmp_path / "backup")
+    assert error.code == "cannot-back-up" and "larger than 8192 MiB" in error.what
