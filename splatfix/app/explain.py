@@ -20,6 +20,7 @@ from splatfix.app.result import Result
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.limits import LONGEST_OBJECT
 from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
@@ -32,8 +33,6 @@ from splatfix.report import explanation as report
 
 _COPY_IN_MEMORY = 8 << 20
 """Bytes of a command's output that are kept in memory; more of it goes to a temporary file."""
-_LONGEST_OBJECT = 256 << 20
-"""Bytes of a line of JSON that are read."""
 _ELSEWHERE = ("apptainer", "docker", "kubectl", "podman", "singularity", "ssh", "sudo", "wsl", "wsl.exe")
 """Programs that run a command somewhere else: what is true of this machine need not be true there."""
 
@@ -108,7 +107,7 @@ def explain_many(request: ExplainRequest) -> Result:
 def _explained_lines(source: Path | None, machine: _Machine) -> Iterator[str]:
     with _opened(source) as stream:
         for number in itertools.count(1):
-            line = stream.readline(_LONGEST_OBJECT)
+            line = stream.readline(LONGEST_OBJECT)
             if not line:
                 return
             if line.strip():
@@ -118,7 +117,7 @@ def _explained_lines(source: Path | None, machine: _Machine) -> Iterator[str]:
 def _explained_line(line: bytes, number: int, stream: BinaryIO, machine: _Machine) -> dict[str, Any]:
     row: dict[str, Any] = {"id": None, "causes": []}
     try:
-        if len(line) == _LONGEST_OBJECT and not line.endswith(b"\n"):
+        if len(line) == LONGEST_OBJECT and not line.endswith(b"\n"):
             _skip_line(stream)
             raise ValueError("longer than 256 MiB")
         entry = json.loads(line)
@@ -135,7 +134,7 @@ def _explained_line(line: bytes, number: int, stream: BinaryIO, machine: _Machin
 
 
 def _skip_line(stream: BinaryIO) -> None:
-    while (rest := stream.readline(_LONGEST_OBJECT)) and not rest.endswith(b"\n"):
+    while (rest := stream.readline(LONGEST_OBJECT)) and not rest.endswith(b"\n"):
         pass
 
 

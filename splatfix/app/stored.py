@@ -14,6 +14,7 @@ from splatfix.certify.model import Certificate, SceneRun, Verdict
 from splatfix.core.codec import CodecError, from_json, parse_json, parse_start
 from splatfix.core.errors import usage_error
 from splatfix.core.files import read_json
+from splatfix.core.limits import MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import run, say
 from splatfix.facts.model import Facts
@@ -21,8 +22,6 @@ from splatfix.plan.option import Options
 from splatfix.report.documents import SCHEMA_VERSION
 
 NAME = "certificate.json"
-_MOST = 8 << 20
-"""Bytes. Thirteen scenes and the facts of a large environment have half of one MiB; as Python's objects it is 30 times that."""
 _MAKE_ONE = ("splatfix", "certify", "--out", "splatfix-report")
 _VERDICTS = [item.value for item in Verdict]
 
@@ -96,7 +95,7 @@ def read_document(path: Path) -> tuple[Path, dict[str, Any]]:
     if file != path and not os.path.lexists(file):
         todo = run(*_MAKE_ONE, text="Name the folder of a report, or make one with")
         raise usage_error("cannot-read", f"There is no {NAME} in {path}.", todo)
-    return file, _certificate(file, read_json(file, "a certificate", _MOST))
+    return file, _certificate(file, read_json(file, "a certificate", MOST_CERTIFICATE))
 
 
 def read_without_facts(file: str) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def read_without_facts(file: str) -> dict[str, Any]:
     Raises:
         SplatfixError: as of :func:`read_document`.
     """
-    content = read_bytes(file, _MOST)
+    content = read_bytes(file, MOST_CERTIFICATE)
     if not isinstance(content, bytes):
         raise usage_error("cannot-read", content.reason if content else "there is no such file")
     try:

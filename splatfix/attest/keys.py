@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.limits import MOST_KEY
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import Step, run, say
 
@@ -29,8 +30,6 @@ try:
 except ImportError:  # it is an extra: whoever loads a key without it is told
     pass
 
-_MOST = 64 << 10
-"""Bytes. An ed25519 key in any of these forms has less than one KiB."""
 
 MAKE_ONE = (
     run("openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem", text="Make a key"),
@@ -154,7 +153,7 @@ def load_public(path: Path) -> PublicKey:
 
 
 def _content(path: Path, *, todo_if_missing: Sequence[Step] = ()) -> bytes:
-    content = read_bytes(path, _MOST)
+    content = read_bytes(path, MOST_KEY)
     if content is None:
         raise _unusable(path, "there is no such file", *todo_if_missing)
     if not isinstance(content, bytes):

@@ -21,12 +21,9 @@ from splatfix.attest.statement import (
 )
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json, set_aside, sha256_of, write_bytes
+from splatfix.core.limits import MOST_ENVELOPE
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import say
-
-MOST = 128 << 20
-"""Bytes of an envelope: the names and digests of :data:`splatfix.attest.statement.MOST_FILES` files have some 20 MiB."""
-
 
 _PARTS = (
     *(ENVELOPE, "certificate.json", "certificate.md", "certificate.html"),
@@ -168,7 +165,7 @@ def _read(path: Path) -> Envelope:
     """
     if path.is_symlink():
         raise ValueError("a link")
-    content = read_bytes(path, MOST)
+    content = read_bytes(path, MOST_ENVELOPE)
     if content is None:
         raise ValueError("missing: the report is not signed")
     if not isinstance(content, bytes):

@@ -40,11 +40,11 @@ from splatfix.containers.run import (
 )
 from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
 from splatfix.core.files import write_json
+from splatfix.core.limits import MOST_AUTHORITIES
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say, target_options, value_options
 
-_MOST_CERTIFICATES = 16 << 20
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::\d+)?"
 _IMAGE = re.compile(
@@ -288,7 +288,7 @@ def read_certificates(path: Path | None) -> bytes:
     """
     if path is None:
         return b""
-    content = read_bytes(path, _MOST_CERTIFICATES)
+    content = read_bytes(path, MOST_AUTHORITIES)
     if not isinstance(content, bytes):
         reason = content.reason if content else "there is no such file"
         raise usage_error("cannot-read", f"Cannot read the certificates in {path}: {reason}.")

@@ -12,6 +12,39 @@ MOST_ANSWER = 64 << 20
 """Bytes of what a child process says on each stream. The longest answers, reports of pip, have some MiB; whatever a ``.pth``
 file of the environment prints comes with them."""
 
+MOST_GIT_TEXT = 1 << 18
+"""Bytes of `.gitmodules`, `HEAD` and `config` of a checkout."""
+MOST_INDEX = 1 << 23
+"""Bytes of the git index of a checkout whose submodules are looked for."""
+MOST_SOURCE = 1 << 20
+"""Bytes of one source file."""
+MOST_SOURCES = 32 << 20
+"""Bytes of all source files of a checkout together."""
+MOST_PYPROJECT = 512 << 10
+"""Bytes of a pyproject.toml."""
+MOST_SEARCHED = 2 << 20
+"""Bytes of a file of splatfix in which addresses of clones are looked for."""
+MOST_PROJECT_INDEX = 256 << 20
+"""Bytes of the git index of a project; the largest repositories have some 100 MB."""
+MOST_AUTHORITIES = 16 << 20
+"""Bytes of a file of certificate authorities."""
+LONGEST_OBJECT = 256 << 20
+"""Bytes of a line of JSON."""
+MOST_CERTIFICATE = 8 << 20
+"""Bytes. Thirteen scenes and the facts of a large environment have half of one MiB; as Python's objects it is 30 times that."""
+MOST_MANIFEST = 1 << 20
+"""Bytes of splatfix.json in a drop-in."""
+MOST_KNOWLEDGE = 4 << 20
+"""Bytes of a --knowledge file: more than all of our tables together."""
+MOST_KEY = 64 << 10
+"""Bytes. An ed25519 key in any of its forms has less than one KiB."""
+MOST_ENVELOPE = 128 << 20
+"""Bytes of a signed report: the names and digests of splatfix.attest.statement.MOST_FILES files have some 20 MiB."""
+MOST_PICTURES = 12 << 20
+"""Bytes of all pictures in a page together, as PNG; a third more as text."""
+MOST_METRICS = 128 << 20
+"""Bytes of metrics.jsonl. 30,000 iterations have 17 MB."""
+
 LONGEST_OUTPUT_LINE = 1 << 16
 """Bytes. A longer line of a container's output is taken in parts of about this length."""
 MOST_LOG = 256 << 20

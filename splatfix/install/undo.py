@@ -11,6 +11,7 @@ from typing import Any
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_bytes
+from splatfix.core.limits import MOST_MANIFEST
 from splatfix.core.reading import read_text
 from splatfix.install.backup import Backup, installed_files, read_backup, restore
 from splatfix.install.environment import Environment, wait_for_pip
@@ -20,8 +21,6 @@ from splatfix.install.journal_paths import JournalPaths, OutsidePath, check_link
 from splatfix.install.outcome import Kept, Restored, RevertOutcome, kept_of
 from splatfix.install.tampering import refuse_link, tampered
 from splatfix.install.wheels import MANIFEST
-
-_MOST_MANIFEST = 1 << 20
 
 
 def recover(environment: Environment, journal: Journal) -> tuple[RevertOutcome, ...]:
@@ -213,7 +212,7 @@ def kept_folder(backup_folder: Path) -> Path:
 
 def _origin(manifest: Path) -> str:
     """What a manifest says of the version that it came with: versions alone may be equal."""
-    content = read_text(manifest, _MOST_MANIFEST)
+    content = read_text(manifest, MOST_MANIFEST)
     document: Any = None
     if isinstance(content, str):
         try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from splatfix.core.codec import parse_json
+from splatfix.core.limits import MOST_KNOWLEDGE
 from splatfix.core.reading import read_bytes
 from splatfix.core.resources import bundled
 from splatfix.core.toml import parse_toml
@@ -24,8 +25,6 @@ from splatfix.core.versions import release
 DATA = Path(__file__).parent / "data"
 SCHEMA = Path(__file__).parent / "schema.json"
 """JSON Schema of every table by name; the descriptions in it are the words of an error."""
-# More than all of our tables together.
-_MOST_OVERRIDES = 4 << 20
 Version = tuple[int, ...]
 T = TypeVar("T")
 
@@ -90,7 +89,7 @@ def load_overrides(path: Path) -> Overrides:
         KnowledgeError: the file cannot be read, names a table that does not exist, or makes a table depart from its
             schema.
     """
-    content = read_bytes(path, _MOST_OVERRIDES)
+    content = read_bytes(path, MOST_KNOWLEDGE)
     if not isinstance(content, bytes):
         reason = "No such file or directory"
         if content is not None:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.isolation import find_program
+from splatfix.core.limits import MOST_PROJECT_INDEX
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import say
 
-_MOST_INDEX = 256 << 20
-"""Bytes of a git index; the largest repositories have some 100 MB."""
 _IN_ENVIRONMENT = ("bin/python", "Scripts/python.exe", "python.exe")
 # for who names the folder of programs itself
 _IN_PROGRAMS = ("python", "python3", "python.exe")
@@ -123,7 +122,7 @@ def _made_here(project: Path, environment: Path) -> bool:
         return False
     if not is_ours or not is_environment:
         return False
-    index = read_bytes(project / ".git" / "index", _MOST_INDEX)
+    index = read_bytes(project / ".git" / "index", MOST_PROJECT_INDEX)
     if index is None:
         return True
     # an index that cannot be read may track it

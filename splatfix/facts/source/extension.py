@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from splatfix.core.limits import MOST_PYPROJECT
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
 from splatfix.core.toml import TomlTable, parse_toml
@@ -32,7 +33,6 @@ _NEAR = 3
 _NOT_BUILT = {"test", "tests", "docs"}
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
 _BUILD_FILES = ("setup.py", "pyproject.toml", "CMakeLists.txt")
-_MOST_TOML = 512 << 10
 _TORCH_NAMES = ("CUDAExtension", "CppExtension")
 _LONGEST_LINE = 160
 _BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_module_names}
@@ -59,7 +59,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         script = read_setup_script(folder / "setup.py", reader)
     else:
         script = parse_setup_script(setup_text, reader, folder)
-    text = reader.text(folder / "pyproject.toml", _MOST_TOML)
+    text = reader.text(folder / "pyproject.toml", MOST_PYPROJECT)
     try:
         pyproject = TomlTable(parse_toml(text), "pyproject.toml")
     except ValueError as error:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from splatfix.core.limits import MOST_SEARCHED, MOST_SOURCE
 from splatfix.core.reading import Unread, read_bytes, read_text
 from splatfix.core.redact import without_credentials
 from splatfix.facts.model.source import PackageSource
 from splatfix.facts.source.python_source import read_package_source
-from splatfix.facts.source.reader import MOST_SOURCE, FolderReader, NotPython, is_folder, is_there
+from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_there
 
 # Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.
 _TELLING_FOLDERS = (
@@ -38,7 +39,6 @@ _PHOTO_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".heic", ".tif", ".tiff", "
 _NOT_EDITED = frozenset({"third_party", "build", "dist", "docs", "doc", "tests", "test", "images"})
 _MOST_FOLDERS_ABOVE = 6
 _MOST_FOLDERS_OF_PHOTOS = 100
-_MOST_SOURCE_BYTES = 2 << 20
 _MOST_CLONES = 20
 
 
@@ -146,7 +146,7 @@ def source_texts(folder: Path) -> Iterator[tuple[str, str]]:
                 if entry.name not in _NOT_EDITED:
                     pending.append(path)
             elif _is_source(path) and not entry.is_symlink():
-                content = read_bytes(path, _MOST_SOURCE_BYTES)
+                content = read_bytes(path, MOST_SEARCHED)
                 if isinstance(content, bytes):
                     yield path.relative_to(folder).as_posix(), content.decode("utf-8", "surrogateescape")
 

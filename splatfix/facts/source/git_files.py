@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from splatfix.core.limits import MOST_GIT_TEXT, MOST_INDEX
 from splatfix.core.reading import read_bytes
 from splatfix.core.redact import without_credentials
 from splatfix.facts.model.source import Submodule
 from splatfix.facts.source.reader import FolderReader, is_folder
 
-_MOST_BYTES = 1 << 18
-_MOST_INDEX_BYTES = 1 << 23
 _MOST_SUBMODULES = 500
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
@@ -31,7 +30,7 @@ def git_folder(folder: Path, reader: FolderReader | None = None) -> Path | None:
     inside = folder / ".git"
     if is_folder(inside):
         return inside
-    match = re.match(r"gitdir:[ \t]*(\S.*)", (reader or FolderReader()).text(inside, _MOST_BYTES))
+    match = re.match(r"gitdir:[ \t]*(\S.*)", (reader or FolderReader()).text(inside, MOST_GIT_TEXT))
     if match is None:
         return None
     named = _resolved(folder, match.group(1).strip())
@@ -45,14 +44,14 @@ def commit_of(git: Path | None, reader: FolderReader | None = None) -> str | Non
     if git is None:
         return None
     reader = reader or FolderReader()
-    head = reader.text(git / "HEAD", _MOST_BYTES).strip()
+    head = reader.text(git / "HEAD", MOST_GIT_TEXT).strip()
     if not head.startswith("ref:"):
         return head if _COMMIT.fullmatch(head) else None
     reference = head.removeprefix("ref:").strip()
     # a worktree has its own HEAD, and shares the references of the repository
-    shared = _resolved(git, reader.text(git / "commondir", _MOST_BYTES).strip()) or git
+    shared = _resolved(git, reader.text(git / "commondir", MOST_GIT_TEXT).strip()) or git
     for folder in (git, shared):
-        loose = reader.text(folder / reference, _MOST_BYTES).strip()
+        loose = reader.text(folder / reference, MOST_GIT_TEXT).strip()
         if _COMMIT.fullmatch(loose):
             return loose
     for line in reader.text(shared / "packed-refs").splitlines():
@@ -66,7 +65,7 @@ def remote_of(git: Path | None, reader: FolderReader | None = None) -> str:
     """The address of ``origin``, without credentials; "" where there is none."""
     if git is None:
         return ""
-    for name, values in sections((reader or FolderReader()).text(git / "config", _MOST_BYTES)):
+    for name, values in sections((reader or FolderReader()).text(git / "config", MOST_GIT_TEXT)):
         if name == 'remote "origin"':
             return without_credentials(values.get("url", "").strip('"').partition(" ")[0])
     return ""
@@ -79,7 +78,7 @@ def read_submodules(root: Path, reader: FolderReader | None = None) -> tuple[Sub
     if len(listed) > _MOST_SUBMODULES:
         reader.leave_out(root / ".gitmodules", f"it names more than {_MOST_SUBMODULES} submodules")
     git = git_folder(root, reader)
-    index = read_bytes(git / "index", _MOST_INDEX_BYTES) if git else None
+    index = read_bytes(git / "index", MOST_INDEX) if git else None
     recorded = gitlinks(index) if isinstance(index, bytes) else {}
     submodules = []
     for path in list(dict.fromkeys([*listed, *recorded]))[:_MOST_SUBMODULES]:
@@ -186,7 +185,7 @@ def _prefix_length(index: bytes, start: int) -> tuple[int, int] | None:
 def _gitmodules(folder: Path, reader: FolderReader) -> dict[str, Mapping[str, str]]:
     """What .gitmodules says of each path."""
     by_path: dict[str, Mapping[str, str]] = {}
-    for name, values in sections(reader.text(folder / ".gitmodules", _MOST_BYTES)):
+    for name, values in sections(reader.text(folder / ".gitmodules", MOST_GIT_TEXT)):
         if name.startswith("submodule") and "path" in values:
             by_path.setdefault(_unquoted(values, "path").rstrip("/"), values)
     return by_path

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
+from splatfix.core.limits import MOST_SOURCE, MOST_SOURCES
 from splatfix.core.reading import Unread, read_text
 
-MOST_SOURCE = 1 << 20
-"""Bytes of one source file."""
 MOST_TOKENS = 50_000
 """Words and signs of one Python file, some five thousand lines. A syntax tree takes two kilobytes for each, and its depth,
 that Python 3.10 does not watch, cannot be more."""
-_MOST_BYTES = 32 << 20
 _MOST_ENTRIES = 50_000
 _MOST_IN_FOLDER = 10_000
 _MOST_FILES = 600
@@ -65,7 +63,7 @@ class FolderReader:
     """Reads files below a folder and keeps what was left out, with the reason. One serves for one look at a checkout."""
 
     def __init__(self) -> None:
-        self._bytes_left = _MOST_BYTES
+        self._bytes_left = MOST_SOURCES
         self._entries_left = _MOST_ENTRIES
         self._tokens_left = _MOST_TOKENS_IN_ALL
         self._left_out: dict[str, str] = {}
@@ -95,7 +93,7 @@ class FolderReader:
             self._bytes_left -= len(content)
         elif content is not None:
             if self._bytes_left < most and is_regular_file(path):
-                content = Unread(str(path), f"more than {_MOST_BYTES >> 20} MiB were read before it")
+                content = Unread(str(path), f"more than {MOST_SOURCES >> 20} MiB were read before it")
             self.leave_out(path, content.reason)
         return content
 

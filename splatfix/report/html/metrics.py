@@ -11,11 +11,10 @@ from statistics import fmean
 from typing import Any
 
 from splatfix.core.lenient import LARGEST
+from splatfix.core.limits import MOST_METRICS
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.words import counted
 
-MOST = 128 << 20
-"""Bytes of metrics.jsonl. 30,000 iterations have 17 MB."""
 POINTS = 240
 """Points of a curve."""
 MEMORY = {
@@ -57,7 +56,7 @@ class Bucket:
 
 def read_metrics(path: Path) -> Metrics:
     """Read a metrics.jsonl; lines that are no measurement are counted and left out."""
-    content = read_text(path, MOST)
+    content = read_text(path, MOST_METRICS)
     if content is None:
         return Metrics(unread=f"{path.name} cannot be read: there is none")
     if isinstance(content, Unread):

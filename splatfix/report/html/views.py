@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from splatfix.certify.model import SceneRun
+from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.reading import read_bytes
 from splatfix.core.words import counted
 
 MOST_VIEWS = 4
 """Of one scene."""
-MOST_BYTES = 12 << 20
-"""Of all pictures in the file together, as PNG; a third more as text."""
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -51,7 +50,7 @@ class Views:
     """Why each other is not there."""
 
 
-def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_BYTES) -> list[Views]:
+def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_PICTURES) -> list[Views]:
     """The views of each run: all first ones before any second, as long as there is room.
 
     Where the trainer left a smaller copy of a picture (``thumbnails`` beside ``renders``), that is taken.
@@ -87,9 +86,9 @@ def _read(folder: Path, name: str, room: int) -> View:
     """
     path = PurePosixPath(name)
     smaller = folder.joinpath(*path.parts[:-2], "thumbnails", path.name)
-    content = read_bytes(smaller, MOST_BYTES)
+    content = read_bytes(smaller, MOST_PICTURES)
     if content is None:
-        content = read_bytes(folder / path, MOST_BYTES)
+        content = read_bytes(folder / path, MOST_PICTURES)
     if content is None:
         raise _Unshowable("there is no such file")
     if not isinstance(content, bytes):

@@ -70,7 +70,7 @@ def test_too_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_too_many_sources_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_MOST_FILES", 3)
-    monkeypatch.setattr(limits, "_MOST_BYTES", 25)
+    monkeypatch.setattr(limits, "MOST_SOURCES", 25)
     for number in range(4):
         (tmp_path / f"{number}.cu").write_text("0123456789")
     reader = FolderReader()

@@ -20,11 +20,12 @@ from splatfix.certify.record import TrainingRecord
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
+from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts.collect import playback
 from splatfix.report.html import page
-from splatfix.report.html.views import MOST_BYTES, read_views
+from splatfix.report.html.views import read_views
 from splatfix.report.marks import Badge, Link, Mark
 from splatfix.report.templates import html_text, markdown_text
 from splatfix.report.wording import MEANS, TITLES
@@ -194,7 +195,7 @@ def test_a_thumbnail_is_taken(tmp_path: Path, scene: SceneRun) -> None:
     smaller = tmp_path / "figurine/thumbnails/000030_view.png"
     smaller.parent.mkdir()
     smaller.write_bytes(png(8, 4, lambda x, y: (x, y, 0)))
-    (views,) = read_views(tmp_path, [scene], MOST_BYTES)
+    (views,) = read_views(tmp_path, [scene], MOST_PICTURES)
     assert (views.shown[0].width, views.shown[0].height) == (4, 4)
 
 
