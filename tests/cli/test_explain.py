@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from tests.cli.test_documents import check
+from tests.cli.test_documents import REGISTRY, STORED, check
 from tests.machines import folder
 
 LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
@@ -71,6 +72,8 @@ def test_a_line_that_is_no_log_does_not_end_the_others(explain: Explain) -> None
     assert (done.returncode, done.stderr) == (0, b"")
     assert [row["id"] for row in rows] == [7, None, 8, None, None, None, "last"]
     assert [row["error"]["line"] for row in rows[:-1]] == [1, 2, 4, 5, 6, 7]
+    for row in rows:
+        jsonschema.Draft202012Validator(STORED["explain-jsonl.json"], registry=REGISTRY).validate(row)
     assert {row["error"]["code"] for row in rows[:-1]} == {"not-jsonl"} and "error" not in rows[-1]
     assert rows[-1]["causes"][0]["class"] == "toolkit-too-old-for-arch"
 
