@@ -106,9 +106,8 @@ def _text(marked_up: str) -> Text:
 
 def shorten_home(text: str) -> str:
     """Text with the user's home folder written as ``~``; commands on the terminal, and JSON, keep the whole path."""
-    home = os.environ.get("HOME", "")
-    # "/" is the home of containers' users; on Windows HOME is what some Unix tool set, in its own spelling
-    if os.name != "posix" or len(home) < 2:
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
+    if len(home) < 2:  # "/" is the home of containers' users, and "~" of who has none
         return text
     # only a path that begins there: /home/me2 and /mnt/home/me are other folders
     begins = r"(?:(?<![\w./~-])|(?<=-[BIL])|(?<=://))"

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -15,7 +16,16 @@ from rich.text import Text
 
 from splatfix.core.step import Command, run, set_variable
 from splatfix.report import console as consoles
-from splatfix.report.console import escape, page, paragraph, prose, show_command, show_step, table
+from splatfix.report.console import (
+    escape,
+    page,
+    paragraph,
+    prose,
+    shorten_home,
+    show_command,
+    show_step,
+    table,
+)
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 
 PIP = (
@@ -88,6 +98,13 @@ def test_the_home_folder_is_a_tilde_in_prose_only(monkeypatch: pytest.MonkeyPatc
         show_command(console, Command(("ls", "/home/me/env")), indent=0)
 
     assert printed(80, draw) == ["in ~/env, /home/me2 and x/home/me/y", "$ ls /home/me/env"]
+
+
+def test_the_home_folder_is_known_without_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cron and services have no HOME; Windows has USERPROFILE."""
+    monkeypatch.delenv("HOME", raising=False)
+    home = Path.home()
+    assert shorten_home(f"in {home / 'env'} and {home}") == f"in {Path('~', 'env')} and ~"
 
 
 def test_a_table_becomes_paragraphs_where_it_has_no_room() -> None:
