@@ -15,7 +15,7 @@ from splatfix.app.rehearse import stack_subject
 from splatfix.app.result import Result, target_python
 from splatfix.attest.dsse import ENVELOPE
 from splatfix.attest.report import require_key_elsewhere, require_room
-from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, smoke_subject
+from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import placed
@@ -67,7 +67,7 @@ def certify(request: CertifyRequest) -> Result:
         subject = smoke_subject(request, python, facts)
         if key is not None:
             require_room(subject.out, subject.scenes)
-        with training(console.err()) as progress:
+        with report_lock(subject.out), training(console.err()) as progress:
             try:
                 made, options = run_and_report(subject, facts, progress)
             except Interrupted as stop:
@@ -100,7 +100,7 @@ def rehearse(request: RehearseRequest) -> Result:
     # the folder has the drop-ins and, where the checkout has to be mended, the copy that is run
     with on_interrupt(_NOTHING), temporary_folder() as folder:
         subject, facts = stack_subject(request, folder)
-        with training(console.err()) as progress:
+        with report_lock(subject.out), training(console.err()) as progress:
             made, options = run_and_report(subject, facts, progress)
     return _result("rehearse", request, made, facts, options)
 

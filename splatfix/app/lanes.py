@@ -18,6 +18,7 @@ from splatfix.app.report import merge
 from splatfix.app.result import Result
 from splatfix.attest.keys import PrivateKey
 from splatfix.attest.report import require_key_elsewhere
+from splatfix.certify import report_lock
 from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
 from splatfix.containers import ContainerResult, Lane, LiveContainers, find_lane, load_lanes
 from splatfix.containers import certify_in_container as certify_in_lane
@@ -83,7 +84,8 @@ def certify_in_container(request: ContainerRequest) -> Result:
 
     def certify(lane: Lane) -> Result:
         out = request.out / lane.name if several else request.out
-        result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name), containers)
+        with report_lock(out):
+            result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name), containers)
         if key is not None:
             sign_report(out, key)
         return _single(lane, result, out)
@@ -91,7 +93,8 @@ def certify_in_container(request: ContainerRequest) -> Result:
     with on_interrupt("Interrupted: nothing was certified."), lanes_progress(err(), request.lanes) as tell:
         if not several:
             return certify(lanes[0])
-        return _merged(request.out, _all(lanes, request.jobs, certify, containers))
+        with report_lock(request.out):
+            return _merged(request.out, _all(lanes, request.jobs, certify, containers))
 
 
 def _single(lane: Lane, result: ContainerResult, out: Path) -> Result:

@@ -28,6 +28,7 @@ from splatfix.core.step import say
 _PARTS = (
     *(ENVELOPE, "certificate.json", "certificate.md", "certificate.html"),
     *("appendix.md", "appendix.tex", "container.json", "container.log", "image-build.log"),
+    *(".splatfix.lock", ".splatfix.lock.held"),  # of one that was killed; they go before it is signed
 )
 """What certify writes into a report folder, beside a folder for each scene."""
 

@@ -13,7 +13,7 @@ from splatfix.certify.model import (
     Verdict,
 )
 from splatfix.certify.prerequisites import device_for, idle_gpu, require_gpu
-from splatfix.certify.report_folder import make_room
+from splatfix.certify.report_folder import make_room, report_lock
 from splatfix.certify.request import CertifyRequest, RehearseRequest
 from splatfix.certify.scenes import SUITES, Suite, data_suite, sample_suite
 from splatfix.certify.subject import SmokeSubject, smoke_subject
@@ -39,6 +39,7 @@ __all__ = [
     "device_for",
     "idle_gpu",
     "make_room",
+    "report_lock",
     "require_gpu",
     "sample_suite",
     "smoke_subject",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError, cannot_write, usage_error
 from splatfix.core.files import make_folder, set_aside
+from splatfix.core.lock import Lock, Locked
 from splatfix.core.step import say
 
 MAX_IMAGES = 4
@@ -21,6 +24,36 @@ REPORT_FILES = (
     "image-build.log",
 )
 """Those of a report that do not belong to a scene."""
+
+
+@contextmanager
+def report_lock(out: Path) -> Iterator[None]:
+    """Keep other certifications out of a report folder, whose report they would move away.
+
+    Raises:
+        SplatfixError: ``report-folder-busy`` when another is at work there; ``cannot-write``.
+    """
+    there = out.exists()
+    make_folder(out)
+    try:
+        lock = Lock(out / ".splatfix.lock")
+    except OSError as error:
+        text = f"Cannot write into {out}: {error.strerror or error}."
+        raise cannot_write(text, say("Choose another folder with --out.")) from error
+    except Locked as locked:
+        raise SplatfixError(
+            "report-folder-busy",
+            locked.tell(out),
+            meaning="Nothing was certified: it would move the report that is being written away.",
+            todo=(*map(say, locked.todo), say("Or choose another folder with --out.")),
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release(remove=True)
+        if not there:
+            with suppress(OSError):
+                out.rmdir()  # it was refused before anything was written
 
 
 def make_room(out: Path, scenes: tuple[str, ...]) -> None:

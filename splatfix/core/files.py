@@ -149,7 +149,10 @@ def _cannot_write(path: Path, error: OSError) -> SplatfixError:
 def _state_of(path: Path) -> str:
     """What lies where a file was not written: those before it of the same report, or what was there."""
     try:
-        beside = sorted(other.name for other in path.parent.iterdir())
+        # without the lock of whoever writes them
+        beside = sorted(
+            other.name for other in path.parent.iterdir() if not other.name.startswith(".splatfix")
+        )
     except OSError:
         beside = []
     state = f"There is no {path.name}."

@@ -18,6 +18,8 @@ import torch.optim.adam  # noqa: F401 - its file is compared
 
 import splatfix.certify
 from splatfix.app.attest import VARIABLE
+from splatfix.attest.report import require_room
+from splatfix.certify import report_lock
 from splatfix.report.appendix import BLANK
 from tests.certify.conftest import RecordedTrainer
 from tests.cli.test_documents import check
@@ -105,6 +107,32 @@ def test_a_signed_certification(
     again = splatfix("report", "sign", out, "--key", private, "--json", env=os.environ | UNLOCKED)
     assert check(json.loads(again.stdout))["key"] == made["key"]
     assert splatfix("report", "verify", out, "--key", public).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["certify", "certify --container cpu", "certify --container cpu,cu126"])
+def test_a_second_certification_into_a_folder_is_refused(
+    command: str, recorded: Trainer, splatfix: Splatfix, tmp_path: Path
+) -> None:
+    out = tmp_path / "report"
+    target = ("--python", sys.executable, "--device", "cpu", "--level", "2")
+    with report_lock(out):
+        (out / "certificate.json").write_text("{}")
+        second = splatfix(*command.split(), *(target if command == "certify" else ()), "--out", out, "--json")
+        left = sorted(path.name for path in out.iterdir())
+    error = check(json.loads(second.stdout))["error"]
+    assert (second.returncode, error["code"]) == (1, "report-folder-busy")
+    assert f"(process {os.getpid()})" in error["what"] and "--out" in error["todo"][-1]["text"]
+    assert left == [".splatfix.lock", "certificate.json"] and len(list(out.iterdir())) == 1
+
+
+def test_a_lock_that_a_kill_left_hinders_no_signed_certification(tmp_path: Path) -> None:
+    (tmp_path / ".splatfix.lock").touch()
+    require_room(tmp_path, ())
+    with report_lock(tmp_path / "new"):
+        pass
+    with report_lock(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_level_without_training_vouches_for_none(
