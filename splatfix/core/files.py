@@ -35,7 +35,8 @@ def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
                 device.writelines(blocks)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        # not called after the file, whose name may be as long as the file system takes
+        temporary = path.with_name(f".splatfix-{secrets.token_hex(6)}")
         # the system applies the umask: asking for it would change it for the other threads for a moment
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as error:

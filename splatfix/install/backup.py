@@ -309,8 +309,9 @@ def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
         return
     if path.is_symlink():
         path.unlink()
-    # a name that is always the same, so that a restore killed here and done again leaves nothing behind
-    temporary = path.with_name(f".{path.name}.splatfix-restoring")
+    # a name that is always the same, so that a restore killed here and done again leaves nothing behind, and short:
+    # the file's own may be as long as the file system takes
+    temporary = path.with_name(f".splatfix-{digest(os.fsencode(path.name))[:16]}")
     content = (folder / "blobs" / item.blob).read_bytes()
     if path.name == EASY_INSTALL:
         content = _with_own_lines(item, content, backup)

@@ -107,3 +107,9 @@ def test_what_has_no_end_has_no_digest(tmp_path: Path) -> None:
     for name in ("pipe", "sparse"):
         with pytest.raises(OSError, match="it is"):
             files.sha256_of(tmp_path / name)
+
+
+def test_the_longest_name_there_is(tmp_path: Path) -> None:
+    for data in (b"old", b"new"):
+        files.write_bytes(tmp_path / ("n" * 255), data)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,27 @@ def test_restoring_an_earlier_version(environment: Environment, tmp_path: Path) 
     for _ in range(2):
         put_back(environment, tmp_path / "backup")
         assert snapshot(environment) == before
+
+
+def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -> None:
+    """The temporary file, and bytecode, beside such a name cannot be called after the whole of it."""
+    names = [f"pkg/{'n' * (255 - len(suffix))}{suffix}" for suffix in (".json", ".py")]
+
+    def unpack(version: str) -> None:  # as pip does, in no time
+        item = wheel(tmp_path / version, version, dict.fromkeys(names, version.encode()))
+        make_backup(environment, item, tmp_path / "backup")
+        with zipfile.ZipFile(item.path) as archive:
+            archive.extractall(environment.purelib)
+
+    unpack("1.0")
+    before = snapshot(environment)
+    shutil.rmtree(tmp_path / "backup")
+    unpack("2.0")
+    for _ in range(2):
+        assert snapshot(environment) != before
+        put_back(environment, tmp_path / "backup")
+        assert snapshot(environment) == before
+        (environment.purelib / names[0]).write_text("changed since")
 
 
 def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) -> None:
