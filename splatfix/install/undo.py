@@ -202,7 +202,8 @@ def later_changes(
             continue
         current = sha256_of(content)
         if current not in (as_installed.get(str(path)), before.get(str(path))):
-            yield Kept(str(path), str(copies / f"{current[:8]}-{path.name}"))
+            # the end of it: the file's own name may be as long as the file system takes
+            yield Kept(str(path), str(copies / f"{current[:8]}-{path.name[-60:]}"))
 
 
 def kept_folder(backup_folder: Path) -> Path:

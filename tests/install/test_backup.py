@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.install.backup import make_backup, read_backup, restore
+from splatfix.install.backup import make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
 from splatfix.install.journal_paths import JournalPaths
+from splatfix.install.undo import later_changes
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
 from tests.plan.machines import refused
 
@@ -57,9 +58,10 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
 
     def unpack(version: str) -> None:  # as pip does, in no time
         item = wheel(tmp_path / version, version, dict.fromkeys(names, version.encode()))
-        make_backup(environment, item, tmp_path / "backup")
+        backup = make_backup(environment, item, tmp_path / "backup")
         with zipfile.ZipFile(item.path) as archive:
             archive.extractall(environment.purelib)
+        note_written(backup, tmp_path / "backup", JournalPaths.of(environment))
 
     unpack("1.0")
     before = snapshot(environment)
@@ -70,6 +72,9 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
         put_back(environment, tmp_path / "backup")
         assert snapshot(environment) == before
         (environment.purelib / names[0]).write_text("changed since")
+    backup = read_backup(tmp_path / "backup", JournalPaths.of(environment))
+    (kept,) = later_changes(backup, tmp_path, lambda path: path)
+    Path(kept.copy).touch()
 
 
 def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) -> None:
