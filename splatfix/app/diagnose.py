@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from splatfix.core.errors import Exit, usage_error
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, say, target_options, value_options
 from splatfix.facts import Facts
+from splatfix.facts.system.parallel import Job
 from splatfix.knowledge import Arch
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         checks = select(request.only, request.skip)
         facts = _facts(request)
     else:
-        later = ThreadPoolExecutor(1).submit(_load_checks)
+        later = Job(_load_checks)
         facts = _facts(request)
-        checks = later.result()
+        checks = later.value()
     if request.save is not None:
         write_json(request.save, to_json(facts))
     context = make_context(facts, goal)

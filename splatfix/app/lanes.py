@@ -25,6 +25,7 @@ from splatfix.containers import ContainerResult, Lane, LiveContainers, find_lane
 from splatfix.containers import certify_in_container as certify_in_lane
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.threads import start
 from splatfix.core.words import few
 from splatfix.report import certificate
 from splatfix.report.console import err, escape, prose, show_error, table
@@ -141,9 +142,10 @@ def _all(
     for lane in lanes:
         waiting.put(lane)
     workers = [threading.Thread(target=work, daemon=True) for _ in range(min(jobs, len(lanes)))]
-    for worker in workers:
-        worker.start()
+    started = [worker for worker in workers if start(worker)]
     try:
+        if not started:
+            work()
         for worker in workers:
             while worker.is_alive():
                 worker.join(0.2)  # so that Ctrl-C is heard

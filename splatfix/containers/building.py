@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from splatfix.core.threads import start
+
 _EVERY_S = 30.0
 """Between two lines about the same: committing a layer of gigabytes is silent for minutes."""
 _STEP = re.compile(r"(?:\[\d+/\d+\] )?STEP \d+(?:/\d+)? ?: (?P<word>\w+) (?P<rest>.*)", re.IGNORECASE)
@@ -49,12 +51,13 @@ class Building:
         self._thread = threading.Thread(target=self._tell, name="build-progress", daemon=True)
 
     def __enter__(self) -> Building:
-        self._thread.start()
+        start(self._thread)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def hear(self, line: str) -> None:
         """A line of the build's output."""

@@ -26,6 +26,7 @@ from splatfix.core.files import write_bytes
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_LOG, MOST_REPORT, MOST_REPORT_FILES
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
+from splatfix.core.threads import start
 
 REPORT_FOLDER = "/report"
 """Where the command writes its report: a volume, because the root of the container is read-only."""
@@ -329,10 +330,10 @@ def _follow(
     timers: list[threading.Timer] = []
     token = secrets.token_hex(16)
 
-    def later(seconds: float, action: Callable[[], None]) -> None:
+    def later(seconds: float, action: Callable[[], None]) -> bool:
         timers.append(threading.Timer(seconds, action))
         timers[-1].daemon = True
-        timers[-1].start()
+        return start(timers[-1])
 
     def end() -> None:
         terminate = partial(_stop, container, signal="SIGTERM")
@@ -363,7 +364,8 @@ def _follow(
             raise
         # of what makefile() made, which is for reading alone, the socket itself
         getattr(output.lifeline, "_sock", output.lifeline).sendall(f"{token}\n".encode())
-        later(job.lane.timeout_s, expire)
+        if not later(job.lane.timeout_s, expire):
+            progress("no thread can be started on this machine: the lane's time limit is not kept")
         try:
             output.read(stream)
         except KeyboardInterrupt:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import IO, BinaryIO
+from typing import IO
 
 from splatfix.core.errors import usage_error
 from splatfix.core.step import say
+from splatfix.core.threads import start
 
 _PIECE = 1 << 16
 
@@ -43,13 +46,17 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
     lock = threading.Lock()
     ends = (2 if quiet else 1, 2)
     sys.stdout.flush()
-    threads = [
-        threading.Thread(target=_copy, args=(source, end, copy, lock), daemon=True)
-        for source, end in zip((process.stdout, process.stderr), ends, strict=True)
-    ]
+    pieces: dict[IO[bytes], Iterator[None]] = {}
+    threads = []
+    for source, end in ((process.stdout, ends[0]), (process.stderr, ends[1])):
+        pieces[source] = _copy(source, end, copy, lock)
     with _supervised(process):
-        for thread in threads:
-            thread.start()
+        for source in tuple(pieces):
+            thread = threading.Thread(target=deque, args=(pieces[source], 0), daemon=True)
+            if start(thread):
+                threads.append(thread)
+                del pieces[source]
+        _by_turns(pieces)
         code = process.wait()
         for thread in threads:
             thread.join()
@@ -58,8 +65,8 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
     return code
 
 
-def _copy(source: BinaryIO, end: int, copy: IO[bytes], lock: threading.Lock) -> None:
-    """Pass on what is there as soon as it is there; a reader of ours that has gone stops the copy to it only."""
+def _copy(source: IO[bytes], end: int, copy: IO[bytes], lock: threading.Lock) -> Iterator[None]:
+    """Pass on what is there as soon as it is, a piece a turn; a reader of ours that has gone stops the copy to it only."""
     there = True
     while piece := os.read(source.fileno(), _PIECE):
         with lock:
@@ -69,6 +76,15 @@ def _copy(source: BinaryIO, end: int, copy: IO[bytes], lock: threading.Lock) -> 
                 piece = piece[os.write(end, piece) :]
             except OSError:
                 there = False
+        yield
+
+
+def _by_turns(pieces: dict[IO[bytes], Iterator[None]]) -> None:
+    """The same of streams for which no thread could be started (on Windows those are not waited for together)."""
+    while pieces:
+        for source in select.select(list(pieces), [], [])[0]:
+            if next(pieces[source], pieces) is pieces:
+                del pieces[source]
 
 
 @contextlib.contextmanager

@@ -13,17 +13,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
 from splatfix.core.redact import without_credentials
 from splatfix.core.scratch import process_folder
+from splatfix.core.threads import start
 from splatfix.core.watchdog import MARK, end_marked
 
 _LOOK_S = 0.05
@@ -291,12 +292,37 @@ def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> I
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    start(watcher)  # where none can be started, it is heard after the child's end
     try:
         yield
     finally:
         over.set()
-        watcher.join()
+        if watcher.is_alive():
+            watcher.join()
+
+
+@contextmanager
+def _ended_after(seconds: float, process: subprocess.Popen[str]) -> Iterator[threading.Event]:
+    """While this lasts, the process is ended when the time is over, which sets the event."""
+    expired = threading.Event()
+
+    def expire(*_: object) -> None:
+        expired.set()
+        _end(process)
+
+    watchdog, before = threading.Timer(seconds, expire), None
+    watchdog.daemon = True
+    is_main = threading.current_thread() is threading.main_thread()
+    if not start(watchdog) and is_main and sys.platform != "win32":
+        before = signal.signal(signal.SIGALRM, expire)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield expired
+    finally:
+        watchdog.cancel()
+        if before is not None and sys.platform != "win32":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
 
 def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, str]:
@@ -329,20 +355,11 @@ def _follow(
 
     What an installer says fits in memory many times over: of more, the middle is not kept.
     """
-    expired = threading.Event()
-
-    def expire() -> None:
-        expired.set()
-        _end(process)
-
-    watchdog = threading.Timer(timeout, expire)
-    watchdog.daemon = True
-    watchdog.start()
     first: list[str] = []
     last: deque[str] = deque()
     size = 0
-    sink: IO[str] | None = log.open("a", encoding="utf-8") if log else None
-    try:
+    with _ended_after(timeout, process) as expired, ExitStack() as stack:
+        sink = stack.enter_context(log.open("a", encoding="utf-8")) if log else None
         assert process.stdout is not None
         for line in map(without_credentials, iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")):
             size += len(line)
@@ -358,10 +375,6 @@ def _follow(
             if on_line:
                 on_line(line.rstrip("\n"))
         process.wait()
-    finally:
-        watchdog.cancel()
-        if sink:
-            sink.close()
     if expired.is_set():
         return "", "", _no_answer(timeout)
     return "".join([*first, *last]), "", ""

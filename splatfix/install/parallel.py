@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from splatfix.core.threads import start
 
 Result = TypeVar("Result")
 
@@ -40,34 +42,44 @@ def parallel(
     running: dict[Future[Result], int] = {}
     had_company: set[int] = set()
     stop = threading.Event()
-    # threads: they only wait for compilers, which are processes
-    with ThreadPoolExecutor(max_workers=max(1, len(pieces)), thread_name_prefix="build") as pool:
 
-        def start(index: int) -> None:
-            pieces[index].begin()
-            running[pool.submit(pieces[index].work, stop)] = index
+    def submit(index: int) -> None:
+        future = Future[Result]()
+        running[future] = index
 
-        try:
-            while waiting or lonely or running:
-                free = budget - sum(pieces[index].cost for index in running.values())
-                for index in tuple(waiting):
-                    if pieces[index].cost <= free or not running:
-                        waiting.remove(index)
-                        start(index)
-                        free -= pieces[index].cost
-                if lonely and not running:
-                    index = lonely.pop(0)
-                    running[pool.submit(pieces[index].work, stop)] = index
-                if len(running) > 1:
-                    had_company.update(running.values())
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    index = running.pop(future)
-                    error = future.exception()
-                    if isinstance(error, Exception) and index in had_company and crowded_out(error):
-                        had_company.discard(index)
-                        lonely.append(index)
-                    else:
-                        pieces[index].end(future.result())
-        except BaseException:
-            stop.set()  # leaving the pool waits for them
-            raise
+        def work() -> None:
+            try:
+                future.set_result(pieces[index].work(stop))
+            except BaseException as error:  # noqa: BLE001 - raised by who takes the result
+                future.set_exception(error)
+
+        # threads: they only wait for compilers, which are processes; where there are none, it is done now
+        if not start(threading.Thread(target=work, name="build")):
+            work()
+
+    try:
+        while waiting or lonely or running:
+            free = budget - sum(pieces[index].cost for index in running.values())
+            for index in tuple(waiting):
+                if pieces[index].cost <= free or not running:
+                    waiting.remove(index)
+                    pieces[index].begin()
+                    submit(index)
+                    free -= pieces[index].cost
+            if lonely and not running:
+                index = lonely.pop(0)
+                submit(index)
+            if len(running) > 1:
+                had_company.update(running.values())
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                index = running.pop(future)
+                error = future.exception()
+                if isinstance(error, Exception) and index in had_company and crowded_out(error):
+                    had_company.discard(index)
+                    lonely.append(index)
+                else:
+                    pieces[index].end(future.result())
+    except BaseException:
+        stop.set()
+        wait(running)
+        raise

@@ -25,6 +25,7 @@ from rich.table import Column
 from rich.text import Text
 
 from splatfix.certify.progress import title, words
+from splatfix.core.threads import start
 from splatfix.install.outcome import InstallProgress
 from splatfix.plan.steps import InstallStep
 from splatfix.report.console import escape, marked
@@ -36,7 +37,9 @@ _EVERY = 60.0
 
 def _is_live(console: Console) -> bool:
     """Lines on it can be written over; TERM=dumb, as in Emacs' shell, shows the control codes instead."""
-    return console.is_terminal and not console.is_dumb_terminal
+    if not console.is_terminal or console.is_dumb_terminal:
+        return False
+    return start(threading.Thread(target=lambda: None))  # rich moves them from a thread of its own
 
 
 @contextmanager
@@ -263,12 +266,13 @@ class _LoggedProgress(_ConsoleProgress):
         self._thread = threading.Thread(target=self._remind, name="install-progress", daemon=True)
 
     def __enter__(self) -> _ConsoleProgress:
-        self._thread.start()
+        start(self._thread)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         """See :class:`InstallProgress`."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.threads import start
 
 EVERY = 1.0
 """Seconds between two looks."""
@@ -74,9 +75,10 @@ def following(
                     return  # such as a full disk: who writes the last report says so
 
     thread = threading.Thread(target=follow, name="stack-progress", daemon=True)
-    thread.start()
+    start(thread)
     try:
         yield
     finally:
         over.set()
-        thread.join()
+        if thread.is_alive():
+            thread.join()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from splatfix.core.threads import start
 from splatfix.facts.model.fact import Fact, unknown
 
 S = TypeVar("S")
@@ -63,7 +64,8 @@ class Job:
         self._value: Any = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        if not start(self._thread):
+            self._run()  # now, without a time limit
 
     def _run(self) -> None:
         try:
