@@ -102,6 +102,9 @@ class Lock:
         if self._substitute:
             self._substitute.unlink(missing_ok=True)
         os.close(self._handle)  # which lets go of the operating system's
+        if remove and os.name == "nt":  # where an open file cannot be removed
+            with suppress(OSError):
+                self.path.unlink()
 
     def _take(self) -> None:
         deadline = time.monotonic() + _DEAD_HOLDER_TIMEOUT
@@ -211,7 +214,7 @@ def _read_holder(handle: int) -> Holder | None:
     try:
         document = json.loads(os.read(handle, _MOST))
         return Holder(str(document["host"]), int(document["process"]), str(document["started"]))
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):  # Windows does not let others read what is locked
         return None
 
 
