@@ -204,15 +204,26 @@ def follow_build(
         for answer in answers:
             *complete, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
             hear(complete)
-            if "error" in answer:
-                hear([pending, str(answer["error"])])
-                raise _build_failed(lane, lines, log, str(answer["error"]))
+            if error := _error_of(answer):
+                hear([pending, error])
+                raise _build_failed(lane, lines, log, error)
         hear([pending])
+
+
+def _error_of(answer: Mapping[str, Any]) -> str:
+    """The engine's message where a build failed; "" for any other answer.
+
+    Of the two fields ``error`` is the older one (moby, pkg/jsonmessage); the newer may have a code alone.
+    """
+    detail = answer.get("errorDetail")
+    if isinstance(detail, Mapping):
+        return str(detail.get("message") or answer.get("error") or f"exit code: {detail.get('code')}")
+    return str(answer.get("error") or "")
 
 
 def _build_failed(lane: Lane, lines: list[str], log: Path, error: str) -> SplatfixError:
     """The line that says it, with the class where one is recognised."""
-    failure = explain_image_build(lines)
+    failure = explain_image_build(lines, error)
     reason = failure.lines[0] if failure.lines else "no reason given"
     if failure.failure_class:
         reason += f" [{failure.failure_class}]"

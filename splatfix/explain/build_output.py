@@ -72,6 +72,7 @@ _IMAGE_BUILDER = re.compile(
     r"Step \d+/\d+ : |The command '|--->|Removing intermediate container|\[Warning\]"
     r"|(\[\d+/\d+\] )?STEP \d+/\d+: |building at STEP |--> |: exit status \d+$"
 )
+_STEP_EXITED = re.compile(r"(returned a non-zero code:|exit status|exit code:) -?\d+$")
 
 
 def explain_build(output: str) -> BuildFailure:
@@ -87,19 +88,26 @@ def explain_build(output: str) -> BuildFailure:
     return replace(failure, failure_class=cause.name)
 
 
-def explain_image_build(output: Iterable[str]) -> BuildFailure:
-    """Why the build of an image failed: what the image itself lacks, else why a build of an extension in it failed."""
+def explain_image_build(output: Iterable[str], error: str = "") -> BuildFailure:
+    """Why the build of an image failed: what the image itself lacks, else why a build of an extension in it failed.
+
+    Args:
+        error: what the engine says of it. Of a step it has the command, whose words are none of its output, and the exit code.
+    """
     lines = [line.strip() for line in output]
     lines = [line for line in lines if line and not _IMAGE_BUILDER.match(line)]
     failure = _image_message(lines)
     if failure is not None:
         return failure
-    cause = cause_of("\n".join(lines))
+    exited = _STEP_EXITED.search(error)
+    ending = exited[0] if exited else ""
+    # a program that was killed says nothing itself
+    cause = cause_of("\n".join(lines)) or cause_of(ending)
     if cause is not None:
         line = cause.lines[0].strip()
         return BuildFailure("unknown", (line,), cause.why, cause.fix, failure_class=cause.name)
     errors = [line for line in lines if line.startswith(("E: ", "ERROR: "))]
-    return BuildFailure("unknown", tuple(errors[:1] or lines[-1:]))
+    return BuildFailure("unknown", tuple(errors[:1] or lines[-1:] or filter(None, [ending])))
 
 
 def explain_gpu_refusal(text: str) -> Meaning | None:

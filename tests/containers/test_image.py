@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,49 @@ def test_chunks_become_lines_without_color() -> None:
     assert "\nReading package lists...\nE: Unable to locate package nothing\n" in sink.getvalue()
     assert "\x1b" not in sink.getvalue() and not lines
     assert sink.getvalue().endswith("code: 100\n")
+
+
+STEP = "The command '/bin/sh -c pip install --no-cache-dir /src' returned a non-zero code"
+
+
+# The shapes of answers are those of Docker's classic builder, and of Podman's.
+@pytest.mark.parametrize(
+    ("said", "last", "reason"),
+    [
+        (
+            "E: Unable to locate package nothing\n",
+            {"errorDetail": {"code": 100, "message": f"{STEP}: 100"}},
+            "E: Unable to locate package nothing",
+        ),
+        (
+            " ---> Running in 7d1c\n",
+            {"errorDetail": {"code": 137, "message": f"{STEP}: 137"}, "error": f"{STEP}: 137"},
+            "returned a non-zero code: 137 [build-oom]",
+        ),
+        (
+            "Building wheels for collected packages: x\n",
+            {"errorDetail": {"code": 137, "message": f"{STEP}: 137"}, "error": f"{STEP}: 137"},
+            "returned a non-zero code: 137 [build-oom]",
+        ),
+        (
+            "STEP 3/9: RUN x\n",
+            {"error": 'building at STEP "RUN echo no space left": while running runtime: exit status 3'},
+            "exit status 3",
+        ),
+        (
+            "Step 2/9 : COPY a b\n",
+            {"errorDetail": {"message": "COPY failed: stat a: file does not exist"}},
+            "COPY failed: stat a: file does not exist",
+        ),
+        (" ---> Running in 7d1c\n", {"errorDetail": {"code": 3}}, "exit code: 3"),
+    ],
+)
+def test_the_cause_is_that_of_the_engines_answers(said: str, last: dict[str, Any], reason: str) -> None:
+    answers = [{"stream": "Step 3/9 : RUN x\n"}, {"stream": said}, last]
+    with pytest.raises(SplatfixError) as caught:
+        follow_build(answers, find_lane("cpu"), io.StringIO(), Path("build.log"), lambda line: None)
+    assert caught.value.code == "docker-build-failed"
+    assert caught.value.what == f"The image of lane cpu was not built: {reason}"
 
 
 def test_successful_build() -> None:
