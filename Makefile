@@ -126,7 +126,7 @@ benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run
 	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
 # GPU_SOURCES=DIR: a folder with inria-v1, simple-knn, fused-ssim, ... and wheels; see docs/gpu-check.md
-gpu-check: ## Show on a GPU what only a GPU can show, within 8 minutes; record and table in gpu-check/ (3 without a GPU)
+gpu-check: ## Show on a GPU what only a GPU can show, within 9 minutes; record and table in gpu-check/ (3 without a GPU)
 	@$(PYTHON) tests/gpu_check --out gpu-check $(GPU_CHECK) || { code=$$?; \
 	  echo "gpu-check ended with exit code $$code; make itself ends with 2, whatever it was" >&2; exit $$code; }
 

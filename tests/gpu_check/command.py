@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.files import write_text
 from splatfix.core.scratch import temporary_folder
 
 from . import needs
@@ -71,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run every step on the CPU with stand-ins; shows nothing of a GPU",
     )
-    add("--budget", type=float, help="seconds for the whole (default: 480); a rehearsal has no limit")
+    add("--budget", type=float, help="seconds for the whole (default: 540); a rehearsal has no limit")
     add("--list", action="store_true", help="show the steps and end")
     return parser
 
@@ -89,7 +88,9 @@ def _run(options: argparse.Namespace, temporary: Path) -> int:
         raise NothingRun(f"the wheels in {sources}: {error}", USAGE) from None
     # programs such as ninja lie beside the interpreter, also where its folder is not in PATH
     os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"
-    _require(())
+    obstacle = needs.lacking(())
+    if obstacle:
+        raise NothingRun(obstacle)
     # from here on pytest is there
     from . import plan
     from .visit import BUDGET, Context, Visit
@@ -106,30 +107,23 @@ def _run(options: argparse.Namespace, temporary: Path) -> int:
     folders, others = needs.sources_in(sources)
     if sources and not options.rehearse and not folders and not list(sources.glob("*.whl")):
         raise NothingRun(f"{sources} holds none of: {', '.join(SOURCES)}", USAGE)
-    wants = {want for step in steps for want in step.wants}
     until = math.inf
     if options.rehearse:
-        _require(wants - {needs.NVCC})  # what stands in for the sources is C++
         from . import rehearsal
 
         machine, folders = rehearsal.prepare(work)
     else:
-        _require(wants | {want for name in folders for want in needs.IMPORTED.get(name, ())})
         machine, obstacle = needs.machine()
         if obstacle:
             raise NothingRun(obstacle)
         until = time.monotonic() + (options.budget or BUDGET)
+    stood_in = set(needs.STOOD_IN) if options.rehearse else set()
+    lacking = {step.name: needs.lacking_for(tuple(sorted({*step.wants} - stood_in))) for step in steps}
     remarks = tuple(f"{name} in GPU_SOURCES is no name of a source and was not tried" for name in others)
     context = Context(str(work), str(_writable(options.out)), folders, options.rehearse)
-    visit = Visit(context, machine, remarks, until)
+    visit = Visit(context, machine, remarks, until, lacking)
     run_steps(visit, [step.name for step in steps])
     return _finish(visit)
-
-
-def _require(wants: Iterable[str]) -> None:
-    obstacle = needs.lacking(wants)
-    if obstacle:
-        raise NothingRun(obstacle)
 
 
 def _writable(path: Path) -> Path:
@@ -168,9 +162,7 @@ def _finish(visit: Any) -> int:
 
     record = visit.record()
     out = Path(visit.context.out)
-    text = table(record)
-    write_text(out / "table.md", text)
-    print(text)
+    print(table(record))
     meaning, advice = MEANING[record.exit_code], "; tests/records takes it as gpu_check_<GPU>.json"
     if record.rehearsal:
         meaning, advice = meaning.replace("passed", "was rehearsed"), ""

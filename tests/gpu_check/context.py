@@ -136,6 +136,25 @@ class Context:
             "OMP_WAIT_POLICY": "PASSIVE",
         }
 
+    def rows(
+        self,
+        environment: str,
+        program: str,
+        *arguments: str | Path,
+        timeout: float,
+        under: Sequence[str] = (),
+    ) -> tuple[list[dict[str, Any]], str]:
+        """The JSON objects that a child printed, one a line, and how it ended where it did not end well.
+
+        What it had printed before a crash is there all the same. ``under``: the program that runs it, with its options.
+        """
+        argv = [*under, *self.child_argv(environment, program, *arguments)]
+        done = self.run(argv, timeout, env=self.child_variables())
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        if done.ok and rows:
+            return rows, ""
+        return rows, f"{program} {' '.join(map(str, arguments))}: {done.why() or 'printed no JSON'}"
+
     def answer(
         self, environment: str, program: str, *arguments: str | Path, timeout: float
     ) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -51,8 +52,8 @@ TOOLS = (NVCC, COMPILER, HEADER)
 """Where splatfix finds none, nothing can be compiled."""
 BUILD = ("pip", "setuptools", "wheel", "ninja", *TOOLS)
 """What compiling an extension needs."""
-IMPORTED = {"gsplat": ("jaxtyping",)}
-"""Source -> what it imports beyond :data:`PACKAGES`."""
+STOOD_IN = (NVCC, "jaxtyping")
+"""What a rehearsal does not need: its sources are C++, and its gsplat imports nothing."""
 
 
 class Damaged(Exception):
@@ -63,10 +64,12 @@ def lacking(wants: Iterable[str]) -> str:
     """What this Python and this machine lack, and how to bring it, in a line; "" for nothing.
 
     Args:
-        wants: of :data:`MORE` and :data:`TOOLS`.
+        wants: of :data:`MORE` and :data:`TOOLS`; none for :data:`PACKAGES`.
     """
     needed = set(wants)
-    modules = {**{name: module for name, module in MORE.items() if name in needed}, **PACKAGES}
+    modules = PACKAGES
+    if needed:
+        modules = {name: module for name, module in MORE.items() if name in needed}
     absent, obstacles = missing(modules)
     if absent:
         version = ".".join(map(str, sys.version_info[:2]))
@@ -82,6 +85,14 @@ def lacking(wants: Iterable[str]) -> str:
             f"no {' and no '.join(lost)} is here, which compiling needs (--only leaves steps out)"
         )
     return "; ".join(obstacles)
+
+
+@functools.cache
+def lacking_for(wants: tuple[str, ...]) -> str:
+    """The same for a step, once for all that want the same; "" for one that wants nothing beyond what every step needs."""
+    if not wants:
+        return ""
+    return lacking(wants)
 
 
 def missing(modules: dict[str, str]) -> tuple[list[str], list[str]]:

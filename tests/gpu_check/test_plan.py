@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from splatfix.core.files import read_json
 
 from . import needs
 from .context import Context
-from .plan import PLAN, chosen
+from .plan import GPU_TESTS, PLAN, chosen
 from .record import Claim, Failed, Notes, Outcome, StepResult, read_record, without_serials
 from .steps import install
 from .steps.train import spread_of
@@ -39,8 +41,8 @@ def good(_: Context, notes: Notes) -> None:
 
 def test_the_plan_is_in_order() -> None:
     names = [step.name for step in PLAN]
-    assert len(set(names)) == len(names) == 25
-    assert [step.number for step in PLAN] == list(range(1, 26))
+    assert len(set(names)) == len(names)
+    assert [step.number for step in PLAN] == list(range(1, len(PLAN) + 1))
     for index, step in enumerate(PLAN):
         assert set(step.needs) <= set(names[:index]), step.name
     assert [step.name for step in PLAN if step.kept] == ["take-back"] == names[-1:]
@@ -48,6 +50,26 @@ def test_the_plan_is_in_order() -> None:
     assert wants <= {*needs.MORE, *needs.TOOLS} and needs.NVCC in wants
     assert {f"install-{name}" for name in install.JOBS} <= set(names)
     assert [step.name for step in chosen(["seed"])] == ["install-stack", "train-inria", "seed"]
+
+
+def test_what_needs_no_build_comes_first_and_nothing_is_built_beside_what_is_timed() -> None:
+    first = list(itertools.takewhile(lambda step: step.alone, PLAN))
+    assert [step.name for step in first][:5] == ["facts", "compile", "kernels", "large", "install-dropins"]
+    assert not {want for step in first for want in step.wants}.intersection(needs.TOOLS)
+    timed = {step.name for step in PLAN if step.name.startswith("train-")} | {"large", "seed", "sizes"}
+    assert timed <= {step.name for step in PLAN if step.alone}
+
+
+def test_every_test_for_a_gpu_is_a_part() -> None:
+    """What tests/native builds for its test is a source of the visit: `install-stack` shows the same of it."""
+    room = Path(__file__).parents[1]
+    marked = {
+        str(path.relative_to(room))
+        for path in room.rglob("test_*.py")
+        if "pytest.mark.gpu" in path.read_text(encoding="utf-8") and path.parent != Path(__file__).parent
+    }
+    made_on_a_gpu = {"kernels/test_rasterizer_golden.py"}
+    assert marked - made_on_a_gpu - {"native/test_gpu.py"} <= {*GPU_TESTS} <= marked
 
 
 def wrong(_: Context, notes: Notes) -> None:
@@ -137,28 +159,75 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, is_own_limit: bool) -> No
     assert time.monotonic() - context.deadline < 20
 
 
-def test_builds_run_beside_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the variants wait for the stack's; what one raised is raised where it is waited for."""
-    began: dict[str, float] = {}
+@pytest.fixture
+def visit_that_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Visit, list[str]]]:
+    """A visit with three builds that take a moment, and what happened in it, in order."""
+    happened: list[str] = []
 
     def build(context: Context, notes: Notes, environment: str, *arguments: str) -> None:
-        began[environment] = time.monotonic()
+        happened.append(f"{environment} begins")
         time.sleep(0.1)
+        happened.append(f"{environment} ends")
         if environment == "gsplat":
             raise Failed("no nvcc")
         notes.expect(True, environment, "built")
 
     monkeypatch.setattr(install, "environment", build)
     visit = visit_in(tmp_path)
-    steps = [
-        step for step in PLAN if step.name in ("install-stack", "install-mip-splatting", "install-gsplat")
-    ]
-    visit.begin(steps)
-    results = {one.name: visit.perform(one) for one in steps}
+    visit.lacking = {"install-taming-3dgs": "no nvcc is here"}
+    visit.begin(PLAN)
+    yield visit, happened
+    visit.close()
+
+
+def test_builds_begin_with_the_first_step_that_is_not_timed(
+    visit_that_builds: tuple[Visit, list[str]],
+) -> None:
+    """Those of the variants wait for the stack's, a timed step for all; what one raised is raised where it is waited for."""
+    visit, happened = visit_that_builds
+
+    def timed(context: Context, notes: Notes) -> None:
+        happened.append("timed")
+        notes.expect(True, "times", "taken")
+
+    visit.perform(step("first", timed, alone=True))
+    assert happened == ["timed"]
+    results = {
+        one.name: visit.perform(one) for one in PLAN if one.name.startswith("install-") and not one.alone
+    }
     assert results["install-mip-splatting"].claims == (Claim("mip-splatting", "built"),)
     assert results["install-gsplat"].outcome is Outcome.FAILED
-    assert began["mip-splatting"] - began["stack"] >= 0.1 > began["gsplat"] - began["stack"]
-    visit.close()
+    assert results["install-taming-3dgs"].problems == ("no nvcc is here",)
+    assert happened.index("stack ends") < happened.index("mip-splatting begins")
+    visit.perform(step("last", timed, alone=True))
+    assert happened[-1] == "timed" and "gsplat ends" in happened and "taming-3dgs begins" not in happened
+
+
+ENDLESS = """
+import sys, time
+sys.path[:0] = [{root!r}, {tests!r}]
+from gpu_check.test_plan import good, step, visit_in
+visit = visit_in(__import__("pathlib").Path({folder!r}))
+for number in range(10**6):
+    visit.perform(step(f"{{number}}", good))
+"""
+
+
+def test_a_visit_that_is_killed_leaves_what_had_ended(tmp_path: Path) -> None:
+    room = Path(__file__).parents[1]
+    code = ENDLESS.format(root=str(room.parent), tests=str(room), folder=str(tmp_path))
+    for steps in (1, 4):
+        child = subprocess.Popen([sys.executable, "-c", code])
+        record = tmp_path / "record.json"
+        while not record.exists() or len(read_record(read_json(record, "the record")).steps) < steps:
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.kill()
+        child.wait()
+        left = read_record(read_json(record, "the record"))
+        assert len(left.steps) >= steps and left.exit_code == 0
+        assert len((tmp_path / "table.md").read_text().splitlines()) > steps
+        record.unlink()
 
 
 def test_serial_numbers_stay_out_of_records() -> None:

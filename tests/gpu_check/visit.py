@@ -6,16 +6,17 @@ import datetime
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 import splatfix
 from splatfix.core.codec import to_json
-from splatfix.core.files import write_json
+from splatfix.core.files import write_json, write_text
 from splatfix.core.runner import ProcessRunner
 
 from .context import ROOT, Context
@@ -27,11 +28,12 @@ from .record import (
     StepResult,
     exit_code_of,
     on_one_line,
+    table,
     without_serials,
 )
 from .steps import install
 
-BUDGET = 480.0
+BUDGET = 540.0
 """Seconds for the whole."""
 SHORTEST = 5.0
 """Seconds; a step is not begun with less."""
@@ -51,13 +53,18 @@ class Step:
     """Steps without whose success this one shows nothing."""
     wants: tuple[str, ...] = ()
     """What must be there beside what every step needs; see ``needs``."""
+    alone: bool = False
+    """It is timed: nothing is built beside it."""
     kept: bool = False
     """Its limit is kept for it at the end of the whole."""
     number: int = 0
 
 
 class Visit:
-    """``until``: when the whole must have ended, by ``time.monotonic``; a rehearsal has no limit."""
+    """``until``: when the whole must have ended, by ``time.monotonic``; a rehearsal has no limit.
+
+    ``lacking``: by the names of steps, what they want and this machine lacks, in a line.
+    """
 
     def __init__(
         self,
@@ -65,13 +72,16 @@ class Visit:
         machine: dict[str, str],
         remarks: tuple[str, ...] = (),
         until: float = math.inf,
+        lacking: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.context = context
         self.machine = machine
         self.remarks = remarks
         self.until = until
+        self.lacking = lacking
         self.kept = 0.0
         """Seconds that are left for what must run at the end."""
+        self._to_build: list[str] = []
         self.results: dict[str, StepResult] = {}
         self._began = time.monotonic()
         self._date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
@@ -81,13 +91,17 @@ class Visit:
         self._pool = ThreadPoolExecutor((os.cpu_count() or 1) if context.rehearsal else 8)
 
     def begin(self, steps: Iterable[Step]) -> None:
-        """Start the installations that are among the steps, at once: compiling takes long, and needs no GPU."""
+        """Take note of the installations among the steps and of what time must be kept."""
         steps = list(steps)
         self.kept = sum(step.limit for step in steps if step.kept)
-        for step in steps:
-            if step.name.startswith("install-"):
-                name = step.name.removeprefix("install-")
-                self.context.builds[name] = self._pool.submit(self._build, name)
+        names = [step.name.removeprefix("install-") for step in steps if not self.lacking.get(step.name)]
+        self._to_build = [name for name in names if name in install.JOBS]
+
+    def _begin_builds(self) -> None:
+        """Start the installations from sources, all at once: compiling takes long, and needs no GPU."""
+        for name in self._to_build:
+            self.context.builds[name] = self._pool.submit(self._build, name)
+        self._to_build = []
 
     def _build(self, environment: str) -> Notes:
         job = install.JOBS[environment]
@@ -103,7 +117,14 @@ class Visit:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def perform(self, step: Step) -> StepResult:
-        """Run a step and write down how it ended, however it did."""
+        """Run a step and write down how it ended, however it did.
+
+        The first that is not timed begins the builds; one that is timed waits for their end.
+        """
+        if not step.alone:
+            self._begin_builds()
+        elif self.context.builds:
+            wait(self.context.builds.values(), max(self.until - time.monotonic() - self.kept, 0.0))
         notes, began = Notes(), time.monotonic()
         outcome = Outcome.REHEARSED if self.context.rehearsal else Outcome.PASSED
         try:
@@ -132,6 +153,8 @@ class Visit:
 
     def _context_for(self, step: Step) -> Context:
         """With the time that the step has; skips it where a step that it needs did not pass, or the time is spent."""
+        if self.lacking.get(step.name):
+            pytest.skip(self.lacking[step.name])
         for name in step.needs:
             outcome = self.results[name].outcome if name in self.results else Outcome.SKIPPED
             if outcome in (Outcome.FAILED, Outcome.SKIPPED):
@@ -151,7 +174,9 @@ class Visit:
     def ended(self, result: StepResult) -> None:
         """Write the record anew, so that a visit that is cut off leaves what it had seen."""
         self.results[result.name] = without_serials(result)
-        write_json(Path(self.context.out) / "record.json", to_json(self.record()))
+        record, out = self.record(), Path(self.context.out)
+        write_json(out / "record.json", to_json(record))
+        write_text(out / "table.md", table(record))
 
     def record(self) -> Record:
         """What was seen so far."""

@@ -102,7 +102,14 @@ def land_on_cpu(torch: Any) -> None:
 
     cuda = torch.cuda
     cuda.is_current_stream_capturing = answering(False)
-    for name in ["init", "set_device", "empty_cache", "reset_peak_memory_stats", "manual_seed_all"]:
+    for name in [
+        "init",
+        "set_device",
+        "empty_cache",
+        "reset_peak_memory_stats",
+        "manual_seed_all",
+        "set_sync_debug_mode",
+    ]:
         setattr(cuda, name, answering(None))
     for name in [
         "memory_allocated",

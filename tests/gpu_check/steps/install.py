@@ -1,9 +1,10 @@
-"""Each source installed for the GPU that is here; at the end all of it is taken back."""
+"""Drop-ins and each source installed for the GPU that is here; at the end all of it is taken back."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from ..needs import SOURCES
 from ..record import Notes
 
 RUNGS = ("built", "loads", "computes")
+DROPINS = ("fused_ssim", "simple_knn", "diff_gaussian_rasterization@v1")
 
 
 class Job(NamedTuple):
@@ -45,14 +47,26 @@ def environment(context: Context, notes: Notes, name: str, *more: str) -> None:
     if not names:
         expected = ", ".join(source for source, where in SOURCES.items() if where == name)
         pytest.skip(f"GPU_SOURCES holds none of: {expected}")
+    sources = [context.sources[source] for source in names]
+    _install(context, notes, name, sources, more, JOBS[name].limit)
+
+
+def dropins(context: Context, notes: Notes) -> None:
+    """The three drop-ins with code for this GPU that NVRTC compiles: what needs no compiler and no source."""
+    backend = "pure" if context.rehearsal else "nvrtc"  # a CPU build of torch takes no other
+    _install(context, notes, "dropins", DROPINS, ("--backend", backend), 60)
+
+
+def _install(
+    context: Context, notes: Notes, name: str, subjects: Sequence[str], options: Sequence[str], limit: float
+) -> None:
     python = context.python(name)
     before = contents(python)
     _before(context, name).write_text(json.dumps(before), encoding="utf-8")
-    sources = [context.sources[source] for source in names]
-    code, document = context.splatfix(
-        "install", *sources, "--python", python, "--yes", *more, timeout=JOBS[name].limit
-    )
-    if not notes.expect(code == 0, f"{', '.join(names)} installs", error_of(document) or f"exit code {code}"):
+    argv = ["install", *subjects, "--python", python, "--yes", *options]
+    code, document = context.splatfix(*argv, timeout=limit)
+    names = ", ".join(Path(subject).name for subject in subjects)
+    if not notes.expect(code == 0, f"{names} installs", error_of(document) or f"exit code {code}"):
         left = changes(before, contents(python))
         notes.expect(
             not left, "a failed installation leaves nothing behind", ", ".join(left[:5]) or "nothing"
@@ -77,7 +91,7 @@ def built(context: Context, notes: Notes, name: str) -> None:
 
 def take_back(context: Context, notes: Notes) -> None:
     """Revert every installation that is still there; each environment must be what it was before the first."""
-    environments = dict.fromkeys(SOURCES[name] for name in context.sources)
+    environments = dict.fromkeys(["dropins", *(SOURCES[name] for name in context.sources)])
     for environment in environments:
         earlier = _before(context, environment)
         if not earlier.is_file():

@@ -14,10 +14,13 @@ from splatfix.core.files import read_json
 from ..context import DEVICE, ROOT, Context, error_of
 from ..record import Failed, Notes
 
+ENGINES = {"plain": "torch-cuda", "dropins": "nvrtc"}
+"""Environment -> what its renderer draws with; elsewhere that is an extension."""
+
 
 def suite_with(context: Context, notes: Notes, renderer: str, environment: str) -> None:
     """Certify with one renderer."""
-    certificate = certify(context, renderer, environment, f"{renderer}-first")
+    certificate = certify(context, renderer, environment, f"{environment}-first")
     # too short to be judged is all that a rehearsal can be
     good = ("certified", "undetermined") if context.rehearsal else ("certified",)
     verdict = certificate["verdict"] in good and not certificate["reasons"]
@@ -28,14 +31,16 @@ def suite_with(context: Context, notes: Notes, renderer: str, environment: str) 
     )
     notes.numbers["scenes"] = measures(certificate)
     engines = {scene["result"]["implementations"]["renderer"]["engine"] for scene in certificate["scenes"]}
-    expected = {"torch-cuda"} if renderer == "torch" else {"cuda"}
-    notes.expect(engines == expected, f"{renderer} drew on the GPU", f"engine {', '.join(sorted(engines))}")
+    expected = ENGINES.get(environment, "cuda")
+    if context.rehearsal and environment == "dropins":
+        expected = "torch-cuda"
+    notes.expect(engines == {expected}, f"{renderer} drew on the GPU", f"engine {', '.join(sorted(engines))}")
 
 
 def again(context: Context, notes: Notes, renderer: str = "inria", environment: str = "stack") -> None:
     """One scene of that suite twice more with the same seed, by the trainer itself: how far apart the three are."""
     folder = context.folder("train")
-    first = read_json(folder / f"{renderer}-first" / "certificate.json", "the first certificate")
+    first = read_json(folder / f"{environment}-first" / "certificate.json", "the first certificate")
     scene = first["scenes"][-1]["scene"]
     runs = [measures(first)[scene]]
     for name in ("second", "third"):
