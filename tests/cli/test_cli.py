@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from splatfix.cli import app, narrowed
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -37,6 +40,15 @@ use_cases = {{name for name in sys.modules if name.startswith("splatfix.app.")}}
 assert not use_cases | ({HEAVY!r} & set(sys.modules)), use_cases
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "commands"),
+    [("diagnose", ["diagnose"]), ("report", ["report"]), ("", None), ("--help", None), ("diagnos", None)],
+)
+def test_only_the_command_that_was_typed_is_built(name: str, commands: list[str] | None) -> None:
+    every = list(get_command(app).commands)  # type: ignore[attr-defined]
+    assert list(get_command(narrowed(name)).commands) == (commands or every)  # type: ignore[attr-defined]
 
 
 def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
