@@ -29,6 +29,9 @@ from splatfix.certify.smoke import (
 )
 from splatfix.certify.subject import SmokeSubject
 from splatfix.core.files import make_folder
+from splatfix.core.lenient import object_in
+from splatfix.core.limits import MOST_TEXT
+from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.words import counted
 from splatfix.facts import Facts
@@ -122,7 +125,7 @@ class SmokeTrainer:
             log=folder / TRAINING_LOG,
         )
         seconds = round(time.monotonic() - began, 1)
-        result = _read_result(folder)
+        result = object_in(folder / "result.json")
         verdicts, unreadable = judge_run(subject, TrainingRecord.of(result), done, latest)
         images = sorted(path.relative_to(subject.out).as_posix() for path in folder.glob("renders/**/*.png"))
         log = f"{scene}/{TRAINING_LOG}"
@@ -179,22 +182,9 @@ def judge_run(
     return (explained(failed, output, own=OWN_ADVICE),), ""
 
 
-def _read_result(folder: Path) -> dict[str, Any]:
-    try:
-        document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(document, dict):
-        return {}
-    return document
-
-
 def _losses(folder: Path) -> list[float]:
     """Of each iteration in ``metrics.jsonl``, up to the first that is not a number; [] where it was not written."""
-    try:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
+    lines = as_text(read_start(folder / "metrics.jsonl", MOST_TEXT)).splitlines()
     losses: list[float] = []
     for line in lines[:REPEATED]:
         try:

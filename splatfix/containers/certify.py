@@ -39,8 +39,8 @@ from splatfix.containers.run import (
     sweep,
 )
 from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
-from splatfix.core.files import write_json
-from splatfix.core.limits import MOST_AUTHORITIES
+from splatfix.core.files import read_json, write_json
+from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say, target_options, value_options
@@ -231,9 +231,9 @@ def certificate_of(outcome: ContainerOutcome, job: ContainerJob) -> dict[str, An
     path = job.out / "certificate.json"
     if path in outcome.files:
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            text = f"The certificate from the container is not JSON: {error}; see {job.log}."
+            document = read_json(path, "a certificate", MOST_CERTIFICATE)
+        except SplatfixError as error:
+            text = f"The certificate from the container cannot be read: {error.what}; see {job.log}."
             raise SplatfixError("container-report-damaged", text) from error
         if isinstance(document, dict) and document.get("verdict") in [item.value for item in Verdict]:
             return document

@@ -23,6 +23,8 @@ from splatfix.containers.owner import owner_label
 from splatfix.containers.packages import constraints, own_metadata, requirements
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
+from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
+from splatfix.core.output import KeptLines, OutputLog
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
 from splatfix.core.step import run, say, target_options
@@ -168,7 +170,16 @@ def read_inside(engine: Engine, image: Image, path: str) -> bytes | None:
         container = engine.client.containers.create(image.id, command=["true"], labels=owner_label())
         try:
             blocks, _ = container.get_archive(path)
-            with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as archive:
+            content = b""
+            for block in blocks:
+                content += block
+                if len(content) > MOST_TEXT:
+                    raise SplatfixError(
+                        "container-report-damaged",
+                        f"The file {path} of the image is larger than {MOST_TEXT >> 20} MiB.",
+                        todo=(say("Build the image anew: docker rmi, then the same command."),),
+                    )
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 file = archive.extractfile(archive.getmembers()[0])
                 return file.read() if file else None
         except sdk().errors.NotFound:
@@ -189,24 +200,26 @@ def follow_build(
     Raises:
         SplatfixError: ``docker-build-failed`` with the root cause.
     """
-    lines: list[str] = []
+    kept, output_log = KeptLines(), OutputLog(sink)
     with Building(progress) as building:
 
         def hear(output: Iterable[str]) -> None:
             for line in map(without_credentials, output):
-                sink.write(f"{line}\n")
+                output_log.write(f"{line}\n")
                 if line.strip():
-                    lines.append(line)
+                    kept.add(line)
                     building.hear(line)
-            sink.flush()
 
         pending = ""  # answers are chunks, not lines
         for answer in answers:
             *complete, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
             hear(complete)
+            if len(pending) > LONGEST_OUTPUT_LINE:  # a progress bar without an end
+                hear([pending])
+                pending = ""
             if error := _error_of(answer):
                 hear([pending, error])
-                raise _build_failed(lane, lines, log, error)
+                raise _build_failed(lane, kept.all(), log, error)
         hear([pending])
 
 

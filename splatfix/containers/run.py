@@ -23,7 +23,8 @@ from splatfix.containers.lanes import Lane
 from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_LOG, MOST_REPORT, MOST_REPORT_FILES
+from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_REPORT, MOST_REPORT_FILES
+from splatfix.core.output import OutputLog
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
 from splatfix.core.threads import start
@@ -388,10 +389,9 @@ class ContainerOutput:
 
     def __init__(self, progress: Callable[[str], None], log: IO[str], token: str) -> None:
         self._progress = progress
-        self._log = log
+        self._log = OutputLog(log)
         self._token = token
         self._told = 0
-        self._log_left = MOST_LOG
         self._partial = {"out": b"", "err": b""}
         self.exit_code: int | None = None
         """None: the container ended before the command."""
@@ -420,7 +420,6 @@ class ContainerOutput:
             ):  # its last bytes may be the beginning of the exit code's line
                 self._hear(name, rest[:-_ENDING])
                 self._partial[name] = rest[-_ENDING:]
-        self._log.flush()
 
     def finish(self) -> None:
         """What came without a newline is a line too."""
@@ -437,11 +436,7 @@ class ContainerOutput:
             self.exit_code, self.out_of_memory = int(code), killed not in ("", "0")
             if not line:
                 return
-        if self._log_left > 0:
-            self._log_left -= len(line) + 1
-            self._log.write(f"{line}\n")
-            if self._log_left <= 0:
-                self._log.write(f"(what was said after {MOST_LOG >> 20} MiB is not kept)\n")
+        self._log.write(f"{line}\n")
         if line.strip():
             self.last_lines = [*self.last_lines[-19:], line]
         if stream == "err":

@@ -8,9 +8,12 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from splatfix.core.codec import CodecError, Decoder, is_required, made_by, parse_json
+from splatfix.core.limits import MOST_JSON
+from splatfix.core.reading import read_text
 
 T = TypeVar("T")
 
@@ -25,6 +28,14 @@ def json_object(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def object_in(path: Path) -> dict[str, Any]:
+    """The JSON object that a file holds; empty where it cannot be read, holds another text, or more than is read of one."""
+    text = read_text(path, MOST_JSON)
+    if not isinstance(text, str):
+        return {}
+    return json_object(text)
 
 
 def decode(kind: type[T], document: object) -> T:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -22,13 +21,11 @@ from typing import Any, Protocol
 from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
+from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes
 from splatfix.core.redact import without_credentials
 from splatfix.core.scratch import process_folder
 from splatfix.core.threads import start
 from splatfix.core.watchdog import MARK, end_marked
-
-_LOOK_S = 0.05
-"""Between two looks at how much a child has said."""
 
 
 @dataclass(frozen=True)
@@ -327,21 +324,29 @@ def _ended_after(seconds: float, process: subprocess.Popen[str]) -> Iterator[thr
 
 def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, str]:
     """Standard output and error, and why they were not waited for: the time ran out, or they have no end."""
-    until = time.monotonic() + timeout
-    while True:
-        left = until - time.monotonic()
+    if os.name == "nt":
         try:
-            stdout, stderr = process.communicate(timeout=max(0, min(left, _LOOK_S)))
-            return stdout, stderr, ""
-        except subprocess.TimeoutExpired as so_far:
-            # bytes, and nothing on Windows
-            if max(len(so_far.stdout or b""), len(so_far.stderr or b"")) > MOST_ANSWER:
-                _end(process)
-                return "", "", f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
-        if left <= _LOOK_S:
+            return *process.communicate(timeout=timeout), ""
+        except subprocess.TimeoutExpired:
             _end(process)
-            stdout, stderr = process.communicate()
-            return stdout, stderr, _no_answer(timeout)
+            return *process.communicate(), _no_answer(timeout)
+    assert process.stdout is not None and process.stderr is not None
+    until = time.monotonic() + timeout
+    stdout, stderr, reason = "", "", _no_answer(timeout)
+    with process.stdout, process.stderr:
+        try:
+            (stdout, stderr), is_whole = read_pipes([process.stdout, process.stderr], timeout)
+            if is_whole:
+                process.wait(max(0.0, until - time.monotonic()))
+                reason = ""
+        except TooMuch:
+            reason = f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
+        except subprocess.TimeoutExpired:  # it has closed both, and goes on
+            pass
+    if reason:
+        _end(process)
+        process.wait()
+    return stdout, stderr, reason
 
 
 def _no_answer(timeout: float) -> str:
@@ -355,29 +360,20 @@ def _follow(
 
     What an installer says fits in memory many times over: of more, the middle is not kept.
     """
-    first: list[str] = []
-    last: deque[str] = deque()
-    size = 0
+    kept = KeptLines()
     with _ended_after(timeout, process) as expired, ExitStack() as stack:
-        sink = stack.enter_context(log.open("a", encoding="utf-8")) if log else None
+        sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
         assert process.stdout is not None
         for line in map(without_credentials, iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")):
-            size += len(line)
-            if size <= MOST_ANSWER // 2:
-                first.append(line)
-            else:
-                last.append(line)
-            while size > MOST_ANSWER and last:
-                size -= len(last.popleft())
+            kept.add(line)
             if sink:
                 sink.write(line)
-                sink.flush()
             if on_line:
                 on_line(line.rstrip("\n"))
         process.wait()
     if expired.is_set():
         return "", "", _no_answer(timeout)
-    return "".join([*first, *last]), "", ""
+    return "".join(kept.all()), "", ""
 
 
 def _end(process: subprocess.Popen[str]) -> None:

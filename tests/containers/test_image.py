@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from splatfix.containers.image import BUNDLED, follow_build, own_source
+from splatfix.containers.image import BUNDLED, Image, follow_build, own_source, read_inside
 from splatfix.containers.lanes import find_lane, load_lanes
 from splatfix.core.errors import SplatfixError
 from splatfix.core.toml import parse_toml
@@ -84,6 +87,34 @@ def test_the_cause_is_that_of_the_engines_answers(said: str, last: dict[str, Any
         follow_build(answers, find_lane("cpu"), io.StringIO(), Path("build.log"), lambda line: None)
     assert caught.value.code == "docker-build-failed"
     assert caught.value.what == f"The image of lane cpu was not built: {reason}"
+
+
+def test_a_build_that_never_ends_a_line_is_heard_and_its_log_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatfix.core.output.MOST_LOG", 1 << 20)
+    answers = ({"stream": "x" * 4096} for _ in range(1000))
+    sink = io.StringIO()
+    follow_build(answers, find_lane("cpu"), sink, Path("build.log"), lambda line: None)
+    assert len(sink.getvalue()) < (1 << 20) + (1 << 18)
+    assert max(map(len, sink.getvalue().splitlines())) <= (1 << 16) + 4096
+
+
+def test_a_file_of_an_image_has_its_limit() -> None:
+    class Container:
+        removed = False
+
+        def get_archive(self, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+            return itertools.repeat(bytes(1 << 20)), {}
+
+        def remove(self, **_: object) -> None:
+            self.removed = True
+
+    container = Container()
+    engine: Any = SimpleNamespace(
+        client=SimpleNamespace(containers=SimpleNamespace(create=lambda *_, **__: container))
+    )
+    with pytest.raises(SplatfixError) as caught:
+        read_inside(engine, Image("tag", "sha256:0", "base", "sha256:1", reused=True), "/built.json")
+    assert caught.value.code == "container-report-damaged" and container.removed
 
 
 def test_successful_build() -> None:

@@ -196,7 +196,7 @@ def test_output_without_a_newline_is_taken_in_parts() -> None:
 
 
 def test_a_log_of_any_length_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatfix.containers.run.MOST_LOG", 1000)
+    monkeypatch.setattr("splatfix.core.output.MOST_LOG", 1000)
     output = ContainerOutput(lambda line: None, log := io.StringIO(), "token")
     for number in range(1000):
         output.feed(b"line %d\n" % number, b"")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.core.lenient import object_in
 from splatfix.core.reading import Unread, read_bytes, read_start, read_text
 from tests.hostile.bad_files import CONTENTS, bad_files
 
@@ -70,3 +71,16 @@ def test_a_pipe_that_comes_after_the_look(tmp_path: Path, monkeypatch: pytest.Mo
     os.mkfifo(path)
     monkeypatch.setattr(os, "stat", lambda _: before)
     assert read_bytes(path) == Unread(str(path), "it is a named pipe, not a file")
+
+
+def test_an_object_of_a_file_is_empty_where_it_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "result.json"
+    assert object_in(path) == {}
+    for text, expected in (('{"a": 1}', {"a": 1}), ("[1]", {}), ("{", {})):
+        path.write_text(text)
+        assert object_in(path) == expected
+    path.write_text('{"a": "long"}')
+    monkeypatch.setattr("splatfix.core.lenient.MOST_JSON", 5)
+    assert object_in(path) == {}

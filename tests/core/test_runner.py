@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core import runner
+from splatfix.core import output
 from splatfix.core.isolation import EMPTY
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.scratch import sweep
@@ -110,21 +110,40 @@ def test_a_timeout_while_following_lines(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="what was said so far is not told there")
 def test_a_child_that_never_stops_talking_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ``.pth`` file may print anything into the answer of a probe."""
-    monkeypatch.setattr(runner, "MOST_ANSWER", 1 << 20)
+    monkeypatch.setattr(output, "MOST_ANSWER", 1 << 20)
     endless = python("import os\nwhile True: os.write(1, b'x' * 65536)")
     done = RUNNER.run(endless, timeout=60)
     assert (done.returncode, done.stdout) == (None, "")
-    assert done.why() == "it said more than 1 MiB, the most that is read"
+    assert done.why() == "it said more than 64 MiB, the most that is read"
 
 
 def test_of_very_long_output_the_middle_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "MOST_ANSWER", 1 << 20)
+    monkeypatch.setattr(output, "MOST_ANSWER", 1 << 20)
     told: list[int] = []
     code = "print('first'); print('x' * (4 << 20)); print('last')"
     done = RUNNER.run(python(code), timeout=60, on_line=lambda line: told.append(len(line)))
     assert done.ok and len(done.stdout) <= 1 << 20
     assert done.stdout.startswith("first\nx") and done.stdout.endswith("x\nlast\n")
     assert sum(told) == (4 << 20) + 9 and max(told) == 1 << 16
+
+
+def test_a_followed_log_of_any_length_ends_at_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "MOST_LOG", 1000)
+    done = RUNNER.run(python("for i in range(1000): print('line', i)"), timeout=20, log=tmp_path / "log")
+    assert done.ok and done.stdout.endswith("line 999\n")
+    *lines, last = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) < 200 and "is not kept" in last
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes cannot be waited for there")
+def test_a_child_that_closes_both_streams_and_goes_on_is_ended() -> None:
+    done = RUNNER.run(
+        python("import os, time\nos.write(1, b'said\\r\\n'); os.close(1); os.close(2); time.sleep(60)"),
+        timeout=2,
+    )
+    assert (done.returncode, done.stdout, done.why()) == (None, "said\n", "no answer within 2 s")
 
 
 def test_output_that_is_not_utf8_is_replaced() -> None:

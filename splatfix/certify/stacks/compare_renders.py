@@ -20,6 +20,9 @@ from smoke_trainer.report import write_preview
 from splatfix.kernels.ssim import fused_ssim
 
 MOST_PREVIEWS = 4
+_LONGEST_HEADER = 1 << 20
+_AT_ONCE = 1 << 24
+"""Numbers of a point cloud that are in memory together; some have gigabytes."""
 
 
 def image(path: Path) -> torch.Tensor:
@@ -45,16 +48,20 @@ def compare(renders: Path, gt: Path, previews: Optional[Path]) -> dict[str, Any]
 
 def point_cloud(path: Path) -> dict[str, Any]:
     """Rows, properties and non-finite values of a binary PLY file of float32 properties."""
-    content = path.read_bytes()
-    head, _, body = content.partition(b"end_header\n")
+    with path.open("rb") as file:
+        head, end, _ = file.read(_LONGEST_HEADER).partition(b"end_header\n")
     header = [line.split() for line in head.decode("ascii", "replace").splitlines()]
     count = next(int(line[2]) for line in header if line[:2] == ["element", "vertex"])
     kinds = [line[1] for line in header if line[:1] == ["property"]]
     contents: dict[str, Any] = {"count": count, "properties": len(kinds), "non_finite": None}
     if set(kinds) == {"float"} and ["format", "binary_little_endian", "1.0"] in header:
-        values = np.frombuffer(body, dtype="<f4")
-        contents["whole"] = len(values) == count * len(kinds)
-        contents["non_finite"] = int((~np.isfinite(values)).sum())
+        start = len(head) + len(end)
+        numbers = (path.stat().st_size - start) // 4
+        contents["whole"] = numbers == count * len(kinds)
+        contents["non_finite"] = 0
+        for first in range(0, numbers, _AT_ONCE):
+            values = np.fromfile(path, "<f4", min(_AT_ONCE, numbers - first), offset=start + 4 * first)
+            contents["non_finite"] += int((~np.isfinite(values)).sum())
     return contents
 
 

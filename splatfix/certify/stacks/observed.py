@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.lenient import object_in
+from splatfix.core.limits import MOST_TEXT
+from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed
 
 SMOOTHED_OVER = 10
@@ -23,16 +25,12 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
     A trainer may start others: of several records the one with the most backward passes counts. ``trouble`` are the tracebacks
     of hooks that could not be set, in any of them; "" where all were.
     """
-    trouble = folder / "inside.txt"
-    tracebacks = ""
-    if trouble.is_file():
-        tracebacks = trouble.read_text(encoding="utf-8", errors="replace")
+    tracebacks = as_text(read_start(folder / "inside.txt", MOST_TEXT))
     records: list[dict[str, Any]] = []
     for path in sorted(folder.glob("observed-*.json")):
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue  # it was being written when the child was killed; the others count
+        document = object_in(
+            path
+        )  # empty where it was being written when the child was killed; the others count
         argv = document.get("argv") or [""]
         if Path(str(argv[0])).name == Path(script).name:
             records.append(document)

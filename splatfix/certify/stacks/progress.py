@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
 from splatfix.core.threads import start
 
 EVERY = 1.0
@@ -32,11 +33,12 @@ class Lines:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                content = file.read()
+                content = file.read(MOST_TEXT)
         except OSError:  # not yet there
             return {}
         self._offset += len(content)
-        *lines, self._rest = (self._rest + content).split(b"\n")
+        *lines, rest = (self._rest + content).split(b"\n")
+        self._rest = rest[:LONGEST_OUTPUT_LINE]  # a longer line is none of ours
         state: dict[str, Any] = {}
         for line in lines:
             try:

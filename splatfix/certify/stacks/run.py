@@ -5,7 +5,6 @@ On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on t
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,7 @@ from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.certify.stacks.subject import METRICS, RENDER, TRAIN, StackSubject, Started
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, write_json
+from splatfix.core.lenient import object_in
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import fill_in, say
 from splatfix.core.words import few
@@ -243,8 +243,7 @@ class StackTrainer:
         if not done.ok:
             names = [name for group in questions.values() for name in group]
             return {name: {"error": done.why()} for name in names}
-        answers: dict[str, dict[str, Any]] = json.loads(answer.read_text(encoding="utf-8"))
-        return answers
+        return object_in(answer)
 
 
 def rendered_pair(model: Path, views: str, iteration: int) -> tuple[Path, Path] | None:

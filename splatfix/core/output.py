@@ -1,0 +1,91 @@
+"""What other programs say, within limits: a log that ends, the beginning and the end of endless lines, two pipes read at once."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import IO
+
+from splatfix.core.limits import MOST_ANSWER, MOST_LOG
+
+_SLICE_S = 0.5
+"""A signal that comes just before the main thread blocks is heard only when it wakes."""
+
+
+class OutputLog:
+    """Lines for a file, of which the first :data:`MOST_LOG` characters are kept."""
+
+    def __init__(self, sink: IO[str]) -> None:
+        self._sink = sink
+        self._left = MOST_LOG
+
+    def write(self, line: str) -> None:
+        """Add a line, or a part of one, as it is."""
+        if self._left <= 0:
+            return
+        self._left -= len(line)
+        self._sink.write(line)
+        if self._left <= 0:
+            self._sink.write(f"\n(what was said after {MOST_LOG >> 20} MiB is not kept)\n")
+        self._sink.flush()
+
+
+class KeptLines:
+    """Lines in memory: the first and the last ones, :data:`MOST_ANSWER` characters in all."""
+
+    def __init__(self) -> None:
+        self._first: list[str] = []
+        self._last: deque[str] = deque()
+        self._size = 0
+
+    def add(self, line: str) -> None:
+        """Take one more; of those in the middle one may go for it."""
+        self._size += len(line)
+        if self._size <= MOST_ANSWER // 2:
+            self._first.append(line)
+        else:
+            self._last.append(line)
+        while self._size > MOST_ANSWER and self._last:
+            self._size -= len(self._last.popleft())
+
+    def all(self) -> list[str]:
+        """What is left of them, in order."""
+        return [*self._first, *self._last]
+
+
+class TooMuch(Exception):
+    """A program says more than is read."""
+
+
+def read_pipes(pipes: Sequence[IO[str]], seconds: float) -> tuple[list[str], bool]:
+    """The text of each pipe, of which nothing was read before, and whether all came to their end in time. Not on Windows, where
+    pipes cannot be waited for.
+
+    Raises:
+        TooMuch: one of them is longer than :data:`MOST_ANSWER` bytes.
+    """
+    until = time.monotonic() + seconds
+    blocks: dict[int, list[bytes]] = {}
+    sizes: dict[int, int] = {}
+    with selectors.DefaultSelector() as selector:
+        for pipe in pipes:
+            selector.register(pipe.fileno(), selectors.EVENT_READ)
+            blocks[pipe.fileno()], sizes[pipe.fileno()] = [], 0
+        while selector.get_map() and (left := until - time.monotonic()) > 0:
+            for key, _ in selector.select(min(left, _SLICE_S)):
+                block = os.read(key.fd, 1 << 16)
+                if not block:
+                    selector.unregister(key.fd)
+                blocks[key.fd].append(block)
+                sizes[key.fd] += len(block)
+                if sizes[key.fd] > MOST_ANSWER:
+                    raise TooMuch
+        is_whole = not selector.get_map()
+    return [_text(b"".join(parts)) for parts in blocks.values()], is_whole
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
