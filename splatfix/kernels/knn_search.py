@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -68,12 +68,30 @@ class Search:
             for part in parts:
                 work(part)
             return
+        shared, errors = iter(parts), []
+
+        def work_on_the_rest() -> None:
+            torch.set_num_threads(1)
+            try:
+                for part in shared:
+                    work(part)
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+
+        started: List[Thread] = []
         try:
-            with ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-                for _ in pool.map(work, parts):
-                    pass  # an exception of a thread is raised here
-        finally:
-            torch.set_num_threads(self.threads)
+            for _ in range(self.threads - 1):
+                thread = Thread(target=work_on_the_rest)
+                thread.start()
+                started.append(thread)
+        except (RuntimeError, MemoryError):
+            pass  # a limit of processes or memory: those that could be started, and this one, do it all
+        work_on_the_rest()
+        for thread in started:
+            thread.join()
+        torch.set_num_threads(self.threads)
+        if errors:
+            raise errors[0]
 
     # -- distCUDA2 --
 

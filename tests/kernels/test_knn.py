@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import pytest
@@ -98,6 +99,35 @@ def test_the_tree_counts_towards_the_budget():
     held = search.tree.held() + 4 * search.tree.rows.numel()
     assert 1 << 19 < held < 1 << 20
     assert search.budget * search.threads <= (1 << 20) - held
+
+
+@pytest.mark.parametrize("startable", [0, 1, 9])
+def test_threads_that_cannot_be_started_are_done_without(startable, monkeypatch):
+    """As where a container's limit of processes is reached."""
+    points = points_of("clustered", 3_000, 4)
+    expected = distCUDA2(points, engine="torch", budget_bytes=1 << 14)
+    started, start = [], threading.Thread.start
+
+    def limited(thread):
+        if len(started) == startable:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    torch.set_num_threads(3)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    assert torch.equal(distCUDA2(points, engine="torch", budget_bytes=1 << 14), expected)
+    assert torch.get_num_threads() == 3 and bool(started) == bool(startable)
+
+
+def test_an_error_in_a_thread_is_raised(monkeypatch):
+    def fails(*_):
+        raise ValueError("in the middle")
+
+    torch.set_num_threads(3)
+    monkeypatch.setattr(module.Search, "_below", fails)
+    with pytest.raises(ValueError, match="in the middle"):
+        distCUDA2(points_of("clustered", 3_000, 4), engine="torch", budget_bytes=1 << 14)
 
 
 def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
