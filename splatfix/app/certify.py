@@ -76,9 +76,9 @@ def certify(request: CertifyRequest) -> Result:
                 if request.appendix:
                     stop.add("The appendix was not written.")
                 raise
-        if request.appendix:
-            write_text(subject.out / "appendix.md", appendix.markdown(made))
-            write_text(subject.out / "appendix.tex", appendix.latex(made))
+            if request.appendix:
+                write_text(subject.out / "appendix.md", appendix.markdown(made))
+                write_text(subject.out / "appendix.tex", appendix.latex(made))
         if key is not None:
             sign_report(subject.out, key)
 

@@ -96,7 +96,9 @@ def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
     events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert "memory/vram_allocated_gb" not in events.Tags()["scalars"], "it cannot be seen from outside"
     series = events.Scalars("memory/rss_gb")
-    assert [row.value for row in series] == pytest.approx([row["rss_gb"] for row in rows], rel=1e-6)
+    # the last look may come when the command has just ended, and has no memory any more
+    measured = [row["rss_gb"] for row in rows if row["rss_gb"] is not None]
+    assert [row.value for row in series] == pytest.approx(measured, rel=1e-6)
 
 
 @linux
