@@ -31,6 +31,7 @@ _TILE = 16
 _THREADS = 256
 _SUMS = 8  # per Gaussian, before the features; see blending.cu
 _AT_ONCE = 8  # channels of a launch: with the extras 35 KB of shared memory of 48, and 2 registers for each
+_ROOM = 0.005  # pixels by which a Gaussian is counted wider than listed: more than rounding can add
 _MOST_PAIRS = 2**31 - 512  # the kernels count them with 32 bits, in steps of 256
 _MODE_V1, _MODE_ANTIALIASING, _MODE_KERNEL_SIZE = 0, 1, 2
 _BLUR = 0.3
@@ -166,7 +167,7 @@ def by_tile(
         counts: [P] int32, tiles that each covers.
         shape: columns and rows of tiles.
         listing: called with the kernels of binning.cu, the order of depth, the running sum of the counts in it, and the
-            arrays of tiles and Gaussians, which it fills.
+            arrays of tiles and Gaussians, which it fills; a tile behind the last stands for one counted and not listed.
     """
     # depths are positive, so their bits sort as they do, and integers sort faster
     bits = depths.view(torch.int32 if depths.dtype == torch.float32 else torch.int64)
@@ -189,7 +190,7 @@ def by_tile(
         listing(kernels, order, ends, tiles, gaussians)
         tiles, by_number = torch.sort(tiles, stable=True)
         gaussians = gaussians.index_select(0, by_number)
-        kernels.launch("find_ranges", blocks(total), (_THREADS,), [tiles, total, ranges])
+        kernels.launch("find_ranges", blocks(total), (_THREADS,), [tiles, total, shape[0] * shape[1], ranges])
     return gaussians, ranges
 
 
@@ -211,7 +212,8 @@ def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
         [
             *(means, opacities, scales, rotations, covariances, shs, colors, frame.camera, count),
             *frame.projection(),
-            *(frame.degree, bands, frame.slack, frame.compact, splats, features, depths, radii, counts),
+            *(frame.degree, bands, frame.slack + _ROOM, frame.compact),
+            *(splats, features, depths, radii, counts),
         ],
     )
 

@@ -41,6 +41,10 @@ inline double min(float a, double b) { return std::min<double>(a, b); }
 inline double max(float a, double b) { return std::max<double>(a, b); }
 inline int __float_as_int(float x) { int out; memcpy(&out, &x, 4); return out; }
 inline float __int_as_float(int x) { float out; memcpy(&out, &x, 4); return out; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }

@@ -207,13 +207,13 @@ def test_binning() -> None:
         count, first = (PAIRS, PAIRS - 256) if at.far else (256, 0)
         ranges = whole(10, 2)
         held = torch.cat([whole(int(at.far)) + 9, keys])  # a thread reads its neighbors
-        arguments = [Window(held, max(first - 1, 0)), count, ranges]
+        arguments = [Window(held, max(first - 1, 0)), count, 10, ranges]
         at.program.launch("find_ranges", (count // 256,), (256,), arguments, first_block=first // 256)
         return [ranges[:9] - first]
 
     hold(listing, "binning.cu", KEY="int")
     hold(ranging, "binning.cu", KEY="int")
-    text = text_with("binning.cu", "binning.cu", "long long at = begin", "int at = (int)begin + 600")
+    text = text_with("binning.cu", "binning.cu", "tiles[at] =", "tiles[(int)at + 600] =")
     with pytest.raises(KernelError, match="outside"):
         listing(Launch(Emulated(text, {"KEY": "int"}, torch.float64), True))
 

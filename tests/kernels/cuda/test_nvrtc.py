@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -52,6 +53,32 @@ def test_the_code_is_for_that_gpu(module: str, architecture: int, compiler: Comp
     assert (result.usable, result.via) == (True, "sass")
     for kernel in json.loads(RECORD.read_text())["architectures"][f"sm_{architecture}"][module]:
         assert f".text.{kernel}\0".encode() in made.code
+
+
+LISTING = """
+#include "tiles.h"
+extern "C" __global__ void count(In<Splat> splats, Out<int> counts, int width, int height, real slack, real compact) {
+    counts[0] = count_tiles(splats[0], width, height, slack, compact);
+}
+extern "C" __global__ void logarithm(In<real> given, Out<real> result) { result[0] = log2(given[0]); }
+"""
+
+
+def test_nothing_of_a_tile_list_is_left_to_be_fused(compiler: Compiler) -> None:
+    """ptxas may fuse a product and a sum of which neither has a rounding; fused already is only what the logarithm is made of."""
+    options = [*nvrtc._OPTIONS, "--gpu-architecture=compute_90"]
+    fused = {}
+    for name, source in (("binning.cu", nvrtc._texts("binning.cu")["binning.cu"]), ("count.cu", LISTING)):
+        headers = {**nvrtc._texts("binning.cu"), "common.h": nvrtc._texts("common.h")["common.h"]}
+        ptx = compiler.compile(source, name, headers, options, cubin=False)[0].decode()
+        for text in ptx.split(".visible .entry ")[1:]:
+            products = set(re.findall(r"\bmul\.f(?:32|64)\s+(%\w+),", text))
+            sums = re.findall(r"\b(?:add|sub)\.f(?:32|64)\s+%\w+, (%?\w+), (%?\w+);", text)
+            assert not products & {operand for both in sums for operand in both}
+            assert not re.search(r"\bmad\.\w*\.?f(32|64)", text)
+            fused[text.split("(")[0]] = len(re.findall(r"\bfma\.", text))
+    assert fused["logarithm"] > 0
+    assert fused["count"] == fused["logarithm"] and fused["list_pairs"] == 2 * fused["logarithm"]
 
 
 @pytest.mark.slow
