@@ -56,6 +56,14 @@ def faint(count: int, factor: float, **options: Any) -> Inputs:
     return with_opacities(inputs, inputs["opacities"] * factor)
 
 
+def in_flat_buffers(inputs: Inputs) -> Inputs:
+    """Views that begin with the second number of a tensor."""
+    return {
+        name: torch.cat([item.new_zeros(1), item.reshape(-1)])[1:].view_as(item)
+        for name, item in inputs.items()
+    }
+
+
 def at_their_ends(inputs: Inputs) -> Inputs:
     """Opacities: none, all, and about the smallest that is drawn and the largest that is not cut."""
     levels = torch.tensor([0.0, 1.0, 1 / 255, 0.0039, 0.004, 0.99, 1e-20], dtype=torch.float64)
@@ -141,6 +149,7 @@ CASES: dict[str, Callable[[], Case]] = {
         for width, height in ((1, 1), (16, 16), (17, 15), (33, 65), (5, 80))
     },
     "layers over several tiles": lambda: Case(look_at(50, 37), cloud(80, size=(0.1, 0.6))),
+    "views": lambda: Case(look_at(40, 30), in_flat_buffers(cloud(30))),
     "two columns": lambda: Case(look_at(40, 30, kernel_size=0.1), cloud(40), columns=2),
     "three columns of Mip": lambda: Case(look_at(40, 30, kernel_size=0.1), cloud(40)),
     "four columns": lambda: Case(look_at(40, 30), cloud(40), columns=4),

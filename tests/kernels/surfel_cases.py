@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .gaussian_cases import at_their_ends, with_opacities
+from .gaussian_cases import at_their_ends, in_flat_buffers, with_opacities
 from .scenes import Inputs, discs, edge_on, look_at
 from .surfel_reference import render
 
@@ -53,6 +53,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 CASES: dict[str, Callable[[], SurfelCase]] = {
     "random": lambda: SurfelCase(discs(25, seed=1)),
+    "views": lambda: SurfelCase(in_flat_buffers(discs(25, seed=1))),
     "precomputed colors": lambda: SurfelCase(discs(15, seed=8, precomputed=True)),
     "opaque stack": lambda: SurfelCase(with_opacities(discs(60, seed=5, spread=0.4, size=(0.5, 0.9)), 0.6)),
     "capped alpha": lambda: SurfelCase(with_opacities(discs(10, seed=6, size=(0.3, 0.5)), 0.999)),

@@ -1,7 +1,7 @@
 // CUDA's execution model on a CPU, for tests: every thread of a block is a fiber, and everything a kernel may do wrong is reported.
 //
 // Blocks run one after the other in a random order; the fibers of a block run in random orders between barriers. Reported are: an
-// index outside an array; shared memory that is read before it is written (it starts as garbage); two threads that touch the same
+// index outside an array; an array that does not begin where its elements may be loaded at once; shared memory that is read before it is written (it starts as garbage); two threads that touch the same
 // element, one of them writing, without a barrier between (shared memory) or at all (global memory: within one launch no barrier
 // orders blocks, so any such pair is one), atomics apart; a barrier or warp primitive that not all threads reach, or from
 // different lines. What a real GPU can still do differently: the rounding of exp2f and of contracted multiply-adds, the order of
@@ -265,9 +265,15 @@ template <class T, size_t N> struct Shared : SharedArray {
 
 struct Raw { void* data; long long bytes, start; };  // how the caller passes an array, or of a long one the part from `start` on
 
+template <class T> void check_alignment(const Raw& raw, int index) {
+    if ((uintptr_t)raw.data % alignof(T)) problem("%s %lld is not aligned to %lld bytes", "argument", index, alignof(T));
+}
+
 template <class T> struct In {
     const T* data; long long count, start; int index;
-    In(const Raw& raw, int index) : data((const T*)raw.data), count(raw.bytes / sizeof(T)), start(raw.start / sizeof(T)), index(index) {}
+    In(const Raw& raw, int index) : data((const T*)raw.data), count(raw.bytes / sizeof(T)), start(raw.start / sizeof(T)), index(index) {
+        check_alignment<T>(raw, index);
+    }
     explicit operator bool() const { return data != nullptr; }
     T operator[](long long i) const {
         if (i >= start && i < start + count) return data[i - start];
@@ -284,6 +290,7 @@ template <class T> struct Out {
     Out(const Raw& raw, int index)
         : data((T*)raw.data), count(raw.bytes / sizeof(T)), start(raw.start / sizeof(T)), index(index), touched(new std::vector<Touch>(count)) {
         snprintf(name, sizeof name, "argument %d", index);
+        check_alignment<T>(raw, index);
     }
     explicit operator bool() const { return data != nullptr; }
     bool outside(long long i) {
@@ -318,6 +325,7 @@ void run(void (*kernel)(A...), dim3 grid, dim3 block, void** raw, std::index_seq
     auto arguments = std::make_tuple(Argument<A>::make(raw[I], I)...);
     auto call = [&] { kernel(std::get<I>(arguments)...); };
     auto& m = machine();
+    if (!m.problems.empty()) return;  // an array that is not aligned ends this process, as it does a GPU's context
     m.grid = grid;
     m.block = block;
     m.threads = block.x * block.y * block.z;

@@ -1,5 +1,7 @@
 // Kernels for test_emulator.py: each does one thing wrong, or nothing.
 #include "common.h"
+struct alignas(16) Four { float of[4]; };
+extern "C" __global__ void four_at_once(In<Four> in, Out<Four> out) { if (threadIdx.x < 8) out[threadIdx.x] = (Four)in[threadIdx.x]; }
 extern "C" __global__ void reverse(In<real> in, Out<real> out) {
     SHARED(real, held, 64);
     held[threadIdx.x] = in[blockIdx.x * 64 + threadIdx.x];

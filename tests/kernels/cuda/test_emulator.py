@@ -53,6 +53,14 @@ def test_what_is_right_runs(kernels: Emulated) -> None:
     assert result[:64].tolist() == [22.0] * 64
 
 
+def test_where_four_numbers_are_one_load(kernels: Emulated) -> None:
+    numbers = torch.arange(65.0)
+    kernels.launch("four_at_once", (1,), (32,), [numbers[4:36], torch.zeros(32)])
+    for given, made in ((numbers[1:33], torch.zeros(32)), (numbers[4:36], torch.zeros(33)[1:])):
+        with pytest.raises(KernelError, match="not aligned to 16 bytes"):
+            kernels.launch("four_at_once", (1,), (32,), [given, made])
+
+
 def test_a_launch_that_the_driver_refuses(kernels: Emulated) -> None:
     for grid, block, name in (((0,), (64,), "votes"), ((1,), (40,), "votes"), ((1,), (64,), "missing")):
         with pytest.raises(KernelError):
