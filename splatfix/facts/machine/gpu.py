@@ -11,6 +11,7 @@ from typing import Any
 
 from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import adapters, mac
+from splatfix.facts.machine.nvml import PROC_GPUS, for_all
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import CudaDevice, Driver, Gpu
 from splatfix.facts.system.live import System, captured, whole_number
@@ -27,12 +28,10 @@ _TRACES = (
     "/etc/nv_tegra_release",
 )
 _PROC_VERSION, _SYS_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
-_PROC_GPUS = "/proc/driver/nvidia/gpus"
 _VERSION = r"[0-9]{3,4}\.[0-9]{1,4}(?:\.[0-9]{1,4})?"
 _SMI_TIMEOUT = 8.0
 _SMI_FIELDS = "index,name,compute_cap,driver_version,memory.total,pci.bus_id,uuid"
 _SMI_ON_WSL = "/usr/lib/wsl/lib/nvidia-smi"
-# cuInit wakes every GPU that no persistence daemon keeps awake, a second or two each.
 _CUDA_TIMEOUT = 20.0
 # A child of splatfix's own Python runs it: a damaged driver may crash or hang whoever loads libcuda.
 _CUDA_PROBE = Path(__file__).with_name("probe_cuda.py")
@@ -150,6 +149,11 @@ def probe(system: System) -> GpuFacts:
     return GpuFacts(gpu_fact, driver_fact, cuda.devices, cuda.unfiltered)
 
 
+def for_all_gpus(system: System, seconds: float) -> float:
+    """A time limit for what asks all GPUs of the machine, where one may take so many seconds."""
+    return for_all(seconds, len(system.listdir(PROC_GPUS)))
+
+
 def device_files(system: System) -> Fact[tuple[str, ...]]:
     """The driver's files in /dev."""
     if system.name != "linux":
@@ -237,7 +241,7 @@ def _of_nvidia_smi(system: System) -> Fact[_GpuList]:
         if program == _SMI_ON_WSL and not system.exists(program):
             continue
         argv = [program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"]
-        done = system.run(argv, _SMI_TIMEOUT)
+        done = system.run(argv, for_all_gpus(system, _SMI_TIMEOUT))
         if not done.ok:
             reason = done.why()
             if not done.error:
@@ -266,13 +270,13 @@ def _of_nvidia_smi(system: System) -> Fact[_GpuList]:
 def _of_proc_files(system: System) -> Fact[_GpuList]:
     """Read /proc/driver/nvidia/gpus/*/information, which the kernel module writes by itself."""
     gpus: list[Gpu] = []
-    for bus in system.listdir(_PROC_GPUS):
-        text = system.read(f"{_PROC_GPUS}/{bus}/information") or ""
+    for bus in system.listdir(PROC_GPUS):
+        text = system.read(f"{PROC_GPUS}/{bus}/information") or ""
         values = dict(re.findall(r"^(Model|GPU UUID):\s*(\S.*?)\s*$", text, re.MULTILINE))
         if "Model" in values:
             uuid = values.get("GPU UUID", "").partition(" ")[0] or None
             gpus.append(Gpu(len(gpus), values["Model"], bus_id=bus, uuid=uuid, shown_by="kernel module"))
-    return Fact(_GpuList(tuple(gpus)), _PROC_GPUS) if gpus else Fact()
+    return Fact(_GpuList(tuple(gpus)), PROC_GPUS) if gpus else Fact()
 
 
 def _of_jetson(system: System) -> Fact[_GpuList]:
@@ -297,7 +301,7 @@ def _ask_cuda(system: System) -> _CudaAnswer:
     failed = _CudaAnswer()
     is_there = False
     for library in libraries:
-        done = system.run([system.python, str(_CUDA_PROBE), library], _CUDA_TIMEOUT)
+        done = system.run([system.python, str(_CUDA_PROBE), library], for_all_gpus(system, _CUDA_TIMEOUT))
         reply = json_object(done.stdout)
         if "error" in reply:
             misses.append(f"libcuda: {reply['error']}")
@@ -326,7 +330,9 @@ def _ask_cuda(system: System) -> _CudaAnswer:
 def _ask_unfiltered(system: System, library: str) -> tuple[int, Fact[tuple[CudaDevice, ...]]]:
     """What libcuda lists once CUDA_VISIBLE_DEVICES is taken away, and the code that is left to explain: that of no device
     where this helps, or could not be asked, else the one without the variable."""
-    done = system.run([system.python, str(_CUDA_PROBE), library, "--unfiltered"], _CUDA_TIMEOUT)
+    done = system.run(
+        [system.python, str(_CUDA_PROBE), library, "--unfiltered"], for_all_gpus(system, _CUDA_TIMEOUT)
+    )
     reply = json_object(done.stdout)
     code = decode(_Answer, reply).init
     if code is None:

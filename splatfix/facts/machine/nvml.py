@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,11 @@ from typing import Any
 from splatfix.facts.system.parallel import within
 
 _TIMEOUT = 10.0
+PROC_GPUS = "/proc/driver/nvidia/gpus"
+"""A folder for each GPU, by the kernel module."""
+_WAKING = 4.0
+"""Seconds for a GPU that no persistence daemon keeps awake: the driver initialises it anew whenever it is asked, one after the
+other. Reports name one to four."""
 _WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 _LIBRARY_NOT_FOUND = 12
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
@@ -19,11 +25,22 @@ _SM, _MEMORY = 1, 2  # nvmlClockType_t
 _COMPUTE_MODES = {1: "exclusive", 2: "prohibited", 3: "exclusive"}
 
 
-def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
-    """NVML's answers, or the reason why it gave none.
+def for_all(seconds: float, gpus: int) -> float:
+    """How long to wait for a driver with so many GPUs, where one GPU may take so many seconds."""
+    return seconds + _WAKING * max(0, gpus - 1)
 
-    Args:
-        timeout: seconds until a driver that hangs (a GPU that fell off the bus) is given up.
+
+def _timeout() -> float:
+    """Seconds until a driver that hangs (a GPU that fell off the bus) is given up."""
+    try:
+        count = len(os.listdir(PROC_GPUS))  # noqa: PTH208
+    except OSError:
+        count = 1
+    return for_all(_TIMEOUT, count)
+
+
+def ask() -> dict[str, Any]:
+    """NVML's answers, or the reason why it gave none.
 
     Returns:
         ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda``
@@ -33,7 +50,7 @@ def ask(timeout: float = _TIMEOUT) -> dict[str, Any]:
         ``mig_devices`` (names) and ``mig_uuids``; what a card does not answer is None. A card that NVML gives no handle for
         has its ``index`` and NVML's ``error_code``.
     """
-    answer = within(timeout, _ask)
+    answer = within(_timeout(), _ask)
     return answer.value or {"error": f"NVML: {answer.error}", "error_code": None}
 
 
@@ -186,10 +203,10 @@ class GpuUse:
 class NvmlMeter:
     """NVML, started once and asked many times."""
 
-    def __init__(self, timeout: float = _TIMEOUT) -> None:
-        self._timeout = timeout
+    def __init__(self) -> None:
+        self._timeout = _timeout()
         self._nvml: _Nvml | None = None
-        started = within(timeout, self._start)
+        started = within(self._timeout, self._start)
         self.problem = started.error or started.value or ""
         """Why nothing can be measured, in words; "" when it can."""
 

@@ -14,7 +14,7 @@ from splatfix.facts.source.build_variables import is_arch_variable, is_cuda_swit
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import inner, parallel
 
-# No probe may hold up a diagnosis longer than this; children end earlier, at timeouts of their own.
+# No probe may hold up a diagnosis of a machine with one GPU longer than this; children end earlier, at timeouts of their own.
 LIMIT = 60.0
 _TIMEOUT = 5.0
 
@@ -71,7 +71,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         return own
 
     answers = parallel(
-        LIMIT,
+        gpu.for_all_gpus(system, LIMIT),
         {
             "gpus": lambda: gpu.probe(system),
             "adapters": lambda: adapters.probe(system),

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 import types
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from splatfix.facts import LiveSystem
+from splatfix.facts import Fact, LiveSystem
 from splatfix.facts.machine import nvml
 from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import _PAGE, _TICKS, alive, host_use
@@ -144,7 +146,8 @@ def test_a_driver_that_hangs_is_given_up_and_not_asked_again(monkeypatch: pytest
     hanging = threading.Event()
     played = binding(**{**CARD, "nvmlDeviceGetCount": lambda: hanging.wait(30)})
     monkeypatch.setitem(sys.modules, "pynvml", played)
-    meter = NvmlMeter(timeout=0.1)
+    monkeypatch.setattr(nvml, "_TIMEOUT", 0.1)
+    meter = NvmlMeter()
     assert meter.read() == () and meter.problem == "NVML: no answer within 0.1 s"
     assert meter.read() == ()
     hanging.set()
@@ -200,3 +203,23 @@ def test_a_process_agrees_with_the_system() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     assert not alive(system, child.pid)
+
+
+@pytest.mark.parametrize(("gpus", "seconds"), [(0, 10.0), (1, 10.0), (8, 38.0)])
+def test_sleeping_gpus_are_waited_for(
+    gpus: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is woken in turn where no persistence daemon keeps them awake."""
+    for number in range(gpus):
+        (tmp_path / f"0000:0{number}:00.0").mkdir()
+    limits: list[float] = []
+
+    def within(limit: float, work: Callable[[], Any]) -> Fact[Any]:
+        limits.append(limit)
+        return Fact(work())
+
+    monkeypatch.setattr(nvml, "PROC_GPUS", str(tmp_path if gpus else tmp_path / "none"))
+    monkeypatch.setattr(nvml, "within", within)
+    ask(monkeypatch)
+    NvmlMeter().read()
+    assert limits == [seconds] * 3

@@ -153,7 +153,8 @@ def test_probes_run_side_by_side_and_none_holds_up_the_others() -> None:
 
 def test_an_nvml_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "_ask", lambda: time.sleep(30))
-    assert nvml.ask(0.1) == {"error": "NVML: no answer within 0.1 s", "error_code": None}
+    monkeypatch.setattr(nvml, "_TIMEOUT", 0.1)
+    assert nvml.ask() == {"error": "NVML: no answer within 0.1 s", "error_code": None}
 
 
 def test_this_machine() -> None:
