@@ -131,7 +131,8 @@ def rasterize(
     color, radii, meta = gswarp.rasterize_gaussians(
         means.contiguous(), means2D, shs, colors, opacities, scales, rotations, covariances, warp_settings
     )
-    return color, radii, None, meta.alpha, meta.depth
+    # gswarp's way back reads these two: a caller may edit his in place
+    return color, radii.clone(), None, meta.alpha.clone(), meta.depth
 
 
 def main(arguments: Sequence[str]) -> int:

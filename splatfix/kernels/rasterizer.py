@@ -118,7 +118,8 @@ def _forward(
         ctx.plan = _Plan(settings, order, scene, chunks, tiles)
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(radius)
-    return color, radius, invdepth.contiguous(), alpha.contiguous(), depth.contiguous()
+    # of views of one tensor autograd lets nobody edit one in place
+    return color, radius, invdepth.clone(), alpha.clone(), depth.clone()
 
 
 def _backward(

@@ -20,6 +20,7 @@ __all__ = [
     "bands_of",
     "blocks",
     "by_tile",
+    "copies",
     "frame_of",
     "plain",
     "rasterize",
@@ -142,6 +143,11 @@ def plain(tensors: Sequence[Optional[Tensor]]) -> Tuple[Optional[Tensor], ...]:
     return tuple(pieces)
 
 
+def copies(drawn: Sequence[Tensor]) -> Tuple[Tensor, ...]:
+    """For a caller, who may edit them in place: the way back reads what was drawn."""
+    return tuple(item.clone() for item in drawn)
+
+
 def zeros_like_each(tensors: Sequence[Optional[Tensor]]) -> List[Optional[Tensor]]:
     """For the gradients, which the kernels add to."""
     return [None if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
@@ -252,10 +258,10 @@ def harmonics_backward(
 
 
 class _RasterizeOnCuda(torch.autograd.Function):
-    """The inputs of `rasterize` -> color, radii, and depth, inverse depth and alpha in one tensor."""
+    """The inputs of `rasterize` -> color, radii, depth, inverse depth, alpha: copies where backward reads them."""
 
     @staticmethod
-    def forward(ctx: Any, settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, ...]:
         inputs = plain(inputs)
         means = inputs[0]
         assert means is not None
@@ -269,7 +275,8 @@ class _RasterizeOnCuda(torch.autograd.Function):
             image[:] = frame.background.view(-1, 1, 1)
             ctx.frame = None
             ctx.save_for_backward(*inputs)
-            return image, torch.empty(0, dtype=torch.int32, device=means.device), extras.zero_()
+            radii = torch.empty(0, dtype=torch.int32, device=means.device)
+            return (image, radii, *copies([extras[:1].zero_()] * 3))
         pairs = arrange(frame, inputs)
         lasts = torch.empty(frame.height, frame.width, dtype=torch.int32, device=means.device)
         for first, colors, more in frame.passes(3):
@@ -279,15 +286,19 @@ class _RasterizeOnCuda(torch.autograd.Function):
             _blending(frame, colors, more, False, means).launch(
                 "blend", (columns, rows), (_THREADS,), arguments
             )
+        drawn: Tuple[Tensor, ...] = (image, pairs.radii, extras[:1], extras[1:2], extras[2:])
+        if not any(ctx.needs_input_grad):
+            return drawn
         ctx.frame = frame
         ctx.save_for_backward(*inputs, image, extras, lasts, *pairs)
-        ctx.mark_non_differentiable(pairs.radii)
-        return image, pairs.radii, extras
+        drawn = copies(drawn)
+        ctx.mark_non_differentiable(drawn[1])
+        return drawn
 
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, upstream: Optional[Tensor], _radii: Optional[Tensor], upstream_extras: Optional[Tensor]
+        ctx: Any, upstream: Optional[Tensor], _radii: Optional[Tensor], *of_extras: Optional[Tensor]
     ) -> Tuple[Optional[Tensor], ...]:
         inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
         frame: Optional[Frame] = ctx.frame
@@ -297,7 +308,11 @@ class _RasterizeOnCuda(torch.autograd.Function):
         image, extras, lasts, pairs = kept[0], kept[1], kept[2], _Pairs(*kept[3:])
         count, channels = means.shape[0], frame.background.numel()
         columns, rows = frame.tiles
-        more = 0 if upstream_extras is None else 3
+        more, upstream_extras = 0, None
+        if any(item is not None for item in of_extras):
+            more = 3
+            nothing = extras.new_zeros(1, frame.height, frame.width)
+            upstream_extras = torch.cat([nothing if item is None else item for item in of_extras])
         absolute = means2D is not None and _with_absolute(frame.mode, means2D)
         sums = means.new_zeros(count, _SUMS + channels + more)
         pulled = plain((upstream, upstream_extras))
@@ -344,6 +359,5 @@ def rasterize(settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor,
     `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp.
     """
     apply: Any = _RasterizeOnCuda.apply
-    image, radii, extras = apply(settings, *inputs)
-    depth, invdepth, alpha = extras.split(1)
+    image, radii, depth, invdepth, alpha = apply(settings, *inputs)
     return image, radii, invdepth, alpha, depth

@@ -14,6 +14,7 @@ from splatfix.kernels.rasterizer_cuda import (
     bands_of,
     blocks,
     by_tile,
+    copies,
     frame_of,
     harmonics_backward,
     plain,
@@ -67,7 +68,7 @@ def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> 
 
 
 class _RasterizeSurfels(torch.autograd.Function):
-    """The inputs of `rasterize` -> color, radii, allmap."""
+    """The inputs of `rasterize` -> color, radii, allmap: copies where backward reads them."""
 
     @staticmethod
     def forward(ctx: Any, settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
@@ -92,10 +93,13 @@ class _RasterizeSurfels(torch.autograd.Function):
         given = [pairs.ranges, pairs.gaussians, pairs.surfels, pairs.features, pairs.depths, frame.background]
         made = [frame.width, frame.height, image, maps, moments, lasts, medians]
         kernels.launch("blend_surfels", frame.tiles, (_THREADS,), [*given, *made])
+        if not any(ctx.needs_input_grad):
+            return image, pairs.radii, maps
         ctx.frame = frame
         ctx.save_for_backward(*inputs, image, maps, moments, lasts, medians, *pairs)
-        ctx.mark_non_differentiable(pairs.radii)
-        return image, pairs.radii, maps
+        image, radii, maps = copies((image, pairs.radii, maps))
+        ctx.mark_non_differentiable(radii)
+        return image, radii, maps
 
     @staticmethod
     @once_differentiable

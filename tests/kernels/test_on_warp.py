@@ -15,6 +15,7 @@ from .compare import ARGUMENTS
 from .scenes import cloud, look_at
 
 asked: dict[str, Any] = {}
+drawn: dict[str, torch.Tensor] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,8 @@ def gswarp(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def rasterize_gaussians(*given: Any) -> tuple[Any, ...]:
         asked["rasterizer"] = given
-        return "color", "radii", SimpleNamespace(alpha="alpha", depth="depth")
+        drawn["radii"], drawn["alpha"] = torch.ones(5, dtype=torch.int32), torch.ones(1, 17, 33)
+        return "color", drawn["radii"], SimpleNamespace(alpha=drawn["alpha"], depth="depth")
 
     rasterizer.__dict__.update(
         GaussianRasterizationSettings=settings, rasterize_gaussians=rasterize_gaussians
@@ -63,7 +65,10 @@ def test_matrices_lie_in_memory_as_gswarp_reads_them() -> None:
     settings = settings._replace(viewmatrix=settings.viewmatrix.T.contiguous().T)
     assert not settings.viewmatrix.is_contiguous()
     color, radii, invdepth, alpha, depth = on_warp.rasterize(settings, *inputs())
-    assert (color, radii, invdepth, alpha, depth) == ("color", "radii", None, "alpha", "depth")
+    assert (color, invdepth, depth) == ("color", None, "depth")
+    for name, item in (("radii", radii), ("alpha", alpha)):
+        item.zero_()
+        assert bool(drawn[name].all()), f"{name}: gswarp's way back reads its own"
     *tensors, given = asked["rasterizer"]
     assert given.viewmatrix.is_contiguous() and given.viewmatrix.dtype == torch.float32
     assert torch.equal(given.viewmatrix.double(), settings.viewmatrix.float().double())
