@@ -84,13 +84,16 @@ def find_weights() -> Tuple[Optional[Path], Optional[Path]]:
 
 def read_weights(network: Path, linear: Path, device: torch.device) -> Lpips:
     """Read both files without executing code in them."""
-    kernels: Dict[str, Any] = torch.load(network, map_location=device, weights_only=True)
-    layers: Dict[str, Any] = torch.load(linear, map_location=device, weights_only=True)
-    stages = [
-        [(kernels[f"features.{index}.weight"], kernels[f"features.{index}.bias"]) for index in stage]
-        for stage in STAGES
-    ]
-    weights = [layers[f"lin{number}.model.1.weight"].reshape(-1) for number in range(len(STAGES))]
+    # on the CPU first: the file has VGG-16's classifier too, nine tenths of it
+    kernels: Dict[str, Any] = torch.load(network, map_location="cpu", weights_only=True)
+    layers: Dict[str, Any] = torch.load(linear, map_location="cpu", weights_only=True)
+    stages = []
+    for indices in STAGES:
+        names = [f"features.{index}" for index in indices]
+        stages.append(
+            [(kernels[f"{name}.weight"].to(device), kernels[f"{name}.bias"].to(device)) for name in names]
+        )
+    weights = [layers[f"lin{number}.model.1.weight"].reshape(-1).to(device) for number in range(len(STAGES))]
     for stage, row in zip(stages, weights):
         if stage[-1][0].shape[0] != row.shape[0]:
             raise ValueError("channels differ")

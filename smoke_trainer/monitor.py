@@ -132,6 +132,7 @@ class Monitor:
         self.gradients = GradientStats()
         self.losses: List[float] = []
         self.changed = 0  # the last iteration that added or removed Gaussians
+        self.refined: List[int] = []  # the iterations that did, or reset opacities
         self.costs: List[float] = []  # ms of each iteration: of the processor, or of the GPU
         self.phases: Dict[str, float] = {}  # seconds of each phase so far
         self.latest = LatestMeasures()
@@ -180,6 +181,8 @@ class Monitor:
         self.peak_gaussians = max(self.peak_gaussians, gaussians)
         if event.cloned or event.split or event.pruned:
             self.changed = iteration
+        if event != DensifyEvent():
+            self.refined.append(iteration)
         marks, processor_ms = self.timer.marks(), self.timer.processor_ms()
         scalars = Loss(*(scalar.detach() for scalar in loss))  # without the graph, which would be kept alive
         self._pending.append(_Step(iteration, gaussians, event, scalars, norms, marks, processor_ms))
@@ -195,8 +198,8 @@ class Monitor:
         if pending:
             memory = self.memory.sample(pending[-1].iteration, self._explained)
         failed_at: Optional[int] = None
-        for step in pending:
-            line = {**self._measured(step), **memory}
+        for step, scalars in zip(pending, self._scalars(pending)):
+            line = {**self._measured(step, scalars), **memory}
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
             self.latest = LatestMeasures(line["psnr"], line.get("vram_allocated_gb"))
@@ -214,8 +217,19 @@ class Monitor:
                 "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault",
             )
 
-    def _measured(self, step: _Step) -> Dict[str, Any]:
-        """One iteration as a line of metrics.jsonl, and into what the report sums up; numbers leave the GPU here."""
+    def _scalars(self, steps: List[_Step]) -> List[List[float]]:
+        """Losses and norms of each step, in their order. They leave the GPU together: each read alone waits for the
+        driver, under WSL2 for up to a millisecond."""
+        rows = [[*step.loss, *step.norms.values()] for step in steps]
+        if not rows:
+            return []
+        together = torch.stack([scalar.to(self._device, torch.float32) for row in rows for scalar in row])
+        numbers = iter(together.tolist())
+        return [[next(numbers) for _ in row] for row in rows]
+
+    def _measured(self, step: _Step, scalars: List[float]) -> Dict[str, Any]:
+        """One iteration, with its losses and norms, as a line of metrics.jsonl, and into what the report sums up."""
+        total, l1, ssim, squared_error = scalars[: len(step.loss)]
         milliseconds = self.timer.milliseconds(step.marks)
         cost = step.processor_ms
         if cost is None:
@@ -223,10 +237,9 @@ class Monitor:
         self.costs.append(cost)
         for name, value in milliseconds.items():
             self.phases[name] = self.phases.get(name, 0.0) + value / 1e3
-        norms = {name: float(norm) for name, norm in step.norms.items()}
+        norms = dict(zip(step.norms, scalars[len(step.loss) :]))
         self.gradients.add(norms)
-        loss = float(step.loss.total)
-        self.losses.append(loss)
+        self.losses.append(total)
         return {
             "iteration": step.iteration,
             "gaussians": step.gaussians,
@@ -234,10 +247,10 @@ class Monitor:
             "split": step.event.split,
             "pruned": step.event.pruned,
             "opacity_reset": step.event.opacity_reset,
-            "loss": _json_number(loss),
-            "l1": _json_number(float(step.loss.l1)),
-            "ssim": _json_number(float(step.loss.ssim)),
-            "psnr": _json_number(psnr_from(float(step.loss.squared_error))),
+            "loss": _json_number(total),
+            "l1": _json_number(l1),
+            "ssim": _json_number(ssim),
+            "psnr": _json_number(psnr_from(squared_error)),
             "gradients": {name: _json_number(norm) for name, norm in norms.items()},
             "ms": {name: round(value, 3) for name, value in milliseconds.items()},
         }

@@ -10,7 +10,7 @@ import os
 import platform
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Set, Union
 
 import numpy as np
 import torch
@@ -173,11 +173,29 @@ def training_report(
         memory=monitor.memory.summary(),
         phases=rounded(monitor.phases),
         # costs are of this run only, `changed` counts from the start of the one that it resumes
-        steadiness=steadiness(monitor.costs, monitor.changed - run.resumed_at, WARM_UP, monitor.others),
+        steadiness=steadiness(
+            monitor.costs,
+            monitor.changed - run.resumed_at,
+            WARM_UP,
+            monitor.others,
+            {iteration - 1 - run.resumed_at for iteration in eventful_iterations(run)},
+        ),
         seconds=rounded(run.seconds),
         largest_tensors=tensors,
         ply=ply_check,
     )
+
+
+def eventful_iterations(run: Run) -> Set[int]:
+    """Those that had more to do than their neighbours, and the ones behind them, whose memory is allocated anew: Gaussians
+    were added or removed, a degree of spherical harmonics came in, or held-out views had been rendered."""
+    config = run.config
+    eventful = set(run.monitor.refined)
+    interval = config.sh_degree_interval
+    eventful.update(interval * degree for degree in range(1, run.model.max_sh_degree + 1))
+    if config.evaluate_every:
+        eventful.update(range(config.evaluate_every + 1, run.iteration + 1, config.evaluate_every))
+    return eventful | {iteration + 1 for iteration in eventful}
 
 
 def rounded(seconds: Dict[str, float]) -> Dict[str, float]:

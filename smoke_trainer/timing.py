@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Container, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -109,7 +109,11 @@ class StepTimer:
 
 
 def steadiness(
-    costs: Sequence[float], changed: int, warm_up: int, others: Optional[OtherPrograms] = None
+    costs: Sequence[float],
+    changed: int,
+    warm_up: int,
+    others: Optional[OtherPrograms] = None,
+    eventful: Container[int] = (),
 ) -> SteadinessReport:
     """How even the iterations were.
 
@@ -118,6 +122,8 @@ def steadiness(
         changed: the last iteration that added or removed Gaussians; from there on all cost the same.
         warm_up: iterations at the start that are left out.
         others: the load of other programs, where that was sampled.
+        eventful: indices of those that had more to do, which is no stall: Gaussians were added, or a kernel was used for the
+            first time, which CUDA loads only then.
 
     Returns:
         `slow`: iterations that took SLOW times the median of those around them; `lost`: the share of the time that they
@@ -129,7 +135,7 @@ def steadiness(
     for index in range(warm_up, len(costs)):
         usual = statistics.median(costs[max(warm_up, index - AROUND) : index + AROUND + 1])
         total += costs[index]
-        if costs[index] > SLOW * usual:
+        if costs[index] > SLOW * usual and index not in eventful:
             slow.append(index + 1)
             excess += costs[index] - usual
     lost = None

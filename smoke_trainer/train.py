@@ -184,11 +184,12 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     `previews` is for the last evaluation: a prefix of the PNGs to write to renders/; LPIPS is measured too.
     """
     started = time.perf_counter()
-    run.monitor.memory.begin()
     mean = QualityMean(run.ssim.function)
     if previews is not None:
         size = run.scene.test[0].camera
         mean = QualityMean(run.ssim.function, *find_lpips(run.device, min(size.width, size.height)))
+    # a metric's network is no memory of evaluating: its weights are there before
+    run.monitor.memory.begin()
     for view, rendered, gt, mask in _rendered(run, run.scene.test):
         mean.add(rendered, gt, mask)
         if previews is not None:

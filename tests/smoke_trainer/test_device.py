@@ -15,7 +15,7 @@ from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.memory import PeakMemory
 from smoke_trainer.renderers import RenderOutput
-from smoke_trainer.train import WARM_UP, prepare, train, train_step
+from smoke_trainer.train import WARM_UP, evaluate, prepare, train, train_step
 from tests.smoke_trainer.conftest import ShortRun
 
 
@@ -118,6 +118,30 @@ def test_no_step_waits_for_the_device(
             train_step(run, iteration)
     run.monitor.close()
     assert waits.found == []
+
+
+def test_the_numbers_of_ten_iterations_leave_the_device_together(short_run: ShortRun) -> None:
+    run = prepare(short_run(WARM_UP + 2))
+    for iteration in range(1, WARM_UP):
+        train_step(run, iteration)
+    assert run.monitor.losses == []
+    with Waits() as waits:
+        run.monitor.flush()
+    run.monitor.close()
+    assert len(run.monitor.losses) == WARM_UP - 1
+    assert waits.found == []
+
+
+def test_a_metrics_network_is_no_memory_of_evaluating(
+    short_run: ShortRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LPIPS' weights lie in torch's cache on many machines: they are on the device before its peak is taken."""
+    run, order = prepare(short_run(2)), []
+    monkeypatch.setattr(training, "find_lpips", lambda *_: (order.append("network"), (None, ""))[1])
+    monkeypatch.setattr(run.monitor.memory, "begin", lambda: order.append("begin"))
+    evaluate(run, previews="last")
+    run.monitor.close()
+    assert order == ["network", "begin"]
 
 
 @pytest.mark.gpu

@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from smoke_trainer import timing
+from smoke_trainer.report import eventful_iterations
 from smoke_trainer.timing import OtherPrograms, steadiness
+from smoke_trainer.train import prepare
+from tests.smoke_trainer.conftest import ShortRun
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what other programs take")
@@ -43,3 +47,27 @@ def test_load_at_the_end_is_not_hidden_by_an_idle_start() -> None:
     assert even.others == 1.0 and even.drift == pytest.approx(1.9)
     assert others.cores(10) == pytest.approx(0.5 / 99)
     assert steadiness([1.0] * 40, 0, 10).others is None
+
+
+def test_what_has_more_to_do_is_no_stall() -> None:
+    """As on a healthy GPU: every tenth iteration refines, and a kernel that it uses for the first time is loaded."""
+    costs = [5.0] * 200
+    for index in range(20, 200, 10):
+        costs[index] = 25.0
+    costs[100] = 300.0
+    eventful = set(range(20, 200, 10))
+    assert steadiness(costs, 190, 10, eventful=eventful).lost == 0.0
+    assert (steadiness(costs, 190, 10).lost or 0.0) > 0.3
+    costs[35] = costs[75] = 400.0
+    stalled = steadiness(costs, 190, 10, eventful=eventful)
+    assert stalled.slow == [36, 76] and (stalled.lost or 0.0) > 0.3
+
+
+def test_a_run_knows_which_iterations_have_more_to_do(short_run: ShortRun) -> None:
+    run = prepare(short_run(40))
+    run.config = replace(run.config, sh_degree_interval=15, evaluate_every=20)
+    run.monitor.refined, run.iteration = [10], 40
+    try:
+        assert eventful_iterations(run) == {10, 11, 15, 16, 30, 31, 45, 46, 21, 22}
+    finally:
+        run.monitor.close()
