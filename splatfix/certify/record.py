@@ -200,6 +200,8 @@ class Steadiness:
     drift: float | None = None
     others: float | None = None
     """Cores that other programs kept busy meanwhile."""
+    gpu_busy: float | None = None
+    """Share of the time in which other programs computed on the GPU, just before the training."""
 
 
 @dataclass(frozen=True)

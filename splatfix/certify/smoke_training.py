@@ -35,6 +35,7 @@ from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.words import counted
 from splatfix.facts import Facts
+from splatfix.facts.machine.nvml import NvmlMeter
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 OWN_ADVICE = ("cuda-oom-runtime",)
@@ -115,6 +116,9 @@ class SmokeTrainer:
                     latest.update(state)
                     tell(scene, latest)
 
+        busy = None
+        if subject.device != "cpu":
+            busy = busy_gpus()
         began = time.monotonic()
         done = self._runner.run(
             [*self._argv(scene), "--out", str(folder), "--json-progress"],
@@ -126,6 +130,8 @@ class SmokeTrainer:
         )
         seconds = round(time.monotonic() - began, 1)
         result = object_in(folder / "result.json")
+        if isinstance(result.get("steadiness"), dict):
+            result["steadiness"]["gpu_busy"] = busy
         verdicts, unreadable = judge_run(subject, TrainingRecord.of(result), done, latest)
         images = sorted(path.relative_to(subject.out).as_posix() for path in folder.glob("renders/**/*.png"))
         log = f"{scene}/{TRAINING_LOG}"
@@ -180,6 +186,16 @@ def judge_run(
     else:
         failed = ended_early(done, latest)
     return (explained(failed, output, own=OWN_ADVICE),), ""
+
+
+def busy_gpus(meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:
+    """The share of time in which programs computed on the least busy GPU of the machine, before a training begins; None where
+    NVML does not tell. ``settle``: seconds in which what the training before it took leaves NVML's sampling period."""
+    time.sleep(settle)
+    shares = [gpu.utilisation for gpu in (meter or NvmlMeter()).read() if gpu.utilisation is not None]
+    if not shares:
+        return None
+    return min(shares) / 100
 
 
 def _losses(folder: Path) -> list[float]:

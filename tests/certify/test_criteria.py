@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
+from splatfix.certify.smoke_training import busy_gpus
 from splatfix.core.proof import RungName
 from tests.certify.conftest import RESULT, result
 
@@ -117,8 +119,8 @@ def test_every_threshold_has_a_source() -> None:
 UNSTEADY = {"slow": [], "lost": 0.0, "drift": 1.91, "others": 0.02}
 
 
-def steady(others: float | None, device: str = "cpu") -> SceneRun:
-    document = result(steadiness={**UNSTEADY, "others": others}, config__device=device)
+def steady(others: float | None, device: str = "cpu", gpu_busy: float | None = None) -> SceneRun:
+    document = result(steadiness={**UNSTEADY, "others": others, "gpu_busy": gpu_busy}, config__device=device)
     judged = judge(TrainingRecord.of(document), "torch")
     item = next(item for item in judged if item.code == "throughput-steady")
     return SceneRun("figurine", (advised(item, "torch", device),), 1.0, document)
@@ -142,6 +144,22 @@ def test_load_of_other_programs_refuses_nothing_on_a_cpu(others: float | None, w
     assert run.notes == (f"throughput-steady: {judged.measured}",)
     (trains,) = (one for one in evaluate((), (), (run,), None, "torch", "cpu") if one.name is RungName.TRAINS)
     assert trains.reached and "throughput-steady not judged for figurine" in trains.shown_by
+
+
+def test_load_of_other_programs_refuses_nothing_on_a_gpu() -> None:
+    """By NVML before the training; without NVML nothing excuses it."""
+    assert steady(0.0, "cuda", gpu_busy=0.03).criteria[0].outcome is Outcome.FAILED
+    (judged,) = steady(0.0, "cuda", gpu_busy=0.62).criteria
+    assert judged.outcome is Outcome.NOT_MEASURED and "kept the GPU 62% busy" in judged.measured
+
+
+@pytest.mark.parametrize(
+    ("shares", "busy"), [([], None), ([None], None), ([62], 0.62), ([62, 0], 0.0), ([None, 30], 0.3)]
+)
+def test_the_least_busy_gpu_counts(shares: list[int | None], busy: float | None) -> None:
+    uses = [SimpleNamespace(utilisation=share) for share in shares]
+    meter: Any = SimpleNamespace(read=lambda: tuple(uses))
+    assert busy_gpus(meter, settle=0.0) == busy
 
 
 def test_a_gpu_that_slows_down_is_refused_beside_a_busy_cpu() -> None:

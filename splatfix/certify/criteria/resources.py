@@ -31,6 +31,8 @@ MAX_DRIFT = 1.5
 IDLE = 0.1
 """Of a core that other programs take in a run on an idle CPU: one core's work during as much of a run as it takes to fail
 ``throughput-steady``, a tenth. Processor time grows with theirs: beside a compiler on two cores it was 1.9 times as much."""
+BUSY_GPU = 0.1
+"""Share of a GPU's time that others take: their kernels come between ours, so that each may lose as much."""
 
 _MOST_SLOW = 5
 """Iterations that are named."""
@@ -100,7 +102,7 @@ def time_by_phase(record: TrainingRecord) -> Criterion:
 
 
 def throughput_steady(record: TrainingRecord) -> Criterion:
-    """Iterations do not become slower without more to do; on a CPU that others used meanwhile it is not judged."""
+    """Iterations do not become slower without more to do; on a CPU or GPU that others used it is not judged."""
     lost, drift = record.steadiness.lost, record.steadiness.drift
     measured = "the run was too short"
     met = _if_known(record, "steadiness")
@@ -110,22 +112,30 @@ def throughput_steady(record: TrainingRecord) -> Criterion:
         if drift is not None:
             measured += f"; {drift:.2f} times as slow at the end as after the last densification"
     item = criterion("throughput-steady", met, measured, lost=MAX_LOST, drift=MAX_DRIFT, idle=IDLE)
-    others = record.steadiness.others
-    if item.outcome is not Outcome.FAILED or lost is None or record.config.device != "cpu":
+    load = _load_of_others(record)
+    if item.outcome is not Outcome.FAILED or lost is None or not load:
         return item
-    if others is None:
-        load = "how busy it was is not known"
-    elif others < IDLE:
-        return item
-    else:
-        load = f"other programs kept {others:.1f} of its cores busy"
     return replace(
         item,
         outcome=Outcome.NOT_MEASURED,
-        measured=f"{measured}; not judged: {load} meanwhile",
+        measured=f"{measured}; not judged: {load}",
         why="",
         advice="Certify again while nothing else runs on this machine: then it is judged.",
     )
+
+
+def _load_of_others(record: TrainingRecord) -> str:
+    """What other programs took of the device; "" where it was too little to slow a training down."""
+    steadiness = record.steadiness
+    if record.config.device != "cpu":
+        if (steadiness.gpu_busy or 0.0) < BUSY_GPU:
+            return ""
+        return f"other programs kept the GPU {steadiness.gpu_busy:.0%} busy just before"
+    if steadiness.others is None:
+        return "how busy it was is not known meanwhile"
+    if steadiness.others < IDLE:
+        return ""
+    return f"other programs kept {steadiness.others:.1f} of its cores busy meanwhile"
 
 
 def _slow(iterations: tuple[int, ...]) -> str:
