@@ -123,14 +123,15 @@ def camera_of(settings: GaussianRasterizationSettings, means: Tensor) -> ViewCam
     def put(matrix: Tensor) -> Tensor:
         return matrix.detach().to(device=means.device, dtype=geometry_dtype(means))
 
-    view = put(settings.viewmatrix)
+    view, clip = put(settings.viewmatrix), put(settings.projmatrix)
     return ViewCamera(
         width=int(settings.image_width),
         height=int(settings.image_height),
         tan=(float(settings.tanfovx), float(settings.tanfovy)),
         rotation=view[:3, :3],
         translation=view[3, :3],
-        projection=put(settings.projmatrix)[:, (0, 1, 3)],
+        # columns 0, 1 and 3; by their numbers, these would have to reach the GPU first
+        projection=torch.cat([clip[:, :2], clip[:, 3:]], dim=1),
         blur=_BLUR if settings.kernel_size is None else float(settings.kernel_size),
         scale_modifier=float(settings.scale_modifier),
         compact_box=None if settings.compact_box is None else float(settings.compact_box),

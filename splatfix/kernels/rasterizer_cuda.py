@@ -343,9 +343,12 @@ class _RasterizeOnCuda(torch.autograd.Function):
         if shs is not None:
             harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means, by_shs)
         if by_means2D is not None:
-            half = sums.new_tensor([0.5 * frame.width, 0.5 * frame.height])
-            by_means2D[:, :2] = sums[:, :2] * half
-            absolute = sums[:, 6:8] * half
+            by_means2D[:, :2] = sums[:, :2]
+            absolute = sums[:, 6:8]
+            # column by column: a tensor of both factors would have to reach the GPU first
+            for column, half in enumerate((0.5 * frame.width, 0.5 * frame.height)):
+                by_means2D[:, column] *= half
+                absolute[:, column] *= half
             if by_means2D.shape[1] > 3:
                 by_means2D[:, 2:4] = absolute
             elif by_means2D.shape[1] == 3 and frame.mode == _MODE_KERNEL_SIZE:

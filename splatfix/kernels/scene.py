@@ -39,10 +39,14 @@ class ProjectedScene(NamedTuple):
 
 
 def non_finite_rows(given: Gaussians) -> Optional[Tensor]:
-    """[P] True where a Gaussian has a NaN or an infinity; None where all are finite (the usual case, found by sums)."""
+    """[P] True where a Gaussian has a NaN or an infinity; None where all are finite (the usual case, found by the sum of all
+    sums, for which a GPU is waited for once)."""
     bad: Optional[Tensor] = None
-    for tensor in given._replace(means2D=None):  # which takes no part
-        if tensor is not None and not bool(torch.isfinite(tensor.detach().sum())):
+    used = [tensor for tensor in given._replace(means2D=None) if tensor is not None]  # which takes no part
+    if bool(torch.isfinite(torch.stack([tensor.detach().sum() for tensor in used]).sum())):
+        return bad
+    for tensor in used:
+        if not bool(torch.isfinite(tensor.detach().sum())):
             rows = ~torch.isfinite(tensor.detach()).reshape(tensor.shape[0], -1).all(1)
             if bool(rows.any()):  # else only the sum is not finite
                 bad = rows if bad is None else bad | rows

@@ -226,7 +226,8 @@ def _sweep(
     planes, height, width = x.shape
     steps = max(1, -(-(height + HALO) * planes * blur.columns // budget))
     rows = max(2 * HALO, -(-(height + HALO) // steps))
-    outside = x.new_tensor(_OUTSIDE).view(-1, 1, 1, 1)
+    # filled there: a tensor of these numbers would have to reach the GPU first
+    outside = torch.stack([x.new_full((1, 1, 1), value) for value in _OUTSIDE])
     maps = outside.repeat(1, planes, rows + 2 * HALO, blur.columns)
     derivatives = None
     if grad is not None:

@@ -19,7 +19,7 @@ from .visit import Step
 VARIANTS = ("inria-2024", "mip-splatting", "taming-3dgs")
 STACK = ("install-stack",)
 TRAINING = ("pillow",)
-GPU_TESTS = ["kernels/test_on_gpu.py", "smoke_trainer/test_device.py"]
+GPU_TESTS = ["kernels/test_on_gpu.py", "kernels/test_waits_on_gpu.py", "smoke_trainer/test_device.py"]
 if (ROOT / "tests" / "records" / kernels.GOLDEN).exists():  # which the step "golden" makes
     GPU_TESTS.append("kernels/test_rasterizer_golden.py")
 
@@ -48,7 +48,7 @@ _FIRST = (
         "kernels",
         "our CUDA kernels against float64: tests marked gpu",
         60,
-        partial(kernels.tests, expression="compiled", files=GPU_TESTS[:1]),
+        partial(kernels.tests, expression="compiled", files=GPU_TESTS[:2]),
         alone=True,
     ),
     Step("large", "our kernels with a million Gaussians at 1080p", 120, kernels.large, alone=True),

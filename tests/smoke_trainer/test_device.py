@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from smoke_trainer import train as training
 from smoke_trainer.backends import check_device, use_device
@@ -17,6 +16,7 @@ from smoke_trainer.memory import PeakMemory
 from smoke_trainer.renderers import RenderOutput
 from smoke_trainer.train import WARM_UP, evaluate, prepare, train, train_step
 from tests.smoke_trainer.conftest import ShortRun
+from tests.waits import Waits
 
 
 @pytest.fixture
@@ -66,21 +66,6 @@ def test_free_memory_can_be_asked_before_torch_2_5(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 << 20)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 1 << 20)
     assert PeakMemory(check_device("cuda")).sample(1, 0)["vram_spill_gb"] == 0.0
-
-
-class Waits(TorchDispatchMode):
-    """Operations for which a GPU would be waited for: a value read by Python, or one that Python hands over."""
-
-    NAMES = ("aten::_local_scalar_dense", "aten::nonzero", "aten::lift_fresh")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.name().partition(".")[0] in self.NAMES:
-            self.found.append(func.name())
-        return func(*args, **(kwargs or {}))
 
 
 class Flat:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from splatfix.kernels.rasterizer import rasterize
 from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.surfels import rasterize_surfels
 from splatfix.knowledge.dropins import dropin_of
+from tests.waits import Waits
 
 from ..compare import ARGUMENTS, SURFELS, OnGpu, assert_close, in_precision, pulled
 from ..scenes import cloud, discs, look_at, rand
@@ -119,3 +121,41 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(
     sources = [Path(name).name for name in dropin_of(*dropin).cuda if name.endswith(".cu")]
     carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
     assert all(one in requested for one in carried) and all(one in carried for one in requested)
+
+
+VIEW = settings()
+IMAGES = {"image": rand(1, 3, 20, 30), "other": rand(1, 3, 20, 30, seed=1)}
+FRAMES: dict[str, tuple[Callable[..., Tensor], dict[str, Tensor], int]] = {
+    "3DGS": (lambda **given: rasterize(VIEW, **given).color, cloud(40), 1),
+    "2DGS": (lambda **given: rasterize_surfels(VIEW, **given).color, discs(25, seed=1), 1),
+    "SSIM": (lambda image, other: fused_ssim(image, other), IMAGES, 0),
+}
+
+
+def waits_of(name: str, kind: type[Tensor]) -> list[str]:
+    """What the second frame and its gradients wait for."""
+    draw, made, _ = FRAMES[name]
+    inputs = {key: value.float() for key, value in made.items()}
+    if name != "SSIM":
+        inputs["means2D"] = torch.zeros(len(inputs["means3D"]), 3)
+    inputs = {key: value.requires_grad_().as_subclass(kind) for key, value in inputs.items()}
+    draw(**inputs).as_subclass(Tensor).sum().backward()
+    with Waits() as waits:
+        draw(**inputs).as_subclass(Tensor).sum().backward()
+    return waits.found
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_waits_for_the_gpu_once_at_most(name: str, chosen: None) -> None:
+    """For the number of pairs of tiles and Gaussians, by which the lists are made."""
+    found = waits_of(name, OnGpu)
+    assert len(found) <= FRAMES[name][2], found
+
+
+@pytest.mark.parametrize(("name", "most"), [("3DGS", 10), ("2DGS", 6), ("SSIM", 0)])
+def test_pure_pytorch_waits_for_sizes_alone(name: str, most: int) -> None:
+    """Its lists are made by operations whose size only the GPU knows; no number of Python is copied there on the way."""
+    found = waits_of(name, Tensor)
+    handed_over = found.count("aten::lift_fresh")
+    assert handed_over == (name == "SSIM"), "the window, from pinned memory"
+    assert len(found) - handed_over <= most, found
