@@ -19,9 +19,10 @@ from .visit import Step
 VARIANTS = ("inria-2024", "mip-splatting", "taming-3dgs")
 STACK = ("install-stack",)
 TRAINING = ("pillow",)
-GPU_TESTS = ["kernels/test_on_gpu.py", "kernels/test_waits_on_gpu.py", "smoke_trainer/test_device.py"]
+OF_COMPILED = ["kernels/test_on_gpu.py", "kernels/test_waits_on_gpu.py"]
+OF_OTHERS = ["kernels/test_on_gpu.py", "smoke_trainer/test_device.py"]
 if (ROOT / "tests" / "records" / kernels.GOLDEN).exists():  # which the step "golden" makes
-    GPU_TESTS.append("kernels/test_rasterizer_golden.py")
+    OF_OTHERS.append("kernels/test_rasterizer_golden.py")
 
 
 def _install(name: str, title: str, *more: str) -> Step:
@@ -48,7 +49,7 @@ _FIRST = (
         "kernels",
         "our CUDA kernels against float64: tests marked gpu",
         60,
-        partial(kernels.tests, expression="compiled", files=GPU_TESTS[:2]),
+        partial(kernels.tests, expression="compiled", files=OF_COMPILED),
         alone=True,
     ),
     Step("large", "our kernels with a million Gaussians at 1080p", 120, kernels.large, alone=True),
@@ -64,7 +65,7 @@ _BESIDE_BUILDS = (
         "tests",
         "kernels in PyTorch and the trainer on the GPU: tests marked gpu",
         120,
-        partial(kernels.tests, expression="not compiled", files=GPU_TESTS),
+        partial(kernels.tests, expression="not compiled", files=OF_OTHERS),
     ),
     _install("stack", "Inria v1, simple-knn, fused-ssim"),
     Step("verify", "our kernels and the installed ones against float64", 240, kernels.verify),

@@ -15,7 +15,7 @@ from splatfix.core.files import read_json
 
 from . import needs
 from .context import Context
-from .plan import GPU_TESTS, PLAN, chosen
+from .plan import OF_COMPILED, OF_OTHERS, PLAN, chosen
 from .record import Claim, Failed, Notes, Outcome, StepResult, read_record, without_serials
 from .steps import install
 from .steps.train import spread_of
@@ -69,7 +69,7 @@ def test_every_test_for_a_gpu_is_a_part() -> None:
         if "pytest.mark.gpu" in path.read_text(encoding="utf-8") and path.parent != Path(__file__).parent
     }
     made_on_a_gpu = {"kernels/test_rasterizer_golden.py"}
-    assert marked - made_on_a_gpu - {"native/test_gpu.py"} <= {*GPU_TESTS} <= marked
+    assert marked - made_on_a_gpu - {"native/test_gpu.py"} <= {*OF_COMPILED, *OF_OTHERS} <= marked
 
 
 def wrong(_: Context, notes: Notes) -> None:
