@@ -343,6 +343,6 @@ def _failed(error: Exception, moment: str) -> TrainingFailed:
     lines = str(error).strip().splitlines() or [""]
     return TrainingFailed(
         f"{type(error).__name__} {moment}: {lines[0][:300]}",
-        "the renderer, SSIM or kNN under test failed, or the device ran out of memory",
+        "the renderer, SSIM or kNN under test failed, or needed more room than there is",
         "see the traceback in result.json; `splatfix diagnose` finds the common causes",
     )

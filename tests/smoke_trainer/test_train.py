@@ -24,6 +24,7 @@ from smoke_trainer.memory import largest_tensors
 from smoke_trainer.model import GROUPS
 from smoke_trainer.renderers import TorchRenderer
 from smoke_trainer.train import train
+from splatfix.explain import cause_of
 from tests.smoke_trainer.conftest import ShortRun
 
 
@@ -223,6 +224,23 @@ def test_a_kernel_that_raises_is_a_failure_with_traceback(short_run, render_by):
     assert (result.status, result.exit_code) == ("failed", 1)
     assert "RuntimeError after iteration 4: CUDA error: no kernel image" in error["message"]
     assert "breaks_later" in error["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("only the cameras of even numbers", None),
+        ("CUDA out of memory. Tried to allocate 2.00 GiB", "cuda-oom-runtime"),
+    ],
+)
+def test_the_cause_is_in_what_was_raised_and_not_in_our_own_words(said, cause, short_run, render_by):
+    def raises(honest, splats):
+        raise ValueError(said)
+
+    render_by(raises)
+    error = train(short_run(3)).document["error"]
+    named = cause_of("\n".join(str(text) for text in error.values()))
+    assert (named and named.name) == cause
 
 
 def test_a_renderer_without_gradients_is_seen_in_the_gradients(short_run, render_by):
