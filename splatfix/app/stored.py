@@ -17,6 +17,7 @@ from splatfix.core.files import read_json
 from splatfix.core.limits import MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import run, say
+from splatfix.core.words import few
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
 from splatfix.report.documents import SCHEMA_VERSION
@@ -138,7 +139,42 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
             f"{SCHEMA_VERSION}.",
             say(_other_schema(by)),
         )
+    if contradiction := _contradiction(document):
+        raise usage_error(
+            "not-a-certificate",
+            f"{file} contradicts itself: {contradiction}.",
+            say(
+                "It was changed: certify again. splatfix report verify tells whether a signed one is as it was signed."
+            ),
+        )
     return document
+
+
+def _contradiction(document: Mapping[str, Any]) -> str:
+    """What the parts of a certificate say against its verdict, which follows from them; "" where they agree."""
+    scenes = _rows(document, "scenes")
+    judged = [item for scene in scenes for item in _rows(scene, "criteria")]
+    judged += [*_rows(document, "kernels"), *_rows(document, "diagnosis")]
+    failed = [str(item.get("code") or item.get("name")) for item in judged if item.get("outcome") == "failed"]
+    for rung in _rows(document, "proof"):
+        # of a stack's own trainer the others say what its run did not come to
+        counts = document.get("stack") is None or rung.get("name") == "built"
+        if counts and rung.get("reached") is False:
+            failed.append(str(rung.get("name")))
+    verdict = str(document["verdict"])
+    is_refusal = verdict == Verdict.NOT_CERTIFIED.value
+    if failed and not is_refusal:
+        return f"it says {verdict}, and in it failed: {few(failed, 3)}"
+    if is_refusal and not failed:
+        return f"it says {verdict}, and nothing failed in it"
+    return ""
+
+
+def _rows(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    rows = document.get(name)
+    if not isinstance(rows, list):
+        return []
+    return [row for row in rows if isinstance(row, Mapping)]
 
 
 def _other_schema(by: object) -> str:
