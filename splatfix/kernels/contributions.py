@@ -118,8 +118,7 @@ def _by_cuda_kernels(
     totals = by_kernels("contributions", given.means3D, lambda: sums(settings, given, pixel_weights))
     if totals is None:
         return None
-    pixels, weight, share, distance = totals.unbind(1)
-    return Contributions(pixels.round().to(torch.int32), weight, share, distance)
+    return Contributions(*totals)
 
 
 @torch.no_grad()

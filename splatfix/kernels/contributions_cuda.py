@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Optional, Sequence, Tuple
 
+import torch
 from torch import Tensor
 
 from splatfix.kernels.nvrtc import module
@@ -12,22 +13,26 @@ from splatfix.kernels.rasterizer_cuda import arrange, frame_of, plain
 __all__ = ["sums"]
 
 
-def sums(settings: Any, given: Sequence[Optional[Tensor]], pixel_weights: Optional[Tensor]) -> Tensor:
-    """[P, 4]: pixels, their weights, alpha times transmittance and distances; float32 on one GPU, from checked inputs.
+def sums(
+    settings: Any, given: Sequence[Optional[Tensor]], pixel_weights: Optional[Tensor]
+) -> Tuple[Tensor, ...]:
+    """Pixels (int32), their weights, alpha times transmittance and distances, [P] each; float32 on one GPU, from checked inputs.
 
     `given` are means3D, means2D, opacities, shs, colors (of one channel), scales, rotations, cov3D.
     """
     means3D = given[0]
     assert means3D is not None
     count = means3D.shape[0]
-    sums_of = means3D.new_zeros(count, 4)
+    pixels = torch.zeros(count, dtype=torch.int32, device=means3D.device)
+    sums_of = means3D.new_zeros(count, 3)
     if not count:
-        return sums_of
+        return (pixels, *sums_of.unbind(1))
     frame = frame_of(settings, means3D)._replace(background=means3D.new_zeros(1))
     pairs = arrange(frame, plain(given))
     weights: Optional[Tensor] = None
     if pixel_weights is not None:
         weights = pixel_weights.detach().to(means3D).contiguous()
-    arguments = [pairs.ranges, pairs.gaussians, pairs.splats, weights, frame.width, frame.height, sums_of]
-    module("contributions.cu", {}, means3D).launch("contribute", frame.tiles, (256,), arguments)
-    return sums_of
+    arguments = [pairs.ranges, pairs.gaussians, pairs.splats, weights, frame.width, frame.height]
+    kernels = module("contributions.cu", {}, means3D)
+    kernels.launch("contribute", frame.tiles, (256,), [*arguments, pixels, sums_of])
+    return (pixels, *sums_of.unbind(1))

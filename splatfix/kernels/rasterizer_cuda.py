@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from splatfix.kernels.nvrtc import module
+from splatfix.kernels.nvrtc import NoKernels, module
 
 __all__ = [
     "Frame",
@@ -32,6 +32,8 @@ _TILE = 16
 _THREADS = 256
 _SUMS = 8  # per Gaussian, before the features; see blending.cu
 _AT_ONCE = 8  # channels of a launch: with the extras 35 KB of shared memory of 48, and 2 registers for each
+_MOST_ROWS = 2**16 - 1  # of tiles: of the blocks of a launch
+_MOST_TILES = 2**30 - 1  # the kernels count the ends of their lists with 32 bits, two of a tile
 _ROOM = 0.005  # pixels by which a Gaussian is counted wider than listed: more than rounding can add
 _MOST_PAIRS = 2**31 - 512  # the kernels count them with 32 bits, in steps of 256
 _MODE_V1, _MODE_ANTIALIASING, _MODE_KERNEL_SIZE = 0, 1, 2
@@ -89,7 +91,11 @@ class Frame(NamedTuple):
 
 
 def frame_of(settings: Any, like: Tensor) -> Frame:
-    """The camera on the device and in the precision of `like`."""
+    """The camera on the device and in the precision of `like`.
+
+    Raises:
+        NoKernels: the image has more tiles than the kernels count.
+    """
 
     def put(tensor: Tensor) -> Tensor:
         return tensor.detach().to(like).reshape(-1)
@@ -102,7 +108,7 @@ def frame_of(settings: Any, like: Tensor) -> Frame:
     offsets, moved = settings.subpixel_offset, 0.0
     if offsets is not None:
         moved = float(offsets.abs().max())
-    return Frame(
+    frame = Frame(
         camera=torch.cat([put(settings.viewmatrix), put(settings.projmatrix), put(settings.campos)]),
         background=put(settings.bg).contiguous(),
         offsets=put(offsets).contiguous() if moved else None,
@@ -117,6 +123,13 @@ def frame_of(settings: Any, like: Tensor) -> Frame:
         compact=float(settings.compact_box or 0.0),
         upstream_gradients=bool(settings.upstream_gradients),
     )
+    columns, rows = frame.tiles
+    if rows > _MOST_ROWS or columns * rows > _MOST_TILES:
+        raise NoKernels(
+            f"an image of {frame.width} x {frame.height} pixels is more than {_MOST_ROWS} rows or {_MOST_TILES} tiles "
+            f"of {_TILE} x {_TILE} pixels, which the CUDA kernels count"
+        )
+    return frame
 
 
 class _Pairs(NamedTuple):

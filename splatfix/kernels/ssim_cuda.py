@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from splatfix.kernels.nvrtc import module
+from splatfix.kernels.nvrtc import NoKernels, module
 
 __all__ = ["mean_ssim"]
 
 _TILE, _ROWS, _HALO = 32, 8, 5
-_MOST_IMAGES = 65535  # of one channel, in a launch: what a grid allows
+_MOST_IMAGES = _MOST_ROWS = 65535  # of one channel, and of their tiles, in a launch: what a grid allows
 
 
 def _grid(images: Tensor) -> Tuple[int, int, int]:
@@ -56,7 +56,15 @@ class _MeanOnCuda(torch.autograd.Function):
 
 
 def mean_ssim(img1: Tensor, img2: Tensor, padding: str) -> Tensor:
-    """Mean SSIM of checked images [B, C, H, W], float32 on one GPU; the gradient goes to `img1`."""
+    """Mean SSIM of checked images [B, C, H, W], float32 on one GPU; the gradient goes to `img1`.
+
+    Raises:
+        NoKernels: the images are higher than a launch.
+    """
+    if img1.shape[2] > _MOST_ROWS * _TILE:
+        raise NoKernels(
+            f"images of {img1.shape[2]} rows of pixels, and the CUDA kernels count {_MOST_ROWS * _TILE}"
+        )
     images = img1.shape[0] * img1.shape[1]
     if images > _MOST_IMAGES:
         first, second = (one.reshape(images, 1, *one.shape[2:]) for one in (img1, img2))

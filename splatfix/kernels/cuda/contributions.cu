@@ -5,9 +5,11 @@
 // Gaussian, shuffles add up their numbers, and one lane adds the sums of the warp to those in global memory.
 #include "gaussians.h"
 
-// weights: [H, W] or null. sums: [P, 4], zeros at first: pixels, their weights, alpha times transmittance, distances from the center.
+// weights: [H, W] or null. pixels: [P], which `real` counts up to 2^24 only, and sums: [P, 3]: their weights, alpha times transmittance,
+// distances from the center; zeros at first.
 extern "C" __global__ void __launch_bounds__(AREA) contribute(
-    In<int> ranges, In<int> gaussians, In<Splat> splats, In<real> weights, int width, int height, Out<real> sums) {
+    In<int> ranges, In<int> gaussians, In<Splat> splats, In<real> weights, int width, int height, Out<int> pixels,
+    Out<real> sums) {
     SHARED(Splat, near, AREA);
     SHARED(int, numbers, AREA);
     const int tile = blockIdx.y * gridDim.x + blockIdx.x, begin = ranges[2 * tile], end = ranges[2 * tile + 1];
@@ -42,11 +44,11 @@ extern "C" __global__ void __launch_bounds__(AREA) contribute(
                 distance += __shfl_xor_sync(FULL_WARP, distance, d);
             }
             if (threadIdx.x % WARP) continue;
-            const long long row = (long long)numbers[k] * 4;
-            add_to(sums, row, (real)__popc(those));
-            add_to(sums, row + 1, weight);
-            add_to(sums, row + 2, share);
-            add_to(sums, row + 3, distance);
+            const long long row = (long long)numbers[k] * 3;
+            add_to(pixels, numbers[k], __popc(those));
+            add_to(sums, row, weight);
+            add_to(sums, row + 1, share);
+            add_to(sums, row + 2, distance);
         }
     }
 }

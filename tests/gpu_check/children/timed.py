@@ -132,7 +132,7 @@ def sums(engine: str, size: str) -> Work:
     names = contributions(
         look_at(8, 8), **{name: tensor[:1].cpu() for name, tensor in inputs.items()}
     )._fields
-    return lambda: dict(zip(names, contributions_cuda.sums(settings, given, None).unbind(1), strict=True))
+    return lambda: dict(zip(names, contributions_cuda.sums(settings, given, None), strict=True))
 
 
 BUILDERS = {"ssim": ssim, "knn": knn, "rasterizer": rasterizer, "surfels": surfels, "contributions": sums}

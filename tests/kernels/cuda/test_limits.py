@@ -242,9 +242,9 @@ def test_contributions() -> None:
     order = splats[:, 6].argsort().int()
 
     def work(at: Launch) -> Sequence[Tensor]:
-        sums = new(COUNT, 4)
-        at.tile("contribute", [*at.pairs(order), at.place(splats), None, 16, 16, at.place(sums)])
-        return [sums]
+        made = [whole(COUNT), new(COUNT, 3)]
+        at.tile("contribute", [*at.pairs(order), at.place(splats), None, 16, 16, *map(at.place, made)])
+        return made
 
     hold(work, "contributions.cu", "(long long)numbers")
 

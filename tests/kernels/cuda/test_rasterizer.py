@@ -6,6 +6,7 @@ that the pure-PyTorch one is held to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from splatfix.kernels import rasterizer, rasterizer_cuda
+from splatfix.kernels.nvrtc import NoKernels
 
 from ..compare import ARGUMENTS, BOTH, Drawn, assert_agree
 from ..gaussian_cases import CASES, faint, with_opacities
@@ -119,6 +121,44 @@ def test_lists_that_are_not_as_counted(listed: str, monkeypatch: pytest.MonkeyPa
         given = (inputs.get(name) for name in ARGUMENTS)
         image, *_ = rasterizer_cuda.rasterize(look_at(200, 150, **box), *given)
         assert bool(image.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 16 * 32767), (1, 16 * 32768), (16 * 32767, 1), (16 * 32768, 1)], ids=str
+)
+def test_as_many_tiles_as_a_key_counts(
+    size: tuple[int, int], emulated: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 16 and of 32 bits: every Gaussian is in the list of the tile that it is in the middle of."""
+    monkeypatch.setattr(rasterizer_cuda, "_ROOM", 5.0)  # some are counted that are not listed
+    inputs = cloud(300, size=(1e-5, 1e-4))
+    means = inputs["means3D"]
+    if size[0] > 1:  # along a line that the image shows
+        means[:, 1] = (0.28 * means[:, 2] + 0.05) / 0.96
+    else:
+        means[:, 0] = -0.1
+    settings = look_at(*size, fov=2 * math.atan(0.25 * size[0] / max(size)), roll=0.0)
+    frame = rasterizer_cuda.frame_of(settings, means)
+    inputs["means2D"] = torch.zeros_like(means)
+    pairs = rasterizer_cuda.arrange(frame, [inputs.get(name) for name in ARGUMENTS])
+    along = pairs.splats[:, :2].amax(1)
+    drawn = (pairs.radii > 0) & (along > 0) & (along < max(size) - 1)
+    tiles = (along / 16).long()
+    assert int(drawn.sum()) > 200 and int(tiles[drawn].max()) > 31000
+    for number in drawn.nonzero().view(-1).tolist():
+        begin, end = pairs.ranges[tiles[number]].tolist()
+        assert number in pairs.gaussians[begin:end].tolist()
+    listed = int((pairs.ranges[:, 1] - pairs.ranges[:, 0]).sum())
+    assert listed < len(pairs.gaussians)
+
+
+@pytest.mark.parametrize("size", [(1, 16 * 65536), (16 << 15, 16 << 15)], ids=str)
+def test_more_tiles_than_can_be_counted(size: tuple[int, int]) -> None:
+    settings, like = look_at(*size), torch.zeros(1)
+    with pytest.raises(NoKernels, match=f"{size[0]} x {size[1]} pixels"):
+        rasterizer_cuda.frame_of(settings, like)
+    largest = settings._replace(image_height=size[1] - 16)
+    assert rasterizer_cuda.frame_of(largest, like).tiles[1] == size[1] // 16 - 1
 
 
 def test_more_pairs_than_can_be_counted(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:

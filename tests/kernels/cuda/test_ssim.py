@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from splatfix.kernels.nvrtc import NoKernels
 from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.ssim_cuda import mean_ssim
 
@@ -73,3 +74,9 @@ def test_more_images_than_a_grid_has(emulated: None, monkeypatch: pytest.MonkeyP
     assert_close("mean", ours, exact, 1e-13)
     slopes = [torch.autograd.grad(mean, first)[0] for mean in (ours, exact)]
     assert_close("gradient", *slopes, 1e-12)
+
+
+def test_higher_than_a_launch(emulated: None) -> None:
+    image = torch.zeros(1, 1, 32 * 65535 + 1, 1)
+    with pytest.raises(NoKernels, match="2097121 rows"):
+        mean_ssim(image, image, "same")
