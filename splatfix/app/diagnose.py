@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, usage_error
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, say, target_options, value_options

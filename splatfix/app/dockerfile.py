@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from importlib.metadata import requires as requires_of
 from pathlib import Path
 
 from splatfix import __version__
 from splatfix.app.result import Result
 from splatfix.containers.image import own_source
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import cannot_write, usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text

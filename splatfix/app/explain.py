@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -19,6 +18,7 @@ from splatfix.app.answers import Answers
 from splatfix.app.result import Result
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.limits import LONGEST_OBJECT
 from splatfix.core.passthrough import run_and_copy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.options import checkout_of, options_for
 from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say, target_options

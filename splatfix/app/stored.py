@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from splatfix import __version__
 from splatfix.certify.model import Certificate, SceneRun, Verdict
 from splatfix.core.codec import CodecError, from_json, parse_json, parse_start
+from splatfix.core.data import dataclass, fields
 from splatfix.core.errors import usage_error
 from splatfix.core.files import read_json
 from splatfix.core.limits import MOST_CERTIFICATE

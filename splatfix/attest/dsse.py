@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
 
 from splatfix.core.codec import CodecError, from_json, parse_json
+from splatfix.core.data import dataclass
 
 ENVELOPE = "certificate.intoto.jsonl"
 """The file name, beside certificate.json. The ending is that of in-toto's bundles, JSON lines of one envelope each: tools

@@ -7,10 +7,10 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.limits import MOST_KEY
 from splatfix.core.reading import read_bytes

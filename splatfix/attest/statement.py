@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from splatfix.attest.dsse import ENVELOPE
 from splatfix.core.codec import Spelled, from_json, parse_json, to_json
+from splatfix.core.data import dataclass
 from splatfix.core.files import dumps, sha256_of
 
 STATEMENT = "https://in-toto.io/Statement/v1"

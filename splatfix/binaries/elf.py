@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from splatfix.binaries import fatbin
 from splatfix.binaries._bytes import Reader, decode
 from splatfix.binaries.model import BinaryError, Fatbin
+from splatfix.core.data import dataclass
 
 MAGIC = b"\x7fELF"
 MACHINE_CUDA = 190

@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.binaries._bytes import opened
@@ -14,6 +13,7 @@ from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import is_binary, is_native_name, read_binary
 from splatfix.binaries.wheel import MAGIC as ZIP_MAGIC
 from splatfix.binaries.wheel import read_wheel
+from splatfix.core.data import dataclass
 from splatfix.core.errors import usage_error
 from splatfix.core.step import say
 

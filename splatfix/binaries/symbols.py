@@ -10,7 +10,6 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.model import BinaryError
 from splatfix.binaries.pe import MAGIC as PE_MAGIC
 from splatfix.binaries.pe import Pe
+from splatfix.core.data import dataclass
 from splatfix.core.words import counted
 
 StrPath = str | os.PathLike[str]

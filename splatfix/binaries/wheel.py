@@ -12,13 +12,13 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import IO
 
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import is_native_name, parse
+from splatfix.core.data import dataclass
 from splatfix.core.limits import MOST_LIBRARIES
 from splatfix.core.scratch import process_folder
 

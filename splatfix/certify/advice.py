@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.core.codec import from_json
+from splatfix.core.data import dataclass, replace
 from splatfix.core.step import Step
 from splatfix.core.toml import parse_toml
 from splatfix.explain import cause_of, explain_message

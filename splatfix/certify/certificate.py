@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from splatfix.certify import run_levels
@@ -27,6 +26,7 @@ from splatfix.certify.subject import SmokeSubject
 from splatfix.certify.summary import summarize, summarize_stack, undetermined_because
 from splatfix.checks import Finding, run_checks
 from splatfix.context import Goal, make_context
+from splatfix.core.data import dataclass, field
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts import Facts

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from splatfix.certify.model import Certificate
 from splatfix.core.codec import CodecError, from_json, parse_json, to_json
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import usage_error
 from splatfix.core.files import dumps
 from splatfix.core.step import Command, say

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from splatfix.certify.record import TrainingRecord
+from splatfix.core.data import dataclass, field
 from splatfix.core.proof import Rung
 from splatfix.core.step import Command, Step
 

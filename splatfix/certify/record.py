@@ -7,9 +7,9 @@ missing, or of another type than it should be, is None (or empty) here, and the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from splatfix.core.data import dataclass, field, replace
 from splatfix.core.lenient import decode
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from splatfix.core.data import dataclass
 from splatfix.knowledge import Arch
 
 

@@ -6,12 +6,12 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from splatfix.certify.model import Skipped
 from splatfix.certify.smoke import list_scenes
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.core.runner import Runner

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from splatfix.context.coverage import Coverage, judge
+from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit
 from splatfix.facts import Binary, NativeFiles, loaded_fatbins
 from splatfix.knowledge.archs import Arch

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partialmethod
 from typing import Any
 
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.context import Context
+from splatfix.core.data import dataclass
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, say
 from splatfix.knowledge.failures import foreseen_by

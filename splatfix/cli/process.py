@@ -7,13 +7,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from splatfix.app.result import deliver_error, show_message
+from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import Command, Step, say
 from splatfix.core.visible import visible

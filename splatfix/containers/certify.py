@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ from splatfix.containers.run import (
     run_in_container,
     sweep,
 )
+from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
 from splatfix.core.files import read_json, write_json
 from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE

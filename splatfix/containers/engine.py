@@ -11,12 +11,12 @@ import tarfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from splatfix.containers.lanes import GpuNeed, load_lanes
 from splatfix.containers.owner import owner_label
+from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release

@@ -11,7 +11,6 @@ import shlex
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -21,6 +20,7 @@ from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.owner import owner_label
 from splatfix.containers.packages import constraints, own_metadata, requirements
+from splatfix.core.data import dataclass, field
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT

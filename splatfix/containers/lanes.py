@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 from splatfix.core.codec import CodecError, Spelled, from_json
+from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.resources import bundled

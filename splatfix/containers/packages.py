@@ -9,7 +9,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -18,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from splatfix.containers.lanes import Lane
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
 from splatfix.core.redact import HIDDEN

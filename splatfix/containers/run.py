@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -21,6 +20,7 @@ from splatfix.containers.engine import Engine, device_requests, engine_errors, e
 from splatfix.containers.image import LANE_LABEL, Image
 from splatfix.containers.lanes import Lane
 from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
+from splatfix.core.data import dataclass, field
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_REPORT, MOST_REPORT_FILES

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from splatfix.context.model import Choice, rejected_all
 from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import major_minor, release

@@ -7,7 +7,6 @@ still to be built. Here is what depends on the goal.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 from splatfix.context.commands import install_sources, sources_of
@@ -17,6 +16,7 @@ from splatfix.context.model import Choice, Goal, Target
 from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
 from splatfix.facts import Facts, Fatbin, FatbinGroup

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.core.words import counted
 from splatfix.facts import EntryKind, Fatbin, FatbinGroup

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
 from splatfix.context.installed import python_versions, torch_family
+from splatfix.core.data import dataclass
 from splatfix.facts import Facts, ImportedModule, Source
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.imports import Repository, repository_of, requirement_of

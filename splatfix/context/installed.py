@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from packaging.utils import canonicalize_name
 
+from splatfix.core.data import dataclass
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import (
     Checkout,

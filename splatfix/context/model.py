@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.knowledge import Arch, Auto
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.facts import Gpu
 
 NAME = "CUDA_VISIBLE_DEVICES"

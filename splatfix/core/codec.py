@@ -14,6 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import Annotated, Any, TypeVar, cast
 
+from splatfix.core.data import dataclass
 from splatfix.core.words import counted
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ class CodecError(ValueError):
     """A JSON document does not have the shape of the dataclass it should become; the message names the place."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Spelled:
     """For ``Annotated[str, Spelled(...)]``: what such a text looks like, so that those who read it may rely on it."""
 

@@ -12,8 +12,9 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from splatfix.core.data import asdict, dataclass
 
 _DEAD_HOLDER_TIMEOUT = 5.0
 """Seconds a dead process may keep its lock."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from splatfix.core.data import dataclass
 
 
 class RungName(str, Enum):

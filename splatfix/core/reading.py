@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.core.limits import MOST_INSTALLED, MOST_TEXT
 
 StrPath = str | os.PathLike[str]

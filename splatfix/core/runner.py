@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from splatfix.core import watchdog
+from splatfix.core.data import dataclass
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
 from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+
+from splatfix.core.data import dataclass
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _C_FAMILY = (".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc")

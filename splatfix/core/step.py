@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from splatfix.core.data import dataclass
 from splatfix.core.shell import double_quoted, quoted
 from splatfix.core.visible import visible
 

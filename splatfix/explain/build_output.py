@@ -10,8 +10,8 @@ import contextlib
 import re
 import signal
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
+from splatfix.core.data import dataclass, replace
 from splatfix.core.step import Step, say
 from splatfix.explain.engine import cause_of
 from splatfix.knowledge.failures import explain_message, failures, messages

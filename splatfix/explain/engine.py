@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import IO
 
+from splatfix.core.data import dataclass
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
 from splatfix.explain.judges import LAST_LINE

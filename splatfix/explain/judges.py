@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.knowledge.archs import Arch, arch_info, known_archs
 
 _RELEASE = re.compile(

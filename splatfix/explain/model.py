@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from splatfix.core.data import dataclass
 from splatfix.core.step import Step
 
 SURE = 0.5

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from splatfix.core.data import dataclass
 from splatfix.explain.judges import Surroundings, judge, toolkit_in
 from splatfix.explain.model import Line
 from splatfix.explain.reading import plain

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from math import log
 
+from splatfix.core.data import dataclass
 from splatfix.knowledge.failures import Failure, Wording, failure_classes
 from splatfix.knowledge.tables import cached
 

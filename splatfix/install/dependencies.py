@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from splatfix.context.requirements import name_of
 from splatfix.core.codec import parse_json
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import run, say

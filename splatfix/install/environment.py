@@ -8,11 +8,11 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from splatfix.core import lock
+from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError, cannot_write
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held

@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.proof import Rung, RungName

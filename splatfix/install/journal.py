@@ -7,7 +7,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.core.codec import CodecError, from_json, to_json
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import ProcessRunner, Runner

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from splatfix.core.data import dataclass
 from splatfix.install.environment import Environment
 
 _ANCHORED = re.compile(r"<(\w+)>/(.+)", re.DOTALL)

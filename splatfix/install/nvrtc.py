@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from splatfix.binaries import BinaryError, read_binary
 from splatfix.context.coverage import judge
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.resources import kernels_folder

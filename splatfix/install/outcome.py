@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from splatfix.core.data import dataclass
 from splatfix.core.proof import Rung
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import InstallStep

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from splatfix.core.data import dataclass
 from splatfix.core.threads import start
 
 Result = TypeVar("Result")

@@ -11,10 +11,10 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.resources import user_cache

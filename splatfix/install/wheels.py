@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser, Error
 from contextlib import contextmanager
-from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.step import say

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from splatfix.core.data import dataclass, field
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, pair, table
 

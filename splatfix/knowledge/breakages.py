@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from splatfix.core.data import dataclass, field
 from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.core.versions import dotted
 from splatfix.knowledge.messages import Message, message_of

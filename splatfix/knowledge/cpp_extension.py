@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from splatfix.core import versions
+from splatfix.core.data import dataclass, replace
 from splatfix.core.versions import dotted
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.rows import rows

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from splatfix.core.data import dataclass
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import Version, cached, pair, parse_version, table

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.data import dataclass, field
 from splatfix.core.toml import parse_toml
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.stacks import Variant, variant

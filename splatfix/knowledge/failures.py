@@ -8,9 +8,9 @@ to their class, or are a failure of their own. ``data/failures/README.md`` descr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from splatfix.core.data import dataclass, field, replace
 from splatfix.core.step import Step
 from splatfix.knowledge.breakages import Breakage, breakages
 from splatfix.knowledge.log_patterns import LogPattern

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from splatfix.core import versions
+from splatfix.core.data import dataclass
 from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import Version, cached, pair, table, version
 

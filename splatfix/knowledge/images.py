@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import table
 

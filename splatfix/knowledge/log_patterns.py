@@ -6,9 +6,10 @@ import importlib
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from splatfix.core.data import dataclass, field
 
 # the parser of the re module; Python 3.11 renamed it
 PARSER: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")

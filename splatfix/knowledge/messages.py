@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from splatfix.core.data import dataclass
 from splatfix.core.step import Step
 from splatfix.knowledge.rows import decode, step_of
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import cached, table
 

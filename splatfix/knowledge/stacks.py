@@ -7,8 +7,8 @@ and PyPI names that hold something else.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.core.words import counted
 from splatfix.knowledge.rows import decode, rows
 from splatfix.knowledge.tables import cached, source_of, table

@@ -10,12 +10,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 from splatfix.core.codec import parse_json
+from splatfix.core.data import dataclass, field
 from splatfix.core.limits import MOST_KNOWLEDGE
 from splatfix.core.reading import read_bytes
 from splatfix.core.resources import bundled

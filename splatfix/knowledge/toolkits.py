@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from splatfix.core.data import dataclass
 from splatfix.knowledge.rows import decode, rows
 from splatfix.knowledge.tables import parse_version, source_of, table
 

@@ -7,10 +7,11 @@ Linux platforms are made here, because packaging would ask the C library that ru
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from packaging import tags
+
+from splatfix.core.data import dataclass
 
 # The glibc of what was named before PEP 600; the first two are x86's alone.
 _LEGACY_MANYLINUX = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}

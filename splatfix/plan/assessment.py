@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -12,6 +11,7 @@ from splatfix.checks.registry import Blocks
 from splatfix.context import Context, Target, make_context
 from splatfix.context.installed import installed_driver
 from splatfix.context.torch_wheels import no_wheels
+from splatfix.core.data import dataclass, replace
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.facts import Facts, FatbinGroup, Torch

@@ -5,13 +5,13 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from splatfix.checks.build import MEMORY_PER_JOB
 from splatfix.context.architectures import ArchChoice
 from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit
+from splatfix.core.data import dataclass
 from splatfix.core.words import counted
 from splatfix.facts import Facts, Source, Toolkit, Torch, is_arch_variable, lending_folders
 from splatfix.plan.steps import Reason

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from packaging.utils import canonicalize_name
 
 from splatfix.context import Context, Rejected
 from splatfix.context.commands import python_option
+from splatfix.core.data import dataclass, field, replace
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step, target_options
 from splatfix.knowledge import Arch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -12,6 +11,7 @@ from packaging.version import InvalidVersion
 from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
 from splatfix.context.requirements import met, name_of, needs_wheel, unmet, version_of, version_there
+from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say, target_options
 from splatfix.facts import Facts, ImportedModule, Source

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from splatfix.context.model import Rejected
+from splatfix.core.data import dataclass
 from splatfix.knowledge import Arch, Auto
 from splatfix.plan.steps import Reason
 

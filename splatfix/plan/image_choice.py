@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -12,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context import Goal, Rejected, make_context
 from splatfix.context.torch_wheels import builds_for_all
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
 from splatfix.core.versions import release

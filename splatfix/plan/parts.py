@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -11,6 +10,7 @@ from splatfix.checks import FAMILIES, Finding, Status, run_checks, select
 from splatfix.checks.extension.packages import is_dropin, leaf, variant_names
 from splatfix.context import Context
 from splatfix.context.pending_builds import distributions_of, files_installed, names_built
+from splatfix.core.data import dataclass, replace
 from splatfix.facts import (
     Extension,
     Facts,

@@ -11,10 +11,10 @@ like.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any
 
 from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass, field, fields
 from splatfix.core.step import Step
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch

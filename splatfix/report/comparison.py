@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison
+from splatfix.core.data import dataclass
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 
 HEADERS = ("scene", "speed", "change", "train memory", "eval memory", "PSNR", "SSIM", "LPIPS", "verdict")

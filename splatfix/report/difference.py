@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 
 from splatfix.certify.model import Outcome, Verdict
 from splatfix.certify.record import TrainingRecord
+from splatfix.core.data import dataclass
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section
 from splatfix.report.console import table as show_table

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from xml.etree import ElementTree  # only written, never parsed  # nosec B405
 
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.certify.record import TrainingRecord
+from splatfix.core.data import dataclass
 from splatfix.core.visible import visible
 from splatfix.report import appendix
 from splatfix.report.console import shorten_home

@@ -9,7 +9,6 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,6 +18,7 @@ from rich.console import Console
 
 from splatfix import __version__
 from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass
 from splatfix.core.step import Step, target_options
 from splatfix.core.visible import visible
 from splatfix.plan.image import ImageFile, ImagePlan

@@ -4,9 +4,10 @@ stands in the cells of a table."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from splatfix.core.data import dataclass
 
 ABSENT = "–"
 """What was not measured, or does not exist."""

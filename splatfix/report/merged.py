@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 
 from splatfix.certify.model import Verdict
+from splatfix.core.data import dataclass
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import Badge, Mark, Table

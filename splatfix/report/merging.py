@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from splatfix.certify.model import Verdict
+from splatfix.core.data import dataclass
 from splatfix.core.step import run
 from splatfix.report.recorded import (
     PARTS,

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -25,6 +24,7 @@ from rich.table import Column
 from rich.text import Text
 
 from splatfix.certify.progress import title, words
+from splatfix.core.data import dataclass, field
 from splatfix.core.threads import start
 from splatfix.install.outcome import InstallProgress
 from splatfix.plan.steps import InstallStep

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
 from splatfix.certify.record import Config, Implementation
 from splatfix.core.codec import CodecError, from_json
+from splatfix.core.data import dataclass, field
 from splatfix.core.lenient import decode
 from splatfix.core.step import Step
 from splatfix.core.words import beginning

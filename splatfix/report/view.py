@@ -6,7 +6,6 @@ What a result is called, how a number is written and which rows a table has is d
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from splatfix.certify.model import (
     NOT_REACHED,
@@ -18,6 +17,7 @@ from splatfix.certify.model import (
     Verdict,
 )
 from splatfix.certify.record import Implementation
+from splatfix.core.data import dataclass
 from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 from splatfix.report.results import HEADERS, legend, number, row

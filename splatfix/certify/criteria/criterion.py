@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.codec import from_json
+from splatfix.core.data import dataclass, replace
 from splatfix.core.toml import parse_toml
 from splatfix.core.words import counted
 

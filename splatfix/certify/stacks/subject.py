@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.threads import Threads
+from splatfix.core.data import dataclass
 from splatfix.core.step import Command, target_options, value_options
 
 TRAIN, RENDER, METRICS = "train.py", "render.py", "metrics.py"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.core.words import counted
 from splatfix.facts import Facts
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import PurePosixPath
 
 from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, differences
+from splatfix.core.data import dataclass, replace
 from splatfix.core.words import counted
 from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import face_of_variant

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from splatfix.checks.checkout.recognition import commits_of, recipe_of
 from splatfix.checks.extension.packages import installed_modules
@@ -13,6 +12,7 @@ from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of, public_address
+from splatfix.core.data import dataclass, replace
 from splatfix.core.step import Step, say
 from splatfix.core.words import few
 from splatfix.facts import Checkout, Submodule

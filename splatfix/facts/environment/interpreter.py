@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.isolation import find_program
 from splatfix.core.limits import MOST_PROJECT_INDEX

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
 from splatfix.core.codec import Decoder, parse_json
+from splatfix.core.data import dataclass
 from splatfix.facts.model.environment import BuildRecord, Distribution, Extension, SplatPackage
 from splatfix.facts.model.fact import FatbinGroup, group_fatbins
 from splatfix.facts.model.source import PackageSource, Shadow
@@ -185,12 +186,12 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     return distribution
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Folder:
     editable: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _DirectUrl:
     """Where pip took a distribution from (PEP 610)."""
 
@@ -198,7 +199,7 @@ class _DirectUrl:
     dir_info: _Folder = dataclasses.field(default_factory=_Folder)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Manifest:
     """What a wheel that splatfix made says of itself (``splatfix.json``)."""
 

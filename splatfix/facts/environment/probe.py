@@ -7,12 +7,12 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from splatfix.binaries import BinaryError
 from splatfix.core.codec import Decoder, parse_json
+from splatfix.core.data import dataclass
 from splatfix.core.versions import release
 from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
 from splatfix.facts.environment.installer import find_installer

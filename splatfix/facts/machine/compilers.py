@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from splatfix.core.codec import parse_json
+from splatfix.core.data import dataclass, field
 from splatfix.core.lenient import decode
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Compiler

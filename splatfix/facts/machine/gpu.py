@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.data import dataclass, field, replace
 from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import adapters, mac
 from splatfix.facts.machine.nvml import PROC_GPUS, for_all

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from splatfix.core.data import dataclass, field
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import Colmap, HeaderCopy
 from splatfix.facts.system.live import System, captured, which_all, whole_number

@@ -7,9 +7,9 @@ import ctypes
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from splatfix.core.data import dataclass
 from splatfix.facts.system.parallel import within
 
 _TIMEOUT = 10.0

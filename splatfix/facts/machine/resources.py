@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
+from splatfix.core.data import dataclass
 from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import mac
 from splatfix.facts.model.machine import Resources

@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from splatfix.core.data import dataclass
 from splatfix.facts.machine.libraries import cub_version
 from splatfix.facts.model.environment import ToolkitChoice, Torch
 from splatfix.facts.model.fact import Fact
@@ -75,7 +75,10 @@ def packaged(system: System, sites: Iterable[str]) -> Packaged:
     return Packaged(tuple(folders), tuple(includes))
 
 
-def probe(system: System, brought: Packaged = Packaged()) -> Fact[tuple[Toolkit, ...]]:
+_NOTHING = Packaged()
+
+
+def probe(system: System, brought: Packaged = _NOTHING) -> Fact[tuple[Toolkit, ...]]:
     """All toolkits, each once, with every way it was found.
 
     Args:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from splatfix.core.data import dataclass, field
 from splatfix.core.reading import Unread
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.fact import Fact

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from splatfix.core.data import dataclass, field
 from splatfix.facts.model.fact import Cc, Fact, FatbinGroup, Version
 from splatfix.facts.model.source import Shadow
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 from splatfix.binaries import EntryKind, Fatbin, arch_order
 from splatfix.core.codec import Spelled
+from splatfix.core.data import dataclass
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from splatfix.core.data import dataclass, field
 from splatfix.facts.model.fact import Fact, Sm, Version
 
 

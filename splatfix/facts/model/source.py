@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from splatfix.core.data import dataclass, field
 from splatfix.core.reading import Unread
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+from splatfix.core.data import dataclass
 from splatfix.facts.model.source import ArchVariable, CudaSwitches
 from splatfix.facts.source.evaluator import GPU_IN_SIGHT, Marker, StaticEvaluator, markers
 from splatfix.facts.source.syntax import last_name, text_constant

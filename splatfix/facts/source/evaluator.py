@@ -10,10 +10,10 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from splatfix.core.data import dataclass
 from splatfix.facts.source.syntax import dotted_name, last_name, simple_assignments, text_constant, walk_once
 
 Marker = tuple[str, str] | int

@@ -6,10 +6,10 @@ import ast
 import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Generic, TypeVar
 
+from splatfix.core.data import dataclass, field, replace
 from splatfix.facts.model.source import ExtensionCall, RenderCall
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.syntax import dotted_name, imported, own_expressions

@@ -7,9 +7,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from splatfix.core.data import dataclass, field
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import CodeMatch, ImportedModule
 from splatfix.facts.source.reader import FolderReader, is_folder, is_regular_file

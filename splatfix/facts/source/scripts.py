@@ -6,9 +6,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from splatfix.core.data import dataclass
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.folder import packages_in

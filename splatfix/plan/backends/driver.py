@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 
+from splatfix.core.data import dataclass, replace
 from splatfix.core.step import say
 from splatfix.core.versions import dotted
 from splatfix.facts import Driver, EntryKind, Fact, Facts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -11,6 +10,7 @@ from splatfix import __version__
 from splatfix.context import Context, Rejected
 from splatfix.context.commands import pip
 from splatfix.context.torch_wheels import preference
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.step import say, target_options

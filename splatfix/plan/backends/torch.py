@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
 from splatfix.context import Goal, make_context
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
+from splatfix.core.data import dataclass, replace
 from splatfix.core.versions import release
 from splatfix.facts import Torch
 from splatfix.knowledge import Arch, drivers

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from splatfix.core.data import dataclass
 from splatfix.core.words import counted
 from splatfix.report.html.metrics import Bucket, Values, reduced
 

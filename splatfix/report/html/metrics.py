@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from splatfix.core.data import dataclass, field
 from splatfix.core.lenient import LARGEST
 from splatfix.core.limits import MOST_METRICS
 from splatfix.core.reading import Unread, read_text

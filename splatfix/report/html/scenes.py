@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
+from splatfix.core.data import dataclass
 from splatfix.core.reading import read_text
 from splatfix.report.html.charts import Chart, lines, shown, stack
 from splatfix.report.html.metrics import MEMORY, Metrics, Values, read_metrics

@@ -6,10 +6,10 @@ import base64
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from splatfix.certify.model import SceneRun
+from splatfix.core.data import dataclass
 from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.reading import read_bytes
 from splatfix.core.words import counted
