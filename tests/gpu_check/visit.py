@@ -175,8 +175,8 @@ class Visit:
         """Write the record anew, so that a visit that is cut off leaves what it had seen."""
         self.results[result.name] = without_serials(result)
         record, out = self.record(), Path(self.context.out)
-        write_json(out / "record.json", to_json(record))
         write_text(out / "table.md", table(record))
+        write_json(out / "record.json", to_json(record))
 
     def record(self) -> Record:
         """What was seen so far."""
