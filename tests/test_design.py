@@ -286,6 +286,12 @@ def test_plan_reads_no_disk() -> None:
     assert reading == set(PLAN_READS)
 
 
+def test_what_another_interpreter_runs_as_a_file_imports_nothing_of_ours() -> None:
+    files = ("core/lock", "core/watchdog", "facts/environment/probe_env", "facts/machine/probe_cuda")
+    for path in (ROOT / "splatfix" / f"{name}.py" for name in files):
+        assert not [module for _, module in imports(path) if module.split(".")[0] == "splatfix"], path
+
+
 def test_data_classes_are_written_when_they_are_used() -> None:
     """The standard library writes the methods of each when it is imported: a fifth of a diagnosis."""
     eager = {

@@ -13,8 +13,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-
-from splatfix.core.data import asdict, dataclass
+from typing import NamedTuple
 
 _DEAD_HOLDER_TIMEOUT = 5.0
 """Seconds a dead process may keep its lock."""
@@ -22,8 +21,7 @@ _MOST = 4096
 """Bytes of a holder that are read."""
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """The process that wrote itself into a lock."""
 
     host: str
@@ -232,7 +230,7 @@ def _open(path: Path) -> int:
 
 
 def _write_self(handle: int) -> None:
-    text = json.dumps(asdict(Holder(_here(), os.getpid(), _started(os.getpid()))))
+    text = json.dumps(Holder(_here(), os.getpid(), _started(os.getpid()))._asdict())
     os.ftruncate(handle, 0)
     os.pwrite(handle, text.encode(), 0)
 
