@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "unique2", "bincount", "equal")
 """Operations whose result, or its size, Python has to know."""
 HANDED_OVER = "lift_fresh"
 """Numbers of Python that become a tensor: a copy to the GPU, for which the host waits. One alone is an argument of a kernel."""
+LEAVE = ("tolist", "numpy", "cpu", "__array__")
+"""Methods that copy nothing on a CPU, and are no operations there: from a GPU they wait for what they copy."""
 
 
-class Waits(TorchDispatchMode):
+class Waits:
     """Writes down each operation for which a GPU would be waited for."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.found: list[str] = []
+        self._modes = ExitStack()
+
+    def __enter__(self) -> Waits:
+        self._modes.enter_context(_Operations(self.found))
+        self._modes.enter_context(_Calls(self.found))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._modes.close()
+
+
+class _Operations(TorchDispatchMode):
+    def __init__(self, found: list[str]) -> None:
+        super().__init__()
+        self._found = found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().partition(".")[0].removeprefix("aten::")
         is_masked = name == "index" and any(_is_mask(index) for index in args[1])
         if is_masked or name in READ or (name == HANDED_OVER and args[0].dim()):
-            self.found.append(func.name())
+            self._found.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+class _Calls(TorchFunctionMode):
+    def __init__(self, found: list[str]) -> None:
+        super().__init__()
+        self._found = found
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        # one number alone too, where it is not left on the CPU
+        is_placed = name == "new_tensor" or (name in ("tensor", "as_tensor") and (kwargs or {}).get("device"))
+        if name in LEAVE or (is_placed and not hasattr(args[-1], "__len__")):
+            self._found.append(name)
         return func(*args, **(kwargs or {}))
 
 

@@ -59,7 +59,10 @@ def make_dropin_wheel(
     head = _HEAD.format(name=dropin.name, how=_HOW[backend], version=__version__)
     files = {path: (head + text).encode() for path, text in _templates(dropin).items()}
     files.setdefault(f"{dropin.module}/__init__.py", head.encode())
-    for kernel in dropin.kernels:
+    kernels = dropin.kernels
+    if gswarp and dropin.gives_used:  # which gswarp does not tell
+        kernels += ("contributions.py",)
+    for kernel in kernels:
         files[f"{dropin.module}/_{kernel}"] = _kernel(kernel)
     if compiled is not None:
         for kernel in dropin.cuda:
@@ -123,7 +126,7 @@ def _rasterizer_package(row: Variant) -> str:
         "color": "rendered.color",
         "radii": "rendered.radii",
         "invdepths": "rendered.invdepth",
-        "is_used": f"_is_used(settings, means3D, {gaussians})",
+        "is_used": "used",
         "allmap": "rendered.allmap",
         "countBuffer": f"*_sums(settings, pixel_weights, means3D, rendered.radii, {gaussians})",
         "accum_metric_counts": f"_marked(settings, get_flag, metric_map, means3D, {gaussians})",
@@ -131,11 +134,14 @@ def _rasterizer_package(row: Variant) -> str:
     returned = [results[name] for name in row.returns if name in results]
     # what comes back beside image, radii and inverse depth: of several the first
     extras = [name for name in ("countBuffer", "accum_metric_counts", "is_used") if name in row.returns]
+    used, keyword = "", ""
+    if "is_used" in extras:
+        used, keyword = sections["used"], ", used=used"
 
     imports = ""
     if "SparseGaussianAdam" in row.extra_classes:
         imports += "from ._helpers import SparseGaussianAdam\n"
-    if extras:
+    if extras and not used:
         imports += "from ._contributions import contributions as _contributions\n"
     if extras[:1] == ["countBuffer"]:
         imports += "from ._contributions import screen_positions as _screen_positions\n"
@@ -160,6 +166,8 @@ def _rasterizer_package(row: Variant) -> str:
         "kernel": kernel,
         "dc": dc,
         "join": join,
+        "used": used,
+        "keyword": keyword,
         "imports": imports,
     }
     for mark, value in replacements.items():

@@ -64,9 +64,15 @@ def compile_cuda_kernels(
         source = Path(name).name
         if not source.endswith(".cu"):
             continue  # a header
-        for options in _OPTIONS.get(source, ({},)):
+        for options in _options(dropin, source):
             jobs += [[source, options, arch.number] for arch in targets]
     return _compiled(_NVRTC, jobs, dropin, targets, environment, runner, log)
+
+
+def _options(dropin: Dropin, source: str) -> tuple[dict[str, object], ...]:
+    if source == "blending.cu" and dropin.gives_used:
+        return (*_OPTIONS[source], {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1})
+    return _OPTIONS.get(source, ({},))
 
 
 def compile_gswarp(

@@ -3,7 +3,8 @@
 A Gaussian *contributes* to a pixel where its alpha is at least 1/255 and the pixel has not stopped: where it is blended, in the
 terms of `rasterizer.py`, whose projection, tiles and blending these sums use. Taming-3DGS (Mallick et al. 2024) sums over such
 pixels a weight of the pixel, 1, alpha T and the distance from the Gaussian's center; FastGS (2025) counts those of them that a
-map marks; 3dgs-mcmc asks whether there is any. No gradient flows through them, in the originals either.
+map marks; whether there is any, as 3dgs-mcmc asks, `rasterize` tells along with the image. No gradient flows through them, in the
+originals either.
 """
 
 from __future__ import annotations

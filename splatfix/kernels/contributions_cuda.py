@@ -28,7 +28,7 @@ def sums(
     if not count:
         return (pixels, *sums_of.unbind(1))
     frame = frame_of(settings, means3D)._replace(background=means3D.new_zeros(1))
-    pairs = arrange(frame, plain(given))
+    _, pairs = arrange(frame, plain(given))
     weights: Optional[Tensor] = None
     if pixel_weights is not None:
         weights = pixel_weights.detach().to(means3D).contiguous()

@@ -40,7 +40,8 @@ def sparse_adam_step(
     """One Adam step in place, for the visible rows only and without bias correction.
 
     ``m = b1 m + (1 - b1) g``, ``v = b2 v + (1 - b2) g^2``, ``param -= lr m / (sqrt(v) + eps)``; rows that are not visible keep
-    their value and both moments. (The kernel of taming-3dgs; plain Adam would let the moments of hidden rows decay.)
+    their value and both moments. (The kernel of taming-3dgs; plain Adam would let the moments of hidden rows decay.) The host
+    waits for no GPU.
 
     Args:
         param, grad, exp_avg, exp_avg_sq: [N, ...], one shape.
@@ -52,6 +53,13 @@ def sparse_adam_step(
         raise ValueError(
             f"visible has shape {tuple(visible.shape)}; it needs one entry for each of the {param.shape[0]} rows."
         )
+    if param.is_cuda:
+        # all rows, and the others keep what they had: for the number of visible ones the host would wait
+        mask = visible.view(-1, *(1 for _ in param.shape[1:]))
+        m = exp_avg.copy_(torch.where(mask, torch.lerp(grad, exp_avg, beta1), exp_avg))
+        v = exp_avg_sq.copy_(torch.where(mask, torch.lerp(grad * grad, exp_avg_sq, beta2), exp_avg_sq))
+        param.sub_(torch.where(mask, lr * m / (v.sqrt() + eps), torch.zeros_like(param)))
+        return
     rows = visible.nonzero().view(-1)
     g = grad.index_select(0, rows)
     m = exp_avg.index_select(0, rows).mul_(beta1).add_(g, alpha=1 - beta1)

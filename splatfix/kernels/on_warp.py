@@ -97,11 +97,12 @@ def refusal(settings: Any, means2D: Tensor) -> str:
 
 
 def rasterize(
-    settings: Any, *inputs: Optional[Tensor]
+    settings: Any, *inputs: Optional[Tensor], used: Optional[Tensor] = None
 ) -> Tuple[Tensor, Tensor, Optional[Tensor], Tensor, Tensor]:
     """Color [C, H, W], radii [P], no inverse depth, alpha and depth [1, H, W], from checked inputs on one GPU, float32.
 
-    `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp.
+    `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp. For `used` the image is
+    gone through once more.
     """
     means, means2D, *others = inputs
     assert means is not None and means2D is not None
@@ -131,6 +132,10 @@ def rasterize(
     color, radii, meta = gswarp.rasterize_gaussians(
         means.contiguous(), means2D, shs, colors, opacities, scales, rotations, covariances, warp_settings
     )
+    if used is not None:
+        # beside this file in the drop-ins that ask for it
+        beside = importlib.import_module(__name__.replace("on_warp", "contributions"))
+        used.copy_(beside.contributions(settings, means, inputs[2], *inputs[5:]).pixels.clamp_max(1))
     # gswarp's way back reads these two: a caller may edit his in place
     return color, radii.clone(), None, meta.alpha.clone(), meta.depth
 

@@ -52,8 +52,17 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from splatfix.kernels.binning import TILE, to_image, to_tiles
-from splatfix.kernels.blending import Chunk, PairGradients, blend, blend_backward, chunk_cells, full_precision
+from splatfix.kernels.binning import AREA, TILE, to_image, to_tiles
+from splatfix.kernels.blending import (
+    Alpha,
+    Chunk,
+    PairGradients,
+    add_rows,
+    blend,
+    blend_backward,
+    chunk_cells,
+    full_precision,
+)
 from splatfix.kernels.projection import (
     NEAR,
     Ellipses,
@@ -99,14 +108,28 @@ class _Plan(NamedTuple):
 
 
 def _forward(
-    ctx: Any, settings: GaussianRasterizationSettings, budget_bytes: int, given: Gaussians
+    ctx: Any,
+    settings: GaussianRasterizationSettings,
+    budget_bytes: int,
+    used: Optional[Tensor],
+    given: Gaussians,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Project, list, blend; leaves a `_Plan` in `ctx` if a gradient may be asked for."""
     means3D = given.means3D
     height, width = int(settings.image_height), int(settings.image_width)
     _, radius, order, scene, count = arrange(settings, given)
     differentiable = any(ctx.needs_input_grad)
-    sums, chunks = blend(scene, scene.features.shape[1], chunk_cells(budget_bytes, means3D), differentiable)
+    pixels = scene.features.new_zeros(1, scene.features.shape[0])
+
+    def count_pixels(chosen: Tensor, state: Alpha, weights: Tensor) -> None:
+        blended = (weights > 0).view(-1, chosen.numel(), AREA) * scene.inside.index_select(0, chosen)
+        add_rows(pixels, state.rows, blended.sum(-1).view(1, -1))
+
+    cells = chunk_cells(budget_bytes, means3D)
+    visit = None if used is None else count_pixels
+    sums, chunks = blend(scene, scene.features.shape[1], cells, differentiable, visit)
+    if used is not None:
+        used.index_copy_(0, order, (pixels[0, :-1] > 0).to(used.dtype))
 
     tiles = ((height + TILE - 1) // TILE, (width + TILE - 1) // TILE)
     image = to_image(sums, tiles, scene.pairs.tile, height, width)
@@ -137,11 +160,11 @@ def _backward(
     means2D = inputs.means2D
     absolute = settings.kernel_size is not None or (means2D is not None and means2D.shape[1] > 3)
     pulled = blend_backward(scene, plan.chunks, upstream, behind, with_absolute=absolute)
-    needed = ctx.needs_input_grad[2:]
+    needed = ctx.needs_input_grad[3:]
     gradients = _pull_through_projection(plan, inputs, needed, pulled)
     if means2D is not None and needed[1]:
         gradients[1] = _screen_gradient(plan, pulled, means2D)
-    return (None, None, *gradients)
+    return (None, None, None, *gradients)
 
 
 class _Rasterize(torch.autograd.Function):
@@ -149,11 +172,15 @@ class _Rasterize(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, settings: GaussianRasterizationSettings, budget_bytes: int, *inputs: Any
+        ctx: Any,
+        settings: GaussianRasterizationSettings,
+        budget_bytes: int,
+        used: Optional[Tensor],
+        *inputs: Any,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         given = Gaussians(*inputs)
         with full_precision(given.means3D.device):
-            return _forward(ctx, settings, budget_bytes, given)
+            return _forward(ctx, settings, budget_bytes, used, given)
 
     @staticmethod
     @once_differentiable
@@ -362,6 +389,7 @@ def rasterize(
     rotations: Optional[Tensor] = None,
     cov3D_precomp: Optional[Tensor] = None,
     *,
+    used: Optional[Tensor] = None,
     budget_bytes: int = 256 << 20,
 ) -> Rendered:
     """Render Gaussians: color, depth, inverse depth and alpha.
@@ -375,6 +403,7 @@ def rasterize(
         colors_precomp: [P, C] colors, with a background of C numbers.
         scales, rotations: [P, 3] after exp, [P, 4] quaternions (w, x, y, z), normalized by the caller; or
         cov3D_precomp: [P, 6] upper triangles xx, xy, xz, yy, yz, zz.
+        used: [P] int32 zeros, which get 1 where a Gaussian took part in the color of any pixel (3dgs-mcmc).
         budget_bytes: bound on the temporary pixel buffers of a pass. On a CPU less than the default is used anyway.
 
     Raises:
@@ -386,15 +415,17 @@ def rasterize(
     refuse_values(settings, given)
     if means2D is None:
         given = given._replace(means2D=means3D.new_zeros(means3D.shape))
-    on_gpu = _by_cuda_kernels(settings, given)
+    on_gpu = _by_cuda_kernels(settings, given, used)
     if on_gpu is not None:
         return on_gpu
     # Chunks depend on the data and cannot be traced. The compiler is imported only where it runs.
     apply = _apply_untraced if "torch._dynamo" in sys.modules else _apply
-    return Rendered(*apply(settings, budget_bytes, *given))
+    return Rendered(*apply(settings, budget_bytes, used, *given))
 
 
-def _by_cuda_kernels(settings: GaussianRasterizationSettings, given: Gaussians) -> Optional[Rendered]:
+def _by_cuda_kernels(
+    settings: GaussianRasterizationSettings, given: Gaussians, used: Optional[Tensor]
+) -> Optional[Rendered]:
     """The same by CUDA kernels, where they lie beside this file and serve these settings and tensors; else None."""
     means2D = given.means2D
     if means2D is None or not given.means3D.is_cuda:
@@ -408,7 +439,7 @@ def _by_cuda_kernels(settings: GaussianRasterizationSettings, given: Gaussians) 
     drawn = by_kernels(
         "rasterizer",
         given.means3D,
-        lambda: draw(settings, *given),
+        lambda: draw(settings, *given, used=used),
         lambda: refusal(settings, means2D),
     )
     if drawn is None:

@@ -1,11 +1,12 @@
 """The rasterizer of `splatfix.kernels.rasterizer` on its CUDA kernels: allocation, sorting, launches, and the autograd node.
 
-gaussians.h says what each kernel does. The host waits for the GPU once a call, for the number of (Gaussian, tile) pairs;
-with sub-pixel offsets (Mip-Splatting's) twice.
+gaussians.h says what each kernel does. The host waits for the GPU once a call, for the number of (Gaussian, tile) pairs. How far
+sub-pixel offsets (Mip-Splatting's) move is read along with it; lists that were made for less are made again, which waits twice.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -38,6 +39,7 @@ _ROOM = 0.005  # pixels by which a Gaussian is counted wider than listed: more t
 _MOST_PAIRS = 2**31 - 512  # the kernels count them with 32 bits, in steps of 256
 _MODE_V1, _MODE_ANTIALIASING, _MODE_KERNEL_SIZE = 0, 1, 2
 _BLUR = 0.3
+_moved = 0.0  # pixels that offsets are taken to move until they are read: what the last image's did, in half pixels
 
 
 def refusal(settings: Any, means2D: Tensor) -> str:
@@ -60,8 +62,8 @@ class Frame(NamedTuple):
 
     camera: Tensor  # [35] view, projection, center
     background: Tensor  # [C]
-    offsets: Optional[Tensor]  # [H, W, 2]; None where all are 0
-    slack: float  # pixels by which a Gaussian's tiles are wider than its ellipse: rounding, and offsets
+    offsets: Optional[Tensor]  # [H, W, 2]
+    moved: float  # pixels, at least the largest of the offsets; where it is 0 they are left out
     width: int
     height: int
     tan: Tuple[float, float]
@@ -76,6 +78,16 @@ class Frame(NamedTuple):
     def tiles(self) -> Tuple[int, int]:
         """Columns, rows."""
         return (self.width + _TILE - 1) // _TILE, (self.height + _TILE - 1) // _TILE
+
+    @property
+    def slack(self) -> float:
+        """Pixels by which a Gaussian's tiles are wider than its ellipse: rounding, and offsets."""
+        return 0.01 + self.moved
+
+    @property
+    def used_offsets(self) -> Optional[Tensor]:
+        """None where all are 0."""
+        return self.offsets if self.moved else None
 
     def projection(self) -> List[Any]:
         """The arguments that `project` and `project_backward` share."""
@@ -105,14 +117,12 @@ def frame_of(settings: Any, like: Tensor) -> Frame:
         blur, mode = settings.kernel_size, _MODE_KERNEL_SIZE
     elif settings.antialiasing:
         mode = _MODE_ANTIALIASING
-    offsets, moved = settings.subpixel_offset, 0.0
-    if offsets is not None:
-        moved = float(offsets.abs().max())
+    offsets = settings.subpixel_offset
     frame = Frame(
         camera=torch.cat([put(settings.viewmatrix), put(settings.projmatrix), put(settings.campos)]),
         background=put(settings.bg).contiguous(),
-        offsets=put(offsets).contiguous() if moved else None,
-        slack=0.01 + moved,
+        offsets=None if offsets is None else put(offsets).contiguous(),
+        moved=0.0 if offsets is None else _moved,
         width=int(settings.image_width),
         height=int(settings.image_height),
         tan=(float(settings.tanfovx), float(settings.tanfovy)),
@@ -176,18 +186,26 @@ def blocks(count: int, threads: int = _THREADS) -> Tuple[int]:
     return ((count + threads - 1) // threads,)
 
 
-def _blending(frame: Frame, colors: int, extras: int, absolute: bool, like: Tensor) -> Any:
+def _blending(
+    frame: Frame, colors: int, extras: int, absolute: bool, like: Tensor, used: bool = False
+) -> Any:
     defines: Dict[str, object] = {"COLORS": colors, "EXTRAS": extras, "ABSOLUTE": int(absolute)}
     if colors < frame.background.numel():
         defines["PART"] = 1
-    if frame.offsets is not None:
+    if frame.moved:
         defines["OFFSETS"] = 1
+    if used:
+        defines["USED"] = 1
     return module("blending.cu", defines, like)
 
 
 def by_tile(
-    depths: Tensor, counts: Tensor, shape: Tuple[int, int], listing: Callable[..., None]
-) -> Tuple[Tensor, Tensor]:
+    depths: Tensor,
+    counts: Tensor,
+    shape: Tuple[int, int],
+    listing: Callable[..., None],
+    numbers: Sequence[Tensor] = (),
+) -> Tuple[Tensor, Tensor, List[float]]:
     """Numbers of Gaussians by tile and then depth, [E], and the first and end of each tile, [tiles, 2]: both int32.
 
     Args:
@@ -196,12 +214,17 @@ def by_tile(
         shape: columns and rows of tiles.
         listing: called with the kernels of binning.cu, the order of depth, the running sum of the counts in it, and the
             arrays of tiles and Gaussians, which it fills; a tile behind the last stands for one counted and not listed.
+        numbers: more to read from the device in the same wait; they come back third.
     """
     # depths are positive, so their bits sort as they do, and integers sort faster
     bits = depths.view(torch.int32 if depths.dtype == torch.float32 else torch.int64)
     order = torch.sort(bits, stable=True)[1]
     ends = counts.index_select(0, order).cumsum(0, dtype=torch.int64)
-    total = int(ends[-1])  # the one wait
+    read = ends[-1:]
+    if numbers:
+        read = torch.stack([item.double() for item in (ends[-1], *numbers)])
+    count, *others = read.tolist()  # the one wait
+    total = int(count)
     if total > _MOST_PAIRS:
         raise RuntimeError(
             f"The image takes {total} pairs of a Gaussian and a tile, and 32 bits count {_MOST_PAIRS}: "
@@ -219,11 +242,16 @@ def by_tile(
         tiles, by_number = torch.sort(tiles, stable=True)
         gaussians = gaussians.index_select(0, by_number)
         kernels.launch("find_ranges", blocks(total), (_THREADS,), [tiles, total, shape[0] * shape[1], ranges])
-    return gaussians, ranges
+    return gaussians, ranges, others
 
 
-def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
-    """Project and list."""
+def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> Tuple[Frame, _Pairs]:
+    """Project and list; the frame comes back with how far its offsets move.
+
+    Raises:
+        ValueError: offsets that are not finite.
+    """
+    global _moved
     means, _, opacities, shs, colors, scales, rotations, covariances = inputs
     assert means is not None
     count, channels = means.shape[0], frame.background.numel()
@@ -249,8 +277,15 @@ def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> _Pairs:
         given = [splats, order, ends, counts, count, frame.width, frame.height, frame.slack, frame.compact]
         kernels.launch("list_pairs", blocks(count), (_THREADS,), [*given, tiles, gaussians])
 
-    gaussians, ranges = by_tile(depths, counts, frame.tiles, listing)
-    return _Pairs(splats, features, radii, gaussians, ranges)
+    farthest = [] if frame.offsets is None else [frame.offsets.abs().max()]
+    gaussians, ranges, moved = by_tile(depths, counts, frame.tiles, listing, farthest)
+    for pixels in moved:
+        if not math.isfinite(pixels):
+            raise ValueError("`subpixel_offset` holds NaN or infinite values.")
+        _moved = math.ceil(2 * pixels) / 2
+        if pixels > frame.moved:
+            return arrange(frame._replace(moved=_moved), inputs)
+    return frame, _Pairs(splats, features, radii, gaussians, ranges)
 
 
 def harmonics_backward(
@@ -274,7 +309,9 @@ class _RasterizeOnCuda(torch.autograd.Function):
     """The inputs of `rasterize` -> color, radii, depth, inverse depth, alpha: copies where backward reads them."""
 
     @staticmethod
-    def forward(ctx: Any, settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, settings: Any, used: Optional[Tensor], *inputs: Optional[Tensor]
+    ) -> Tuple[Tensor, ...]:
         inputs = plain(inputs)
         means = inputs[0]
         assert means is not None
@@ -290,15 +327,17 @@ class _RasterizeOnCuda(torch.autograd.Function):
             ctx.save_for_backward(*inputs)
             radii = torch.empty(0, dtype=torch.int32, device=means.device)
             return (image, radii, *copies([extras[:1].zero_()] * 3))
-        pairs = arrange(frame, inputs)
+        frame, pairs = arrange(frame, inputs)
         lasts = torch.empty(frame.height, frame.width, dtype=torch.int32, device=means.device)
         for first, colors, more in frame.passes(3):
             given = (pairs.ranges, pairs.gaussians, pairs.splats, pairs.features, frame.background)
-            size = (frame.offsets, channels, first, frame.width, frame.height)
-            arguments = [*given, *size, image, extras if more else None, lasts]
-            _blending(frame, colors, more, False, means).launch(
-                "blend", (columns, rows), (_THREADS,), arguments
-            )
+            size = (frame.used_offsets, channels, first, frame.width, frame.height)
+            counted = None if first else used
+            arguments = [*given, *size, image, extras if more else None, lasts, counted]
+            kernels = _blending(frame, colors, more, False, means, used=counted is not None)
+            kernels.launch("blend", (columns, rows), (_THREADS,), arguments)
+        if used is not None:
+            used.clamp_(max=1)
         drawn: Tuple[Tensor, ...] = (image, pairs.radii, extras[:1], extras[1:2], extras[2:])
         if not any(ctx.needs_input_grad):
             return drawn
@@ -316,7 +355,7 @@ class _RasterizeOnCuda(torch.autograd.Function):
         inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
         frame: Optional[Frame] = ctx.frame
         if frame is None:
-            return (None, *zeros_like_each(inputs))
+            return (None, None, *zeros_like_each(inputs))
         means, means2D, opacities, shs, _, scales, rotations, covariances = inputs
         image, extras, lasts, pairs = kept[0], kept[1], kept[2], _Pairs(*kept[3:])
         count, channels = means.shape[0], frame.background.numel()
@@ -332,7 +371,7 @@ class _RasterizeOnCuda(torch.autograd.Function):
         for first, colors, with_extras in frame.passes(more):
             if first and upstream is None:
                 break
-            given = (pairs.ranges, pairs.gaussians, pairs.splats, pairs.features, frame.offsets)
+            given = (pairs.ranges, pairs.gaussians, pairs.splats, pairs.features, frame.used_offsets)
             size = (channels, first, sums.shape[1], frame.width, frame.height)
             arguments = [*given, image, extras, *pulled, lasts, *size, sums]
             kernels = _blending(frame, colors, with_extras, absolute, means)
@@ -366,14 +405,17 @@ class _RasterizeOnCuda(torch.autograd.Function):
                 by_means2D[:, 2:4] = absolute
             elif by_means2D.shape[1] == 3 and frame.mode == _MODE_KERNEL_SIZE:
                 by_means2D[:, 2] = absolute.sum(1)
-        return (None, *gradients)
+        return (None, None, *gradients)
 
 
-def rasterize(settings: Any, *inputs: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def rasterize(
+    settings: Any, *inputs: Optional[Tensor], used: Optional[Tensor] = None
+) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Color [C, H, W], radii [P], inverse depth, alpha and depth [1, H, W], from checked inputs on one GPU, float32.
 
-    `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp.
+    `inputs` are means3D, means2D, opacities, shs, colors_precomp, scales, rotations, cov3D_precomp; `used` is [P] int32 zeros,
+    which get 1 where a Gaussian took part in a pixel.
     """
     apply: Any = _RasterizeOnCuda.apply
-    image, radii, depth, invdepth, alpha = apply(settings, *inputs)
+    image, radii, depth, invdepth, alpha = apply(settings, used, *inputs)
     return image, radii, invdepth, alpha, depth

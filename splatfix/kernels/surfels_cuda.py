@@ -64,7 +64,8 @@ def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> 
         arguments = [boxes, order, ends, counts, count, frame.tiles[0], tiles, gaussians]
         binning.launch("list_boxes", blocks(count, _THREADS), (_THREADS,), arguments)
 
-    return _SurfelPairs(surfels, features, depths, radii, *by_tile(depths, counts, frame.tiles, listing))
+    gaussians, ranges, _ = by_tile(depths, counts, frame.tiles, listing)
+    return _SurfelPairs(surfels, features, depths, radii, gaussians, ranges)
 
 
 class _RasterizeSurfels(torch.autograd.Function):

@@ -39,6 +39,14 @@ class Dropin:
             return self.module
         return f"{self.module}@{self.variant}"
 
+    @property
+    def gives_used(self) -> bool:
+        """With each image it tells which Gaussians took part, as 3DGS-MCMC's rasterizer does."""
+        row = None
+        if self.serves:
+            row = variant(self.serves[0])
+        return row is not None and "is_used" in (row.returns or ())
+
 
 @dataclass(frozen=True)
 class Face:

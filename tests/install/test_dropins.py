@@ -112,6 +112,7 @@ def test_a_drop_in_on_gswarp_carries_what_it_calls(tmp_path: Path) -> None:
         with zipfile.ZipFile(wheel) as file:
             texts = {name: file.read(name).decode() for name in file.namelist() if name.endswith(".py")}
         here = {name.rpartition("/")[2].removesuffix(".py") for name in texts}
+        assert ("_contributions" in here) == (dropin.gives_used or "contributions.py" in dropin.kernels)
         assert {"_nvrtc", "_on_warp"} <= here and not any(name.endswith("_cuda") for name in here)
         with zipfile.ZipFile(wheel) as file:
             (name,) = (name for name in file.namelist() if name.endswith("splatfix.json"))

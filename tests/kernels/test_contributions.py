@@ -13,7 +13,7 @@ from splatfix.kernels.contributions import contributions, screen_positions
 from splatfix.kernels.rasterizer import rasterize
 
 from . import rasterizer_reference as reference
-from .compare import gaussians_of
+from .compare import gaussians_of, in_precision
 from .scenes import cloud, look_at, rand
 
 
@@ -68,6 +68,11 @@ def test_sums_follow_their_definition(name: str, dtype: Any) -> None:
         # in float32 alpha may cross 1/255, or a pixel stop, one Gaussian earlier or later
         room = 1e-9 if dtype == torch.float64 else 2e-3 * max(1.0, float(exact.max()) if numbers else 0.0)
         assert torch.allclose(getattr(result, field).double(), exact, atol=room, rtol=0), field
+    used = torch.zeros(len(colors), dtype=torch.int32)
+    rasterize(
+        in_precision(settings, dtype), **given, means2D=None, colors_precomp=colors.to(dtype), used=used
+    )
+    assert torch.equal(used, result.pixels.clamp_max(1))
     if name not in ("none", "one"):
         assert (result.pixels > 0).sum() > 3
 

@@ -16,7 +16,9 @@ from splatfix.kernels.helpers import (
     compute_relocation,
     sparse_adam_step,
 )
+from tests.waits import Waits
 
+from .compare import OnGpu
 from .scenes import rand
 
 # -- sparse Adam --
@@ -28,8 +30,9 @@ from .scenes import rand
     shape=st.sampled_from([(), (1,), (3,), (15, 3)]),
     share=st.sampled_from([0.0, 0.3, 1.0]),
     seed=st.integers(0, 999),
+    kind=st.sampled_from([torch.Tensor, OnGpu]),
 )
-def test_adam_updates_visible_rows_by_the_formula_and_no_others(rows, shape, share, seed):
+def test_adam_updates_visible_rows_by_the_formula_and_no_others(rows, shape, share, seed, kind):
     size = (rows, *shape)
     param, m, v = rand(*size, seed=seed), rand(*size, seed=seed + 1), rand(*size, seed=seed + 2)
     visible = rand(rows, seed=seed + 3) < share
@@ -41,7 +44,9 @@ def test_adam_updates_visible_rows_by_the_formula_and_no_others(rows, shape, sha
                 expected[1][i] = 0.9 * expected[1][i] + 0.1 * grad[i]
                 expected[2][i] = 0.999 * expected[2][i] + 0.001 * grad[i] ** 2
                 expected[0][i] -= 0.01 * expected[1][i] / (expected[2][i].sqrt() + 1e-15)
-        sparse_adam_step(param, grad, m, v, visible, lr=0.01)
+        with Waits() as waits:
+            sparse_adam_step(*(item.as_subclass(kind) for item in (param, grad, m, v)), visible, lr=0.01)
+        assert kind is torch.Tensor or not waits.found
     for result, target in zip((param, m, v), expected, strict=True):
         assert torch.allclose(result, target, rtol=1e-12, atol=1e-14)
     assert torch.equal(param[~visible], rand(*size, seed=seed)[~visible])

@@ -11,7 +11,7 @@ import torch
 
 from splatfix.kernels import nvrtc, on_warp
 
-from .compare import ARGUMENTS
+from .compare import ARGUMENTS, in_precision
 from .scenes import cloud, look_at
 
 asked: dict[str, Any] = {}
@@ -79,6 +79,14 @@ def test_matrices_lie_in_memory_as_gswarp_reads_them() -> None:
         colors.numel() == covariances.numel() == 0
         and shs.shape[0] == scales.shape[0] == rotations.shape[0] == 5
     )
+
+
+def test_used_gaussians_are_counted_beside_it() -> None:
+    given = inputs()
+    given[2][3] = 1e-4  # too faint for any pixel
+    used = torch.zeros(5, dtype=torch.int32)
+    on_warp.rasterize(in_precision(look_at(33, 17), torch.float32), *given, used=used)
+    assert used[3] == 0 and used.sum() > 1 and used.max() == 1
 
 
 def test_the_quiet_half_and_the_loud_half() -> None:

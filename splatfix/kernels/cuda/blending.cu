@@ -20,6 +20,9 @@
 #ifndef OFFSETS
 #define OFFSETS 0  // 1: pixels have offsets from their centers
 #endif
+#ifndef USED
+#define USED 0  // 1: `used`, [P], zeros at first, counts the pixels that take each Gaussian
+#endif
 #define BUCKETS (AREA / WARP)
 #define BLOCKS (FEATURES + ABSOLUTE > 9 ? 2 : FEATURES + ABSOLUTE > 6 ? 3 : 4)  // of blend_backward on a multiprocessor: as many as spill no register
 
@@ -46,9 +49,13 @@ __device__ __forceinline__ Color color_of(In<real> features, int which, int chan
 // that the pixel took.
 extern "C" __global__ void __launch_bounds__(AREA) blend(
     In<int> ranges, In<int> gaussians, In<Splat> splats, In<real> features, In<real> background, In<real> offsets, int channels,
-    int from, int width, int height, Out<real> image, Out<real> extras, Out<int> lasts) {
+    int from, int width, int height, Out<real> image, Out<real> extras, Out<int> lasts,
+    Out<int> used) {
     SHARED(Splat, near, AREA);
     SHARED(Color, near_color, AREA);
+#if USED
+    SHARED(int, numbers, AREA);
+#endif
     if (!PART) { channels = COLORS; from = 0; }
     const int tile = blockIdx.y * gridDim.x + blockIdx.x, begin = ranges[2 * tile], end = ranges[2 * tile + 1];
     const int x = blockIdx.x * TILE + threadIdx.x % TILE, y = blockIdx.y * TILE + threadIdx.x / TILE;
@@ -64,6 +71,9 @@ extern "C" __global__ void __launch_bounds__(AREA) blend(
             const int which = gaussians[first + threadIdx.x];
             near[threadIdx.x] = splats[which];
             near_color[threadIdx.x] = color_of(features, which, channels, from);
+#if USED
+            numbers[threadIdx.x] = which;
+#endif
         }
         __syncthreads();
         const int here = min(AREA, end - first);
@@ -78,6 +88,9 @@ extern "C" __global__ void __launch_bounds__(AREA) blend(
             for (int f = 0; f < FEATURES; f++) sum.of[f] += color.of[f] * (alpha * left);
             left = after;
             last = first - begin + k + 1;
+#if USED
+            add_to(used, numbers[k], 1);
+#endif
         }
     }
     if (!inside) return;

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from splatfix.kernels import contributions_cuda
+from splatfix.kernels import contributions_cuda, rasterizer_cuda
 from splatfix.kernels.contributions import contributions
 
 from ..compare import BOTH, assert_close, gaussians_of, in_precision
@@ -25,6 +25,10 @@ def compare(settings: Any, inputs: Inputs, dtype: torch.dtype = torch.float64, w
     near = 1e-12 if dtype == torch.float64 else 2e-5
     for column, sums in enumerate(expected.unbind(1)):
         assert_close(f"column {column}", result[column], sums, near, least=1.0)
+    used = torch.zeros(len(expected), dtype=torch.int32)
+    many = in_precision(settings._replace(bg=torch.zeros(11)), dtype)  # channels of two launches
+    rasterizer_cuda.rasterize(many, *gaussians_of(inputs, dtype, colors=11), used=used)
+    assert torch.equal(used, result[0].clamp_max(1))
     if len(expected) > 1:
         assert expected.any(0).tolist() == [True, weighted, True, True]
 

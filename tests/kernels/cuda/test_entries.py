@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from splatfix.install.nvrtc import _OPTIONS
+from splatfix.install.nvrtc import _options
 from splatfix.kernels import nvrtc, rasterizer_cuda, surfels_cuda
 from splatfix.kernels.contributions import contributions
 from splatfix.kernels.knn import distCUDA2
@@ -85,6 +85,10 @@ def test_ssim_and_neighbors(chosen: None) -> None:
     assert nvrtc.ran == {"ssim": "nvrtc", "knn": "nvrtc"}
 
 
+def draw_used(view: Any, *inputs: Tensor) -> Any:
+    return rasterizer_cuda.rasterize(view, *inputs, used=torch.zeros(len(inputs[0]), dtype=torch.int32))
+
+
 @pytest.mark.parametrize(
     ("dropin", "render", "scene", "names", "outputs", "columns"),
     [
@@ -96,6 +100,7 @@ def test_ssim_and_neighbors(chosen: None) -> None:
             [(0,), (0, 4)],
             [3, 4],
         ),
+        (("diff-gaussian-rasterization", "mcmc"), draw_used, cloud, ARGUMENTS, [(0,), (0, 4)], [3, 4]),
         (("diff-surfel-rasterization",), surfels_cuda.rasterize, discs, SURFELS, [(0,)], [3]),
     ],
 )
@@ -119,43 +124,88 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(
     for some, width in itertools.product(outputs, columns):
         pulled(render, look_at(20, 20), scene(5), torch.float64, some, width, names)
     sources = [Path(name).name for name in dropin_of(*dropin).cuda if name.endswith(".cu")]
-    carried = [(name, options) for name in sources for options in _OPTIONS.get(name, ({},))]
+    carried = [(name, options) for name in sources for options in _options(dropin_of(*dropin), name)]
     assert all(one in requested for one in carried) and all(one in carried for one in requested)
 
 
-VIEW = settings()
 IMAGES = {"image": rand(1, 3, 20, 30), "other": rand(1, 3, 20, 30, seed=1)}
-FRAMES: dict[str, tuple[Callable[..., Tensor], dict[str, Tensor], int]] = {
-    "3DGS": (lambda **given: rasterize(VIEW, **given).color, cloud(40), 1),
-    "2DGS": (lambda **given: rasterize_surfels(VIEW, **given).color, discs(25, seed=1), 1),
-    "SSIM": (lambda image, other: fused_ssim(image, other), IMAGES, 0),
+POINTS = {"points": rand(100, 3)}
+Frame = tuple[Callable[..., Sequence[Tensor]], dict[str, Tensor], int]
+
+
+def drawing(draw: Callable[..., Any], made: dict[str, Tensor], columns: int = 3, **options: Any) -> Frame:
+    """Every output of a rasterizer with such a `means2D`: one wait, for the pairs of tiles and Gaussians."""
+    view = settings(**options)
+    return (
+        lambda **given: draw(view, **given),
+        {**made, "means2D": torch.zeros(len(made["means3D"]), columns)},
+        1,
+    )
+
+
+def with_used(view: Any, **given: Tensor) -> Sequence[Tensor]:
+    used = given["means3D"].new_zeros(len(given["means3D"]), dtype=torch.int32)
+    return rasterize(view, **given, used=used)
+
+
+UNMOVED = {"kernel_size": 0.1, "subpixel_offset": torch.zeros(30, 40, 2)}
+MOVED = {"kernel_size": 0.1, "subpixel_offset": rand(30, 40, 2) - 0.5}
+FRAMES: dict[str, Frame] = {
+    "v1, with depth and alpha": drawing(rasterize, cloud(40)),
+    "v1, covariances": drawing(rasterize, cloud(40, covariance=True)),
+    "dr_aa": drawing(rasterize, cloud(40), antialiasing=True),
+    "mip": drawing(rasterize, cloud(40), **UNMOVED),
+    "mip, moved pixels": drawing(rasterize, cloud(40), **MOVED),
+    "fastgs": drawing(rasterize, cloud(40), 4, compact_box=0.5),
+    "mcmc": drawing(with_used, cloud(40)),
+    "2DGS": drawing(rasterize_surfels, discs(25, seed=1)),
+    "SSIM": (lambda image, other: [fused_ssim(image, other)], IMAGES, 0),
+    "kNN": (lambda points: [distCUDA2(points)], POINTS, 1),
 }
 
 
 def waits_of(name: str, kind: type[Tensor]) -> list[str]:
     """What the second frame and its gradients wait for."""
     draw, made, _ = FRAMES[name]
-    inputs = {key: value.float() for key, value in made.items()}
-    if name != "SSIM":
-        inputs["means2D"] = torch.zeros(len(inputs["means3D"]), 3)
-    inputs = {key: value.requires_grad_().as_subclass(kind) for key, value in inputs.items()}
-    draw(**inputs).as_subclass(Tensor).sum().backward()
-    with Waits() as waits:
-        draw(**inputs).as_subclass(Tensor).sum().backward()
+    inputs = {key: value.float().requires_grad_().as_subclass(kind) for key, value in made.items()}
+    waits = Waits()
+    for _ in range(2):
+        waits = Waits()
+        with waits:
+            drawn = [image.as_subclass(Tensor) for image in draw(**inputs)]
+            loss = sum(image.sum() for image in drawn if image.requires_grad)
+            if isinstance(loss, Tensor):
+                loss.backward()
     return waits.found
 
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_frame_waits_for_the_gpu_once_at_most(name: str, chosen: None) -> None:
-    """For the number of pairs of tiles and Gaussians, by which the lists are made."""
     found = waits_of(name, OnGpu)
     assert len(found) <= FRAMES[name][2], found
 
 
-@pytest.mark.parametrize(("name", "most"), [("3DGS", 10), ("2DGS", 6), ("SSIM", 0)])
+@pytest.mark.parametrize(("name", "most"), [("v1, with depth and alpha", 11), ("2DGS", 6), ("SSIM", 0)])
 def test_pure_pytorch_waits_for_sizes_alone(name: str, most: int) -> None:
     """Its lists are made by operations whose size only the GPU knows; no number of Python is copied there on the way."""
     found = waits_of(name, Tensor)
     handed_over = found.count("aten::lift_fresh")
     assert handed_over == (name == "SSIM"), "the window, from pinned memory"
     assert len(found) - handed_over <= most, found
+
+
+@pytest.mark.parametrize("guess", [0.0, 0.5, 7.0])
+def test_offsets_that_move_farther_than_the_last_ones(
+    guess: float, chosen: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rasterizer_cuda, "_moved", guess)
+    view, inputs = settings(kernel_size=0.1, subpixel_offset=6 * rand(30, 40, 2)), cloud(40)
+    result = rasterize(view, means2D=None, **moved(inputs))
+    double = in_precision(view, torch.float64)
+    for one, two in zip(result, rasterize(double, means2D=None, **inputs), strict=True):
+        near(one, two)
+    assert rasterizer_cuda._moved == 6.0
+    with pytest.raises(ValueError, match="subpixel_offset"):
+        rasterize(
+            view._replace(subpixel_offset=torch.full((30, 40, 2), torch.nan)), means2D=None, **moved(inputs)
+        )

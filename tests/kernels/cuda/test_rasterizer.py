@@ -140,7 +140,7 @@ def test_as_many_tiles_as_a_key_counts(
     settings = look_at(*size, fov=2 * math.atan(0.25 * size[0] / max(size)), roll=0.0)
     frame = rasterizer_cuda.frame_of(settings, means)
     inputs["means2D"] = torch.zeros_like(means)
-    pairs = rasterizer_cuda.arrange(frame, [inputs.get(name) for name in ARGUMENTS])
+    _, pairs = rasterizer_cuda.arrange(frame, [inputs.get(name) for name in ARGUMENTS])
     along = pairs.splats[:, :2].amax(1)
     drawn = (pairs.radii > 0) & (along > 0) & (along < max(size) - 1)
     tiles = (along / 16).long()

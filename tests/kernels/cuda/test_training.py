@@ -43,7 +43,7 @@ def test_it_learns_the_same(
 
         return call
 
-    def drawn(settings: Any, inputs: Any) -> Any:
+    def drawn(settings: Any, inputs: Any, _used: Any) -> Any:
         return rasterizer.Rendered(*rasterize(settings, *inputs))
 
     monkeypatch.setattr(rasterizer, "_by_cuda_kernels", counted("rasterizer", drawn))
