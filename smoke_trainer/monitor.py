@@ -23,6 +23,7 @@ from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.record import GradientReport, ReachReport
 from smoke_trainer.timing import OtherPrograms, StepTimer
+from smoke_trainer.updates import UpdateCheck
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
@@ -130,6 +131,7 @@ class Monitor:
         self.memory = PeakMemory(device)
         self.others = OtherPrograms()
         self.gradients = GradientStats()
+        self.updates = UpdateCheck()
         self.losses: List[float] = []
         self.changed = 0  # the last iteration that added or removed Gaussians
         self.refined: List[int] = []  # the iterations that did, or reset opacities

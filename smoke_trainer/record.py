@@ -282,6 +282,7 @@ class TrainingReport:
     train_loss: LossReport
     gaussians: CountReport
     gradients: Dict[str, GradientReport]
+    updates: Dict[str, Dict[str, Any]]  # by group, see `updates.UpdateReport`
     reached: ReachReport
     opacity_resets: int
     sh_degree: int

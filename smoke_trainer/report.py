@@ -167,6 +167,7 @@ def training_report(
             **monitor.counts,
         ),
         gradients=monitor.gradients.summary(),
+        updates={name: row._asdict() for name, row in monitor.updates.summary().items()},
         reached=monitor.gradients.reached(),
         opacity_resets=monitor.opacity_resets,
         sh_degree=run.model.sh_degree,

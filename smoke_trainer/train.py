@@ -34,6 +34,7 @@ from smoke_trainer.process import GracefulInterrupt
 from smoke_trainer.record import ProgressState, Quality
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.transfer import to_device
+from smoke_trainer.updates import AdamRule
 
 Progress = Callable[[ProgressState], None]
 CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
@@ -138,12 +139,30 @@ def train_step(run: Run, iteration: int) -> None:
     run.monitor.gradients.reach(model)
     timer.lap("backward")
 
+    follow = iteration in followed_steps(config.iterations)
+    if follow:
+        follow_step(run, iteration, xyz_lr)
     model.optimizer.step()
+    if follow:
+        run.monitor.updates.after()
     model.optimizer.zero_grad(set_to_none=True)
     strategy.step_post_backward(iteration, model, output, xyz_lr)
     timer.lap("optimizer")
     run.monitor.record(iteration, loss, norms, len(model), event, run.held_bytes())
     run.iteration = iteration
+
+
+def followed_steps(iterations: int) -> Tuple[int, ...]:
+    """The iterations whose update is computed again: two of the first, whose bias Adam corrects most, and four in all parts."""
+    return (2, 10, *(iterations * quarter // 4 for quarter in (1, 2, 3, 4)))
+
+
+def follow_step(run: Run, iteration: int, xyz_lr: float) -> None:
+    """Compute what Adam is about to do, by the rates of the configuration."""
+    model, lrs = run.model, run.config.lrs
+    for name, parameter in model.params.items():
+        rule = AdamRule(lr=xyz_lr if name == "xyz" else getattr(lrs, name), step=iteration)
+        run.monitor.updates.before(name, parameter, model.optimizer.state[parameter], rule)
 
 
 def prepare(config: TrainConfig) -> Run:

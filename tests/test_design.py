@@ -64,7 +64,10 @@ DATA_CLASSES = {
 STAGED = {
     f"splatfix/certify/{name}.py": {"kernels"}
     for name in ("kernel_probe", "kernel_calls", "kernel_agreement", "kernel_references")
-} | {"splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"}}
+} | {
+    "splatfix/certify/stacks/compare_renders.py": {"kernels", "smoke_trainer"},
+    "splatfix/certify/inside/observer.py": {"smoke_trainer"},
+}
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.
 THIRD_PARTY: dict[str, set[str]] = {

@@ -134,6 +134,19 @@ class GroupGradients:
 
 
 @dataclass(frozen=True)
+class GroupUpdates:
+    """What an optimizer did to one group in a few steps, beside what its formula says; see ``smoke_trainer/updates.py``."""
+
+    steps: int | None = None
+    """Those in which the formula moves something."""
+    moved: float | None = None
+    """As a share of the formula's move, where that was furthest from 1."""
+    error: float | None = None
+    """Of an element's move, relative to the largest."""
+    moments_error: float | None = None
+
+
+@dataclass(frozen=True)
 class Reached:
     """The share of the Gaussians that a gradient reached in the last steps."""
 
@@ -294,6 +307,7 @@ class TrainingRecord:
     train_loss: TrainLoss = field(default_factory=TrainLoss)
     gaussians: GaussianCounts = field(default_factory=GaussianCounts)
     gradients: Mapping[str, GroupGradients] = field(default_factory=dict)
+    updates: Mapping[str, GroupUpdates] = field(default_factory=dict)
     reached: Reached = field(default_factory=Reached)
     opacity_resets: int | None = None
     sh_degree: int | None = None

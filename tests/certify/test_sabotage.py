@@ -64,6 +64,18 @@ def gradient_norms(model):
         f"gradients-{group.replace('_', '-')}": (TRAIN, NO_GRADIENT.format(group=group))
         for group in REQUIRED_GROUPS
     },
+    "parameters-move": (  # the rotations are put back after each step
+        "smoke_trainer/model.py",
+        """
+_adam = make_adam
+def make_adam(params, lrs):
+    optimizer, engine = _adam(params, lrs)
+    kept = []
+    optimizer.register_step_pre_hook(lambda *_: kept.append(optimizer.param_groups[5]['params'][0].detach().clone()))
+    optimizer.register_step_post_hook(lambda *_: optimizer.param_groups[5]['params'][0].data.copy_(kept.pop()))
+    return optimizer, engine
+""",
+    ),
     "gaussians-reached": (
         TRAIN,
         """

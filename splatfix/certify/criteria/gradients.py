@@ -1,4 +1,4 @@
-"""Whether gradients reach every group of parameters: of the smoke trainer, and of trainers with groups of their own."""
+"""Whether gradients reach every group of parameters, and move it: of the smoke trainer, and of trainers with other groups."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ REQUIRED_GROUPS = ("xyz", "f_dc", "f_rest", "opacity", "scaling", "rotation")
 """Every one must get gradients. Those of f_rest are counted from the first step that uses a degree above 0."""
 MAX_ZERO_STEPS = 0.05
 """Maximum share of steps in which a parameter group has a zero gradient (a view may see nothing)."""
+
+MAX_UPDATE_ERROR = 1e-3
+"""Of a step beside its formula in float64, relative to the largest of its elements; Adam's own kernels are within 1e-6."""
 
 _OF_ANCHORS = ("anchor", "offset", "anchor_feat", "scaling", "means", "opacities", "scales", "quats", "sh0")
 """What Scaffold-GS, whose networks make the rest, and gsplat's trainers must train."""
@@ -63,6 +66,37 @@ def of_any_trainer(record: TrainingRecord) -> Iterator[Criterion]:
         measured = f"{zero}{after}, largest norm {group.max or 0.0:.3g}"
         item = _reached(row, name, group, steps, measured)
         yield unless_short(item, record, measured=group.zero_steps is not None)
+
+
+def parameters_move(record: TrainingRecord) -> Criterion:
+    """The optimizer moved every group as its gradients and its rate say, where it was computed again."""
+    if not record.updates:
+        of_a_stack = bool(record.config.groups)
+        reason = "no step was computed again"
+        if of_a_stack:
+            reason += ": the optimizer is none of Adam's family"
+        return criterion("parameters-move", None if of_a_stack else False, reason, most=MAX_UPDATE_ERROR)
+    wrong, followed, largest = [], [], 0.0
+    for name, group in record.updates.items():
+        if not group.steps:  # no gradient, which is a criterion of its own
+            continue
+        steps = counted(group.steps, "step")
+        error, moments = group.error, group.moments_error
+        if error is None or error > MAX_UPDATE_ERROR:
+            moved = "not a number" if group.moved is None else f"{group.moved:.3g}"
+            wrong.append(f"{name} moved by {moved} of what Adam's formula says ({steps} computed again)")
+        elif moments is None or moments > MAX_UPDATE_ERROR:
+            amount = "no number" if moments is None else f"off by {moments:.2g}"
+            wrong.append(f"Adam's moments of {name} are {amount} ({steps} computed again)")
+        else:
+            largest = max(largest, error, moments)
+            followed.append(name)
+    measured = "; ".join(wrong)
+    if not wrong:
+        measured = f"{', '.join(followed) or 'no group'} moved as Adam's formula says, to {largest:.1g}"
+    return criterion(
+        "parameters-move", not wrong if wrong or followed else None, measured, most=MAX_UPDATE_ERROR
+    )
 
 
 def _reached(row: str, name: str, group: GroupGradients, steps: int, measured: str) -> Criterion:

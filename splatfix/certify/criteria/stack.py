@@ -73,6 +73,7 @@ def _of_training(
     learned = [
         *(_unless_slow(item, record) for item in learning.for_any_trainer(record)),
         *gradients.of_any_trainer(record),
+        gradients.parameters_move(record),
         learning.densification(record, from_outside=True),
         _point_cloud_saved(record),
     ]
@@ -247,7 +248,7 @@ def _unless_slow(item: Criterion, record: TrainingRecord) -> Criterion:
 
 def _unless_cut(item: Criterion, obstacle: str) -> Criterion:
     """What cannot be met because something before it failed is told there, and not again."""
-    of_training = item.code == "finite-values" or item.code.startswith("gradients-")
+    of_training = item.code in ("finite-values", "parameters-move") or item.code.startswith("gradients-")
     if not obstacle or item.outcome is not Outcome.FAILED or of_training:
         return item
     return not_measured(item.code, f"{item.measured}: {obstacle}", item.required)

@@ -30,6 +30,8 @@ TROUBLE = "inside.txt"
 """Beside the records: tracebacks of hooks that could not be set."""
 EVERY = 2.0
 """Seconds between two writings of ``observed.json``."""
+FOLLOWED = frozenset({2, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000})
+"""Steps of an optimizer that are computed again."""
 _OF_TORCH = (os.sep + "torch" + os.sep, os.sep + "splatfix" + os.sep + "certify" + os.sep + "inside" + os.sep)
 
 
@@ -51,6 +53,7 @@ class Record:
             "optimizers": {},
             "counts": [],
             "reached": {"share": None, "steps": 0},
+            "updates": {},
             "sh_degree": None,
             "resolution": None,
             "extensions": {},
@@ -240,6 +243,7 @@ class _Training:
     def __init__(self, record: Record, torch: Any) -> None:
         self.record, self.torch = record, torch
         self.optimizers: list[Any] = []
+        self.updates: Any = None
         self._reached: Optional[Any] = None
         self._steps = 0
         self._last = time.perf_counter()
@@ -256,7 +260,9 @@ class _Training:
             begin(this, *args, **kwargs)
             self.optimizers.append(weakref.ref(this))
             row = self._row_of(this)
-            this.register_step_post_hook(lambda *_: row.__setitem__("steps", row["steps"] + 1))
+            # held by nothing of ours: a trainer may make another optimizer, and drop this one with its parameters
+            this.register_step_pre_hook(lambda stepped, *_: self._before_step(stepped, row))
+            this.register_step_post_hook(lambda *_: self._after_step(row))
 
         @functools.wraps(backward)
         def backward_seen(this: Any, *args: Any, **kwargs: Any) -> Any:
@@ -281,6 +287,34 @@ class _Training:
         )
         row["made"] += 1
         return row
+
+    def _before_step(self, optimizer: Any, row: dict[str, Any]) -> None:
+        if row["steps"] + 1 in FOLLOWED:
+            try:
+                self._follow(optimizer)
+            except Exception:
+                self.record.not_observed()
+
+    def _follow(self, optimizer: Any) -> None:
+        from smoke_trainer.updates import UpdateCheck, rule_of
+
+        if self.updates is None:
+            self.updates = UpdateCheck()
+        for number, group in enumerate(optimizer.param_groups):
+            for parameter in group["params"][:2]:
+                state = optimizer.state.get(parameter, {})
+                rule = rule_of(optimizer, group, state)
+                if rule is not None and state:  # the first step makes the state
+                    self.updates.before(
+                        str(group.get("name") or f"group {number + 1}"), parameter, state, rule
+                    )
+
+    def _after_step(self, row: dict[str, Any]) -> None:
+        row["steps"] += 1
+        if self.updates is not None and row["steps"] in FOLLOWED:
+            self.updates.after()
+            summary = self.updates.summary()
+            self.record.state["updates"] = {name: report._asdict() for name, report in summary.items()}
 
     def after(self, root: Any) -> None:
         """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from splatfix.certify.smoke import child_variables
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import VARIABLE
+from splatfix.core.files import make_folder
+from splatfix.core.resources import smoke_trainer_folder
 from splatfix.facts import Argument
 from splatfix.knowledge.schedules import short_schedule, words_for
 
@@ -56,6 +58,9 @@ def stage_inside(
         for parent in (package, package.parent):
             (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
         shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+        trainer = make_folder(folder / "smoke_trainer")  # of which the observer needs one file
+        for name in ("__init__.py", "updates.py"):
+            shutil.copyfile(smoke_trainer_folder() / name, trainer / name)
     for name in subject.gaps.standins:
         shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
     settings = {

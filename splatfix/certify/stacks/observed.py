@@ -72,6 +72,7 @@ def result_of(
         "implementations": implementations(observed),
         "gradients": observed.get("groups", {}),
         "reached": observed.get("reached", {}),
+        "updates": observed.get("updates", {}),
         "versions": {"python": observed.get("python"), "torch": observed.get("torch")},
         "memory": {
             "rss": rss,
