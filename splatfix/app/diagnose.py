@@ -51,18 +51,16 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         SplatfixError: wrong names of checks, folders or interpreters (exit code 2).
     """
     gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
-    from splatfix.checks import Status, run_checks, select
-
     goal = Goal(request.targets)
     selected = request.only or request.skip
-    # the checks are imported while gathering waits for other processes; typed names are looked up before that
-    if selected or as_json:
-        checks = select(request.only, request.skip)
-        facts = _facts(request)
-    else:
-        later = Job(_load_checks)
-        facts = _facts(request)
-        checks = later.value()
+    # imported while gathering waits for other processes; typed names are looked up before that
+    loading = Job(lambda: _load_checks(request, as_json))
+    if selected:
+        loading.value()
+    facts = _facts(request)
+    checks = loading.value()
+    from splatfix.checks import Status, run_checks
+
     if request.save is not None:
         write_json(request.save, to_json(facts))
     context = make_context(facts, goal)
@@ -76,12 +74,14 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         summary = sources_of_checkout(request.repo, facts)
         options, sources = options_after(findings, context, summary), summary.named
 
-    from splatfix.report import diagnosis
-
     def data() -> dict[str, Any]:
-        return diagnosis.document(facts, goal, findings, options)
+        from splatfix.report.diagnosis_document import diagnosis_document
+
+        return diagnosis_document(facts, goal, findings, options)
 
     def text(console: Console) -> None:
+        from splatfix.report import diagnosis
+
         here = request.facts_file is None and not selected
         diagnosis.show(
             console,
@@ -139,11 +139,13 @@ def _partial_recording(record: Path | None) -> str:
     return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
 
 
-def _load_checks() -> tuple[Check, ...]:
+def _load_checks(request: DiagnoseRequest, as_json: bool) -> tuple[Check, ...]:
     from splatfix.checks import select
-    from splatfix.report import diagnosis  # noqa: F401 - needed right after, and slow to import
 
-    return select()
+    if not as_json:
+        from splatfix.report import diagnosis  # noqa: F401 - needed right after, and slow to import
+
+    return select(request.only, request.skip)
 
 
 def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:

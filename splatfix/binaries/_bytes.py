@@ -8,7 +8,6 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from splatfix.binaries.model import BinaryError
@@ -111,7 +110,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Reader]:
             raise BinaryError(f"{name}: not a regular file")
         if not status.st_size:
             raise BinaryError(f"{name}: an empty file")
-        with Path(name).open("rb") as handle:
+        with open(name, "rb") as handle:  # noqa: PTH123 - the same
             mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise BinaryError(f"{name}: cannot be read: {error.strerror or error}") from error

@@ -168,11 +168,16 @@ class Elf:
         count = self.section_count
         if not count:
             return
-        # they are decoded as one block, which only fits headers of the size of this class
-        if self._section_size != self.layout.section.size:
-            raise BinaryError(f"section headers of {self._section_size} bytes: the ELF header is damaged")
+        self._require_sections()
         for fields in self.reader.records(self.layout.section, self._section_table, count, "section headers"):
             yield ElfSection(*fields)
+
+    def _require_sections(self) -> None:
+        # they are decoded as one block, which only fits headers of the size of this class
+        size = self.layout.section.size
+        if self._section_size != size:
+            raise BinaryError(f"section headers of {self._section_size} bytes: the ELF header is damaged")
+        self.reader.require(self._section_table, self.section_count * size, "section headers")
 
     @cached_property
     def _names(self) -> ElfSection | None:
@@ -191,8 +196,14 @@ class Elf:
         table = self._names
         if table is None:
             return []
-        longest = max(map(len, names)) + 1
+        self._require_sections()
+        self.reader.require(table.offset, table.size, "the section names")
         by_bytes = {name.encode() + b"\0": name for name in names}
+        # a file without GPU code, as most are, has no such name
+        end = table.offset + table.size
+        if all(self.reader.find(name, table.offset, end) < 0 for name in by_bytes):
+            return []
+        longest = max(map(len, names)) + 1
         named = []
         for section in self.sections():
             # NOBITS: the contents were moved out (objcopy --only-keep-debug)

@@ -42,6 +42,17 @@ assert not use_cases | ({HEAVY!r} & set(sys.modules)), use_cases
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+def test_a_diagnosis_as_json_loads_nothing_that_lays_out_text() -> None:
+    code = """
+import sys
+from splatfix.cli import app
+app(["diagnose", "--json"], prog_name="splatfix", standalone_mode=False)
+assert "splatfix.report.diagnosis_document" in sys.modules
+assert "rich" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
 @pytest.mark.parametrize(
     ("name", "commands"),
     [("diagnose", ["diagnose"]), ("report", ["report"]), ("", None), ("--help", None), ("diagnos", None)],
