@@ -140,12 +140,14 @@ def _partial_recording(record: Path | None) -> str:
 
 
 def _load_checks(request: DiagnoseRequest, as_json: bool) -> tuple[Check, ...]:
-    from splatfix.checks import select
+    from splatfix.checks import checks_without_checkout, select
 
     if not as_json:
         from splatfix.report import diagnosis  # noqa: F401 - needed right after, and slow to import
 
-    return select(request.only, request.skip)
+    if request.only or request.skip or request.repo or request.facts_file:
+        return select(request.only, request.skip)
+    return checks_without_checkout()
 
 
 def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:

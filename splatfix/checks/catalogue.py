@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from importlib import import_module
 
-from splatfix.checks import build, compiler, container, driver, environment, gpu, toolkit, torch
-from splatfix.checks.checkout import colmap, cuda_code, python_code, rasterizer, sources, stack, submodules
-from splatfix.checks.extension import jit_cache, linkage, modules, packages
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
 from splatfix.context import Context
@@ -15,19 +13,32 @@ from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import run
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
-_ORDER = tuple(
-    module.__name__
-    for module in (
-        *(gpu, driver, container, environment, torch, toolkit, compiler, build),
-        *(linkage, modules, jit_cache, packages),
-        *(submodules, rasterizer, colmap, cuda_code, python_code, sources, stack),
-    )
+_OF_MACHINE = (
+    *("gpu", "driver", "container", "environment", "torch", "toolkit", "compiler", "build"),
+    *("extension.linkage", "extension.modules", "extension.jit_cache", "extension.packages"),
 )
+_OF_CHECKOUT = tuple(
+    f"checkout.{name}"
+    for name in ("submodules", "rasterizer", "colmap", "cuda_code", "python_code", "sources", "stack")
+)
+
+
+def _checks_of(modules: Iterable[str]) -> tuple[Check, ...]:
+    checks: list[Check] = []
+    for name in modules:
+        module = import_module(f"splatfix.checks.{name}").__name__
+        checks.extend(check for check in REGISTERED.values() if check.function.__module__ == module)
+    return tuple(checks)
+
+
+def checks_without_checkout() -> tuple[Check, ...]:
+    """Those that look at the machine and its environment; what reads a checkout, which takes long to import, is left out."""
+    return _checks_of(_OF_MACHINE)
 
 
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order in which a report shows them: family by family."""
-    return tuple(sorted(REGISTERED.values(), key=lambda check: _ORDER.index(check.function.__module__)))
+    return _checks_of((*_OF_MACHINE, *_OF_CHECKOUT))
 
 
 def check_named(code: str) -> Check:
@@ -36,6 +47,8 @@ def check_named(code: str) -> Check:
     Raises:
         SplatfixError: ``unknown-check`` (exit code 2).
     """
+    if code not in REGISTERED:
+        all_checks()
     check = REGISTERED.get(code)
     if check is None:
         raise usage_error("unknown-check", f"There is no check {code!r}.", run("splatfix", "checks", "list"))
@@ -49,12 +62,12 @@ def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, .
         SplatfixError: ``unknown-check`` (exit code 2) for a name that is neither.
     """
     only, skip = tuple(only), tuple(skip)
+    selected = all_checks()
     for name in (*only, *skip):
         if name not in REGISTERED and name not in FAMILIES:
             raise usage_error(
                 "unknown-check", f"There is no check or family {name!r}.", run("splatfix", "checks", "list")
             )
-    selected = all_checks()
     if only:
         selected = tuple(check for check in selected if check.code in only or check.family in only)
     return tuple(check for check in selected if check.code not in skip and check.family not in skip)

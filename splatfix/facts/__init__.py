@@ -5,8 +5,11 @@ Other rooms import from here alone; what is imported here is the room's face.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from splatfix.binaries import Binary, EntryKind, Fatbin, NativeFiles, read_files
-from splatfix.facts.collect import gather, load, with_checkout
+from splatfix.facts.collect import gather, load
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.interpreter import choose_python, refuse_other_program
 from splatfix.facts.environment.linkage import of_torch
@@ -62,33 +65,68 @@ from splatfix.facts.model.source import (
     Source,
     Submodule,
 )
-from splatfix.facts.source.build_variables import is_arch_variable
-from splatfix.facts.source.checkout import read_checkout, read_identity
-from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
-from splatfix.facts.source.folder import (
-    as_typed,
-    checkout_around,
-    has_build_file,
-    holds_everything,
-    is_clone,
-    is_file,
-    packages_in,
-    photos_alone,
-    read_package,
-    resolved_folder,
-    source_texts,
-    subfolders,
-    telling_paths,
-)
-from splatfix.facts.source.git_files import commit_of, git_folder, is_empty, read_submodules, remote_of
-from splatfix.facts.source.pins import read_pins
-from splatfix.facts.source.python_source import read_package_source
-from splatfix.facts.source.reach import repository_of
-from splatfix.facts.source.scripts import (
-    Argument,
-    FirstUse,
-    compiled_at_first_use,
-    read_arguments,
-    read_scripts,
-)
+from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.facts.system.live import LiveSystem, System
+
+if TYPE_CHECKING:
+    from splatfix.facts.source.checkout import read_checkout, read_identity, with_checkout
+    from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
+    from splatfix.facts.source.folder import (
+        as_typed,
+        checkout_around,
+        has_build_file,
+        holds_everything,
+        is_clone,
+        is_file,
+        packages_in,
+        photos_alone,
+        read_package,
+        resolved_folder,
+        source_texts,
+        subfolders,
+        telling_paths,
+    )
+    from splatfix.facts.source.git_files import commit_of, git_folder, is_empty, read_submodules, remote_of
+    from splatfix.facts.source.pins import read_pins
+    from splatfix.facts.source.python_source import read_package_source
+    from splatfix.facts.source.reach import repository_of
+    from splatfix.facts.source.scripts import (
+        Argument,
+        FirstUse,
+        compiled_at_first_use,
+        read_arguments,
+        read_scripts,
+    )
+
+# What reads a checkout is imported when it is first asked for: a diagnosis of a machine alone needs none of it.
+_OF_SOURCES = {
+    "checkout": ("read_checkout", "read_identity", "with_checkout"),
+    "extension": ("MOST_FOLDERS", "extension_folders", "read_source", "walk_extensions"),
+    "folder": (
+        "as_typed",
+        "checkout_around",
+        "has_build_file",
+        "holds_everything",
+        "is_clone",
+        "is_file",
+        "packages_in",
+        "photos_alone",
+        "read_package",
+        "resolved_folder",
+        "source_texts",
+        "subfolders",
+        "telling_paths",
+    ),
+    "git_files": ("commit_of", "git_folder", "is_empty", "read_submodules", "remote_of"),
+    "pins": ("read_pins",),
+    "python_source": ("read_package_source",),
+    "reach": ("repository_of",),
+    "scripts": ("Argument", "FirstUse", "compiled_at_first_use", "read_arguments", "read_scripts"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _OF_SOURCES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.source.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

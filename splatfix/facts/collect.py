@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import posixpath
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from splatfix.core.codec import CodecError, from_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.core.redact import redacted
-from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.core.step import run
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.interpreter import refuse_other_program
@@ -23,14 +21,9 @@ from splatfix.facts.machine import toolkits
 from splatfix.facts.model import SCHEMA_VERSION, Facts
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.fact import absent
-from splatfix.facts.source.checkout import read_checkout
-from splatfix.facts.source.includes import include_folders
 from splatfix.facts.system.live import CachingSystem, LiveSystem, System
-from splatfix.facts.system.parallel import Job, fact_within
+from splatfix.facts.system.parallel import Job
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
-
-_PATIENCE = 120.0
-"""Seconds for a checkout: a cold disk is slow, a dead network drive never answers."""
 
 
 def gather(
@@ -67,22 +60,6 @@ def gather(
     facts = _gather(recording, python, try_imports, chosen)
     recording.write(python or live.python, redact=redact, imports=try_imports)
     return facts
-
-
-def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern | NamePattern]) -> Facts:
-    """The facts with those of a stack's checkout (``diagnose --repo``).
-
-    Args:
-        facts: of the machine and the environment.
-        folder: the checkout.
-        patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
-    """
-    checkout = fact_within(
-        _PATIENCE,
-        lambda: read_checkout(folder, patterns, include_folders(facts.machine, facts.environment)),
-        str(folder),
-    )
-    return dataclasses.replace(facts, checkout=checkout)
 
 
 def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "") -> Facts:

@@ -37,7 +37,7 @@ def diagnosis_document(
     """The content of ``diagnose``'s JSON document; ``options`` is null where nothing failed."""
     windows = facts.machine.system == "windows"
     return {
-        "summary": _counts(findings),
+        "summary": counts(findings),
         "goal": {**to_json(goal), **_NO_SOURCES},
         "findings": [_finding_json(item, windows=windows) for item in findings],
         "options": to_json(options),
@@ -53,7 +53,7 @@ def _finding_json(item: Finding, *, windows: bool) -> dict[str, Any]:
     return {"check": row.pop("code"), **row, "remedy": remedy}
 
 
-def _counts(findings: tuple[Finding, ...]) -> dict[str, int]:
+def counts(findings: tuple[Finding, ...]) -> dict[str, int]:
     """How many findings have each status, in a fixed order."""
     number = Counter(finding.status for finding in findings)
     return {status.value: number[status] for status in Status}

@@ -42,13 +42,15 @@ assert not use_cases | ({HEAVY!r} & set(sys.modules)), use_cases
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_diagnosis_as_json_loads_nothing_that_lays_out_text() -> None:
+def test_a_diagnosis_loads_nothing_that_lays_out_text_or_reads_a_checkout() -> None:
     code = """
 import sys
 from splatfix.cli import app
 app(["diagnose", "--json"], prog_name="splatfix", standalone_mode=False)
 assert "splatfix.report.diagnosis_document" in sys.modules
-assert "rich" not in sys.modules
+assert "splatfix.checks.gpu" in sys.modules
+for name in ("rich", "splatfix.checks.checkout", "splatfix.facts.source.checkout", "splatfix.plan"):
+    assert name not in sys.modules, name
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 

@@ -17,6 +17,7 @@ from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, Interpret
 from splatfix.plan import Advice, AlsoNeeded, Options
 from splatfix.report import diagnosis
 from splatfix.report.console import show_todo
+from splatfix.report.diagnosis_document import counts
 
 FACTS = Facts(
     MachineFacts(
@@ -142,7 +143,7 @@ def test_paths_are_shortened_to_the_environment_or_home(prefix: str, text: str, 
 def test_exit_codes(statuses: tuple[Status, ...], exit_code: Exit) -> None:
     findings = tuple(Finding(status, "x", code="a-check") for status in statuses)
     assert exit_code_of(findings) is exit_code
-    assert sum(diagnosis.counts(findings).values()) == len(findings)
+    assert sum(counts(findings).values()) == len(findings)
 
 
 def test_the_overview_names_mig_instances() -> None:

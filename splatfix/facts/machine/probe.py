@@ -10,7 +10,7 @@ from splatfix.facts.machine import adapters, compilers, confinement, gpu, librar
 from splatfix.facts.machine.toolkits import Packaged
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
-from splatfix.facts.source.build_variables import is_arch_variable, is_cuda_switch
+from splatfix.facts.source.variable_names import is_arch_variable, is_cuda_switch
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import inner, parallel
 

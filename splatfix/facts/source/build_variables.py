@@ -11,15 +11,10 @@ from splatfix.core.data import dataclass
 from splatfix.facts.model.source import ArchVariable, CudaSwitches
 from splatfix.facts.source.evaluator import GPU_IN_SIGHT, Marker, StaticEvaluator, markers
 from splatfix.facts.source.syntax import last_name, text_constant
+from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
 
-# How the build files of some sixty extensions call the variables that switch CUDA code on and off.
-_ON = re.compile(
-    r"(?:\w+_)?(?:FORCE|WITH|BUILD|USE|ENABLE|INSTALL|COMPILE)_(?:CUDA|GPU)(?:_(?:BUILD|KERNELS?|OPS|EXT\w*))?|\w+_CUDA_EXT"
-)
-_OFF = re.compile(r"\w*(?:NO_CUDA|(?:ONLY|FORCE)_CPU|CPU_ONLY|(?:DISABLE|SKIP|WITHOUT)_CUDA)\w*")
 # Without it a wheel that others built is downloaded (flash-attn, mamba).
 _OWN_BUILD = re.compile(r"(?:\w+_)?FORCE_BUILD")
-_ARCHITECTURES = re.compile(r"CUDA\w*ARCH|\bSM_?ARCH|GENCODE|COMPUTE_CAPABILIT")
 # Read by nearly every setup.py, to find tools: none of them says whether modules are declared.
 _NO_SWITCHES = {"TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "CUDA_PATH", "MAX_JOBS", "CC", "CXX", "PATH"}
 # What torch answers only for a GPU that it sees.
@@ -28,16 +23,6 @@ _BUILDERS = ("CUDAExtension", "CppExtension", "BuildExtension")
 _SEPARATORS = (";", ",", " ")
 # A forged file can name thousands, and each is followed through the whole script.
 _MOST_VARIABLES = 50
-
-
-def is_arch_variable(name: str) -> bool:
-    """``CUDA_ARCHITECTURES``, ``TCNN_CUDA_ARCHITECTURES``, ``CUDAARCHS``, ``CUDA_ARCH``... but not torch's."""
-    return name != "TORCH_CUDA_ARCH_LIST" and _ARCHITECTURES.search(name) is not None
-
-
-def is_cuda_switch(name: str) -> bool:
-    """``FORCE_CUDA``, ``BUILD_NO_CUDA``...: it says whether CUDA code is compiled."""
-    return bool(_ON.fullmatch(name) or _OFF.fullmatch(name))
 
 
 @dataclass(frozen=True)
@@ -93,11 +78,11 @@ def cuda_switches(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> 
     conditions = _conditions_for_modules(evaluator)
     on, also = [], []
     for read in reads:
-        if _ON.fullmatch(read.name):
+        if switches_on(read.name):
             on.append(read)
         elif _OWN_BUILD.fullmatch(read.name) or _decides_on_modules(read, conditions, evaluator):
             also.append(read)
-    off = (read.name for read in reads if _OFF.fullmatch(read.name))
+    off = (read.name for read in reads if switches_off(read.name))
     return CudaSwitches(
         by_gpu=_gpu_decides(evaluator),
         asks_gpu=any(last_name(node) in _ASKS_THE_GPU for node in evaluator.nodes),
@@ -261,7 +246,7 @@ def _decides_on_modules(
     """A variable's value is compared in one of these conditions, as BASICSR_EXT's is."""
     if not conditions or read.name in _NO_SWITCHES:
         return False
-    if is_arch_variable(read.name) or _OFF.fullmatch(read.name):
+    if is_arch_variable(read.name) or switches_off(read.name):
         return False
     holding = evaluator.holding(id(read.node))
     return any(holding & markers(condition.left) for condition in conditions)

@@ -11,6 +11,7 @@ from typing import Any
 
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern
+from splatfix.facts.model import Facts
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.source import (
     Checkout,
@@ -26,7 +27,7 @@ from splatfix.facts.source.extension import code_matches, extension_folders, rea
 from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.folder import cloned_in_readme, has_build_file, photos_alone, telling_paths
 from splatfix.facts.source.git_files import commit_of, git_folder, read_submodules, remote_of
-from splatfix.facts.source.includes import IncludeFolders, missing_headers
+from splatfix.facts.source.includes import IncludeFolders, include_folders, missing_headers
 from splatfix.facts.source.pins import read_pins
 from splatfix.facts.source.python_source import (
     guarded_imports,
@@ -37,7 +38,10 @@ from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_
 from splatfix.facts.source.scripts import read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 from splatfix.facts.source.syntax import imported
+from splatfix.facts.system.parallel import fact_within
 
+_PATIENCE = 120.0
+"""Seconds for a checkout: a cold disk is slow, a dead network drive never answers."""
 # A file that mentions none of these is not parsed.
 _MENTIONS = re.compile(r"rasteriz|fused_ssim|simple_knn|gsplat", re.IGNORECASE)
 _COLMAP_OPTION = re.compile(r"--((?:Sift|Feature)(?:Extraction|Matching)\.use_gpu)\b")
@@ -45,6 +49,22 @@ _MAY_NAME_A_SUBMODULE = ((".py",), (".txt", ".yml", ".yaml", ".toml", ".sh", ".c
 _MOST_SOURCES = 100
 _MOST_CALLS = 1000
 _MOST_USES = 3
+
+
+def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern | NamePattern]) -> Facts:
+    """The facts with those of a stack's checkout (``diagnose --repo``).
+
+    Args:
+        facts: of the machine and the environment.
+        folder: the checkout.
+        patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
+    """
+    checkout = fact_within(
+        _PATIENCE,
+        lambda: read_checkout(folder, patterns, include_folders(facts.machine, facts.environment)),
+        str(folder),
+    )
+    return replace(facts, checkout=checkout)
 
 
 def read_checkout(

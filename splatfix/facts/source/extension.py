@@ -17,7 +17,6 @@ from splatfix.facts.source.build_variables import (
     arch_variables,
     cuda_switches,
     environment_writes,
-    is_arch_variable,
 )
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
 from splatfix.facts.source.missing_folders import is_its_own, missing_folders
@@ -25,6 +24,7 @@ from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 from splatfix.facts.source.syntax import last_name
+from splatfix.facts.source.variable_names import is_arch_variable
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
 MOST_FOLDERS = 3000
