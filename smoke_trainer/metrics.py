@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from smoke_trainer.errors import SceneError
-from smoke_trainer.lpips import Lpips
 from smoke_trainer.record import Quality
 
 MAX_PSNR = 100.0  # dB, of two equal images
@@ -57,19 +56,14 @@ def psnr_from(error: float) -> float:
 class QualityMean:
     """The mean quality of image pairs, added one by one."""
 
-    def __init__(
-        self, ssim: Ssim, lpips: Optional[Lpips] = None, lpips_note: str = Quality.lpips_note
-    ) -> None:
+    def __init__(self, ssim: Ssim) -> None:
         self._ssim = ssim
-        self._lpips = lpips
-        self._note = lpips_note
         self._rows: List[List[float]] = []  # PSNR, SSIM, L1
-        self._distances: List[float] = []
 
     def add(self, rendered: Tensor, gt: Tensor, mask: Optional[Tensor] = None) -> float:
         """Add a pair [3, H, W]; the rendering is clamped to 0..1 as a viewer would. Returns its PSNR.
 
-        Where `mask` [1, H, W] is zero both are black for SSIM and LPIPS, and PSNR and L1 are means over the other pixels.
+        Where `mask` [1, H, W] is zero both are black for SSIM, and PSNR and L1 are means over the other pixels.
         A view that is masked out altogether is left out, and gives NaN.
         """
         rendered, share = rendered.clamp(0.0, 1.0), 1.0
@@ -80,8 +74,6 @@ class QualityMean:
         value = psnr_from(float(torch.mean((rendered - gt) ** 2)) / share)
         similarity = float(self._ssim(rendered[None], gt[None]))
         self._rows.append([value, similarity, float((rendered - gt).abs().mean()) / share])
-        if self._lpips is not None:
-            self._distances.append(self._lpips(rendered, gt))
         return value
 
     def result(self) -> Quality:
@@ -94,7 +86,4 @@ class QualityMean:
                 "check the masks: black hides a pixel, white lets it count",
             )
         mean_psnr, ssim, l1 = (sum(column) / count for column in zip(*self._rows))
-        lpips = None
-        if self._distances:
-            lpips = sum(self._distances) / count
-        return Quality(mean_psnr, ssim, l1, count, lpips, self._note)
+        return Quality(mean_psnr, ssim, l1, count)

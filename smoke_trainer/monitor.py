@@ -315,4 +315,11 @@ def _summary_writer(out: Path, purge_step: Optional[int] = None) -> Any:
             "torch writes event files with it",
             "pip install tensorboard, or omit the option: metrics.jsonl holds the same series",
         ) from None
-    return SummaryWriter(str(out / "tensorboard"), purge_step=purge_step)  # type: ignore[no-untyped-call, unused-ignore]
+    try:
+        return SummaryWriter(str(out / "tensorboard"), purge_step=purge_step)  # type: ignore[no-untyped-call, unused-ignore]
+    except RuntimeError as error:  # "can't start new thread": a limit of processes or of memory
+        raise UsageError(
+            f"--tensorboard cannot write its files: {error}",
+            "its writer is a thread, and this process may start no further one",
+            "raise the limit (ulimit -u, --pids-limit), or omit the option: metrics.jsonl holds the same series",
+        ) from None

@@ -204,10 +204,6 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     """
     started = time.perf_counter()
     mean = QualityMean(run.ssim.function)
-    if previews is not None:
-        size = run.scene.test[0].camera
-        mean = QualityMean(run.ssim.function, *find_lpips(run.device, min(size.width, size.height)))
-    # a metric's network is no memory of evaluating: its weights are there before
     run.monitor.memory.begin()
     for view, rendered, gt, mask in _rendered(run, run.scene.test):
         mean.add(rendered, gt, mask)
@@ -224,7 +220,27 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
             "the renderer or SSIM returned infinite values for a held-out view",
             CPU_HINT,
         )
-    return quality
+    if previews is None:
+        return quality
+    # a second time through the views: the metric's network is no memory of evaluating
+    distance, note = _lpips(run)
+    return replace(quality, lpips=distance, lpips_note=note)
+
+
+def _lpips(run: Run) -> Tuple[Optional[float], str]:
+    """The mean LPIPS of the held-out views, or None and why it is not measured."""
+    size = run.scene.test[0].camera
+    network, note = find_lpips(run.device, min(size.width, size.height))
+    if network is None:
+        return None, note
+    distances = []
+    for _, rendered, gt, mask in _rendered(run, run.scene.test):
+        rendered = rendered.clamp(0.0, 1.0)
+        if mask is not None:
+            rendered, gt = rendered * mask, gt * mask
+        if mask is None or bool(mask.any()):
+            distances.append(network(rendered, gt))
+    return sum(distances) / len(distances), ""
 
 
 @torch.no_grad()

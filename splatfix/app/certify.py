@@ -12,7 +12,7 @@ from splatfix.app.attest import open_key, sign_report
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.options import options_after
 from splatfix.app.rehearse import stack_subject
-from splatfix.app.result import Result, target_python
+from splatfix.app.result import Result, show_message, target_python
 from splatfix.attest.dsse import ENVELOPE
 from splatfix.attest.report import require_key_elsewhere, require_room
 from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
@@ -67,7 +67,9 @@ def certify(request: CertifyRequest) -> Result:
         subject = smoke_subject(request, python, facts)
         if key is not None:
             require_room(subject.out, subject.scenes)
-        with report_lock(subject.out), training(console.err()) as progress:
+        with report_lock(subject.out) as notes, training(console.err()) as progress:
+            for note in notes:
+                show_message(f"Note: {note}.")
             try:
                 made, options = run_and_report(subject, facts, progress)
             except Interrupted as stop:
@@ -79,8 +81,8 @@ def certify(request: CertifyRequest) -> Result:
             if request.appendix:
                 write_text(subject.out / "appendix.md", appendix.markdown(made))
                 write_text(subject.out / "appendix.tex", appendix.latex(made))
-        if key is not None:
-            sign_report(subject.out, key)
+            if key is not None:
+                sign_report(subject.out, key)
 
     def show_signed(console: Console) -> None:
         if key is not None:
@@ -100,7 +102,9 @@ def rehearse(request: RehearseRequest) -> Result:
     # the folder has the drop-ins and, where the checkout has to be mended, the copy that is run
     with on_interrupt(_NOTHING), temporary_folder() as folder:
         subject, facts = stack_subject(request, folder)
-        with report_lock(subject.out), training(console.err()) as progress:
+        with report_lock(subject.out) as notes, training(console.err()) as progress:
+            for note in notes:
+                show_message(f"Note: {note}.")
             made, options = run_and_report(subject, facts, progress)
     return _result("rehearse", request, made, facts, options)
 

@@ -89,8 +89,8 @@ def certify_in_container(request: ContainerRequest) -> Result:
         # several are in a folder that is locked, and their threads may not come to unlocking
         with nullcontext() if several else report_lock(out):
             result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name), containers)
-        if key is not None:
-            sign_report(out, key)
+            if key is not None:
+                sign_report(out, key)
         return _single(lane, result, out)
 
     with on_interrupt("Interrupted: nothing was certified."), lanes_progress(err(), request.lanes) as tell:

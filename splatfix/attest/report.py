@@ -12,6 +12,7 @@ from splatfix.attest.model import Installed, Mismatch, Verification
 from splatfix.attest.statement import (
     CERTIFICATE,
     EARLIER,
+    LOCKS,
     Statement,
     look,
     parse_statement,
@@ -28,7 +29,7 @@ from splatfix.core.step import say
 _PARTS = (
     *(ENVELOPE, "certificate.json", "certificate.md", "certificate.html"),
     *("appendix.md", "appendix.tex", "container.json", "container.log", "image-build.log"),
-    *(".splatfix.lock", ".splatfix.lock.held"),  # of one that was killed; they go before it is signed
+    *LOCKS,  # of one that was killed
 )
 """What certify writes into a report folder, beside a folder for each scene."""
 

@@ -20,6 +20,8 @@ STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://splatfix.github.io/splatfix/certificate/v1"
 """What :func:`predicate_of` returns; other contents need another version."""
 CERTIFICATE = "certificate.json"
+LOCKS = (".splatfix.lock", ".splatfix.lock.held")
+"""In a report folder while somebody writes or signs it: no part of the report."""
 
 MOST_FILES = 100_000
 """In a report folder. A suite of thirteen scenes has some hundreds."""
@@ -82,7 +84,7 @@ def look(folder: Path) -> Folder:
     for entry, name in _entries(folder):
         if len(files) + len(others) >= MOST_FILES:
             raise ValueError(f"it holds more than {MOST_FILES} files, which is no report")
-        if name == ENVELOPE and entry.is_file(follow_symlinks=False):
+        if name in (ENVELOPE, *LOCKS) and entry.is_file(follow_symlinks=False):
             continue
         if EARLIER.fullmatch(name) and entry.is_dir(follow_symlinks=False):
             earlier.append(name)

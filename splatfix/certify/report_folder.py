@@ -27,8 +27,8 @@ REPORT_FILES = (
 
 
 @contextmanager
-def report_lock(out: Path) -> Iterator[None]:
-    """Keep other certifications out of a report folder, whose report they would move away.
+def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
+    """Keep other certifications out of a report folder, whose report they would move away. It gives notes.
 
     Raises:
         SplatfixError: ``report-folder-busy`` when another is at work there; ``cannot-write``.
@@ -48,7 +48,7 @@ def report_lock(out: Path) -> Iterator[None]:
             todo=(*map(say, locked.todo), say("Or choose another folder with --out.")),
         ) from None
     try:
-        yield
+        yield lock.notes
     finally:
         lock.release(remove=True)
         if not there:

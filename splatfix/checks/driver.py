@@ -23,6 +23,7 @@ check = checks_of("driver")
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 _NO_PERMISSION = 4  # NVML_ERROR_NO_PERMISSION
 _NVML_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
+_NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 _UNKNOWN = 999  # NVML_ERROR_UNKNOWN
 _MISMATCH, _OPERATING_SYSTEM = 803, 304  # CUresult
 
@@ -244,7 +245,8 @@ def _refused(context: Context, this: Check, code: int) -> Finding:
     files = context.machine.device_files.value
     # in a container and in WSL2 having no device files at all is another failure, with checks of its own
     own_module = files is not None and not (container or context.machine.wsl)
-    if "nvidia-uvm" not in (files or ()) and (files or own_module):
+    # 801 is how a vGPU without unified memory answers, whose host decides on that
+    if code != _NOT_SUPPORTED and "nvidia-uvm" not in (files or ()) and (files or own_module):
         # root's tool of the driver: -u loads nvidia_uvm, -c=0 makes its device files
         modprobe = ("sudo", "nvidia-modprobe", "-u", "-c=0")
         steps = [run(*modprobe)]

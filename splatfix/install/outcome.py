@@ -127,6 +127,7 @@ class RevertOutcome:
     items: tuple[Restored, ...]
     dry_run: bool = False
     """Nothing was changed: the items are what would be."""
+    notes: tuple[str, ...] = ()
 
 
 class Tell(Protocol):

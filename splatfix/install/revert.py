@@ -109,8 +109,9 @@ def read_journal(python: str, *, runner: Runner | None = None) -> tuple[Entry, .
 class Reverter:
     """Undoes journal entries. Only for the holder of the environment's lock."""
 
-    def __init__(self, environment: Environment, journal: Journal) -> None:
-        self.environment, self.journal = environment, journal
+    def __init__(self, environment: Environment, journal: Journal, notes: tuple[str, ...] = ()) -> None:
+        """Take what is said with each outcome."""
+        self.environment, self.journal, self.notes = environment, journal, notes
 
     def recover(self) -> tuple[RevertOutcome, ...]:
         """Undo interrupted runs, the latest first.
@@ -142,7 +143,7 @@ class Reverter:
         entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
         restored = undo_changes(self.environment, self.journal, entry, backups)
         self.journal.end(entry, EntryStatus.REVERTED, kept=kept_of(restored))
-        return RevertOutcome(entry.id, str(self.environment.prefix), restored)
+        return RevertOutcome(entry.id, str(self.environment.prefix), restored, notes=self.notes)
 
     def _copy_of(self, path: Path) -> Path:
         """Where the content of a file is found that it has when its entry's turn comes."""
@@ -189,8 +190,8 @@ class Reverter:
 class DryRun(Reverter):
     """Changes nothing, and remembers what it would have done, so that an earlier entry is judged as it will be then."""
 
-    def __init__(self, environment: Environment, journal: Journal) -> None:
-        super().__init__(environment, journal)
+    def __init__(self, environment: Environment, journal: Journal, notes: tuple[str, ...] = ()) -> None:
+        super().__init__(environment, journal, notes)
         self._exists: dict[str, bool] = {}
         self._copies: dict[Path, Path] = {}
         self._versions: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -214,7 +215,7 @@ class DryRun(Reverter):
             result = what_is_restored(step, backup, folder, self._there, self._copy_of)
             items.append(replace(result, kept=kept))
             self._remember(step, backup, folder)
-        return RevertOutcome(entry.id, str(self.environment.prefix), tuple(items), dry_run=True)
+        return RevertOutcome(entry.id, str(self.environment.prefix), tuple(items), True, self.notes)
 
     def _there(self, path: str) -> bool:
         return self._exists.get(path, Path(path).exists())
@@ -250,11 +251,11 @@ def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Rever
     if not journal.folder.is_dir():
         raise _nothing(environment)
     environment.require_writable()
-    with environment_lock(environment.state_folder):
+    with environment_lock(environment.state_folder) as notes:
         if dry_run:
-            yield DryRun(environment, journal)
+            yield DryRun(environment, journal, notes)
         else:
-            yield Reverter(environment, journal)
+            yield Reverter(environment, journal, notes)
 
 
 def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixError:

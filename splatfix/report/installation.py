@@ -178,8 +178,8 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
         if not left_alone:
             prose(console, "  ", escape(_restored(item, dry_run=outcome.dry_run)))
         _show_kept(console, item.kept)
-        for note in item.notes:
-            prose(console, "  [yellow]Note:[/] ", escape(note))
+        _show_notes(console, item.notes)
+    _show_notes(console, outcome.notes)
 
 
 def show_left(console: Console, folder: Path, wheels: Sequence[CachedWheel]) -> None:
@@ -191,6 +191,11 @@ def show_left(console: Console, folder: Path, wheels: Sequence[CachedWheel]) -> 
     amount = f"{counted(len(wheels), 'built wheel')}, {size:.1f} MiB"
     text = f"Kept in {folder}, so that installing again takes seconds: {amount}. Remove with"
     show_step(console, run("splatfix", "cache", "clear", text=text), indent=0)
+
+
+def _show_notes(console: Console, notes: Sequence[str]) -> None:
+    for note in notes:
+        prose(console, "  [yellow]Note:[/] ", escape(note))
 
 
 def _show_kept(console: Console, kept: Sequence[Kept]) -> None:

@@ -61,6 +61,7 @@ def test_a_cuda_that_hangs_is_given_up(machines: Machines) -> None:
         ({"init": 800}, "ls -l /dev/nvidia0"),
         ({"init": 800, "container": True}, "Start the container anew"),
         ({"init": 801}, "enable_uvm"),
+        ({"init": 801, "devices": NO_UVM}, "enable_uvm"),
         ({"init": 805}, "nvidia-cuda-mps-control -d"),
         ({"init": 806}, "quit"),
         ({"init": 807}, "Wait some seconds"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.certify import report_lock
 from splatfix.core.errors import SplatfixError
 from splatfix.core.lock import try_lock
 from splatfix.install.environment import environment_lock
@@ -96,6 +97,8 @@ def test_it_is_had_on_a_file_system_without_locks(tmp_path: Path, monkeypatch: p
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
+    with report_lock(tmp_path / "report") as notes:
+        assert "without locks" in notes[0]
     with environment_lock(tmp_path) as notes:
         assert "without locks" in notes[0]
         with pytest.raises(SplatfixError) as caught, environment_lock(tmp_path):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from smoke_trainer import train as training
 from smoke_trainer.backends import check_device, use_device
@@ -120,13 +121,19 @@ def test_the_numbers_of_ten_iterations_leave_the_device_together(short_run: Shor
 def test_a_metrics_network_is_no_memory_of_evaluating(
     short_run: ShortRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LPIPS' weights lie in torch's cache on many machines: they are on the device before its peak is taken."""
+    """LPIPS' weights lie in torch's cache on many machines: they and its activations come after the peak is taken."""
     run, order = prepare(short_run(2)), []
-    monkeypatch.setattr(training, "find_lpips", lambda *_: (order.append("network"), (None, ""))[1])
-    monkeypatch.setattr(run.monitor.memory, "begin", lambda: order.append("begin"))
-    evaluate(run, previews="last")
+
+    def network(one: Tensor, two: Tensor) -> float:
+        order.append("network")
+        return 0.25
+
+    monkeypatch.setattr(training, "find_lpips", lambda *_: (network, ""))
+    monkeypatch.setattr(run.monitor.memory, "end", order.append)
+    quality = evaluate(run, previews="last")
     run.monitor.close()
-    assert order == ["network", "begin"]
+    assert order == ["eval", *["network"] * quality.views]
+    assert quality.lpips == 0.25
 
 
 @pytest.mark.gpu

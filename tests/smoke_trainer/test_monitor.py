@@ -62,6 +62,15 @@ def test_tensorboard_gets_the_series_of_the_file(short_run, board):
     } <= set(board.scalars)
 
 
+def test_tensorboard_without_threads_is_refused_before_training(short_run, board, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(board, "__init__", refuse)
+    result = train(short_run(2, tensorboard=True))
+    assert result.status == "wrong-usage" and "new thread" in result.error.message
+
+
 def test_tensorboards_own_reader_finds_the_series(short_run):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     config = short_run(5, tensorboard=True)

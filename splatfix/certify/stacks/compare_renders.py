@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -33,7 +34,7 @@ def image(path: Path) -> torch.Tensor:
 
 def compare(renders: Path, gt: Path, previews: Optional[Path]) -> dict[str, Any]:
     """Mean quality of the images in ``renders`` against those of the same names in ``gt``, and the digests of the latter."""
-    mean = QualityMean(lambda one, two: fused_ssim(one, two, "same", False), lpips_note="not measured")
+    mean = QualityMean(lambda one, two: fused_ssim(one, two, "same", False))
     digests: list[str] = []
     size = None
     for number, path in enumerate(sorted(gt.glob("*.png"))):
@@ -43,7 +44,8 @@ def compare(renders: Path, gt: Path, previews: Optional[Path]) -> dict[str, Any]
         size = [truth.shape[2], truth.shape[1]]
         if previews is not None and number < MOST_PREVIEWS:
             write_preview(previews / path.name, rendered, truth)
-    return {**mean.result().as_json(), "digests": digests, "size": size}
+    quality = replace(mean.result(), lpips_note="not measured")
+    return {**quality.as_json(), "digests": digests, "size": size}
 
 
 def point_cloud(path: Path) -> dict[str, Any]:
