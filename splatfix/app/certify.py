@@ -17,6 +17,7 @@ from splatfix.attest.dsse import ENVELOPE
 from splatfix.attest.report import require_key_elsewhere, require_room
 from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
 from splatfix.certify import certify as train_and_judge
+from splatfix.certify.advice import way_out
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import placed
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
@@ -184,11 +185,13 @@ def suggested_options(made: Certificate, facts: Facts) -> Options | None:
 
 
 def next_step(made: Certificate, python: str | None) -> Step | None:
-    """The diagnosis where something failed, training after a run level that trained nothing; None otherwise."""
+    """The way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise."""
     if made.verdict is Verdict.NOT_CERTIFIED and _in_container(made):
         return run(*made.repeat.argv, "--keep", text="Next: run it again, and look into what is left of it")
     named = value_options({"--python": python})
     if made.verdict is Verdict.NOT_CERTIFIED:
+        if step := way_out(made.kernels, made.scenes, python):
+            return step
         return run("splatfix", "diagnose", *named, text="Next: look for the cause")
     if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:
         level = ("--level", str(TRAINS_FROM))

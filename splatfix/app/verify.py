@@ -8,6 +8,7 @@ from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result, target_python
 from splatfix.certify import KernelCheck, Outcome, device_for, idle_gpu
 from splatfix.certify import verify as check_kernels
+from splatfix.certify.advice import way_out
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step, run, value_options
 from splatfix.facts import gather
@@ -36,11 +37,11 @@ def verify(python: str | None, device: str) -> Result:
 
 
 def next_step(kernels: Sequence[KernelCheck], device: str, python: str | None) -> Step | None:
-    """Training where all is well, else the diagnosis; None where a GPU is missing."""
+    """Training where all is well, else the way out of what failed; None where a GPU is missing."""
     named = value_options({"--python": python})
     exit_code = exit_code_of(kernels)
     if exit_code is Exit.FAILURE:
-        return run("splatfix", "diagnose", *named, text="Next: look for the cause")
+        return way_out(kernels, (), python)
     if exit_code is not Exit.OK:
         return None
     installed = any(item.kind and "diff_gaussian_rasterization" in item.implementation for item in kernels)

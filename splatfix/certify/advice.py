@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from splatfix.certify.criteria.criterion import SHORTEST
-from splatfix.certify.model import Criterion, Outcome
+from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.core.codec import from_json
 from splatfix.core.data import dataclass, replace
-from splatfix.core.step import Step
+from splatfix.core.step import Step, fill_in, run, say, value_options
 from splatfix.core.toml import parse_toml
 from splatfix.explain import cause_of, explain_message
 
@@ -56,6 +56,29 @@ def advised(item: Criterion, renderer: str, device: str) -> Criterion:
     elif (renderer, device) == ("torch", "cpu") and advice.pytorch:
         text = advice.pytorch
     return replace(item, advice=text)
+
+
+def way_out(kernels: Sequence[KernelCheck], runs: Sequence[SceneRun], python: str | None) -> Step | None:
+    """What to do about the first failed kernel, else about the first failed criterion; None where neither failed."""
+    failed = next((item for item in kernels if item.outcome is Outcome.FAILED), None)
+    if failed is not None:
+        module = failed.implementation.partition(".")[0]
+        if failed.kind in ("native", "drop-in"):
+            return fill_in(
+                "splatfix", "install", "SOURCE", text=f"Next: install {module} anew from its source"
+            )
+        if failed.kind == "ours":
+            return say(
+                "Next: reinstall splatfix; torch's arithmetic is right, and its own kernels are not what they were."
+            )
+        package = module.replace("_", "-")
+        if failed.version:
+            package += f"=={failed.version}"
+        pip = ("python", "-m", "pip", *value_options({"--python": python}), "install")
+        text = f"Next: install {module} anew; where that changes nothing, sitecustomize, a .pth file or PYTHONPATH changes it"
+        return run(*pip, "--force-reinstall", "--no-deps", package, text=text)
+    advice = next((item.advice for scene in runs for item in scene.failed if item.advice), "")
+    return say(f"Next: {advice}") if advice else None
 
 
 def explained(criterion: Criterion, output: str, *, own: Collection[str] = (), error: str = "") -> Criterion:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
+from splatfix.certify.criteria.resources import CODES as OF_RESOURCES
 from splatfix.certify.environment import environment_of
 from splatfix.certify.interim import so_far
 from splatfix.certify.levels import built_for, evaluate, evaluate_stack
@@ -17,6 +19,7 @@ from splatfix.certify.model import (
     KernelCheck,
     Outcome,
     SceneRun,
+    Skipped,
     TestedStack,
     Verdict,
 )
@@ -31,6 +34,17 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts import Facts
 
+_CONSEQUENCES = frozenset(
+    (
+        "loss-falls",
+        "loss-trend",
+        "held-out-psnr-rises",
+        "held-out-quality",
+        "gaussians-reached",
+        "training-repeats",
+    )
+)
+"""Criteria that fail with many others: what was learned, which everything else decides."""
 Findings: TypeAlias = tuple[Finding, ...]
 
 
@@ -42,6 +56,8 @@ class Measured:
     finished: bool = True
     """All was run that was to be run."""
     runs: tuple[SceneRun, ...] = ()
+    not_run: str = ""
+    """Why no scene was trained."""
     kernels: tuple[KernelCheck, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each source file of the trainer and its kernels."""
@@ -70,6 +86,10 @@ def _of_suite(
     request, runs, kernels = subject.request, measured.runs, measured.kernels
     comparison = compare(runs, subject.baseline, subject.published)
     proof = evaluate(findings, kernels, runs, comparison, request.renderer, subject.device, built)
+    skipped = subject.suite.skipped
+    if measured.not_run and measured.finished:
+        proof = tuple(_not_run(rung, measured.not_run) for rung in proof)
+        skipped = (*(Skipped(scene, measured.not_run) for scene in subject.scenes), *skipped)
     if not measured.finished:
         proof = so_far(proof, len(runs), len(subject.scenes))
     proof = run_levels.only_of_level(proof, request.level)
@@ -104,7 +124,7 @@ def _of_suite(
         repeat=subject.command,
         issued=_now(),
         seconds=measured.seconds,
-        skipped=subject.suite.skipped,
+        skipped=skipped,
         sources=measured.sources,
         comparison=comparison,
         level=request.level,
@@ -183,17 +203,45 @@ def failures(
             reasons.append(f"diagnosis: {item.code}: {item.measured}")
     for kernel in kernels:
         if kernel.outcome is Outcome.FAILED:
-            errors = f"value error {kernel.value_error}, gradient error {kernel.gradient_error}"
-            reasons.append(f"kernel {kernel.name}: {kernel.detail or errors}")
+            reasons.append(f"kernel {kernel.name}: {kernel.sentence}")
+    failed: dict[str, list[tuple[str, Criterion]]] = {}
     for run in scenes:
-        reasons += [f"{run.scene}: {_reason(item)}" for item in run.failed]
+        for item in run.failed:
+            failed.setdefault(item.code, []).append((run.scene, item))
+    for code in sorted(failed, key=_vagueness):
+        reasons.append(_of_scenes(failed[code]))
     if not reasons:
         reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
     return tuple(reasons)
 
 
+def _vagueness(code: str) -> int:
+    """What many faults lead to comes after what only one does."""
+    if code in OF_RESOURCES:
+        return 2
+    return int(code in _CONSEQUENCES)
+
+
+def _of_scenes(failed: Sequence[tuple[str, Criterion]]) -> str:
+    """One reason for all scenes that a criterion failed for, each with its measurement where they differ."""
+    scenes = ", ".join(scene for scene, _ in failed)
+    first = failed[0][1]
+    measured = {item.measured for _, item in failed}
+    if len(measured) > 1:
+        parts = (f"{scene}: {item.measured.rstrip('.')}" for scene, item in failed)
+        first = replace(first, measured="; ".join(parts))
+    return f"{scenes}: {_reason(first)}"
+
+
 def _reason(item: Criterion) -> str:
     return f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
+
+
+def _not_run(rung: Rung, reason: str) -> Rung:
+    """The levels that only a training shows."""
+    if rung.name in (RungName.TRAINS, RungName.REPRODUCES):
+        return replace(rung, reached=None, shown_by=reason)
+    return rung
 
 
 def _now() -> str:

@@ -85,6 +85,7 @@ def certify(
                 seconds=round(time.monotonic() - began, 1),
                 finished=finished,
                 runs=tuple(runs),
+                not_run=trainer.obstacle(),
                 begun=reports.under_way.get("run", {}),
             )
             return conclude(subject, facts, measured)
@@ -103,6 +104,8 @@ def certify(
             if subject.scenes:
                 reports.settled()
             for scene in subject.scenes:
+                if trainer.obstacle():
+                    break
                 begun.append(scene)
                 runs.append(trainer.train(scene, tell, first=not runs))
                 reports.settled()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from splatfix.certify.kernel_agreement import Ran
+from splatfix.certify.kernel_arithmetic import check_arithmetic
 from splatfix.certify.kernel_references import (
     Pinhole,
     ReferenceSplats,
@@ -334,6 +335,7 @@ def _errors(value: float, allowed: float, gradient: Any, gradient_allowed: Any, 
 
 
 CHECKS: Dict[str, Callable[[Any, str, bool], Dict[str, Any]]] = {
+    "arithmetic": check_arithmetic,
     "ssim": check_ssim,
     "knn": check_knn,
     "rasterizer": check_rasterizer,

@@ -8,6 +8,7 @@ splatfix.kernels; Python 3.8.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib
 import importlib.metadata
@@ -79,7 +80,9 @@ def dropins() -> FrozenSet[str]:
 
 
 def kind_of(name: str) -> str:
-    """``ours``, ``drop-in`` (made by splatfix), ``native`` (compiled), or ``python``."""
+    """``torch``, ``ours``, ``drop-in`` (made by splatfix), ``native`` (compiled), or ``python``."""
+    if name == "torch":
+        return "torch"
     if name.startswith("splatfix."):
         return "ours"
     if library_of(name) is not None:
@@ -87,6 +90,16 @@ def kind_of(name: str) -> str:
     if is_dropin(name):
         return "drop-in"
     return "python"
+
+
+def origin_of(name: str) -> Dict[str, str]:
+    """Version and file of a module; nothing is imported."""
+    top = name.partition(".")[0]
+    spec = importlib.util.find_spec(top)
+    version = ""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version(top.replace("_", "-"))
+    return {"version": version, "file": str(library_of(name) or (spec.origin if spec else "") or "")}
 
 
 # What an extension says when the fault lies with the call, before any kernel runs.
@@ -178,7 +191,7 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
                 raise NotMeasured(reason)
             make_current(device)
         library = library_of(name)
-        if device == "cpu" and library is not None and needs_gpu(library):
+        if device == "cpu" and kind != "torch" and library is not None and needs_gpu(library):
             raise NotMeasured("a CUDA extension, which needs a GPU")
         module = importlib.import_module(name)
     except NotMeasured as stop:
@@ -205,7 +218,7 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
         if is_occupied(text):
             return dict(BLANK, outcome="not-measured", detail=text.partition("\n")[0])
         # the call of our own kernels is ours too: there it is no excuse
-        if kind in ("ours", "drop-in") or failed_in_kernel(error, device):
+        if kind in ("torch", "ours", "drop-in") or failed_in_kernel(error, device):
             return dict(BLANK, outcome="failed", detail=text)
         first = text.partition("\n")[0]
         return dict(
@@ -226,7 +239,7 @@ def main() -> int:
     if not name.startswith("splatfix.") and not is_installed(name):
         result = dict(BLANK, outcome="not-measured", detail="not installed in this environment")
     else:
-        row["kind"] = kind_of(name)
+        row.update(kind=kind_of(name), **origin_of(name))
         _say(dict(row, outcome="failed", detail="it was started"))
         result = run_check(options.kernel, name, row["kind"], options.device, options.own)
     _say({**row, **result})

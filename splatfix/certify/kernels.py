@@ -19,6 +19,7 @@ AFTER_A_HANG = 30.0
 that does not must not be waited for ten times. What needs longer then is not measured, for the fault may be the other's."""
 LOOK_TIMEOUT = 60.0
 IMPLEMENTATIONS = (
+    ("arithmetic", "torch"),
     ("ssim", "splatfix.kernels.ssim"),
     ("ssim", "fused_ssim"),
     ("knn", "splatfix.kernels.knn"),
@@ -30,12 +31,19 @@ IMPLEMENTATIONS = (
     ("rasterizer", "diff_surfel_rasterization"),
     ("rasterizer", "diff_triangle_rasterization"),
 )
-"""Each kernel, and a module that implements it: ours first, which the others are compared with, then those that stacks
-install."""
+"""Each kernel, and a module that implements it: torch's arithmetic, which all stand on, then ours, which the others are compared
+with, then those that stacks install."""
 ALWAYS_NAMED = frozenset({"fused_ssim", "simple_knn._C", "diff_gaussian_rasterization"})
 """What a report names also where it is not installed."""
 NOT_INSTALLED = "not installed in this environment"
-STAGED = ("kernel_probe.py", "kernel_calls.py", "kernel_agreement.py", "kernel_references.py")
+NOT_RUN = "not run, because torch's own arithmetic failed"
+STAGED = (
+    "kernel_probe.py",
+    "kernel_calls.py",
+    "kernel_arithmetic.py",
+    "kernel_agreement.py",
+    "kernel_references.py",
+)
 """The probe, and what it imports."""
 WHICH = (
     "import importlib.util, sys; print(*[n for n in sys.argv[1:] if importlib.util.find_spec(n)], sep='\\n')"
@@ -53,12 +61,15 @@ def check_kernels(
     modules = sorted({module.partition(".")[0] for _, module in IMPLEMENTATIONS})
     there = runner.run([python, "-c", WHICH, *modules], timeout=LOOK_TIMEOUT, env=variables, cwd=staged)
     installed = there.stdout.split()
-    checks = []
+    checks: list[KernelCheck] = []
     hung = ""
     for kernel, module in IMPLEMENTATIONS:
         if there.ok and module.partition(".")[0] not in installed:
             if module in ALWAYS_NAMED:
                 checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_INSTALLED))
+            continue
+        if checks and checks[0].kind == "torch" and checks[0].outcome is Outcome.FAILED:
+            checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_RUN))
             continue
         argv = [python, str(folder / STAGED[0]), kernel, module, "--device", device]
         argv += ["--own", str(staged / f"own-{kernel}.json")]
@@ -86,10 +97,12 @@ def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
             continue  # what the module printed
     if done.ok and check is not None:
         return check
-    kind = ""
-    if check is not None:
-        kind = check.kind
-    elif module.startswith("splatfix."):
-        kind = "ours"
+    if check is None:
+        kind = ""
+        if module == "torch":
+            kind = "torch"
+        elif module.startswith("splatfix."):
+            kind = "ours"
+        check = KernelCheck(kernel, module, Outcome.FAILED, kind=kind)
     detail = f"the process that ran it failed: {done.why() or 'it gave no result'}"
-    return KernelCheck(kernel, module, Outcome.FAILED, detail=detail, kind=kind)
+    return replace(check, outcome=Outcome.FAILED, detail=detail)

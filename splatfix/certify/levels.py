@@ -206,10 +206,8 @@ def _computes(kernels: tuple[KernelCheck, ...]) -> Rung:
     failed = [item for item in kernels if item.outcome is Outcome.FAILED]
     met = [item for item in kernels if item.outcome is Outcome.MET]
     if failed or not met:
-        reasons = [
-            f"{item.name} ({item.implementation}): {item.detail or 'out of tolerance'}" for item in failed
-        ]
-        return Rung(RungName.COMPUTES, False, "; ".join(reasons) or "no kernel was checked")
+        reasons = "; ".join(item.sentence for item in failed)
+        return Rung(RungName.COMPUTES, False, reasons or "no kernel was checked")
     errors, halves, agreements, not_run = [], [], [], []
     for item in met:
         if item.value_error is not None:

@@ -65,13 +65,34 @@ class KernelCheck:
     gradient_allowed: float | None = None
     detail: str = ""
     kind: str = ""
-    """``ours``, ``drop-in`` (made by splatfix), ``native`` (compiled), ``python``; "" where nothing is installed."""
+    """``torch`` (its own arithmetic), ``ours``, ``drop-in`` (made by splatfix), ``native`` (compiled), ``python``; "" where
+    nothing is installed."""
+    version: str = ""
+    file: str = ""
+    """Of the module that implements it."""
     own_difference: float | None = None
     """Largest difference from the value of splatfix's own kernel on the same input, relative to that; None where not compared."""
     own_gradient_difference: float | None = None
     """The same of the gradients."""
     pytorch_half: bool = False
     """A drop-in with CUDA kernels, its own or gswarp's, of which a CPU ran none."""
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, with the implementation, what was measured and its limit."""
+        name = " ".join(filter(None, (self.implementation, self.version)))
+        if self.file:
+            name += f" of {self.file}"
+        if self.kind == "torch" and self.detail:  # it names the operations
+            return f"{self.detail} ({name})"
+        parts = []
+        for quantity, error, allowed in (
+            ("value", self.value_error, self.value_allowed),
+            ("gradient", self.gradient_error, self.gradient_allowed or 0.0),
+        ):
+            if error is not None and error > allowed:
+                parts.append(f"{quantity} off by {error:.2g}, allowed {allowed:.2g}")
+        return f"{name}: {'; '.join(filter(None, [*parts, self.detail])) or 'not a number'}"
 
     @property
     def native_not_measured(self) -> bool:

@@ -33,7 +33,7 @@ from splatfix.core.lenient import object_in
 from splatfix.core.limits import MOST_TEXT
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
-from splatfix.core.words import counted
+from splatfix.core.words import counted, few
 from splatfix.facts import Facts
 from splatfix.facts.machine.nvml import NvmlMeter
 
@@ -93,6 +93,13 @@ class SmokeTrainer:
             run = replace(run, criteria=(*run.criteria, self._repeats(scene)))
         renderer, device = self._subject.request.renderer, self._subject.device
         return replace(run, criteria=tuple(advised(item, renderer, device) for item in run.criteria))
+
+    def obstacle(self) -> str:
+        """Why no scene is trained: minutes of training show nothing where kernels are wrong already. "" where none is."""
+        failed = [item.implementation for item in self._kernels if item.outcome is Outcome.FAILED]
+        if not failed:
+            return ""
+        return f"not run, because {few(failed)} failed the checks of kernels"
 
     def save(self) -> None:
         """Nothing: the trainer writes into the report's folder itself."""

@@ -138,7 +138,7 @@ RASTERIZER = dataclasses.replace(OURS, implementation="diff_gaussian_rasterizati
 @pytest.mark.parametrize(
     ("kernels", "device", "argv"),
     [
-        ((OURS, WRONG), "cuda", ("diagnose",)),
+        ((OURS, WRONG), "cuda", ("install", "SOURCE")),
         ((OURS, NATIVE), "cpu", None),
         ((ABSENT,), "cpu", None),
         ((RASTERIZER,), "cuda", ("certify", "--renderer", "inria")),

@@ -119,6 +119,10 @@ class StackTrainer:
             notes.append(_cannot_resume(self._subject.resumes, kinds))
         return notes
 
+    def obstacle(self) -> str:
+        """Nothing: its kernels are checked by nothing but its training."""
+        return ""
+
     def save(self) -> None:
         """Put what the observer of train.py has written so far into the report."""
         if self._observed is None:
