@@ -34,6 +34,7 @@ from splatfix.core.files import write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
 from splatfix.facts import Facts
+from splatfix.install.undo import written_files
 from splatfix.plan import Options
 from splatfix.report import appendix, certificate, console, verification
 from splatfix.report.documents import envelope
@@ -166,7 +167,8 @@ def run_and_report(
         return made, options
 
     try:
-        return write(train_and_judge(subject, facts, progress, interim=write))
+        journal = written_files(subject.python)
+        return write(train_and_judge(subject, facts, progress, interim=write, journal=journal))
     except Interrupted as stop:
         if stop.certificate is not None:
             write(stop.certificate)

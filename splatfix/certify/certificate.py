@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
+from splatfix.certify.criteria.installed import as_installed
 from splatfix.certify.criteria.resources import CODES as OF_RESOURCES
 from splatfix.certify.environment import environment_of
 from splatfix.certify.interim import so_far
 from splatfix.certify.levels import built_for, evaluate, evaluate_stack
+from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
     Certificate,
     Criterion,
@@ -61,6 +63,8 @@ class Measured:
     kernels: tuple[KernelCheck, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each source file of the trainer and its kernels."""
+    loaded: LoadedCode | None = None
+    """None where nothing ran, or what it loaded is still being compared."""
     started: Started = field(default_factory=Started)
     """Of a stack's own trainer."""
     begun: Mapping[str, Any] = field(default_factory=dict)
@@ -96,7 +100,8 @@ def _of_suite(
     diagnosis: tuple[Criterion, ...] = ()
     if request.level is not None:
         diagnosis = run_levels.diagnosed(findings, subject.device)
-    reasons = failures(kernels, runs, proof, diagnosis)
+    code = as_installed(measured.loaded)
+    reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
     idle = idle_gpu(facts, subject.device)
@@ -128,7 +133,7 @@ def _of_suite(
         sources=measured.sources,
         comparison=comparison,
         level=request.level,
-        diagnosis=diagnosis,
+        diagnosis=(*code, *diagnosis),
     )
 
 
@@ -137,7 +142,8 @@ def _of_stack(
 ) -> Certificate:
     started, run = measured.started, next(iter(measured.runs), None)
     proof = evaluate_stack(subject, findings, run, built)
-    reasons = [_reason(item) for scene in measured.runs for item in scene.failed]
+    code = as_installed(measured.loaded)
+    reasons = [*_altered(code), *(_reason(item) for scene in measured.runs for item in scene.failed)]
     for rung in proof:
         if rung.name is RungName.BUILT and rung.reached is False:
             reasons.append(f"built: {rung.shown_by}")
@@ -175,6 +181,7 @@ def _of_stack(
         repeat=subject.command,
         issued=_now(),
         seconds=measured.seconds,
+        diagnosis=code,
         stack=stack,
     )
 
@@ -231,6 +238,11 @@ def _of_scenes(failed: Sequence[tuple[str, Criterion]]) -> str:
         parts = (f"{scene}: {item.measured.rstrip('.')}" for scene, item in failed)
         first = replace(first, measured="; ".join(parts))
     return f"{scenes}: {_reason(first)}"
+
+
+def _altered(code: Sequence[Criterion]) -> list[str]:
+    """That other code ran than was installed, which explains what failed besides."""
+    return [_reason(item) for item in code if item.outcome is Outcome.FAILED]
 
 
 def _reason(item: Criterion) -> str:

@@ -278,7 +278,8 @@ class Certificate:
     level: int | None = None
     """The run level that was asked for, 1 to 4; None where none was."""
     diagnosis: tuple[Criterion, ...] = ()
-    """Where a run level was asked for: the findings of a diagnosis that matter for the device."""
+    """What ran, compared with what was installed; and where a run level was asked for, the findings of a diagnosis that matter
+    for the device."""
     stack: TestedStack | None = None
     """The trainer, where it was a stack's own and not splatfix's."""
 

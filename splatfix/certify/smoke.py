@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import splatfix
+from splatfix.certify.inside import loaded
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.progress import words
 from splatfix.certify.record import TrainerError
@@ -31,21 +32,27 @@ _SIGNALS = {
 }
 """What a signal that ended a trainer means, by its number (signal(7))."""
 
+_PACKAGE = f'''"""The kernels of splatfix, staged for the target environment."""
+
+from splatfix import loaded
+
+__version__ = "{splatfix.__version__}"
+loaded.at_exit()
+'''
 _NOT_CODE = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 def stage(folder: Path) -> Path:
     """Copy ``smoke_trainer`` and ``splatfix.kernels`` into ``folder``; returns the path for PYTHONPATH.
 
+    A process that imports them there tells at its end what it loaded, where it is asked to.
     splatfix's own site-packages must not be on the target's path: its numpy or torch would shadow the target's.
     """
     shutil.copytree(smoke_trainer_folder(), folder / "smoke_trainer", ignore=_NOT_CODE)
     package = folder / "splatfix"
     shutil.copytree(kernels_folder(), package / "kernels", ignore=_NOT_CODE)
-    (package / "__init__.py").write_text(
-        f'"""The kernels of splatfix, staged for the target environment."""\n\n__version__ = "{splatfix.__version__}"\n',
-        encoding="utf-8",
-    )
+    shutil.copyfile(loaded.__file__, package / "loaded.py")
+    (package / "__init__.py").write_text(_PACKAGE, encoding="utf-8")
     return folder
 
 

@@ -15,7 +15,9 @@ from splatfix.certify.advice import advised, explained
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.criteria.running import no_cuda_error
+from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
+from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.prerequisites import require_device, require_packages, require_visible_gpu
 from splatfix.certify.record import TrainingRecord
@@ -53,8 +55,17 @@ measured on a GPU. Another seed or another order of views differs by far more.""
 class SmokeTrainer:
     """The smoke trainer on the scenes of a suite, staged in a temporary folder."""
 
-    def __init__(self, subject: SmokeSubject, facts: Facts, runner: Runner, folder: Path) -> None:
+    def __init__(
+        self,
+        subject: SmokeSubject,
+        facts: Facts,
+        runner: Runner,
+        folder: Path,
+        journal: Mapping[str, str],
+    ) -> None:
         self._subject, self._facts, self._runner, self._folder = subject, facts, runner, folder
+        told = folder / "loaded"
+        self._loaded = LoadedFiles(facts, subject.python, runner, told, [folder, subject.out], journal)
         self._kernels: tuple[KernelCheck, ...] = ()
         self._sources: dict[str, str] = {}
         self._variables: dict[str, str] = {}
@@ -70,12 +81,13 @@ class SmokeTrainer:
         else:
             staged = subject.stage_files(self._folder)
             self._sources = source_digests(staged)
-            self._variables = child_variables(staged)
+            self._variables = {**child_variables(staged), loaded.VARIABLE: str(self._loaded.folder)}
             progress("kernels", {})
             self._kernels = check_kernels(
                 self._runner, subject.python, subject.device, self._folder, self._variables
             )
             require_device(self._kernels, subject.device)
+            self._loaded.look()
         make_room(subject.out, subject.scenes)
 
     def train(self, scene: str, tell: Tell, *, first: bool) -> SceneRun:
@@ -91,6 +103,7 @@ class SmokeTrainer:
         if first and run.record.status == "ok":
             tell_position(f"{scene}, again", {})
             run = replace(run, criteria=(*run.criteria, self._repeats(scene)))
+        self._loaded.look()
         renderer, device = self._subject.request.renderer, self._subject.device
         return replace(run, criteria=tuple(advised(item, renderer, device) for item in run.criteria))
 
@@ -104,9 +117,10 @@ class SmokeTrainer:
     def save(self) -> None:
         """Nothing: the trainer writes into the report's folder itself."""
 
-    def measured(self) -> Measured:
-        """Kernels, and the digests of what ran."""
-        return Measured(kernels=self._kernels, sources=self._sources)
+    def measured(self, *, finished: bool) -> Measured:
+        """Kernels, the digests of what ran, and what was loaded with it; not while that is compared, unless all was run."""
+        code = self._loaded.result(wait=finished)
+        return Measured(kernels=self._kernels, sources=self._sources, loaded=code)
 
     def _train(self, scene: str, tell: Tell) -> SceneRun:
         subject = self._subject

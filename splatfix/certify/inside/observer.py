@@ -22,7 +22,7 @@ import weakref
 from types import ModuleType
 from typing import Any, Optional
 
-from splatfix.certify.inside import cuda_on_cpu, importing, loads
+from splatfix.certify.inside import cuda_on_cpu, importing, loaded, loads
 
 POSITIONS = ("xyz", "means", "anchor", "means3d", "positions", "points")
 """Parameter groups whose rows are Gaussians (or Scaffold's anchors), by the names that trainers give them."""
@@ -146,6 +146,7 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
             record.write()
 
     atexit.register(at_end)
+    loaded.at_exit()
 
 
 def describe(kind: Any, error: BaseException, trace: Any, root: str) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria.running import no_cuda_error
 from splatfix.certify.criteria.stack import METRICS as OF_METRICS
 from splatfix.certify.criteria.stack import RENDERING, judge_stack
+from splatfix.certify.inside import loaded
+from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
@@ -32,7 +34,7 @@ from splatfix.core.lenient import object_in
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import fill_in, say
 from splatfix.core.words import few
-from splatfix.facts import read_arguments
+from splatfix.facts import Facts, read_arguments
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 
@@ -47,8 +49,19 @@ _KEPT = {"metrics.jsonl": "metrics.jsonl", "inside.txt": "observer.log"}
 class StackTrainer:
     """A stack's own trainer on its scene, with what it needs in a temporary folder."""
 
-    def __init__(self, subject: StackSubject, runner: Runner, folder: Path) -> None:
+    def __init__(
+        self,
+        subject: StackSubject,
+        facts: Facts,
+        runner: Runner,
+        folder: Path,
+        journal: Mapping[str, str],
+    ) -> None:
         self._subject, self._runner, self._folder = subject, runner, folder
+        own = [folder, subject.out, subject.checkout, subject.source]
+        if subject.dropins is not None:
+            own.append(subject.dropins)
+        self._loaded = LoadedFiles(facts, subject.python, runner, folder / "loaded", own, journal)
         self._scene = subject.scene.folder.name
         self._report = subject.out / self._scene
         self._model = folder / "model"
@@ -99,6 +112,7 @@ class StackTrainer:
         result["script_errors"] = self._script_errors
         record = TrainingRecord.of(result)
         mends = (*subject.gaps.mends, *self._started.mends)
+        self._loaded.look()
         criteria = judge_stack(record, done, subject.extensions, mends, scripts, problems)
         if not subject.rehearsed:
             criteria += no_cuda_error(f"{done.stdout}\n{done.stderr}", subject.device)
@@ -131,9 +145,9 @@ class StackTrainer:
             if (self._observed / name).is_file():
                 shutil.copyfile(self._observed / name, self._report / copy)
 
-    def measured(self) -> Measured:
-        """How the training was started, and what was passed over."""
-        return Measured(started=self._started)
+    def measured(self, *, finished: bool) -> Measured:
+        """How the training was started, what was passed over, and what was loaded."""
+        return Measured(started=self._started, loaded=self._loaded.result(wait=finished))
 
     def _run_script(
         self, script: str, arguments: list[str], log: str, tell: Tell
@@ -146,6 +160,7 @@ class StackTrainer:
         work = make_folder(self._folder / "work")
         inside = make_folder(self._folder / "inside")
         variables = stage_inside(inside, subject, folder, (self._model, work))
+        variables[loaded.VARIABLE] = str(self._loaded.folder)
         with ExitStack() as stack:
             if script == TRAIN:
                 self._observed = folder

@@ -1,0 +1,38 @@
+"""The criterion that what ran is what was installed."""
+
+from __future__ import annotations
+
+from splatfix.certify.criteria.criterion import criterion
+from splatfix.certify.loaded_files import LoadedCode
+from splatfix.certify.model import Criterion
+from splatfix.core.data import replace
+from splatfix.core.words import counted, few
+
+CODE = "code-as-installed"
+
+
+def as_installed(code: LoadedCode | None) -> tuple[Criterion, ...]:
+    """Failed for each file that ran and differs from what its wheel installed; what has no digest to compare with is named.
+
+    None at all where nothing was loaded yet.
+    """
+    if code is None:
+        return ()
+    texts = [item.text for item in code.differences]
+    if not texts and code.compared:
+        texts.append(
+            f"{counted(code.compared, 'file')} of {few(code.distributions)} are as they were installed"
+        )
+    if code.unknown:
+        texts.append(f"not known: {few(code.unknown, 3)}")
+    met: bool | None = not code.differences
+    if met and not code.compared:
+        met = None
+    item = criterion(CODE, met, few(texts, between="; ") or "no process told what it loaded")
+    names = dict.fromkeys(item.distribution for item in code.differences if item.distribution)
+    advice = [f"install {name} anew, by the same version" for name in names]
+    if any(not item.distribution for item in code.differences):
+        advice.append(
+            "look into the named files, and remove what is not wanted (a .pth file or sitecustomize loads them)"
+        )
+    return (replace(item, advice="; ".join(advice)),)

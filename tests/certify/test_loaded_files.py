@@ -1,0 +1,194 @@
+"""What ran is compared with what was installed: real processes, and wheels whose files were changed afterwards."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from importlib._bootstrap_external import _code_to_timestamp_pyc  # type: ignore[import-not-found]
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.certify import Outcome, Verdict, certify
+from splatfix.certify.criteria.installed import as_installed
+from splatfix.certify.inside import loaded
+from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
+from splatfix.core.data import replace
+from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts
+from tests.certify.conftest import SHORT, RecordedTrainer, subject
+
+SOURCE = "def fused_ssim(first, second):\n    return first - second\n"
+PATCH = "import fused_ssim\ndef replaced(first, second):\n    return 0\nfused_ssim.fused_ssim = replaced\n"
+LOAD = """
+import sys; sys.path.insert(0, sys.argv[1]); import loaded; loaded.at_exit(); sys.path[0] = sys.argv[2]
+try:
+    import patch
+except ImportError:
+    pass
+import fused_ssim
+"""
+
+
+def record_of(site: Path) -> Path:
+    return site / "fused_ssim-0.3.dist-info" / "RECORD"
+
+
+def write_record(site: Path, *, digest: bool = True) -> None:
+    lines = []
+    for path in sorted((site / "fused_ssim").glob("*.py")):
+        content = path.read_bytes()
+        digest_of = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        known = f"sha256={digest_of},{len(content)}" if digest else ","
+        lines.append(f"fused_ssim/{path.name},{known}\n")
+    record_of(site).write_text("".join(lines), encoding="utf-8")
+
+
+def edit(site: Path, first: Path) -> None:
+    """Of the same size, so that only its content tells."""
+    path = site / "fused_ssim" / "ssim.py"
+    path.write_text(SOURCE.replace("first - second", "second - first"), encoding="utf-8")
+
+
+def edit_with_record(site: Path, first: Path) -> None:
+    edit(site, first)
+    write_record(site)
+
+
+def stale_bytecode(site: Path, first: Path) -> None:
+    path = site / "fused_ssim" / "ssim.py"
+    cached = Path(importlib.util.cache_from_source(str(path)))
+    cached.parent.mkdir()
+    status = path.stat()
+    code = compile(SOURCE.replace("-", "+"), str(path), "exec")
+    cached.write_bytes(_code_to_timestamp_pyc(code, int(status.st_mtime), status.st_size))
+
+
+def patch(site: Path, first: Path) -> None:
+    (first / "patch.py").write_text(PATCH, encoding="utf-8")
+
+
+def shadow(site: Path, first: Path) -> None:
+    shutil.copytree(site / "fused_ssim", first / "fused_ssim")
+
+
+def compiled_beside(site: Path, first: Path) -> None:
+    path = site / "fused_ssim" / "ssim.py"
+    path.unlink()
+    code = compile(SOURCE, str(path), "exec")
+    path.with_suffix(".pyc").write_bytes(_code_to_timestamp_pyc(code, 0, 0))
+
+
+SABOTAGES: dict[str, tuple[Callable[[Path, Path], object], str, str]] = {
+    "edited": (edit, "fused_ssim/ssim.py differs from what fused_ssim 0.3 installed", "fused_ssim"),
+    "edited with its RECORD": (edit_with_record, "fused_ssim/ssim.py differs", "fused_ssim"),
+    "bytecode of another source": (stale_bytecode, "{site}/fused_ssim/__pycache__/", "fused_ssim"),
+    "replaced in memory": (patch, "fused_ssim.fused_ssim was replaced by code of {first}/patch.py", ""),
+    "another copy is found first": (shadow, "fused_ssim was loaded from {first}", ""),
+    "compiled in its place": (compiled_beside, "fused_ssim was loaded from {site}", ""),
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Site-packages with fused_ssim 0.3, and beside it an empty folder ``first``, which Python searches first."""
+    folder = tmp_path / "env" / "site-packages"
+    (folder / "fused_ssim").mkdir(parents=True)
+    (tmp_path / "first").mkdir()
+    (folder / "fused_ssim" / "__init__.py").write_text(
+        "from fused_ssim.ssim import fused_ssim\n", encoding="utf-8"
+    )
+    (folder / "fused_ssim" / "ssim.py").write_text(SOURCE, encoding="utf-8")
+    record_of(folder).parent.mkdir()
+    write_record(folder)
+    return folder
+
+
+def compared(site: Path, known: Facts, **distribution: Any) -> LoadedCode:
+    """What a process that imports fused_ssim loaded, compared; the journal has it as the fixture made it."""
+    first = site.parents[1] / "first"
+    interpreter = known.environment.interpreter.value
+    assert interpreter is not None
+    installed = Distribution("fused_ssim", "0.3", str(site), **distribution)
+    facts = replace(
+        known,
+        environment=EnvironmentFacts(
+            interpreter=Fact(replace(interpreter, site_packages=(str(site),))),
+            distributions=Fact((installed,)),
+        ),
+    )
+    inside = Path(loaded.__file__).parent
+    journal = {str(site / "fused_ssim" / "ssim.py"): hashlib.sha256(SOURCE.encode()).hexdigest()}
+    files = LoadedFiles(facts, sys.executable, ProcessRunner(), site.parents[1] / "told", [inside], journal)
+    variables = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "",
+        loaded.VARIABLE: str(files.folder),
+        "PYTHONPATH": f"{first}{os.pathsep}{site}",
+    }
+    done = ProcessRunner().run(
+        [sys.executable, "-S", "-c", LOAD, str(inside), str(first)], timeout=60.0, env=variables
+    )
+    assert done.ok, done.stderr
+    files.look()
+    code = files.result(wait=True)
+    assert code is not None
+    return code
+
+
+def test_what_is_as_it_was_installed_is_counted(site: Path, known: Facts) -> None:
+    code = compared(site, known)
+    assert (code.differences, code.unknown, code.compared) == ((), (), 4), "two sources, and their bytecode"
+    (item,) = as_installed(code)
+    assert item.outcome is Outcome.MET
+
+
+@pytest.mark.parametrize("name", SABOTAGES)
+def test_what_ran_and_was_not_installed_is_named(name: str, site: Path, known: Facts) -> None:
+    sabotage, text, distribution = SABOTAGES[name]
+    first = site.parents[1] / "first"
+    sabotage(site, first)
+    code = compared(site, known, made_by_splatfix="drop-in")
+    (difference,) = code.differences
+    assert difference.text.startswith(text.format(site=site, first=first))
+    assert difference.distribution == distribution
+    (item,) = as_installed(code)
+    assert item.outcome is Outcome.FAILED and (("install fused_ssim" in item.advice) is bool(distribution))
+
+
+def test_what_no_digest_is_known_of_is_no_difference(site: Path, known: Facts) -> None:
+    edit(site, site)
+    write_record(site, digest=False)
+    assert len(compared(site, known).unknown) == 2
+    record_of(site).unlink()
+    assert len(compared(site, known).unknown) == 2
+    editable = compared(site, known, editable=True, origin=(site / "fused_ssim").as_uri())
+    assert (editable.differences, editable.compared) == ((), 0)
+    (item,) = as_installed(editable)
+    assert item.outcome is Outcome.NOT_MEASURED
+
+
+def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path: Path) -> None:
+    edit(site, site)
+
+    class Telling(RecordedTrainer):
+        def run(self, argv: Any, **options: Any) -> Completed:
+            if "smoke_trainer" in map(str, argv):
+                document = {
+                    "path": [str(site)],
+                    "modules": {"fused_ssim.ssim": [str(site / "fused_ssim" / "ssim.py"), ""]},
+                }
+                told = Path(options["env"][loaded.VARIABLE]) / "loaded-1.json"
+                told.write_text(json.dumps(document), encoding="utf-8")
+            return super().run(argv, **options)
+
+    made = certify(subject(SHORT, tmp_path / "out"), known, runner=Telling(figurine={}))
+    assert made.verdict is Verdict.NOT_CERTIFIED and len(made.reasons) > 1
+    assert made.reasons[0].startswith("code-as-installed: fused_ssim/ssim.py differs")
