@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from splatfix.attest.model import Verification
+from splatfix.attest.model import Identity, Verification
 from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
@@ -240,7 +240,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "vouched_for": list[str],
         "not_vouched_for": list[str],
     },
-    "report show": {"file": str, "issued_by": str, **CERTIFIED},
+    "report show": {"file": str, "issued_by": str, "identity": Identity, **CERTIFIED},
     "report merge": {
         **typing.get_type_hints(Merged),
         "unreadable": list[Unreadable],

@@ -13,7 +13,9 @@ from splatfix.app.interrupts import on_interrupt
 from splatfix.app.options import options_after
 from splatfix.app.rehearse import stack_subject
 from splatfix.app.result import Result, show_message, target_python
+from splatfix.app.stored import NAME
 from splatfix.attest.dsse import ENVELOPE
+from splatfix.attest.model import Identity, Signed
 from splatfix.attest.report import require_key_elsewhere, require_room
 from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
 from splatfix.certify import certify as train_and_judge
@@ -30,7 +32,7 @@ from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.errors import Exit
-from splatfix.core.files import write_json, write_text
+from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
 from splatfix.facts import Facts
@@ -73,7 +75,7 @@ def certify(request: CertifyRequest) -> Result:
             for note in notes:
                 show_message(f"Note: {note}.")
             try:
-                made, options = run_and_report(subject, facts, progress)
+                made, options = run_and_report(subject, facts, progress, key.public.id if key else "")
             except Interrupted as stop:
                 if key is not None:
                     stop.add("It is not signed.")
@@ -140,10 +142,16 @@ def forms_of(made: Certificate, options: Options | None) -> dict[str, Callable[[
 
 
 def run_and_report(
-    subject: SmokeSubject | StackSubject, facts: Facts, progress: Progress = lambda where, state: None
+    subject: SmokeSubject | StackSubject,
+    facts: Facts,
+    progress: Progress = lambda where, state: None,
+    key: str = "",
 ) -> tuple[Certificate, Options | None]:
     """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the report's folder, as it goes: a run that is
     killed leaves the latest of them, which says how far it had come.
+
+    Args:
+        key: the id of the key that the report will be signed with; "" for none.
 
     Returns:
         The certificate, and what :func:`suggested_options` says of it.
@@ -160,9 +168,13 @@ def run_and_report(
         if isinstance(subject, SmokeSubject) and not made.unfinished:
             options = suggested_options(made, facts)
         document = envelope(command, exit_code_of(made), certificate.document(made, facts, options))
-        write_json(subject.out / "certificate.json", document)
+        write_json(subject.out / NAME, document)
+        identity = Identity(sha256_of(subject.out / NAME))
+        if key and not made.unfinished:
+            identity = Identity(identity.id, Signed.NOT_CHECKED, key)
         write_text(subject.out / "certificate.md", markdown(made, options))
-        page = certificate_page(made, facts, subject.out, options, binary_matrix(make_context(facts)))
+        matrix = binary_matrix(make_context(facts))
+        page = certificate_page(made, facts, subject.out, options, matrix, identity)
         write_text(subject.out / "certificate.html", page)
         return made, options
 

@@ -13,6 +13,9 @@ from urllib.parse import quote
 from splatfix.app.certify import forms_of, next_step
 from splatfix.app.result import Result, show_message
 from splatfix.app.stored import NAME, Stored, read_document, read_stored, read_without_facts
+from splatfix.attest.keys import PublicKey, load_public
+from splatfix.attest.model import Identity, Signed
+from splatfix.attest.report import identity_of
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
@@ -25,46 +28,72 @@ from splatfix.report import certificate, difference, merged
 from splatfix.report.documents import ENVELOPE, envelope
 from splatfix.report.html import certificate_page, matrix_page
 from splatfix.report.merging import Merger
+from splatfix.report.verification import signature_badge
 
-PAGE, TEXT, DATA = "certificates.html", "certificates.md", "certificates.json"
+PAGE, TEXT, ROWS, DATA = "certificates.html", "certificates.md", "certificates.csv", "certificates.json"
 _SET_ASIDE = re.compile(r"previous(-\d+)?")
 _WHAT_TO_NAME = say("Name files that splatfix certify wrote (certificate.json), or folders with such files.")
 
 
-def show(path: Path, *, verbose: bool = False) -> Result:
+def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Result:
     """A certificate in every form that ``certify`` gives, and as the page of the report folder (``html``).
 
+    Args:
+        keys: public keys that its signature may be of.
+
     Raises:
-        SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
+        SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`; what
+            :func:`splatfix.attest.keys.load_public` raises.
     """
+    public = _loaded(keys)
     stored = read_stored(path)
+    identity = _identity(stored.path, public)
     subject = stored.certificate
     content = {name: value for name, value in stored.document.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
     return Result(
         "report show",
-        lambda: {"file": str(stored.path), "issued_by": issued_by, **content},
+        lambda: {"file": str(stored.path), "issued_by": issued_by, "identity": to_json(identity), **content},
         lambda console: certificate.show(
             console,
             subject,
             stored.folder / "certificate.html",
             next_step(subject, stored.python),
             stored.options,
+            identity=identity,
             verbose=verbose,
         ),
-        forms={**forms_of(subject, stored.options), "html": lambda: _page(stored)},
+        forms={**forms_of(subject, stored.options), "html": lambda: _page(stored, identity)},
     )
 
 
-def diff(a: Path, b: Path) -> Result:
+def _loaded(keys: Sequence[Path]) -> Sequence[PublicKey]:
+    return [load_public(path) for path in keys]
+
+
+def _identity(file: Path, keys: Sequence[PublicKey]) -> Identity:
+    """Which certificate a file is that was just read.
+
+    Raises:
+        SplatfixError: ``cannot-read`` (exit code 2).
+    """
+    try:
+        return identity_of(file, keys)
+    except OSError as error:
+        raise usage_error("cannot-read", f"Cannot read {file}: {error.strerror or error}.") from error
+
+
+def diff(a: Path, b: Path, keys: Sequence[Path] = ()) -> Result:
     """What differs between two certificates, and the first cause that differs; exit code 1 where B is worse, 3 where
     they cannot be compared.
 
     Raises:
         SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_document`.
     """
+    public = _loaded(keys)
     (file_a, document_a), (file_b, document_b) = read_document(a), read_document(b)
-    compared = difference.compare(str(file_a), document_a, str(file_b), document_b)
+    identities = (_identity(file_a, public), _identity(file_b, public))
+    compared = difference.compare(str(file_a), document_a, str(file_b), document_b, identities)
     exit_code = Exit.OK
     if compared.worse:
         exit_code = Exit.FAILURE
@@ -79,32 +108,39 @@ def diff(a: Path, b: Path) -> Result:
     )
 
 
-def _page(stored: Stored) -> str:
+def _page(stored: Stored, identity: Identity) -> str:
     """The page, made from the report folder; what is gone from there is said on standard error."""
     missing = stored.missing
     if missing:
         files = f"{counted(len(missing), 'file')} ({few([visible(name) for name in missing])})"
         show_message(f"Not in the page, because not in {stored.folder}: {files}.")
     matrix = binary_matrix(make_context(stored.facts))
-    return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix)
+    return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix, identity)
 
 
-def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError] | None = None) -> Result:
-    """Write the matrix of many certificates, and their failures by cause, as HTML, Markdown and JSON into ``out``.
+def merge(
+    paths: Sequence[Path],
+    out: Path,
+    refused: Mapping[str, SplatfixError] | None = None,
+    keys: Sequence[Path] = (),
+) -> Result:
+    """Write the matrix of many certificates, and their failures by cause, as HTML, Markdown, CSV and JSON into ``out``.
 
     What lies there and cannot be read is listed with its reason. Exit code 3 where there is nothing to list; nothing is
     written then.
 
     Args:
         refused: container lanes that gave no certificate, with what was said.
+        keys: public keys that signatures may be of. A certificate with a bad signature is listed with what cannot be read.
 
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
     """
+    public = _loaded(keys)
     for path in paths:
         _require(path)
     unreadable: list[tuple[str, str]] = []
-    merger = _read(paths, out, unreadable)
+    merger = _read(paths, out, public, unreadable)
     matrix = merger.merged()
     refusals = refused or {}
     lanes = [(name, problem.what) for name, problem in refusals.items()]
@@ -117,11 +153,13 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
     error, exit_code, page = None, Exit.OK, ""
     if len(merger) or lanes:
         page = str(out / PAGE)
-        content["files"] = [str(out / name) for name in (PAGE, TEXT, DATA)]
+        names = (PAGE, TEXT, ROWS, DATA)
+        content["files"] = [str(out / name) for name in names]
         make_folder(out)
-        set_aside(out, (PAGE, TEXT, DATA))
+        set_aside(out, names)
         write_text(out / PAGE, matrix_page(matrix, unreadable, DATA, lanes))
         write_text(out / TEXT, merged.markdown(matrix, unreadable, lanes))
+        write_text(out / ROWS, merged.comma_separated(matrix, unreadable, lanes))
         write_json(out / DATA, envelope("report merge", Exit.OK, content))
     else:
         exit_code = Exit.UNDETERMINED
@@ -136,14 +174,22 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
     )
 
 
-def _read(paths: Sequence[Path], out: Path, unreadable: list[tuple[str, str]]) -> Merger:
-    """Read all certificates; files that are none are added to ``unreadable``, with the reason."""
+def _read(
+    paths: Sequence[Path], out: Path, keys: Sequence[PublicKey], unreadable: list[tuple[str, str]]
+) -> Merger:
+    """Read all certificates; files that are none, or are not as they were signed, are added to ``unreadable``, with the
+    reason."""
     merger = Merger()
     gc.disable()  # documents are trees, freed without it; looking through them for circles takes a tenth of the time
     try:
         for file in _files(paths, unreadable):
             try:
-                merger.add(file, _link(file, out), read_without_facts(file))
+                document = read_without_facts(file)
+                identity = _identity(Path(file), keys)
+                if identity.signature is Signed.BAD:
+                    unreadable.append((file, signature_badge(identity).text))
+                else:
+                    merger.add(file, _link(file, out), document, identity)
             except SplatfixError as problem:
                 unreadable.append((file, problem.what))
     finally:

@@ -167,7 +167,25 @@ def _contradiction(document: Mapping[str, Any]) -> str:
         return f"it says {verdict}, and in it failed: {few(failed, 3)}"
     if is_refusal and not failed:
         return f"it says {verdict}, and nothing failed in it"
+    if verdict in (Verdict.CERTIFIED.value, Verdict.REHEARSED.value) and (left := _left_open(document)):
+        return f"it says {verdict}, and in it stayed open: {few(left, 3)}"
     return ""
+
+
+def _left_open(document: Mapping[str, Any]) -> list[str]:
+    """What no success leaves open, by :func:`splatfix.certify.certificate.conclude`."""
+    left = [name for name in ("interrupted", "unfinished") if document.get(name) is True]
+    judged = _rows(document, "diagnosis")
+    for scene in _rows(document, "scenes"):
+        judged += _rows(scene, "criteria")
+        if scene.get("unreadable"):
+            left.append(str(scene.get("scene")))
+    left += [str(item.get("code")) for item in judged if item.get("outcome") == "undetermined"]
+    if document.get("level") is not None:
+        for kernel in _rows(document, "kernels"):
+            if kernel.get("kind") == "native" and kernel.get("outcome") == "not-measured":
+                left.append(str(kernel.get("implementation")))
+    return left
 
 
 def _rows(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

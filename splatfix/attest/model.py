@@ -3,9 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from splatfix.core.data import dataclass
+
+
+class Signed(str, Enum):
+    """Whether a certificate is signed, as far as it was checked."""
+
+    UNSIGNED = "unsigned"
+    NOT_CHECKED = "not-checked"
+    """There is a signature, and no key was given that it holds for."""
+    SIGNED = "signed"
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which certificate it is, and who vouches for it."""
+
+    id: str
+    """SHA-256 of its certificate.json, by which a signature names it."""
+    signature: Signed = Signed.UNSIGNED
+    key: str = ""
+    """The id of the key that it holds for; of a signature that was not checked, the one that it names."""
+    problem: str = ""
+    """Of a bad signature: what is not as it was signed."""
+
+
+NOT_KNOWN = Identity("")
+"""Of a document that was read from no file."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from splatfix.attest.dsse import ENVELOPE, PAYLOAD_TYPE, Envelope, decode, encode, pae
 from splatfix.attest.keys import PrivateKey, PublicKey
-from splatfix.attest.model import Installed, Mismatch, Verification
+from splatfix.attest.model import Identity, Installed, Mismatch, Signed, Verification
 from splatfix.attest.statement import (
     CERTIFICATE,
     EARLIER,
@@ -25,6 +26,7 @@ from splatfix.core.files import read_json, set_aside, sha256_of, write_bytes
 from splatfix.core.limits import MOST_ENVELOPE
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import say
+from splatfix.core.words import few
 
 _PARTS = (
     *(ENVELOPE, "certificate.json", "certificate.md", "certificate.html"),
@@ -157,6 +159,43 @@ def verify_folder(folder: Path, key: PublicKey) -> Verification:
             mismatches = [Mismatch(CERTIFICATE, "says something else than the statement that was signed")]
     names = tuple(subject.name for subject in statement.subject)
     return Verification(key.id, tuple(mismatches), names, statement.predicate, contents.earlier)
+
+
+def identity_of(file: Path, keys: Sequence[PublicKey] = ()) -> Identity:
+    """Which certificate a file is, and whether it is signed. With a key that the signature holds for, all of the report folder
+    is checked; without one a file that is another than the signature names is still found out.
+
+    Raises:
+        OSError: the certificate cannot be read.
+    """
+    digest, folder = sha256_of(file), file.parent
+    if file.name != CERTIFICATE or not os.path.lexists(folder / ENVELOPE):
+        return Identity(digest)
+    try:
+        envelope = _read(folder / ENVELOPE)
+        statement = parse_statement(envelope.payload)
+    except ValueError as error:
+        return Identity(digest, Signed.BAD, problem=str(error))
+    named = envelope.keyid[:80]
+    for key in keys:
+        if key.id == envelope.keyid or key.verifies(
+            envelope.signature, pae(envelope.payload_type, envelope.payload)
+        ):
+            return _checked(digest, folder, key)
+    if digest not in [item.digest.sha256 for item in statement.subject if item.name == CERTIFICATE]:
+        return Identity(digest, Signed.BAD, named, f"{CERTIFICATE} was changed since it was signed")
+    return Identity(digest, Signed.NOT_CHECKED, named)
+
+
+def _checked(digest: str, folder: Path, key: PublicKey) -> Identity:
+    try:
+        mismatches = verify_folder(folder, key).mismatches
+    except SplatfixError as error:
+        return Identity(digest, Signed.BAD, key.id, error.what)
+    if mismatches:
+        problems = few([f"{item.file}: {item.problem}" for item in mismatches], 3)
+        return Identity(digest, Signed.BAD, key.id, problems)
+    return Identity(digest, Signed.SIGNED, key.id)
 
 
 def _read(path: Path) -> Envelope:

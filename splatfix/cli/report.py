@@ -39,6 +39,14 @@ CertificateFile = Annotated[
 ]
 
 
+Keys = Annotated[
+    Optional[list[Path]],
+    option(
+        "--key", "Check signatures with this ed25519 public key (PEM or OpenSSH); repeatable.", None, "PUBLIC"
+    ),
+]
+
+
 @report_app.command(
     "show", epilog="Example: splatfix report show splatfix-report/certificate.json --format markdown"
 )
@@ -46,11 +54,12 @@ def show(
     file: CertificateFile,
     form: Annotated[ReportForm, option("--format", "The form to print.", OUTPUT)] = ReportForm.text,
     verbose: Annotated[bool, option("--verbose -v", "Text: every criterion of every scene.", OUTPUT)] = False,
+    key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
     """Print a certificate in any form, as certify did; exits with 0 whatever its verdict is."""
     one_form(as_json, form.value)
-    finish(app.report.show(file, verbose=verbose), as_json, form.value)
+    finish(app.report.show(file, key or (), verbose=verbose), as_json, form.value)
 
 
 @report_app.command(
@@ -60,11 +69,12 @@ def diff(
     a: Annotated[Path, typer.Argument(help="The certificate to compare with, or its folder.", metavar="A")],
     b: Annotated[Path, typer.Argument(help="The certificate to judge, or its folder.", metavar="B")],
     form: Annotated[DiffForm, option("--format", "The form to print.", OUTPUT)] = DiffForm.text,
+    key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare two certificates and name the first cause that differs; exits with 1 when B is worse than A."""
     one_form(as_json, form.value)
-    finish(app.report.diff(a, b), as_json, form.value)
+    finish(app.report.diff(a, b, key or ()), as_json, form.value)
 
 
 @report_app.command("merge", epilog="Example: splatfix report merge lab-*/certificate.json --out matrix")
@@ -78,13 +88,18 @@ def merge(
     out: Annotated[
         Path,
         option(
-            "--out", "Folder for certificates.html, .md and .json.", OUTPUT, "DIR", callback=folder_to_write
+            "--out",
+            "Folder for certificates.html, .md, .csv and .json.",
+            OUTPUT,
+            "DIR",
+            callback=folder_to_write,
         ),
     ] = Path("splatfix-matrix"),
+    key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
     """Write many certificates as one matrix (GPU, driver, torch, stack), with failures grouped by cause."""
-    finish(app.report.merge(paths, out), as_json)
+    finish(app.report.merge(paths, out, keys=key or ()), as_json)
 
 
 ReportFolder = Annotated[

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Outcome, Verdict
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.data import dataclass
@@ -17,6 +18,7 @@ from splatfix.report.marks import ABSENT, Mark, Table
 from splatfix.report.recorded import PARTS, StoredCertificate, short
 from splatfix.report.results import gpu_peak, number
 from splatfix.report.templates import fill_in
+from splatfix.report.verification import show_signature, signature_badge
 
 _RANK = {Verdict.CERTIFIED: 0, Verdict.REHEARSED: 1, Verdict.UNDETERMINED: 2, Verdict.NOT_CERTIFIED: 3}
 _GOOD = {Outcome.MET.value, "verified"}
@@ -32,6 +34,7 @@ class Side:
     issued: str
     splatfix: str
     """The version that wrote it."""
+    identity: Identity
 
 
 @dataclass(frozen=True)
@@ -102,9 +105,16 @@ class Difference:
 
 
 def compare(
-    file_a: str, document_a: Mapping[str, Any], file_b: str, document_b: Mapping[str, Any]
+    file_a: str,
+    document_a: Mapping[str, Any],
+    file_b: str,
+    document_b: Mapping[str, Any],
+    identities: tuple[Identity, Identity] = (NOT_KNOWN, NOT_KNOWN),
 ) -> Difference:
     """Hold certificate B against A; settings and code are compared for the scenes they share.
+
+    Args:
+        identities: of A and B: which certificates they are, and who signed them.
 
     Raises:
         ValueError: a certificate without a verdict.
@@ -126,7 +136,7 @@ def compare(
         elif part in parts_a or part in parts_b:
             not_recorded.append(label)
     changes = tuple(_changes(a, b, shared))
-    side_a, side_b = _side(file_a, a), _side(file_b, b)
+    side_a, side_b = _side(file_a, a, identities[0]), _side(file_b, b, identities[1])
     # faster or slower is no verdict: a baseline has tolerances for that, a comparison has not
     worse = _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
     measures: list[Measure] = []
@@ -152,8 +162,9 @@ def _trained(stored: StoredCertificate) -> bool:
     return bool(stored.scenes) or stored.certificate.interrupted or stored.certificate.unfinished
 
 
-def _side(file: str, stored: StoredCertificate) -> Side:
-    return Side(file, stored.certificate.verdict, short(stored.certificate.issued), stored.issued_by)
+def _side(file: str, stored: StoredCertificate, identity: Identity) -> Side:
+    certificate = stored.certificate
+    return Side(file, certificate.verdict, short(certificate.issued), stored.issued_by, identity)
 
 
 def _files_that_differ(a: StoredCertificate, b: StoredCertificate) -> str:
@@ -242,6 +253,7 @@ def show(console: Console, difference: Difference) -> None:
     paragraph(console, f"{_mark(difference).markup} [bold]{escape(heading(difference))}[/]", first=0, then=2)
     for name, side in (("A", difference.a), ("B", difference.b)):
         prose(console, f"  {name}: ", f"{escape(side.file)} [dim]({escape(side.issued)})[/]")
+        show_signature(console, side.identity, "     ")
     paragraph(console, f"[bold]{escape(first_cause(difference))}[/]", first=2, then=4)
     if difference.causes:
         prose(console, "  ", "[dim]It differs; whether it is the reason, a comparison cannot say.[/]")
@@ -291,6 +303,7 @@ def markdown(difference: Difference) -> str:
         heading=heading(difference),
         first_cause=first_cause(difference),
         sides=(("A", difference.a), ("B", difference.b)),
+        signature_badge=signature_badge,
         only=(("A", difference.only_in_a), ("B", difference.only_in_b)),
         few=few,
         measures=Table(_MEASURE_HEADERS, list(map(_row, difference.measures))),

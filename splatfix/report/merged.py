@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 
 from splatfix.certify.model import Verdict
 from splatfix.core.data import dataclass
+from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import Badge, Mark, Table
-from splatfix.report.merging import Cell, Group, Merged
+from splatfix.report.merging import Cell, Group, Listed, Merged
 from splatfix.report.recorded import natural
 from splatfix.report.templates import fill_in
+from splatfix.report.verification import signature_badge
 
 VERDICTS: Mapping[Verdict, Badge] = {
     Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "not certified"),
@@ -61,6 +66,12 @@ class MergedView:
             if number:
                 badges.append(Badge(badge.mark, f"{number} {badge.text}"))
         return badges
+
+    @property
+    def signatures(self) -> str:
+        """How many are signed: ``3 unsigned, 1 not checked``."""
+        numbers = {name.replace("-", " "): number for name, number in self.merged.signatures.items()}
+        return ", ".join(f"{number} {name}" for name, number in numbers.items() if number)
 
     @property
     def tables(self) -> Iterator[StackTable]:
@@ -149,6 +160,7 @@ def show(
         headline += f": {', '.join(badge.text for badge in view.verdicts)}"
     paragraph(console, headline, first=0, then=2)
     if page:
+        prose(console, "  Signatures: ", view.signatures)
         prose(console, "  Matrix: ", escape(page))
     for group in view.groups[:_MOST_LINES]:
         _show_group(console, group)
@@ -194,4 +206,48 @@ def markdown(
         refused=refused,
         unreadable=unreadable,
         no_certificate=NO_CERTIFICATE,
+        signed_by=signed_by,
     )
+
+
+def signed_by(entry: Listed) -> str:
+    """Whether it is signed, in a few words."""
+    return signature_badge(entry.identity, short=True).text
+
+
+_COLUMNS = (
+    *("file", "id", "verdict", "issued", "signature", "key", "gpu", "driver", "torch", "stack", "suite"),
+    "problem",
+)
+
+
+def comma_separated(
+    merged: Merged, unreadable: Sequence[tuple[str, str]], refused: Sequence[tuple[str, str]] = ()
+) -> str:
+    """A row for each certificate, as RFC 4180 has it; of what gave none its name and why. What a spreadsheet would run as a
+    formula has an apostrophe before it (OWASP, CSV injection): names are a stranger's."""
+    rows: list[Sequence[str]] = [_COLUMNS]
+    for cell in merged.cells:
+        for entry in cell.certificates:
+            identity = entry.identity
+            rows.append(
+                (
+                    *(entry.file, identity.id, entry.verdict.value, entry.issued, identity.signature.value),
+                    *(
+                        identity.key,
+                        cell.gpu,
+                        cell.driver,
+                        cell.torch,
+                        cell.stack,
+                        entry.suite,
+                        entry.problem,
+                    ),
+                )
+            )
+    for name, reason in (*refused, *unreadable):
+        rows.append((name, *("" for _ in _COLUMNS[2:]), reason))
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for row in rows:
+        writer.writerow([re.sub(r"\A(?=[=+\-@\t\r])", "'", visible(value)) for value in row])
+    return text.getvalue()

@@ -7,12 +7,15 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.attest.model import Verification
+from splatfix.attest.model import Identity, Signed, Verification
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted
 from splatfix.report.console import escape, marked, paragraph, prose, section
-from splatfix.report.marks import Mark
+from splatfix.report.marks import Badge, Mark
 
+UNSIGNED = Badge(Mark.NONE, "unsigned")
+_SHORT = 16
+"""Digits of a key's id where many stand below each other."""
 # A signature is easily taken for more than it is. These stand in every verification, good or bad.
 NOT_VOUCHED_FOR = (
     "that the key belongs to whom you think: compare its id with one that its owner gave you",
@@ -20,6 +23,26 @@ NOT_VOUCHED_FOR = (
     "that the binaries and sources on any machine today are the ones that ran: --python compares an environment",
     "when it was signed: the times are those of that machine's clock",
 )
+
+
+def signature_badge(identity: Identity, *, short: bool = False) -> Badge:
+    """Whether a certificate is signed, and by whom; in a table by the beginning of the key's id."""
+    key = identity.key
+    if short:
+        key = key[:_SHORT]
+    if identity.signature is Signed.SIGNED:
+        return Badge(Mark.GOOD, f"signed by {key}")
+    if identity.signature is Signed.NOT_CHECKED:
+        return Badge(Mark.UNSURE, f"signature not checked, it names {key or 'no key'}")
+    if identity.signature is Signed.BAD:
+        return Badge(Mark.BAD, f"bad signature: {identity.problem}")
+    return UNSIGNED
+
+
+def show_signature(console: Console, identity: Identity, label: str = "  ") -> None:
+    """The state of a signature, behind its mark."""
+    badge = signature_badge(identity)
+    prose(console, f"{label}{badge.mark.markup} ", escape(badge.text))
 
 
 def vouched_for(verification: Verification) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -216,3 +217,52 @@ def test_a_key_that_others_may_read_is_said(
     keys[0].chmod(0o644)
     done = splatfix("report", "sign", tmp_path, "--key", keys[0], env=os.environ | UNLOCKED)
     assert "others than its owner may read or change" in done.stderr and "chmod 600" in done.stderr
+
+
+def test_every_reader_says_who_signed(
+    recorded: Trainer, keys: tuple[Path, Path], splatfix: Splatfix, tmp_path: Path
+) -> None:
+    """Unsigned, signed and not checked, signed by a key, and changed: in show, diff, merge and its files."""
+    private, public = keys
+    out, merged = tmp_path / "report", tmp_path / "merged"
+    splatfix("certify", "--python", sys.executable, "--device", "cpu", "--out", out)
+    file = out / "certificate.json"
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+
+    def readers(*options: Any) -> list[dict[str, Any]]:
+        shown = json.loads(splatfix("report", "show", out, "--json", *options).stdout)
+        compared = json.loads(splatfix("report", "diff", out, out, "--json", *options).stdout)
+        matrix = json.loads(splatfix("report", "merge", out, "--out", merged, "--json", *options).stdout)
+        identities = [check(shown)["identity"], check(compared)["a"]["identity"]]
+        identities += [item["identity"] for cell in check(matrix)["cells"] for item in cell["certificates"]]
+        return identities
+
+    def rows() -> list[dict[str, str]]:
+        with (merged / "certificates.csv").open(newline="", encoding="utf-8") as opened:
+            return list(csv.DictReader(opened))
+
+    unsigned = {"id": digest, "signature": "unsigned", "key": "", "problem": ""}
+    assert readers() == [unsigned] * 3
+    assert [(row["id"], row["signature"]) for row in rows()] == [(digest, "unsigned")]
+    signed = splatfix("report", "sign", out, "--key", private, "--json", env=os.environ | UNLOCKED)
+    key = json.loads(signed.stdout)["key"]
+    assert readers() == [{**unsigned, "signature": "not-checked", "key": key}] * 3
+    assert readers("--key", public) == [{**unsigned, "signature": "signed", "key": key}] * 3
+    assert [(row["signature"], row["key"]) for row in rows()] == [("signed", key)]
+    for command in (("show", out), ("diff", out, out), ("merge", out, "--out", merged)):
+        assert "unsigned" not in splatfix("report", *command).stdout
+    for name in ("certificates.html", "certificates.md"):
+        assert "signature not checked" in (merged / name).read_text(encoding="utf-8")
+    page = splatfix("report", "show", out, "--format", "html", "--key", public).stdout
+    assert f"signed by {key}" in page and digest in page
+
+    document = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**document, "issued": "2030-01-01T00:00:00+00:00"}), encoding="utf-8")
+    for options in ((), ("--key", public)):
+        shown, compared = readers(*options)
+        assert shown["signature"] == compared["signature"] == "bad"
+        assert "changed since it was signed" in shown["problem"]
+    refused = json.loads(splatfix("report", "merge", out, "--out", tmp_path / "none", "--json").stdout)
+    assert refused["exit_code"] == 3 and "bad signature" in refused["unreadable"][0]["reason"]
+    (out / "certificate.intoto.jsonl").write_text("{}", encoding="utf-8")
+    assert readers()[0]["signature"] == "bad"

@@ -220,6 +220,7 @@ def test_an_earlier_matrix_is_set_aside(splatfix: Splatfix, tmp_path: Path) -> N
         done = splatfix("report", "merge", tmp_path / "lab", "--out", tmp_path / "out")
         assert done.returncode == 0 and "1 certificate: 1 certified" in done.stdout
     assert {path.name for path in (tmp_path / "out" / "previous").iterdir()} == {
+        "certificates.csv",
         "certificates.html",
         "certificates.json",
         "certificates.md",

@@ -82,15 +82,38 @@ def test_a_verdict_that_was_edited_counts_nowhere(
         assert (done.returncode, answer["error"]["code"]) == (2, "not-a-certificate")
 
 
-def test_a_refusal_without_a_reason_is_none(recorded: tuple[Path, Certificate], splatfix: Splatfix) -> None:
+@pytest.mark.parametrize(
+    ("changes", "contradiction"),
+    [
+        ({}, "nothing failed in it"),
+        ({"verdict": "certified"}, ""),
+        ({"verdict": "certified", "interrupted": True}, "stayed open: interrupted"),
+        (
+            {"verdict": "certified", "diagnosis": [{"code": "torch-missing", "outcome": "undetermined"}]},
+            "stayed open: torch-missing",
+        ),
+        (
+            {
+                "verdict": "certified",
+                "level": 2,
+                "kernels": [{"kind": "native", "outcome": "not-measured", "implementation": "gsplat"}],
+            },
+            "stayed open: gsplat",
+        ),
+    ],
+)
+def test_a_verdict_is_what_follows_from_the_rest(
+    changes: dict[str, Any], contradiction: str, recorded: tuple[Path, Certificate], splatfix: Splatfix
+) -> None:
     file = recorded[0] / "certificate.json"
     document = json.loads(file.read_text(encoding="utf-8"))
     for scene in document["scenes"]:
-        scene["criteria"] = [item for item in scene["criteria"] if item["outcome"] != "failed"]
+        scene["criteria"] = [item for item in scene["criteria"] if item["outcome"] == "met"]
     for rung in document["proof"]:
         rung["reached"] = True
-    file.write_text(json.dumps({**document, "kernels": []}), encoding="utf-8")
-    assert "nothing failed in it" in splatfix("report", "show", file).stderr
+    file.write_text(json.dumps({**document, "kernels": [], **changes}), encoding="utf-8")
+    done = splatfix("report", "show", file)
+    assert (done.returncode, contradiction in done.stderr) == (2 if contradiction else 0, True), done.stderr
 
 
 def test_the_terminal_and_the_json_say_what_certify_said(
@@ -104,8 +127,8 @@ def test_the_terminal_and_the_json_say_what_certify_said(
     assert f"Report: {folder / 'certificate.html'}" in done.stdout and "Suggested fix: " in done.stdout
     shown = check(json.loads(splatfix("report", "show", folder, "--json").stdout))
     assert (shown["command"], shown["exit_code"], shown["issued_by"]) == ("report show", 0, __version__)
-    envelope = ("command", "exit_code")
-    assert {key: value for key, value in shown.items() if key not in (*envelope, "file", "issued_by")} == {
+    envelope, added = ("command", "exit_code"), ("file", "issued_by", "identity")
+    assert {key: value for key, value in shown.items() if key not in (*envelope, *added)} == {
         key: value for key, value in written.items() if key not in envelope
     }
 

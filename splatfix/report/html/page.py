@@ -13,6 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 import splatfix
+from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Certificate
 from splatfix.context.model import BinaryMatrix
 from splatfix.facts.model import Facts
@@ -20,9 +21,10 @@ from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Link, Mark, Table
-from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView
+from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView, signed_by
 from splatfix.report.merging import Listed, Merged
 from splatfix.report.templates import fill_in
+from splatfix.report.verification import signature_badge
 from splatfix.report.view import OUTCOMES, CertificateView
 from splatfix.report.wording import GLOSSARY, HELD_OUT, SLIDE, statement, title_of
 
@@ -39,13 +41,19 @@ OPENED = 2
 
 
 def certificate_page(
-    certificate: Certificate, facts: Facts, folder: Path, options: Options | None, matrix: BinaryMatrix
+    certificate: Certificate,
+    facts: Facts,
+    folder: Path,
+    options: Options | None,
+    matrix: BinaryMatrix,
+    identity: Identity = NOT_KNOWN,
 ) -> str:
     """A certificate as one HTML file: pictures, styles and script are in it.
 
     Args:
         folder: the report folder, which holds pictures, metrics and logs of the scenes.
         options: where a diagnosis explains a failed certification: what to do about it.
+        identity: which certificate it is, and who had signed it when the page is written.
     """
     view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
@@ -73,6 +81,8 @@ def certificate_page(
         # sorted as pip freeze does, so that two pages can be compared
         packages=sorted(packages, key=str.lower),
         glossary=GLOSSARY,
+        identity=identity,
+        signature=signature_badge(identity),
     )
 
 
@@ -95,6 +105,7 @@ def matrix_page(
         opened=OPENED,
         verdicts=VERDICTS,
         failed_first=_failed_first,
+        signed_by=signed_by,
         most_links=MOST_LINKS,
         unreadable=unreadable,
         most_unreadable=MOST_UNREADABLE,
