@@ -7,7 +7,8 @@ of one module name apart. Imports torch and the references only; Python 3.8.
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Dict, List
+import math
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from splatfix.certify.kernel_agreement import Ran
 from splatfix.certify.kernel_arithmetic import check_arithmetic
 from splatfix.certify.kernel_references import (
+    FAINTEST,
     Pinhole,
     ReferenceSplats,
     finite,
@@ -22,11 +24,17 @@ from splatfix.certify.kernel_references import (
     largest_error,
     relative_error,
     splat_reference,
+    splats_at,
     ssim_reference,
     surfel_reference,
 )
 
 COUNT = 30  # Gaussians of the scene
+ONE_TILE = 16
+LARGER = ((1025, (257, 131)), (4099, (320, 240)), (100_003, (960, 540)))
+"""Gaussians, and (width, height) of the image: beyond what a kernel may do otherwise for few and small ones."""
+PIXELS = 24
+"""Of a larger image, that are compared."""
 
 
 class NotMeasured(Exception):
@@ -35,31 +43,59 @@ class NotMeasured(Exception):
 
 def check_ssim(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     """Check ``fused_ssim``: value and the gradient of the first image. ``plain``: held to the contract of our PyTorch."""
-    generator = torch.Generator().manual_seed(1)
-    first = torch.rand(1, 3, 45, 61, generator=generator)
-    second = (first + 0.1 * torch.randn(1, 3, 45, 61, generator=generator)).clamp(0, 1)
-    exact = first.double().requires_grad_(True)
-    expected = ssim_reference(exact, second.double())
-    torch.autograd.backward(expected)
-    given = first.to(device).requires_grad_(True)
-    actual = kernel.fused_ssim(given, second.to(device))
-    torch.autograd.backward(actual)
-    value, gradient = relative_error(actual, expected), largest_error([given.grad], [exact.grad])
-    ran = Ran([first, second], actual, [given.grad])
-    # plain PyTorch has its own contract; other single-precision kernels get more room
-    if plain:
-        return _errors(value, 1e-6, gradient, 5e-5, ran)
-    return _errors(value, 1e-5, gradient, 1e-4, ran)
+    results = []
+    for channels, height, width in ((3, 45, 61), (3, 131, 259), (1, 540, 960)):
+        generator = torch.Generator().manual_seed(1)
+        first = torch.rand(1, channels, height, width, generator=generator)
+        noise = 0.1 * torch.randn(1, channels, height, width, generator=generator)
+        second = (first + noise).clamp(0, 1)
+        exact = first.double().requires_grad_(True)
+        expected = ssim_reference(exact, second.double())
+        torch.autograd.backward(expected)
+        given = first.to(device).requires_grad_(True)
+        actual = kernel.fused_ssim(given, second.to(device))
+        torch.autograd.backward(actual)
+        value, gradient = relative_error(actual, expected), largest_error([given.grad], [exact.grad])
+        ran = Ran([first, second], actual, [given.grad])
+        # plain PyTorch has its own contract; other single-precision kernels get more room
+        allowed = (1e-6, 5e-5) if plain else (1e-5, 1e-4)
+        results.append((f"at {width} x {height}", _errors(value, allowed[0], gradient, allowed[1], ran)))
+        if results[-1][1]["outcome"] == "failed":
+            break
+    return _worst(results)
 
 
 def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     """Check ``distCUDA2``: the neighbor distances that initial scales come from."""
-    points = torch.randn(700, 3, generator=torch.Generator().manual_seed(2))
-    points[10] = points[11]  # a duplicate counts with distance 0
-    actual = kernel.distCUDA2(points.to(device))
-    expected = knn_reference(points.double())
-    error = float(((actual.double().cpu() - expected).abs() / expected.clamp_min(1e-12)).max())
-    return _errors(error, 5e-6 if plain else 1e-4, None, None, Ran([points], actual, []))
+    results = []
+    for count in (700, 1025, 4099, 100_003):
+        points = torch.randn(count, 3, generator=torch.Generator().manual_seed(2))
+        points[10] = points[11]  # a duplicate counts with distance 0
+        points[:9] *= 30.0  # far from all others, as points of a sky are
+        actual = kernel.distCUDA2(points.to(device))
+        rows = torch.arange(0, count, max(1, count // 100))
+        expected = knn_reference(points.double(), rows)
+        found = actual.double().cpu()[rows]
+        error = float(((found - expected).abs() / expected.clamp_min(1e-12)).max())
+        ran = Ran([points], actual, [])
+        results.append((f"of {count} points", _errors(error, 5e-6 if plain else 1e-4, None, None, ran)))
+        if results[-1][1]["outcome"] == "failed":
+            break
+    return _worst(results)
+
+
+def _worst(results: List[Tuple[str, Dict[str, Any]]]) -> Dict[str, Any]:
+    """The result at the first size where it failed, which is named; else the largest errors of all. Own and installed kernels
+    are held against each other at the smallest."""
+    worst = dict(results[0][1])
+    for size, result in results:
+        for name in ("value_error", "gradient_error"):
+            if result[name] is not None:
+                worst[name] = max(worst[name] or 0.0, result[name])
+        if result["outcome"] == "failed":
+            detail = "; ".join(filter(None, (size, result["detail"])))
+            return dict(result, detail=detail, ran=results[0][1]["ran"])
+    return worst
 
 
 def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
@@ -97,7 +133,81 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     ran = Ran([*camera, *splats], color, [item.grad for item in given])
     # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
     allowed = 5e-4 if camera.kernel_size is None else 5e-3
-    return _densifying(value, exact, allowed, ran, means2d, plain)
+    results = [("", _densifying(value, exact, allowed, ran, means2d, plain))]
+    if camera.size[0] > ONE_TILE:
+        for count, size in LARGER:
+            if results[-1][1]["outcome"] == "failed":
+                break
+            result = _check_many(kernel, fields, arguments, count, size, (device, allowed, plain))
+            results.append((f"of {count} Gaussians at {size[0]} x {size[1]}", result))
+    return _worst(results)
+
+
+def _check_many(
+    kernel: Any,
+    fields: List[str],
+    arguments: Any,
+    count: int,
+    size: Tuple[int, int],
+    how: Tuple[str, float, bool],
+) -> Dict[str, Any]:
+    """A scene of many Gaussians: some pixels and the gradients that come from them, by the Gaussians that reach these pixels."""
+    device, allowed, plain = how
+    camera, splats = _many(fields, count, size)
+    exact_camera = _double(camera)
+    across, down = _undoubted(exact_camera, splats)
+    reach = 1.0 + 4.0 * camera.focal * splats.scales.max(1).values / splats.means[:, 2]
+    centres = camera.focal * splats.means[:, :2] / splats.means[:, 2:] + (torch.tensor(size) - 1) / 2
+    near = torch.zeros(count, dtype=torch.bool)
+    for x, y in zip(across.tolist(), down.tolist()):
+        near |= (centres - torch.tensor([x, y])).abs().max(1).values < reach
+    exact, given = _leaves(splats, device)
+    means2d = torch.zeros(count, 4 if "metric_map" in fields else 3, device=device, requires_grad=True)
+    color = _draw(kernel, arguments, camera, given, means2d)[0]
+    expected, _, _ = splats_at(exact_camera, ReferenceSplats(*(item[near] for item in exact)), across, down)
+    actual = color[:, down.to(device), across.to(device)]
+    weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(7))
+    torch.autograd.backward((actual * weight.to(device)).sum())
+    torch.autograd.backward((expected * weight.double()).sum())
+    ran = Ran([], actual, [item.grad for item in given])
+    return _densifying(relative_error(actual, expected), exact, allowed, ran, means2d, plain)
+
+
+def _many(fields: List[str], count: int, size: Tuple[int, int]) -> Tuple[Pinhole, ReferenceSplats]:
+    """A camera of that size, and Gaussians of some pixels each that fill its image."""
+    camera, few = _scene(fields, one_tile=False, count=count)
+    generator = torch.Generator().manual_seed(8)
+    focal, (width, height) = 0.8 * size[0], size
+    depth = few.means[:, 2:]
+    places = (torch.rand(count, 2, generator=generator) - 0.5) * torch.tensor(size) / focal * depth
+    # so that a dozen overlap in each pixel
+    pixels = math.sqrt(0.3 * width * height / count)
+    scales = few.scales / 0.15 * pixels * depth / focal
+    offset = None
+    if camera.offset is not None:
+        offset = torch.rand(height, width, 2, generator=generator) - 0.5
+    camera = camera._replace(size=size, focal=focal, offset=offset)
+    return camera, few._replace(means=torch.cat([places, depth], 1), scales=scales.clamp_max(0.4))
+
+
+def _undoubted(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
+    """Pixels (columns, rows) where no opacity lies so near to the faintest that single precision may decide otherwise, and
+    through which light passes."""
+    width, height = camera.size
+    number = torch.arange(4 * PIXELS)
+    across, down = number * 211 % width, number * 97 % height
+    with torch.no_grad():
+        exact = ReferenceSplats(*(item.double() for item in splats))
+        good = torch.ones(len(number), dtype=torch.bool)
+        for part in range(0, len(number), 8):
+            some = slice(part, part + 8)
+            _, _, opacity = splats_at(camera, exact, across[some], down[some])
+            doubtful = ((opacity / FAINTEST - 1).abs() < 1e-3).any(0)
+            through = (
+                torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity).neg().log1p().sum(0).exp()
+            )
+            good[some] = ~doubtful & (through > 1e-3)
+    return across[good][:PIXELS], down[good][:PIXELS]
 
 
 def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
@@ -157,22 +267,22 @@ def _densifying(
     return result
 
 
-def _scene(fields: List[str], one_tile: bool) -> tuple[Pinhole, ReferenceSplats]:
+def _scene(fields: List[str], one_tile: bool, count: int = COUNT) -> tuple[Pinhole, ReferenceSplats]:
     """A camera and Gaussians in front of it. ``one_tile``: no larger than a tile of 16 pixels, as the branch of 3dgs-mcmc cuts
     Gaussians closer than 3 sigma."""
-    width, height = (16, 16) if one_tile else (40, 32)
+    width, height = (ONE_TILE, ONE_TILE) if one_tile else (40, 32)
     generator = torch.Generator().manual_seed(3)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(*shape, generator=generator)
 
     splats = ReferenceSplats(
-        torch.cat([uniform(-0.8, 0.8, COUNT, 2) * (width / 40), uniform(3.5, 5.0, COUNT, 1)], 1),
-        uniform(0.05, 0.25, COUNT, 3),
-        torch.nn.functional.normalize(torch.randn(COUNT, 4, generator=generator)),
+        torch.cat([uniform(-0.8, 0.8, count, 2) * (width / 40), uniform(3.5, 5.0, count, 1)], 1),
+        uniform(0.05, 0.25, count, 3),
+        torch.nn.functional.normalize(torch.randn(count, 4, generator=generator)),
         # at most 0.3, so that alpha at 3 sigma (0.3 exp(-4.5) = 0.0033) is below 1/255: the tile cut changes nothing
-        uniform(0.05, 0.3, COUNT, 1),
-        torch.cat([uniform(-1.0, 1.5, COUNT, 1, 3), uniform(-0.15, 0.15, COUNT, 15, 3)], 1),
+        uniform(0.05, 0.3, count, 1),
+        torch.cat([uniform(-1.0, 1.5, count, 1, 3), uniform(-0.15, 0.15, count, 15, 3)], 1),
     )
     camera = Pinhole((width, height), 40.0, torch.tensor([0.2, 0.4, 0.6]))
     if "kernel_size" in fields and "subpixel_offset" in fields:

@@ -13,17 +13,21 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+FAINTEST = 1.0 / 255.0
+"""Opacity of a Gaussian at a pixel, below which it is left out."""
+
 
 def ssim_reference(first: Tensor, second: Tensor) -> Tensor:
-    """Mean SSIM of two [1, C, H, W] images with data range 1, zero padding, by direct 11 x 11 convolution."""
-    channels = first.shape[1]
+    """Mean SSIM of two [1, C, H, W] images with data range 1, zero padding, blurred down and across."""
     offsets = torch.arange(11, dtype=first.dtype, device=first.device) - 5
     line = torch.exp(-(offsets**2) / (2 * 1.5**2))
     line = line / line.sum()
-    window = torch.outer(line, line).expand(channels, 1, 11, 11)
+    down, across = line.view(1, 1, 11, 1), line.view(1, 1, 1, 11)
 
     def blur(image: Tensor) -> Tensor:
-        return torch.nn.functional.conv2d(image, window, padding=5, groups=channels)
+        planes = image.reshape(-1, 1, *image.shape[2:])
+        planes = torch.nn.functional.conv2d(planes, down, padding=(5, 0))
+        return torch.nn.functional.conv2d(planes, across, padding=(0, 5)).reshape(image.shape)
 
     mean1, mean2 = blur(first), blur(second)
     var1, var2 = blur(first * first) - mean1**2, blur(second * second) - mean2**2
@@ -34,10 +38,12 @@ def ssim_reference(first: Tensor, second: Tensor) -> Tensor:
     ).mean()
 
 
-def knn_reference(points: Tensor) -> Tensor:
-    """Mean squared distance to the three nearest other points, [N], by comparing all pairs."""
-    squared = ((points[:, None, :] - points[None, :, :]) ** 2).sum(-1)
-    squared.fill_diagonal_(float("inf"))
+def knn_reference(points: Tensor, rows: Tensor) -> Tensor:
+    """Mean squared distance of some points to the three nearest others, by comparing each with all of them."""
+    squared = torch.zeros(len(rows), len(points), dtype=points.dtype)
+    for axis in range(3):
+        squared += (points[rows, axis, None] - points[None, :, axis]) ** 2
+    squared[torch.arange(len(rows)), rows] = math.inf
     return torch.topk(squared, 3, largest=False).values.mean(1)
 
 
@@ -72,7 +78,17 @@ class Pinhole(NamedTuple):
 
 
 def splat_reference(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
-    """Color [3, H, W] and inverse depth [1, H, W] of Gaussians blended front to back at every pixel, without tiles.
+    """Color [3, H, W] and inverse depth [1, H, W] at every pixel; see :func:`splats_at`."""
+    width, height = camera.size
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    image, inverse, _ = splats_at(camera, splats, columns.flatten(), rows.flatten())
+    return image.reshape(3, height, width), inverse.reshape(1, height, width)
+
+
+def splats_at(
+    camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: Tensor
+) -> Tuple[Tensor, Tensor, Tensor]:
+    """Color [3, S], inverse depth [S] and the opacity [P, S] of each Gaussian, nearest first, at S pixels, blended without tiles.
 
     Pixel centres lie at integers, the image centre at ((W - 1) / 2, (H - 1) / 2). The kernels cut every Gaussian at the tiles
     that they think it reaches; this reference does not, so the scene keeps opacities low enough that nothing beyond
@@ -106,24 +122,19 @@ def splat_reference(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, T
     conic = torch.linalg.inv(flat)
     centre_x = focal * means[:, 0] / depth + (width - 1) / 2
     centre_y = focal * means[:, 1] / depth + (height - 1) / 2
-    rows, columns = torch.meshgrid(
-        torch.arange(height, dtype=dtype), torch.arange(width, dtype=dtype), indexing="ij"
-    )
+    columns, rows = across.to(dtype), down.to(dtype)
     if camera.offset is not None:
-        columns, rows = columns + camera.offset[..., 0], rows + camera.offset[..., 1]
-    colors = _colors(splats)
-    image = torch.zeros(3, height, width, dtype=dtype)
-    inverse = torch.zeros(1, height, width, dtype=dtype)
-    through = torch.ones(height, width, dtype=dtype)
-    for i in torch.argsort(depth).tolist():
-        dx, dy = centre_x[i] - columns, centre_y[i] - rows
-        power = -0.5 * (conic[i, 0, 0] * dx * dx + conic[i, 1, 1] * dy * dy) - conic[i, 0, 1] * dx * dy
-        alpha = opacities[i] * torch.exp(power)
-        alpha = torch.where(alpha < 1.0 / 255.0, torch.zeros_like(alpha), alpha)
-        image = image + colors[i][:, None, None] * (alpha * through)
-        inverse = inverse + alpha * through / depth[i]
-        through = through * (1 - alpha)
-    return image + camera.background[:, None, None] * through, inverse
+        columns, rows = columns + camera.offset[down, across, 0], rows + camera.offset[down, across, 1]
+    order = torch.argsort(depth)
+    dx, dy = (centre_x[:, None] - columns)[order], (centre_y[:, None] - rows)[order]
+    conic = conic[order][..., None]
+    power = -0.5 * (conic[:, 0, 0] * dx * dx + conic[:, 1, 1] * dy * dy) - conic[:, 0, 1] * dx * dy
+    opacity = opacities[order, None] * torch.exp(power)
+    alpha = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
+    through = torch.cumprod(torch.cat([torch.ones_like(alpha[:1]), 1 - alpha]), 0)
+    weights = alpha * through[:-1]
+    image = _colors(splats)[order].t() @ weights + camera.background[:, None] * through[-1]
+    return image, (weights / depth[order, None]).sum(0), opacity
 
 
 def surfel_reference(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:

@@ -87,35 +87,66 @@ def module(**members: Any) -> types.ModuleType:
 SETTINGS = {"GaussianRasterizationSettings": rasterizer.GaussianRasterizationSettings}
 
 
+class HalvedScalesOfMany(rasterizer.GaussianRasterizer):
+    def forward(self, *args: Any, **options: Any) -> Any:
+        if len(options["scales"]) > 1000:
+            options["scales"] = halved_gradients(options["scales"])
+        return super().forward(*args, **options)
+
+
+def ssim_of_small_images(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    found = ssim.fused_ssim(first, second)
+    return found if first.shape[-1] <= 256 else 0.0 * found + 0.5
+
+
+def distances_of_a_hundred_thousand(points: torch.Tensor) -> torch.Tensor:
+    return torch.cat([knn.distCUDA2(points[:100_000]), torch.ones(max(0, len(points) - 100_000))])
+
+
 @pytest.mark.parametrize(
-    ("check", "right", "wrong"),
+    ("check", "wrong", "size"),
     [
         (
             kernel_calls.check_ssim,
-            ssim,
-            module(fused_ssim=lambda *a, **k: ssim.fused_ssim(*a, **k) * 1.01),  # 1 % off
+            module(fused_ssim=lambda *a, **k: ssim.fused_ssim(*a, **k) * 1.01),
+            "at 61 x 45",
         ),
+        (kernel_calls.check_ssim, module(fused_ssim=ssim_of_small_images), "at 259 x 131"),
+        # as a search inside batches gives
         (
             kernel_calls.check_knn,
-            knn,
-            module(distCUDA2=lambda points: knn.distCUDA2(points) * 1.2),  # as a search inside batches gives
+            module(distCUDA2=lambda points: knn.distCUDA2(points) * 1.2),
+            "of 700 points",
         ),
+        (kernel_calls.check_knn, module(distCUDA2=distances_of_a_hundred_thousand), "of 100003 points"),
+        (kernel_calls.check_rasterizer, module(GaussianRasterizer=HalvedGradients, **SETTINGS), ""),
         (
             kernel_calls.check_rasterizer,
-            rasterizer,
-            module(GaussianRasterizer=HalvedGradients, **SETTINGS),
-        ),
-        (
-            kernel_calls.check_rasterizer,
-            rasterizer,
             module(GaussianRasterizer=Detached, **SETTINGS),
+            "means2D got no gradient",
+        ),
+        (
+            kernel_calls.check_rasterizer,
+            module(GaussianRasterizer=HalvedScalesOfMany, **SETTINGS),
+            "of 1025 Gaussians at 257 x 131",
         ),
     ],
-    ids=["ssim", "knn", "rasterizer", "means2d"],
 )
-def test_wrong_kernel_fails(check: Any, right: types.ModuleType, wrong: types.ModuleType) -> None:
+def test_wrong_kernel_fails(check: Any, wrong: types.ModuleType, size: str) -> None:
+    found = check(wrong, "cpu", True)
+    assert found["outcome"] == "failed" and found["detail"].startswith(size)
+
+
+@pytest.mark.parametrize(
+    ("check", "right"),
+    [
+        (kernel_calls.check_ssim, ssim),
+        (kernel_calls.check_knn, knn),
+        (kernel_calls.check_rasterizer, rasterizer),
+    ],
+)
+def test_right_kernel_passes(check: Any, right: types.ModuleType) -> None:
     assert check(right, "cpu", True)["outcome"] == "met"
-    assert check(wrong, "cpu", True)["outcome"] == "failed"
 
 
 def test_unknown_settings_are_not_measured() -> None:
