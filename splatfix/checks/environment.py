@@ -15,7 +15,8 @@ from splatfix.context.requirements import needs_wheel
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import dotted, major_minor, release
-from splatfix.facts import Shadow
+from splatfix.core.words import few
+from splatfix.facts import AlteredFile, Shadow
 from splatfix.knowledge import torch_releases
 
 check = checks_of("environment")
@@ -166,6 +167,31 @@ def import_shadowing(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=Evidence("searched first", shadow.path, "names in the current folder"),
                 remedy=f"Run from another folder, or rename {shadow.path}.",
             )
+
+
+@check("package-altered", "Packages are as they were installed")
+def package_altered(context: Context, this: Check) -> Iterator[Finding]:
+    """A file of torch, numpy, Pillow or a splatting package that was edited by hand, is damaged or is gone, by the RECORD of
+    its wheel: torch's cpp_extension.py, whose check of the CUDA version people take out, an optimizer, a loss. What is
+    observed then is of no version that anybody else has. Looked at are the sources that decide what a training computes, by
+    their digests, and native files by their size; `splatfix certify` compares every file that ran."""
+    altered: dict[str, list[AlteredFile]] = {}
+    fact = context.environment.altered
+    for item in fact.value or ():
+        altered.setdefault(f"{item.distribution} {item.version}", []).append(item)
+    for name, files in altered.items():
+        paths = few([item.path for item in files], 2)
+        distribution = files[0].distribution
+        yield this.warn(
+            f"{name} is not as it was installed: {paths}.",
+            subject=distribution,
+            evidence=[Evidence(item.path, item.found, fact.found_via) for item in files],
+            remedy=pip(
+                context.facts,
+                *("install", "--force-reinstall", "--no-deps", f"{distribution}=={files[0].version}"),
+                text="Put it back as that version's wheel has it",
+            ),
+        )
 
 
 @check("editable-source-gone", "Sources of editable installs exist")

@@ -19,6 +19,7 @@ from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.model import Facts
 from splatfix.facts.model.environment import (
+    AlteredFile,
     BuildRecord,
     Distribution,
     EnvironmentFacts,

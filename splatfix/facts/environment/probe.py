@@ -23,6 +23,7 @@ from splatfix.facts.environment.packages import (
     read_packages,
     read_shadows,
 )
+from splatfix.facts.environment.records import altered_files
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.model.environment import (
@@ -155,6 +156,11 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
             _PATIENCE,
             lambda: importable_names(system, described.path, installed),
             "names in the folders of sys.path, and of editable installs",
+        ),
+        altered=within(
+            _PATIENCE,
+            lambda: tuple(altered_files(system, installed, packages.value or ())),
+            "compared with its RECORD",
         ),
     )
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from splatfix.core.data import dataclass
 from splatfix.facts.environment.packages import metadata_folder
-from splatfix.facts.model.environment import Distribution
+from splatfix.facts.model.environment import AlteredFile, Distribution, SplatPackage
 from splatfix.facts.system.live import System
 
 _SHA256 = "sha256="
+_LISTED = {
+    "torch": (
+        *("torch/__init__.py", "torch/version.py", "torch/functional.py", "torch/nn/functional.py"),
+        *("torch/_tensor.py", "torch/autograd/function.py", "torch/optim/", "torch/utils/cpp_extension.py"),
+        *("torch/lib/", "torch/_C."),
+    ),
+    "numpy": ("numpy/__init__.py", "numpy/_core/_multiarray_umath.", "numpy/core/_multiarray_umath."),
+    "pillow": (
+        *("PIL/Image.py", "PIL/ImageFile.py", "PIL/ImageOps.py", "PIL/JpegImagePlugin.py"),
+        *("PIL/PngImagePlugin.py", "PIL/_imaging."),
+    ),
+}
+"""How the files begin that decide what a training computes, or that people edit by hand; of a splatting package it is all."""
+_LOOKED_AT = re.compile(r"\.(py|so|pyd|dll),sha256=")
 
 
 @dataclass(frozen=True)
@@ -41,3 +56,36 @@ def recorded_files(lines: Iterable[str]) -> Iterator[RecordedFile]:
         if digest.startswith(_SHA256):
             sha256 = digest.removeprefix(_SHA256)
         yield RecordedFile(path, sha256, int(size) if size.isdecimal() else None)
+
+
+def altered_files(
+    system: System, distributions: Iterable[Distribution], packages: Iterable[SplatPackage]
+) -> Iterator[AlteredFile]:
+    """Those of the files that matter most that differ from what was installed: sources by their digest, native files, which
+    may have gigabytes, by their size."""
+    splatting = {name for package in packages for name in package.distributions}
+    for distribution in distributions:
+        listed = _LISTED.get(distribution.name.lower(), ())
+        if distribution.editable or not (listed or distribution.name in splatting):
+            continue
+        lines = record_of(system, distribution).splitlines()
+        if listed:
+            lines = [line for line in lines if line.startswith(listed)]
+        for item in recorded_files(filter(_LOOKED_AT.search, lines)):
+            if found := _difference(system, distribution, item):
+                yield AlteredFile(distribution.name, distribution.version, item.path, found)
+
+
+def _difference(system: System, distribution: Distribution, item: RecordedFile) -> str:
+    is_source = item.path.endswith(".py")
+    fingerprint = system.fingerprint(f"{distribution.location}/{item.path}", is_source)
+    if fingerprint is None:
+        return ""
+    if not fingerprint:
+        return "not there"
+    digest, _, size = fingerprint.partition(",")
+    if item.size is not None and size != str(item.size):
+        return f"{size} bytes, not {item.size}"
+    if is_source and digest != f"{_SHA256}{item.sha256}":
+        return "another content"
+    return ""

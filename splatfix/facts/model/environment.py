@@ -118,6 +118,18 @@ class Distribution:
 
 
 @dataclass(frozen=True)
+class AlteredFile:
+    """An installed file that is not as the RECORD of its distribution has it."""
+
+    distribution: str
+    version: str
+    path: str
+    """Relative to the site-packages folder."""
+    found: str
+    """``another content``, ``71 bytes, not 68`` or ``not there``."""
+
+
+@dataclass(frozen=True)
 class Torch:
     """The installed torch, read as text from its own files; torch is not imported for this."""
 
@@ -311,5 +323,7 @@ class EnvironmentFacts:
     jit_caches: Fact[tuple[JitCache, ...]] = field(default_factory=Fact)
     modules: Fact[tuple[str, ...]] = field(default_factory=Fact)
     """Top-level names that its Python can import, without those of Python itself."""
+    altered: Fact[tuple[AlteredFile, ...]] = field(default_factory=Fact)
+    """Of torch, numpy, Pillow and splatting packages: those of the files that matter most that are not as installed."""
     chosen: str = ""
     """Why it is the target: ``named with --python``, ``activated (VIRTUAL_ENV)``, ``found in ~/project``..."""

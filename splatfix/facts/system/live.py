@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import platform
 import re
@@ -22,7 +24,7 @@ from splatfix.binaries import (
     read_needs,
 )
 from splatfix.core.isolation import without_relative_path
-from splatfix.core.reading import Unread, read_start, read_text
+from splatfix.core.reading import Unread, read_bytes, read_start, read_text
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 
 # A program's arguments name splatfix's own scripts; where splatfix is installed differs between machines.
@@ -113,6 +115,10 @@ class System(Protocol):
     def modified(self, path: str) -> float | None:
         """When the file was last written, in seconds since 1970; None when it is not there."""
 
+    def fingerprint(self, path: str, hashed: bool) -> str | None:
+        """``sha256=BASE64,SIZE`` as a RECORD has it (PEP 376), without ``hashed`` only ``,SIZE``, which takes no reading; "" for
+        what is not there, None where it is not known."""
+
     def starts_with_script(self, path: str) -> bool:
         """The file begins with ``#!``: it is a script, not a program."""
 
@@ -186,6 +192,22 @@ class LiveSystem:
             return Path(path).stat().st_mtime
         except (OSError, ValueError):
             return None
+
+    def fingerprint(self, path: str, hashed: bool) -> str | None:
+        if not hashed:
+            try:
+                return f",{Path(path).stat().st_size}"
+            except (FileNotFoundError, NotADirectoryError):
+                return ""
+            except (OSError, ValueError):
+                return None
+        content = read_bytes(path)
+        if content is None:
+            return ""
+        if isinstance(content, Unread):
+            return None
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+        return f"sha256={digest.rstrip('=')},{len(content)}"
 
     def starts_with_script(self, path: str) -> bool:
         return read_start(path, 2) == b"#!"
@@ -267,6 +289,7 @@ class CachingSystem:
     provided_versions = _once(System.provided_versions)
     contains = _once(System.contains)
     modified = _once(System.modified)
+    fingerprint = _once(System.fingerprint)
     starts_with_script = _once(System.starts_with_script)
     nvml = _once(System.nvml)
 

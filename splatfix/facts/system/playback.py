@@ -37,7 +37,8 @@ class RawMachine:
     says where the answers come from."""
     env: dict[str, str] = field(default_factory=dict)
     paths: dict[str, Any] = field(default_factory=dict)
-    """``exists``, ``absent``, ``links``, ``listings``, ``scripts``, ``modified`` times and ``unreadable`` files with reasons."""
+    """``exists``, ``absent``, ``links``, ``listings``, ``scripts``, ``modified`` times, ``fingerprints``, and ``unreadable``
+    files with reasons."""
     commands: list[dict[str, Any]] = field(default_factory=list)
     nvml: dict[str, Any] = field(default_factory=_NO_NVML.copy)
     binaries: dict[str, Any] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class _PathAnswers:
     links: Mapping[str, str] = field(default_factory=dict)
     listings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     modified: Mapping[str, float] = field(default_factory=dict)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -179,6 +181,7 @@ class PlaybackSystem:
         self._scripts = set(map(self._key, self._paths.scripts))
         self._absent = set(map(self._key, self._paths.absent))
         self._modified = self._keyed(self._paths.modified)
+        self._fingerprints = self._keyed(self._paths.fingerprints)
         self._binaries = self._keyed(raw.binaries)
         self._files = self._keyed(raw.files)
         self._symbols = {json.dumps([item["call"], item["arguments"]]): item for item in raw.symbols}
@@ -301,6 +304,9 @@ class PlaybackSystem:
 
     def modified(self, path: str) -> float | None:
         return self._at(self._modified, path)
+
+    def fingerprint(self, path: str, hashed: bool) -> str | None:
+        return self._at(self._fingerprints, path)
 
     def starts_with_script(self, path: str) -> bool:
         return not self._scripts.isdisjoint(self._spellings(path))

@@ -116,6 +116,11 @@ class RecordingSystem(CachingSystem):
             "listings": {path: list(names) for path, names in self._by_path("listdir")},
             "scripts": [path for path, is_script in self._by_path("starts_with_script") if is_script],
             "modified": dict(self._by_path("modified")),
+            "fingerprints": {
+                path: text
+                for (path, _), text in sorted(self.answers("fingerprint").items())
+                if text is not None
+            },
             "unreadable": {item.path: item.reason for item in self.unreadable()},
         }
 
