@@ -120,6 +120,15 @@ class SplitReport:
 
 
 @dataclass(frozen=True)
+class PhotoReport:
+    """A photo as it was trained on: its file below the scene's folder, and the mean colors of rows of cells, in 0..255."""
+
+    name: str
+    file: str
+    grid: List[List[List[float]]]
+
+
+@dataclass(frozen=True)
 class Quality:
     """Means over some views; PSNR in dB from each whole image's mean squared error.
 
@@ -274,6 +283,7 @@ class TrainingReport:
     machine: HardwareReport
     iterations: int
     split: SplitReport
+    photos: List[PhotoReport]
     notes: List[str]
     iterations_per_second: Optional[float]
     heldout: Quality

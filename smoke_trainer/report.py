@@ -24,6 +24,7 @@ from smoke_trainer.identity import implementation_of
 from smoke_trainer.memory import largest_tensors, memory_limit
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.monitor import WARM_UP
+from smoke_trainer.photos import photo_reports
 from smoke_trainer.record import (
     SCHEMA_VERSION,
     ConfigReport,
@@ -154,6 +155,7 @@ def training_report(
             test=[view.name for view in scene.test],
             repeated=scene.repeated(),
         ),
+        photos=photo_reports(scene, run.images, run.config.scene),
         notes=list(scene.notes),
         iterations_per_second=run.speed(),
         heldout=heldout,

@@ -44,6 +44,17 @@ class Split:
 
 
 @dataclass(frozen=True)
+class Photo:
+    """A photo as it was trained on."""
+
+    name: str = ""
+    file: str = ""
+    """Below the scene's folder."""
+    grid: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    """Mean colors in 0..255 of rows of cells, see ``smoke_trainer/photos.py``."""
+
+
+@dataclass(frozen=True)
 class Implementation:
     """The code of one part that ran, as it was seen from inside the run."""
 
@@ -294,6 +305,7 @@ class TrainingRecord:
     resolution: tuple[int, ...] = ()
     """Width and height in pixels."""
     split: Split = field(default_factory=Split)
+    photos: tuple[Photo, ...] = ()
     notes: tuple[str, ...] = ()
     """What the scene's files lacked, with what the trainer did about it."""
     implementations: Mapping[str, Implementation] = field(default_factory=dict)

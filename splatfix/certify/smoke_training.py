@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import time
@@ -15,6 +16,7 @@ from splatfix.certify.advice import advised, explained
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.criteria.running import no_cuda_error
+from splatfix.certify.criteria.truth import photos_decoded
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.loaded_files import LoadedFiles
@@ -22,6 +24,7 @@ from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.prerequisites import require_device, require_packages, require_visible_gpu
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
+from splatfix.certify.scenes import samples_folder
 from splatfix.certify.smoke import (
     FINISHED,
     child_variables,
@@ -42,6 +45,8 @@ from splatfix.facts.machine.nvml import NvmlMeter
 Tell = Callable[[str, Mapping[str, Any]], None]
 OWN_ADVICE = ("cuda-oom-runtime",)
 """Classes whose cure is an option of the smoke trainer, which other trainers do not have."""
+PHOTOS_OF_SAMPLES, PHOTOS_OF_OTHERS = 8, 2
+"""That are decoded again; large ones take Python a second or more."""
 REPEATED = 30
 """Iterations of the second run; none of the presets densifies before, which would carry a difference of one bit on to other
 Gaussians."""
@@ -203,10 +208,22 @@ def judge_run(
             return (unread,), error
         failed = Criterion("training-finishes", Outcome.FAILED, error, FINISHED)
     elif record.iterations is not None:
-        return (*criteria.judge(record, subject.request.renderer, subject.suite.iterations), *cuda), ""
+        met = criteria.judge(record, subject.request.renderer, subject.suite.iterations)
+        return (*met, _photos_decoded(record, subject.suite.data), *cuda), ""
     else:
         failed = ended_early(done, latest)
     return (explained(failed, output, own=OWN_ADVICE),), ""
+
+
+def _photos_decoded(record: TrainingRecord, data: Path | None) -> Criterion:
+    """By the files of the sample as splatfix has them, or by those of the user's scene: at or below the folder of the data."""
+    scene = record.scene or "."
+    if data is None:
+        return photos_decoded(record, samples_folder() / scene, most=PHOTOS_OF_SAMPLES)
+    folders = (data, data / scene, *sorted(data.glob(f"*/{glob.escape(scene)}")))
+    first = record.photos[0].file if record.photos else ""
+    folder = next((folder for folder in folders if (folder / first).is_file()), data)
+    return photos_decoded(record, folder, most=PHOTOS_OF_OTHERS)
 
 
 def busy_gpus(meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:

@@ -49,6 +49,14 @@ def prepare(config):
     return run
 """,
     ),
+    "photos-decoded": (
+        "smoke_trainer/data/images.py",
+        """
+_decoded = decode
+def decode(path, size):
+    return _decoded(path, size)[[2, 1, 0, *range(3, _decoded(path, size).shape[0])]]
+""",
+    ),
     "finite-values": (
         TRAIN,
         """

@@ -1,0 +1,317 @@
+"""The truth of photos: their files decoded a second time, by nothing that the trainer or its environment has.
+
+PNG of 8 bits by zlib; of JPEG the mean of each block, which is its first coefficient (ITU-T T.81, baseline, and the first scan of
+progressive files). Anything else is not judged. What is compared are means over a grid of cells, which another decoder of
+JPEG, or another filter of a resize, changes by less than exchanged channels, a turn or another gamma.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from splatfix.core.reading import read_start
+
+ACROSS, DOWN = 8, 6
+"""Cells of the grid; as ``smoke_trainer/photos.py`` has it."""
+MOST_BYTES = 64 << 20
+MOST_OF_JPEG, MOST_OF_PNG = 3_000_000, 700_000
+"""Pixels of a photo, from its top: whole rows of cells up to there, which Python decodes in one to four seconds."""
+Grid: TypeAlias = list[list[tuple[float, float, float]]]
+"""Rows of cells from the top, each cell red, green and blue in 0..255."""
+
+
+class Unknown(Exception):
+    """A file that is not decoded here; the message says why."""
+
+
+def grid_of(path: Path) -> Grid:
+    """The mean colors of a photo, of as many rows of cells as are cheap to decode; over black where it has an alpha channel.
+
+    Raises:
+        Unknown: a format that is not decoded here, or a file that is damaged.
+    """
+    try:
+        content = read_start(path, MOST_BYTES + 1)
+    except OSError as error:
+        raise Unknown(f"{path.name} cannot be read: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise Unknown(f"{path.name} is too large")
+    try:
+        if content.startswith(b"\x89PNG\r\n\x1a\n"):
+            return _png(content)
+        if content.startswith(b"\xff\xd8"):
+            return _jpeg(content)
+    except (IndexError, KeyError, StopIteration, ValueError, struct.error, zlib.error) as error:
+        raise Unknown(f"{path.name}: {error}") from None
+    raise Unknown(f"{path.name} is neither PNG nor JPEG")
+
+
+def _rows_of_cells(width: int, height: int, most: int) -> int:
+    """How many are decoded."""
+    if width < ACROSS or height < DOWN:
+        raise Unknown("a photo that is smaller than the grid")
+    cells = min(DOWN, most * DOWN // (width * height))
+    if not cells:
+        raise Unknown(f"a photo of {width} x {height} pixels takes too long to decode here")
+    return cells
+
+
+def _shares(size: int, cells: int, steps: int, length: float) -> list[list[tuple[int, float]]]:
+    """For each step of that length along a side, the cells that it lies in, with the length in each."""
+    edges = [size * number / cells for number in range(cells + 1)]
+    shares = []
+    for step in range(steps):
+        begin, end = step * length, min((step + 1) * length, size)
+        overlaps = (
+            (cell, min(end, high) - max(begin, low)) for cell, (low, high) in enumerate(pairwise(edges))
+        )
+        shares.append([(cell, overlap) for cell, overlap in overlaps if overlap > 0])
+    return shares
+
+
+# PNG (ISO/IEC 15948)
+
+
+def _png(content: bytes) -> Grid:
+    width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", content[16:29])
+    channels = {0: 1, 2: 3, 4: 2, 6: 4}.get(kind)
+    if depth != 8 or channels is None or interlaced:
+        raise Unknown(f"a PNG of {depth} bits, color type {kind}" + ", interlaced" * interlaced)
+    compressed, place = [], 8
+    while place < len(content):
+        (length,) = struct.unpack(">I", content[place : place + 4])
+        name = content[place + 4 : place + 8]
+        if name == b"IDAT":
+            compressed.append(content[place + 8 : place + 8 + length])
+        elif name == b"tRNS":
+            raise Unknown("a PNG with a color that is transparent")
+        place += length + 12
+    cells = _rows_of_cells(width, height, MOST_OF_PNG)
+    rows = -(-height * cells // DOWN)
+    stride = width * channels
+    raw = zlib.decompressobj().decompress(b"".join(compressed), rows * (stride + 1))
+    edges = [width * number / ACROSS for number in range(ACROSS + 1)]
+    sums = [[[0.0, 0.0, 0.0] for _ in range(ACROSS)] for _ in range(DOWN)]
+    shares = _shares(height, DOWN, rows, 1.0)
+    area = width * height / (ACROSS * DOWN)
+    line = bytearray(stride)
+    for row in range(rows):
+        start = row * (stride + 1)
+        line = _unfiltered(raw[start], bytearray(raw[start + 1 : start + 1 + stride]), line, channels)
+        for color, plane in enumerate(_colors(line, channels)):
+            for column, (begin, end) in enumerate(pairwise(edges)):
+                total = _sum_between(plane, begin, end) / area
+                for cell, share in shares[row]:
+                    sums[cell][column][color] += share * total
+    return [[(red, green, blue) for red, green, blue in row] for row in sums[:cells]]
+
+
+def _colors(line: bytearray, channels: int) -> list[Sequence[float]]:
+    """The three colors of a row, over black."""
+    planes: list[Sequence[float]] = [line[channel::channels] for channel in range(channels)]
+    colors = planes[:3] if channels > 2 else planes[:1] * 3
+    if channels in (2, 4):
+        colors = [
+            [value * alpha / 255 for value, alpha in zip(plane, planes[-1], strict=True)] for plane in colors
+        ]
+    return colors
+
+
+def _sum_between(numbers: Sequence[float], begin: float, end: float) -> float:
+    low, high = math.ceil(begin), math.floor(end)
+    total = float(sum(numbers[low:high]))
+    if low > begin:
+        total += (low - begin) * numbers[low - 1]
+    if high < end:
+        total += (end - high) * numbers[high]
+    return total
+
+
+def _unfiltered(kind: int, line: bytearray, above: bytearray, step: int) -> bytearray:
+    if kind == 1:
+        for i in range(step, len(line)):
+            line[i] = (line[i] + line[i - step]) & 255
+    elif kind == 2:
+        return bytearray((one + other) & 255 for one, other in zip(line, above, strict=True))
+    elif kind == 3:
+        for i in range(len(line)):
+            left = line[i - step] if i >= step else 0
+            line[i] = (line[i] + (left + above[i]) // 2) & 255
+    elif kind == 4:
+        for i in range(len(line)):
+            left, corner = (line[i - step], above[i - step]) if i >= step else (0, 0)
+            up = above[i]
+            near_left, near_up = abs(up - corner), abs(left - corner)
+            near_corner = abs(left + up - 2 * corner)
+            if near_left <= near_up and near_left <= near_corner:
+                predicted = left
+            elif near_up <= near_corner:
+                predicted = up
+            else:
+                predicted = corner
+            line[i] = (line[i] + predicted) & 255
+    elif kind:
+        raise ValueError(f"unknown filter {kind}")
+    return line
+
+
+# JPEG (ITU-T T.81)
+
+_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_RESTART = re.compile(rb"\xff[\xd0-\xd7]")
+
+
+def _jpeg(content: bytes) -> Grid:
+    """Up to the first scan, which has the means of all blocks."""
+    steps: dict[int, int] = {}
+    trees: dict[int, list[tuple[int, int]]] = {}
+    frame, restart, kind, place = b"", 0, 0, 2
+    while True:
+        marker = content[place + 1]
+        (length,) = struct.unpack(">H", content[place + 2 : place + 4])
+        part = content[place + 4 : place + 2 + length]
+        place += 2 + length
+        if marker == 0xDB:
+            while part:
+                wide, number = part[0] >> 4, part[0] & 15
+                steps[number] = struct.unpack(">H", part[1:3])[0] if wide else part[1]
+                part = part[129 if wide else 65 :]
+        elif marker == 0xC4:
+            while part:
+                count = sum(part[1:17])
+                trees[part[0]] = _tree(part[1:17], part[17 : 17 + count])
+                part = part[17 + count :]
+        elif marker in (0xC0, 0xC1, 0xC2):
+            frame, kind = part, marker
+        elif 0xC3 <= marker <= 0xCF:
+            raise Unknown("a JPEG that is neither baseline nor progressive")
+        elif marker == 0xDD:
+            (restart,) = struct.unpack(">H", part[:2])
+        elif marker == 0xEE and part.startswith(b"Adobe") and part[11] != 1:
+            raise Unknown("a JPEG that is not in YCbCr")
+        elif marker == 0xDA:
+            return _first_scan(content[place:], part, frame, steps, trees, restart, progressive=kind == 0xC2)
+
+
+def _first_scan(
+    data: bytes,
+    scan: bytes,
+    frame: bytes,
+    steps: dict[int, int],
+    trees: dict[int, list[tuple[int, int]]],
+    restart: int,
+    *,
+    progressive: bool,
+) -> Grid:
+    height, width, count = struct.unpack(">HHB", frame[1:6])
+    if count not in (1, 3) or scan[0] != count or frame[0] != 8:
+        raise Unknown("a JPEG of other than one or three components of 8 bits in one scan")
+    shift = scan[-1] & 15 if progressive else 0
+    parts = [frame[6 + 3 * number : 9 + 3 * number] for number in range(count)]
+    tables = {scan[1 + 2 * number]: scan[2 + 2 * number] for number in range(count)}
+    widest, tallest = max(part[1] >> 4 for part in parts), max(part[1] & 15 for part in parts)
+    if count == 1:
+        widest = tallest = 1
+        parts = [bytes((parts[0][0], 0x11, parts[0][2]))]
+    units, rows = -(-width // (8 * widest)), -(-height // (8 * tallest))
+    cells = _rows_of_cells(width, height, MOST_OF_JPEG)
+    planes, shares, order = [], [], []
+    for number, (name, sampling, table) in enumerate(parts):
+        across, down = sampling >> 4, sampling & 15
+        wide, tall = 8 * widest / across, 8 * tallest / down
+        shares.append(
+            (_shares(width, ACROSS, units * across, wide), _shares(height, DOWN, rows * down, tall))
+        )
+        planes.append([[0.0] * ACROSS for _ in range(DOWN)])
+        dc = trees[tables[name] >> 4]
+        ac = [] if progressive else trees[16 | tables[name] & 15]
+        for block in range(across * down):
+            order.append(
+                (number, across, down, block % across, block // across, dc, ac, steps[table] << shift)
+            )
+    end = _END.search(data)
+    pieces = _RESTART.split(data[: end.start() if end else len(data)])
+    values = _blocks(pieces, order, restart, units * rows, count)
+    for unit in range(units * rows):
+        row = unit // units
+        if row * 8 * tallest >= height * cells / DOWN:
+            break
+        for number, across, down, x, y, _, _, step in order:
+            mean = next(values) * step / 8 + 128
+            sides, heights = shares[number]
+            for cell_down, tall in heights[row * down + y]:
+                line = planes[number][cell_down]
+                for cell, wide in sides[unit % units * across + x]:
+                    line[cell] += wide * tall * mean
+    area = width * height / (ACROSS * DOWN)
+    grid: Grid = []
+    for row in range(cells):
+        means = [[plane[row][cell] / area for plane in planes] for cell in range(ACROSS)]
+        grid.append([_rgb(*cell) if count == 3 else (cell[0], cell[0], cell[0]) for cell in means])
+    return grid
+
+
+def _rgb(light: float, blue: float, red: float) -> tuple[float, float, float]:
+    """JFIF's YCbCr."""
+    blue, red = blue - 128, red - 128
+    return light + 1.402 * red, light - 0.344136 * blue - 0.714136 * red, light + 1.772 * blue
+
+
+def _tree(counts: bytes, symbols: bytes) -> list[tuple[int, int]]:
+    """For each 16 bits that may come, the length of the code at their beginning, and its symbol."""
+    table: list[tuple[int, int]] = []
+    place = 0
+    for length, count in enumerate(counts, 1):
+        for symbol in symbols[place : place + count]:
+            table += [(length, symbol)] * (1 << (16 - length))
+        place += count
+    return table + [(16, 0)] * ((1 << 16) - len(table))
+
+
+def _blocks(
+    pieces: Sequence[bytes], order: Sequence[tuple[Any, ...]], restart: int, units: int, count: int
+) -> Iterator[int]:
+    """The first coefficient of each block; the others are read over."""
+    unit = 0
+    for piece in pieces:
+        data = piece.replace(b"\xff\x00", b"\xff") + bytes(64)
+        place, held, bits = 0, 0, 0
+        means = [0] * count
+        for _ in range(restart or units):
+            if unit >= units:
+                return
+            unit += 1
+            for number, _, _, _, _, dc, ac, _ in order:
+                position = 0
+                table = dc
+                while position < 64:
+                    if bits < 32:
+                        held = (held << 64 | int.from_bytes(data[place : place + 8], "big")) & ((1 << 96) - 1)
+                        bits += 64
+                        place += 8
+                    length, symbol = table[held >> (bits - 16) & 0xFFFF]
+                    bits -= length
+                    size = symbol if position == 0 else symbol & 15
+                    extra = held >> (bits - size) & ((1 << size) - 1)
+                    bits -= size
+                    if position == 0:
+                        if size and extra < 1 << (size - 1):
+                            extra += 1 - (1 << size)
+                        means[number] += extra
+                        yield means[number]
+                        if not ac:
+                            break
+                        table, position = ac, 1
+                    elif size:
+                        position += (symbol >> 4) + 1
+                    elif symbol == 0xF0:
+                        position += 16
+                    else:
+                        break

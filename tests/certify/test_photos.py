@@ -1,0 +1,130 @@
+"""The second decoder of photos agrees with Pillow, gives up on what it does not know, and sees what a reader does wrong."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from smoke_trainer import photos as trainers
+from splatfix.certify import Outcome
+from splatfix.certify.criteria.truth import MOST_OFF, photos_decoded
+from splatfix.certify.photos import Unknown, grid_of
+from splatfix.certify.record import Photo, TrainingRecord
+from splatfix.certify.scenes import samples_folder
+
+PHOTO = samples_folder() / "courtyard" / "images_8" / "view_003.png"
+
+
+def by_pillow(path: Path, mode: str = "RGBA", size: tuple[int, int] | None = None) -> Any:
+    """What the trainer has of a photo."""
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert(mode).resize(size or image.size, 3)).astype(np.float32) / 255
+    over_black = pixels[..., :3] * pixels[..., 3:] if mode == "RGBA" else pixels
+    return trainers.grid_of(torch.from_numpy(over_black).permute(2, 0, 1)).numpy()
+
+
+def saved(folder: Path, mode: str, name: str, **options: Any) -> Path:
+    path = folder / name
+    with Image.open(PHOTO) as image:
+        picture = image.convert(mode).resize((323, 241), 3)
+    if mode in ("RGBA", "LA"):
+        picture.putalpha(Image.linear_gradient("L").resize(picture.size))
+    picture.save(path, **options)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "options"),
+    [
+        *((mode, "a.png", {}) for mode in ("RGB", "RGBA", "L", "LA")),
+        ("L", "a.jpg", {}),
+        ("RGB", "a.jpg", {"quality": 95}),
+        ("RGB", "a.jpg", {"quality": 75, "subsampling": 0}),
+        ("RGB", "a.jpg", {"quality": 85, "subsampling": 1, "restart_marker_blocks": 7}),
+        ("RGB", "a.jpg", {"quality": 85, "progressive": True}),
+    ],
+)
+def test_it_agrees_with_pillow(mode: str, name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    path = saved(tmp_path, mode, name, **options)
+    allowed = 0.01 if name.endswith("png") else 4.0
+    assert np.abs(np.array(grid_of(path)) - by_pillow(path)).max() < allowed
+
+
+def test_a_large_photo_is_decoded_from_its_top(tmp_path: Path) -> None:
+    path = tmp_path / "large.jpg"
+    with Image.open(PHOTO) as image:
+        image.resize((2600, 2000), 3).save(path)
+    grid = grid_of(path)
+    assert 0 < len(grid) < 6
+    assert np.abs(np.array(grid) - by_pillow(path)[: len(grid)]).max() < 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "options"),
+    [
+        ("P", "a.png", {}),
+        ("I;16", "a.png", {}),
+        ("CMYK", "a.jpg", {}),
+        ("RGB", "a.webp", {}),
+        ("RGB", "a.tiff", {}),
+    ],
+)
+def test_what_it_does_not_know_is_unknown(
+    mode: str, name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(Unknown):
+        grid_of(saved(tmp_path, mode, name, **options))
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg"])
+def test_a_damaged_file_is_unknown_or_read(name: str, tmp_path: Path) -> None:
+    whole, chance = saved(tmp_path, "RGB", name).read_bytes(), random.Random(1)
+    unknown = 0
+    for _ in range(60):
+        damaged = bytearray(whole[: chance.randrange(len(whole))])
+        for _ in range(5):
+            damaged[chance.randrange(min(len(damaged), 700) or 1) : 1] = bytes([chance.randrange(256)])
+        (tmp_path / name).write_bytes(damaged)
+        try:
+            grid_of(tmp_path / name)
+        except Unknown:
+            unknown += 1
+    assert unknown > 20
+
+
+def judged(grid: Any) -> Any:
+    photo = Photo("view_003", "images_8/view_003.png", grid)
+    return photos_decoded(TrainingRecord(photos=(photo,)), samples_folder() / "courtyard", 1)
+
+
+def test_the_truth_and_another_filter_are_met() -> None:
+    for size in ((160, 120), (128, 96), (77, 58)):
+        assert judged(by_pillow(PHOTO, size=size).tolist()).outcome is Outcome.MET
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda grid: grid[..., ::-1],
+        lambda grid: grid[::-1],
+        lambda grid: grid[:, ::-1],
+        lambda grid: 255 * (grid / 255) ** 1.1,
+        lambda grid: grid + 1.5 * MOST_OFF,
+    ],
+    ids=["BGR", "upside down", "mirrored", "gamma", "brighter"],
+)
+def test_what_was_not_in_the_file_is_refused(change: Any) -> None:
+    item = judged(change(by_pillow(PHOTO)).tolist())
+    assert item.outcome is Outcome.FAILED and "view_003 is off by" in item.measured
+
+
+def test_no_photo_that_can_be_compared_is_not_measured(tmp_path: Path) -> None:
+    photo = Photo("x", "x.webp", ())
+    assert photos_decoded(TrainingRecord(photos=(photo,)), tmp_path, 1).outcome is Outcome.NOT_MEASURED
+    assert photos_decoded(TrainingRecord(), tmp_path, 1).outcome is Outcome.NOT_MEASURED
