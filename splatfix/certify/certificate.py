@@ -115,6 +115,9 @@ def _of_suite(
     environment_runs = runs
     if measured.begun:  # of a run that is killed, what it had told with its first iteration stays
         environment_runs = (*runs, SceneRun("", (), 0.0, measured.begun))
+    environment = environment_of(facts, environment_runs, subject.device)
+    if request.host_label:
+        environment["host label"] = request.host_label
     return Certificate(
         verdict=verdict,
         summary=f"{opening} {summary}".strip(),
@@ -125,7 +128,7 @@ def _of_suite(
         proof=proof,
         kernels=kernels,
         scenes=runs,
-        environment=environment_of(facts, environment_runs, subject.device),
+        environment=environment,
         repeat=subject.command,
         issued=_now(),
         seconds=measured.seconds,

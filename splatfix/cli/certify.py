@@ -146,6 +146,10 @@ def certify(
             OUTPUT,
         ),
     ] = False,
+    host_label: Annotated[
+        str,
+        option("--host-label", "What the report calls this machine.", OUTPUT, show_default="not named"),
+    ] = "",
     target: options.CertifyTargets = None,
     container: Annotated[
         Optional[str],
@@ -239,6 +243,7 @@ def certify(
         baseline=baseline,
         sign=sign,
         appendix=appendix,
+        host_label=host_label,
         verbose=verbose,
         monitoring=monitoring,
     )

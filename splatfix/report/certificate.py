@@ -157,7 +157,7 @@ def show_from_container(console: Console, content: Mapping[str, Any], lane: str,
     if isinstance(reasons, list):  # the image may hold another version of splatfix
         texts = list(map(str, reasons))
     # no run level: what the lane was asked for stands in its own report
-    title = headline(Verdict(content["verdict"]), None)
+    title = headline(Verdict(content["verdict"]), None, str(content.get("device")))
     _show_verdict(console, title, f"(lane {lane}) {content.get('summary', '')}", texts, report)
 
 

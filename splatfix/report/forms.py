@@ -13,7 +13,7 @@ from splatfix.core.visible import visible
 from splatfix.report import appendix
 from splatfix.report.console import shorten_home
 from splatfix.report.results import gpu_peak
-from splatfix.report.view import CertificateView, count_met, headline
+from splatfix.report.view import CertificateView, count_met
 
 _SKIPPED = (Outcome.NOT_MEASURED, Outcome.UNDETERMINED)
 
@@ -201,8 +201,7 @@ def issue(certificate: Certificate) -> str:
         if view.not_reached:
             how += f"; not trained to its end: {', '.join(view.not_reached)}"
         failures.append(f"- Not finished: {how}.")
-    title = headline(certificate.verdict, certificate.level).text
-    lines = [f"**splatfix certify: {title}.** {certificate.summary}", ""]
+    lines = [f"**splatfix certify: {view.headline.text}.** {certificate.summary}", ""]
     lines += ["### What failed", "", *(failures or ["Nothing."]), ""]
     lines += ["### Environment", ""]
     lines += [f"- {name}: {value}" for name, value in certificate.environment.items()]

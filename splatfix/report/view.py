@@ -98,7 +98,13 @@ class CertificateView:
     @property
     def headline(self) -> Badge:
         """The verdict, by what the run level includes."""
-        return headline(self.certificate.verdict, self.certificate.level)
+        return headline(self.certificate.verdict, self.certificate.level, self.certificate.device)
+
+    @property
+    def title(self) -> str:
+        """The headline without its capitals, which shout where a colour and a sign say the same."""
+        verdict, *rest = self.headline.text.split(" (", 1)
+        return " (".join((verdict.capitalize(), *rest))
 
     @property
     def means(self) -> str:
@@ -264,11 +270,16 @@ class CertificateView:
         return troubles
 
 
-def headline(verdict: Verdict, level: int | None) -> Badge:
-    """The headline of a certificate."""
-    if verdict is Verdict.CERTIFIED and level in _WITHOUT_TRAINING:
-        return Badge(Mark.GOOD, _WITHOUT_TRAINING[level])
-    return VERDICTS[verdict]
+def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
+    """The headline of a certificate, which says where no GPU took part."""
+    badge = VERDICTS[verdict]
+    if verdict is not Verdict.CERTIFIED:
+        return badge
+    if level in _WITHOUT_TRAINING:
+        return Badge(badge.mark, _WITHOUT_TRAINING[level])
+    if device == "cpu":
+        return Badge(badge.mark, f"{badge.text} (CPU)")
+    return badge
 
 
 def device_name(device: str) -> str:

@@ -82,6 +82,7 @@ def test_a_signed_certification(
     assert "Not vouched for" in good.stdout and "that the key belongs to whom you think" in good.stdout
     made = check(json.loads(splatfix("report", "verify", out, "--key", public, "--json").stdout))
     certificate = json.loads((out / "certificate.json").read_text(encoding="utf-8"))
+    assert "host label" not in certificate["environment"]
     assert made["statement"]["sources"] == certificate["sources"] and len(made["statement"]["sources"]) > 30
     assert {item["part"] for item in made["statement"]["ran"]} == {"renderer", "ssim", "knn", "optimizer"}
     assert {"certificate.json", "appendix.md", "figurine/result.json"} < set(made["files"])
@@ -225,7 +226,8 @@ def test_every_reader_says_who_signed(
     """Unsigned, signed and not checked, signed by a key, and changed: in show, diff, merge and its files."""
     private, public = keys
     out, merged = tmp_path / "report", tmp_path / "merged"
-    splatfix("certify", "--python", sys.executable, "--device", "cpu", "--out", out)
+    on_cpu = ("--python", sys.executable, "--device", "cpu", "--out", out)
+    splatfix("certify", *on_cpu, "--host-label", "bench 7")
     file = out / "certificate.json"
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -254,7 +256,7 @@ def test_every_reader_says_who_signed(
     for name in ("certificates.html", "certificates.md"):
         assert "signature not checked" in (merged / name).read_text(encoding="utf-8")
     page = splatfix("report", "show", out, "--format", "html", "--key", public).stdout
-    assert f"signed by {key}" in page and digest in page
+    assert f"signed by {key}" in page and digest in page and "bench 7" in page
 
     document = json.loads(file.read_text(encoding="utf-8"))
     file.write_text(json.dumps({**document, "issued": "2030-01-01T00:00:00+00:00"}), encoding="utf-8")

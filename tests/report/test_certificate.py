@@ -80,7 +80,7 @@ def on_terminal(subject: Certificate, *more: Any, width: int = 300, **options: A
 
 def test_the_certificate_on_a_terminal() -> None:
     assert on_terminal(certificate()).splitlines() == [
-        "CERTIFIED: It trained.",
+        "CERTIFIED (CPU): It trained.",
         "  Report: report.md",
         "  ! garden: 1 image(s) on disk are not in the reconstruction: a|b.jpg",
         "",

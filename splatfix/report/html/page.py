@@ -136,7 +136,10 @@ def _advice(view: CertificateView) -> Iterable[tuple[str, Sequence[str]]]:
     """What to do, and about which criteria, each once."""
     for todo, troubles in view.troubles.items():
         if todo:
-            yield todo, list(dict.fromkeys(f"{statement(item.code)} ({item.where})" for item in troubles))
+            places: dict[str, list[str]] = {}
+            for item in troubles:
+                places.setdefault(statement(item.code), []).append(item.where)
+            yield todo, [f"{name} ({', '.join(where)})" for name, where in places.items()]
 
 
 def _overview(view: CertificateView) -> Table | None:

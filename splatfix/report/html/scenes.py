@@ -12,9 +12,9 @@ from splatfix.core.reading import read_text
 from splatfix.report.html.charts import Chart, lines, shown, stack
 from splatfix.report.html.metrics import MEMORY, Metrics, Values, read_metrics
 from splatfix.report.html.views import Views, read_views
-from splatfix.report.marks import ABSENT, Badge, Code, Table
+from splatfix.report.marks import Badge
 from splatfix.report.results import resolution
-from splatfix.report.view import IMPLEMENTATION, implementation_cells, scene_badge
+from splatfix.report.view import scene_badge
 from splatfix.report.wording import statement
 
 GIB = 2**30
@@ -55,23 +55,6 @@ class Scene:
     def sha256(self) -> str:
         """Of the scene's files."""
         return self.run.record.scene_sha256 or "not known"
-
-    @property
-    def settings(self) -> str:
-        """Those that have a value."""
-        settings = self.run.record.settings.items()
-        return ", ".join(f"{name} {value}" for name, value in settings if value is not None)
-
-    @property
-    def code(self) -> Table:
-        """Which code ran, a row for each part."""
-        rows = []
-        for part, item in self.run.record.implementations.items():
-            *cells, digest = implementation_cells(item)
-            # a stack's own trainer calls several functions of an extension: by name then
-            calls = item.calls_by_name or item.calls or ABSENT
-            rows.append((part, *cells, Code(digest), calls))
-        return Table(("part", *IMPLEMENTATION[:-1], "SHA-256 of the file", "calls"), rows)
 
 
 def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:

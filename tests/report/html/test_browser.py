@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,17 +14,29 @@ from pathlib import Path
 import pytest
 
 from splatfix.app.certify import run_and_report
-from splatfix.certify import SUITES
+from splatfix.certify import SUITES, Verdict, criteria
+from splatfix.certify.certificate import failures
+from splatfix.certify.model import SceneRun
+from splatfix.certify.record import TrainingRecord
+from splatfix.context.model import BinaryMatrix
 from splatfix.facts import gather
-from splatfix.report.html import matrix_page
+from splatfix.report.html import certificate_page, matrix_page
 from splatfix.report.merging import Merger
 from tests.app.test_merge import BASE
-from tests.certify.conftest import subject
+from tests.certify.conftest import RESULT, subject
 from tests.report.certificates import varied
 from tests.report.html.browser import PROGRAM, Page, browser
 from tests.report.html.conftest import Render, png
+from tests.report.test_certificate import certificate
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(PROGRAM is None, reason="no Chromium")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PROGRAM is None or shutil.which("pdfinfo") is None, reason="no Chromium, or no poppler"
+    ),
+]
+A4_WIDTH = 703
+"""Pixels of CSS between the margins."""
 ASSETS = Path(__file__).resolve().parents[3] / "docs" / "assets"
 
 
@@ -167,9 +183,54 @@ def test_a_real_run(chromium: Page, tmp_path: Path) -> None:
         assert chromium.value("document.documentElement.scrollWidth") == width
         assert chromium.problems() == []
     assert chromium.value("document.querySelectorAll('.view').length") == 9
+    assert_fit_for_paper(chromium, report)
     if os.environ.get("SPLATFIX_UPDATE_ASSETS"):
         report.write_text(report.read_text(encoding="utf-8").replace(sys.prefix, "~/.venv"), encoding="utf-8")
         take_picture(chromium, report, ASSETS / "certificate.png")
+
+
+def test_a_failed_run_on_paper(chromium: Page, tmp_path: Path) -> None:
+    """Every criterion of three scenes failed, and each with a long reason."""
+    report = tmp_path / "certificate.html"
+    result, facts = {**RESULT, "heldout": {}, "gradients": {}, "train_loss": {}}, gather(sys.executable)
+    judged = criteria.judge(TrainingRecord.of(result), "gsplat")
+    runs = tuple(SceneRun(name, judged, 12.0, result) for name in ("courtyard", "study", "figurine"))
+    failed = certificate(verdict=Verdict.NOT_CERTIFIED, scenes=runs, reasons=failures((), runs, ()))
+    report.write_text(certificate_page(failed, facts, tmp_path, None, BinaryMatrix()), "utf-8")
+    assert_fit_for_paper(chromium, report)
+
+
+SMALLEST = """
+Math.min(...[...document.querySelectorAll('th, td, caption')].map(
+  part => parseFloat(getComputedStyle(part).fontSize))) * 72 / 96"""
+CUT = """
+[...document.querySelectorAll('h1, h2, h3, h4, p, li, b, th, td, dd, summary')].flatMap(part =>
+  [...part.childNodes].filter(node => node.nodeType === 3).flatMap(node =>
+    [...node.data.matchAll(/[^\\s\\/-]+/g)].filter(word => word[0].length < 40).filter(word => {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      return new Set([...range.getClientRects()].map(box => Math.round(box.y))).size > 1;
+    }).map(word => word[0])))"""
+
+
+def assert_fit_for_paper(page: Page, report: Path) -> None:
+    """At most eight sheets of A4, none of them nearly empty, no log, tables in letters of 9 pt, and no word cut in two."""
+    page.open(report, A4_WIDTH, media="print")
+    data = page("Page.printToPDF", preferCSSPageSize=True)["data"]
+    pdf = report.with_suffix(".pdf")
+    pdf.write_bytes(base64.b64decode(data))
+    told = subprocess.run(["pdfinfo", pdf], capture_output=True, text=True, check=True).stdout
+    (sheets,) = map(int, re.findall(r"Pages: +(\d+)", told))
+    assert sheets <= 8 and "(A4)" in told
+    for sheet in range(1, sheets + 1):
+        argv = ["pdftotext", "-f", str(sheet), "-l", str(sheet), pdf, "-"]
+        text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert len(text.split()) >= 60, (sheet, text)
+        assert '"event"' not in text and '{"' not in text
+    page.value("dispatchEvent(new Event('beforeprint'))")
+    assert page.value(SMALLEST) >= 9
+    assert page.value(CUT) == []
 
 
 def take_picture(page: Page, report: Path, picture: Path) -> None:
