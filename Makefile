@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX
 # Bytecode of the rewritten tests is kept, whatever the shell says: collecting them takes half the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record slow docker-test benchmarks gpu-check gpu-check-rehearse clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -109,6 +109,9 @@ build-record: $(VENV)/.dev $(NATIVE)/.made ## Build SOURCE=folder LABEL=owner/na
 
 slow: $(VENV)/.dev ## The long tests: hostile inputs, fuzzing, kill -9 everywhere, every scene
 	$(PY) -m pytest -q -n auto --dist worksteal -m "slow and not native and not gpu and not docker"
+
+sabotage: $(VENV)/.dev ## Environments that are broken on purpose, each refused for its first cause; ten minutes on two cores
+	$(PY) -m pytest -q -n auto --dist worksteal tests/sabotage
 
 hostile: $(VENV)/.dev ## Hostile inputs, kills and full disks only; the counts go to tests/records/hostile.json
 	$(PY) -m pytest -q -n auto --dist worksteal -m slow --record tests/hostile tests/install/test_killed.py tests/install/test_full_disk.py

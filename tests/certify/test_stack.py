@@ -177,6 +177,10 @@ SABOTAGE = {
         ),
         *({"training-finishes"}, "OSError: [Errno 28] No space left on device (model.py:"),
     ),
+    "its views are not rendered": (
+        *("render.py", "gaussians = Gaussians()", "raise SystemExit(7)", 3),
+        *({"rendering-finishes"}, "exit code 7"),
+    ),
     "an extension's name is wrong": (
         *("train.py", "from fused_ssim import fused_ssim", "from fused_ssim import fused_sim", 3),
         *({"no-silent-fallback"}, "train.py:13: fused_ssim.fused_sim"),
@@ -213,7 +217,7 @@ SABOTAGE = {
 def test_a_broken_stack_is_refused_for_that_reason(name: str, checkout: Path, rehearse: Rehearse) -> None:
     file, old, new, iterations, codes, words = SABOTAGE[name]
     edit(checkout / file, old, new)
-    made = rehearse(iterations)
+    made = rehearse(iterations, renders=file == "render.py")
     assert made.verdict is Verdict.NOT_CERTIFIED and exit_code_of(made) == 1
     assert failed_criteria(made) >= codes, made.reasons
     assert any(words in reason for reason in made.reasons), made.reasons

@@ -1,0 +1,1 @@
+"""Environments that are broken on purpose: none of them may be certified."""

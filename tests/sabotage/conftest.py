@@ -1,0 +1,3 @@
+"""What sabotaged environments share with the tests of certify."""
+
+from tests.certify.conftest import known as known  # a fixture
