@@ -15,12 +15,14 @@ from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section
 from splatfix.report.console import table as show_table
 from splatfix.report.marks import ABSENT, Mark, Table
-from splatfix.report.recorded import PARTS, StoredCertificate, short
+from splatfix.report.recorded import NOT_ON_A_CPU, PARTS, StoredCertificate, short
 from splatfix.report.results import gpu_peak, number
 from splatfix.report.templates import fill_in
 from splatfix.report.verification import show_signature, signature_badge
 
 _RANK = {Verdict.CERTIFIED: 0, Verdict.REHEARSED: 1, Verdict.UNDETERMINED: 2, Verdict.NOT_CERTIFIED: 3}
+_MAY_BE_ABSENT = {"commit", "seed", "idle-driver"}
+"""Parts that a whole certificate may lack: of an installed splatfix, of a stack's own trainer, of a machine without a driver."""
 _GOOD = {Outcome.MET.value, "verified"}
 _BAD = {Outcome.FAILED.value}
 
@@ -50,6 +52,15 @@ class Cause:
 
 
 @dataclass(frozen=True)
+class Package:
+    """An installed package whose version differs; "" where one of them does not have it."""
+
+    name: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
 class Change:
     """A level, a kernel or a criterion whose outcome differs; "" where one of them does not have it."""
 
@@ -69,9 +80,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measured value of one scene, in both."""
+    """A measured value of one scene, or of a kernel, in both."""
 
     scene: str
+    """Or ``kernel``."""
     name: str
     unit: str
     a: float | None
@@ -97,11 +109,21 @@ class Difference:
     """In the order of causation."""
     not_recorded: tuple[str, ...]
     """Parts that only one of the two recorded, so that they could not be compared."""
+    in_neither: tuple[str, ...]
+    """Parts that neither recorded, of those that a run on such a device has."""
+    packages: tuple[Package, ...]
     changes: tuple[Change, ...]
     measures: tuple[Measure, ...]
     only_in_a: tuple[str, ...]
     """Scenes."""
     only_in_b: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Everything could be compared, and nothing differs."""
+        differs = self.causes or self.changes or self.only_in_a or self.only_in_b
+        unequal = any(measure.a != measure.b for measure in self.measures)
+        return not (differs or unequal or self.not_recorded or self.in_neither)
 
 
 def compare(
@@ -125,21 +147,27 @@ def compare(
     # what both had begun; two that share no scene are still compared by all that they ran
     begun = [name for name in a.results if name in b.results] or None
     parts_a, parts_b = a.parts(begun), b.parts(begun)
-    causes, not_recorded = [], []
+    packages = () if not (a.packages and b.packages) else tuple(_packages(a.packages, b.packages))
+    causes, not_recorded, in_neither = [], [], []
     for part, label in PARTS.items():
         if part in parts_a and part in parts_b:
             if parts_a[part] != parts_b[part]:
                 detail = ""
                 if part == "sources":
                     detail = _files_that_differ(a, b)
-                causes.append(Cause(part, label, parts_a[part], parts_b[part], detail))
+                values = parts_a[part], parts_b[part]
+                if part == "packages":
+                    values = _named(packages, "a"), _named(packages, "b")
+                causes.append(Cause(part, label, *values, detail))
         elif part in parts_a or part in parts_b:
             not_recorded.append(label)
+        elif part not in _MAY_BE_ABSENT and not (part in NOT_ON_A_CPU and _on_cpu(a, b)):
+            in_neither.append(label)
     changes = tuple(_changes(a, b, shared))
     side_a, side_b = _side(file_a, a, identities[0]), _side(file_b, b, identities[1])
     # faster or slower is no verdict: a baseline has tolerances for that, a comparison has not
     worse = _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
-    measures: list[Measure] = []
+    measures = list(_kernel_errors(a, b))
     for name in shared:
         measures.extend(_measures(name, scenes_a[name].record, scenes_b[name].record))
     return Difference(
@@ -150,11 +178,32 @@ def compare(
         first_cause=causes[0] if causes else None,
         causes=tuple(causes),
         not_recorded=tuple(not_recorded),
+        in_neither=tuple(in_neither),
+        packages=packages,
         changes=changes,
         measures=tuple(measures),
         only_in_a=tuple(name for name in scenes_a if name not in scenes_b),
         only_in_b=tuple(name for name in scenes_b if name not in scenes_a),
     )
+
+
+def _on_cpu(*certificates: StoredCertificate) -> bool:
+    return all(stored.certificate.device == "cpu" for stored in certificates)
+
+
+def _packages(a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Package]:
+    for name in sorted({*a, *b}):
+        if a.get(name) != b.get(name):
+            yield Package(name, a.get(name, ""), b.get(name, ""))
+
+
+def _named(packages: Sequence[Package], side: str) -> str:
+    """``numpy 1.26.4, no fused-ssim``."""
+    texts = []
+    for item in packages:
+        version = getattr(item, side)
+        texts.append(f"{item.name} {version}" if version else f"no {item.name}")
+    return few(texts)
 
 
 def _trained(stored: StoredCertificate) -> bool:
@@ -215,6 +264,23 @@ def _measures(scene: str, a: TrainingRecord, b: TrainingRecord) -> Iterator[Meas
         yield Measure(scene, name, unit, before, after, change)
 
 
+def _kernel_errors(a: StoredCertificate, b: StoredCertificate) -> Iterator[Measure]:
+    """Errors of kernels that both measured, or one of them, where they are not the same."""
+    before, after = (dict(_errors(stored)) for stored in (a, b))
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            yield Measure("kernel", name, "", old, new, None)
+
+
+def _errors(stored: StoredCertificate) -> Iterator[tuple[str, float]]:
+    for kernel in stored.certificate.kernels:
+        name = short(kernel.implementation or kernel.name)
+        for kind, error in (("value", kernel.value_error), ("gradient", kernel.gradient_error)):
+            if error is not None:
+                yield f"{name} {kind} error", error
+
+
 def _measured(record: TrainingRecord) -> Iterator[tuple[str, str, float | None]]:
     """Name, unit and value of what is compared."""
     yield "PSNR", "dB", record.heldout.psnr
@@ -243,8 +309,10 @@ def heading(difference: Difference) -> str:
 def first_cause(difference: Difference) -> str:
     """The first cause that differs, in a sentence that claims no more."""
     cause = difference.first_cause
+    if cause is None and difference.complete:
+        return "Nothing differs."
     if cause is None:
-        return "Nothing differs that was recorded."
+        return "No cause that both recorded differs."
     return f"First cause that differs: {cause.label}: {cause.a} in A, {cause.b} in B"
 
 
@@ -264,6 +332,8 @@ def show(console: Console, difference: Difference) -> None:
         prose(console, "  also differs: ", escape(text))
     if difference.not_recorded:
         prose(console, "  recorded in one only: ", escape(", ".join(difference.not_recorded)))
+    if difference.in_neither:
+        prose(console, "  recorded in neither: ", escape(", ".join(difference.in_neither)))
     for name, scenes in (("A", difference.only_in_a), ("B", difference.only_in_b)):
         if scenes:
             prose(console, f"  scenes only in {name}: ", escape(few(scenes)))

@@ -29,6 +29,7 @@ PARTS: Mapping[str, str] = {
     "python": "Python",
     "torch": "torch",
     "torch-cuda": "torch's CUDA",
+    "packages": "packages",
     "asked-renderer": "renderer asked for",
     "renderer": "rasterizer that ran",
     "ssim": "SSIM that ran",
@@ -46,10 +47,14 @@ PARTS: Mapping[str, str] = {
     "scenes": "scenes' SHA-256",
     "host": "CPU beside the GPU",
     "card": "GPU's id",
+    "idle-driver": "driver, not used",
 }
 """What a result may depend on, in the order of causation: what stands first can change what follows and not the other way
 round. The hardware, the driver that runs it, the system, then Python, torch and what is built on it, splatfix, and what was
-asked for. Last what should not matter: the CPU that feeds a GPU, and which card of one model it was."""
+asked for. Last what should not matter: the CPU that feeds a GPU, which card of one model it was, the driver of a GPU that had no
+part. Packages and that driver are among the facts, which merging leaves unread."""
+NOT_ON_A_CPU = {"gpu-limits", "driver", "torch-cuda", "host", "card"}
+"""Parts that a run without a GPU has not."""
 
 # The parts of a trainer that an extension may replace.
 _IMPLEMENTED = ("renderer", "ssim", "knn", "optimizer")
@@ -133,6 +138,22 @@ class StoredCertificate:
         return self.environment("driver")
 
     @property
+    def packages(self) -> dict[str, str]:
+        """The version of each installed package, by its name; empty where they were not recorded."""
+        environment = _inside(_inside(self._document, "facts"), "environment")
+        items = _inside(environment, "distributions").get("value")
+        packages: dict[str, str] = {}
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, Mapping) and isinstance(item.get("name"), str):
+                # one name, however its metadata spells it (PEP 503)
+                name = re.sub(r"[-_.]+", "-", item["name"]).lower()
+                version = str(item.get("version"))
+                if item.get("dropin"):
+                    version += f" (drop-in {item['dropin']})"
+                packages.setdefault(short(name), short(version))
+        return packages
+
+    @property
     def stack(self) -> str:
         """The renderer that was asked for, and the implementation that ran."""
         ran, renderer = self.environment("renderer"), short(self.certificate.renderer)
@@ -163,11 +184,14 @@ class StoredCertificate:
             "run-level": _number(certificate.level),
             "suite": short(certificate.suite),
             "card": self.environment("GPU id"),
+            "packages": _digest(self.packages),
             # what a trainer told of itself, from inside the run, outweighs what was asked for
             **_in_common({name: _parts_of_run(run) for name, run in results.items()}),
         }
         if certificate.device == "cpu":
             parts["processor"] = self.environment("CPU")
+            driver = _inside(_inside(_inside(self._document, "facts"), "machine"), "driver")
+            parts["idle-driver"] = short(str(_inside(driver, "value").get("version") or ""))
         else:
             parts["processor"] = self.gpu
             parts["driver"] = self.driver

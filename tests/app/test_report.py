@@ -204,7 +204,7 @@ def test_diff_names_the_first_cause_and_every_outcome(
     a, _ = recorded
     b = tmp_path / "b"
     shutil.copytree(a, b)
-    assert "Nothing differs that was recorded." in splatfix("report", "diff", a, b).stdout
+    assert "Nothing differs." not in splatfix("report", "diff", a, b).stdout, "not all was recorded"
     run = ("scenes", 0)
     change(b, (*run, "result", "config", "seed"), 7)
     change(b, (*run, "result", "implementations", "ssim", "sha256"), "0" * 64)
@@ -273,6 +273,65 @@ def test_diff_names_the_run_level_and_the_check_that_failed() -> None:
     assert found.worse and (changed.where, changed.code) == ("diagnosis", "torch-missing")
     (problem,) = problems_of(StoredCertificate(certificate(2, "failed")))
     assert (problem.kind, problem.code, problem.where) == ("diagnosis", "torch-missing", "")
+
+
+def test_diff_compares_packages_and_kernels() -> None:
+    """A fused_ssim that one does not have and the other has broken, and another numpy."""
+
+    def certificate(packages: dict[str, str], **kernel: Any) -> dict[str, Any]:
+        checked = {"name": "ssim", "implementation": "fused_ssim", **kernel}
+        installed = [{"name": name, "version": version} for name, version in packages.items()]
+        return {
+            "verdict": "certified",
+            "device": "cpu",
+            "level": 2,
+            "suite": "quick",
+            "renderer": "torch",
+            "kernels": [checked],
+            "facts": {"environment": {"distributions": {"value": installed}}},
+        }
+
+    absent = certificate({"numpy": "1.26.4"}, outcome="not-measured")
+    broken = certificate({"numpy": "2.1.0", "fused_ssim": "0.3"}, outcome="failed", value_error=0.47)
+    found = compare("a", absent, "b", broken)
+    (cause,) = found.causes
+    assert (cause.part, cause.a, cause.b) == (
+        *("packages", "no fused-ssim, numpy 1.26.4"),
+        "fused-ssim 0.3, numpy 2.1.0",
+    )
+    assert [(item.name, item.a, item.b) for item in found.packages] == [
+        ("fused-ssim", "", "0.3"),
+        ("numpy", "1.26.4", "2.1.0"),
+    ]
+    (changed,), (error,) = found.changes, found.measures
+    assert found.worse and (changed.where, changed.b) == ("kernel", "failed") and error.b == 0.47
+    unrecorded = compare("a", {**absent, "facts": {}}, "b", absent)
+    assert unrecorded.not_recorded == ("packages",) and "packages" not in unrecorded.in_neither
+    same = compare("a", absent, "b", absent)
+    assert (same.causes, same.changes) == ((), ()) and {"torch", "Python"} <= set(same.in_neither)
+    assert not same.complete and "Nothing differs." not in markdown(same)
+    assert "packages" in compare("a", {**absent, "facts": {}}, "b", {**absent, "facts": {}}).in_neither
+
+
+def test_nothing_differs_only_where_everything_was_compared() -> None:
+    document = {
+        "verdict": "certified",
+        "device": "cpu",
+        "level": 3,
+        "suite": "quick",
+        "renderer": "torch",
+        "environment": dict.fromkeys(("system", "python", "torch", "CPU", "splatfix"), "1"),
+        "scenes": [{"scene": "fruit", "result": RESULT}],
+        "sources": {"a.py": "0"},
+        "facts": {
+            "machine": {"kernel": "6"},
+            "environment": {"distributions": {"value": [{"name": "numpy", "version": "2"}]}},
+        },
+    }
+    found = compare("a", document, "b", document)
+    assert found.in_neither == () and found.complete and "**Nothing differs.**" in markdown(found)
+    slower = with_value(document, ("scenes", 0, "result", "iterations_per_second"), 1e-3)
+    assert not compare("a", document, "b", slower).complete
 
 
 @pytest.mark.slow
