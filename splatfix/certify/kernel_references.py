@@ -8,7 +8,7 @@ Yu et al. 2024; surfels: Huang et al. 2024), and share no code with the kernels.
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -137,26 +137,33 @@ def splats_at(
     return image, (weights / depth[order, None]).sum(0), opacity
 
 
-def surfel_reference(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
-    """Color [3, H, W] and allmap [7, H, W] of discs with the first two scales of each Gaussian, as 2DGS defines them.
+def surfel_reference(
+    camera: Pinhole, splats: ReferenceSplats, pixels: Optional[Tuple[Tensor, Tensor]] = None
+) -> Tuple[Tensor, Tensor]:
+    """Color [3, H, W] and allmap [7, H, W] of discs with the first two scales of each Gaussian, as 2DGS defines them; of S
+    ``pixels``, columns and rows, [3, 1, S] and [7, 1, S].
 
     Rays meet the plane of every disc in camera space. Where a pixel lies nearer to the center of the disc's box, in units of
     1 / sqrt(2) pixels, than its ray to the disc's center, in sigmas, that decides, and the place on the disc counts as a constant
-    in the depth. No cut at 3 sigma, see :func:`splat_reference`. The distortion is summed over all pairs of discs.
+    in the depth. No cut at 3 sigma, see :func:`splat_reference`. The distortion is that of all pairs of discs.
     """
     (width, height), focal = camera.size, camera.focal
     dtype = splats.means.dtype
     rows, columns = torch.meshgrid(
         torch.arange(height, dtype=dtype), torch.arange(width, dtype=dtype), indexing="ij"
     )
+    if pixels is not None:
+        columns, rows = (side.to(dtype)[None] for side in pixels)
+    shape = columns.shape
     across, down = (columns - (width - 1) / 2) / focal, (rows - (height - 1) / 2) / focal
     rays = torch.stack([across, down, torch.ones_like(across)], -1)  # of depth 1
     turns, colors = _turns(splats), _colors(splats)
-    image = torch.zeros(3, height, width, dtype=dtype)
-    maps = torch.zeros(6, height, width, dtype=dtype)
-    through = torch.ones(height, width, dtype=dtype)
-    met: List[Tuple[Tensor, Tensor]] = []
-    distortion = torch.zeros(height, width, dtype=dtype)
+    image = torch.zeros(3, *shape, dtype=dtype)
+    maps = torch.zeros(6, *shape, dtype=dtype)
+    through = torch.ones(shape, dtype=dtype)
+    distortion = torch.zeros(shape, dtype=dtype)
+    # of the discs in front: weights, times their depth, times its square
+    sums = torch.zeros(3, *shape, dtype=dtype)
     for i in torch.argsort(splats.means[:, 2]).tolist():
         normal = turns[i, :, 2]
         normal = normal if float((normal * splats.means[i]).sum().detach()) < 0 else -normal
@@ -177,13 +184,12 @@ def surfel_reference(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, 
         alpha = torch.where((alpha < 1.0 / 255.0) | (depth < 0.2), torch.zeros_like(alpha), alpha)
         weight = alpha * through
         image = image + colors[i][:, None, None] * weight
-        parts = [depth[None], torch.ones_like(depth)[None], normal[:, None, None].expand(3, height, width)]
+        parts = [depth[None], torch.ones_like(depth)[None], normal[:, None, None].expand(3, *shape)]
         middle = torch.where((alpha > 0) & (through > 0.5), depth, maps[5])
         maps = torch.cat([maps[:5] + torch.cat(parts) * weight, middle[None]])
         unit = 100.0 / 99.8 * (1 - 0.2 / depth)
-        for other, at in met:
-            distortion = distortion + weight * other * (unit - at) ** 2
-        met.append((weight, unit))
+        distortion = distortion + weight * (unit**2 * sums[0] - 2 * unit * sums[1] + sums[2])
+        sums = sums + weight * torch.stack([torch.ones_like(unit), unit, unit**2])
         through = through * (1 - alpha)
     return image + camera.background[:, None, None] * through, torch.cat([maps, distortion[None]])
 
