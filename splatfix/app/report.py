@@ -25,6 +25,7 @@ from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report import certificate, difference, merged
+from splatfix.report.badge import badge
 from splatfix.report.documents import ENVELOPE, envelope
 from splatfix.report.html import certificate_page, matrix_page
 from splatfix.report.merging import Merger
@@ -63,7 +64,11 @@ def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Res
             identity=identity,
             verbose=verbose,
         ),
-        forms={**forms_of(subject, stored.options), "html": lambda: _page(stored, identity)},
+        forms={
+            **forms_of(subject, stored.options),
+            "html": lambda: _page(stored, identity),
+            "badge": lambda: badge(subject),
+        },
     )
 
 

@@ -25,6 +25,7 @@ class ReportForm(str, Enum):
     issue = "issue"
     appendix = "appendix"
     html = "html"
+    badge = "badge"
 
 
 class DiffForm(str, Enum):

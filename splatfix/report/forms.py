@@ -112,7 +112,8 @@ def _xml(text: str) -> str:
 
 
 def prometheus(certificate: Certificate) -> str:
-    """Prometheus' text format, for node_exporter's textfile collector: the verdict, each criterion, and what was measured."""
+    """Prometheus' text format, for node_exporter's textfile collector: the verdict, levels, kernels, each criterion, and what was
+    measured."""
     about = {"suite": certificate.suite, "renderer": certificate.renderer, "device": certificate.device}
     if certificate.level is not None:
         about["level"] = str(certificate.level)
@@ -143,12 +144,51 @@ def prometheus(certificate: Certificate) -> str:
         "1 met, 0 failed; absent where it was not judged.",
         [({"scene": scene, "criterion": item.code}, met.get(item.outcome)) for scene, item in criteria],
     )
+    reached = {True: 1.0, False: 0.0, None: None}
+    metrics.add(
+        "proof_level_reached",
+        "1 verified, 0 failed; absent where it was not verified.",
+        [({"proof_level": rung.name.value}, reached[rung.reached]) for rung in certificate.proof],
+    )
+    for name, help_text, of_kernel in _OF_KERNELS:
+        kernels = (
+            ({"kernel": item.name, "implementation": item.implementation}, item)
+            for item in certificate.kernels
+        )
+        metrics.add(name, help_text, [(labels, of_kernel(item)) for labels, item in kernels])
     for name, help_text, measure in _MEASURES:
         samples = [({"scene": run.scene}, measure(run.record)) for run in certificate.scenes]
         metrics.add(name, help_text, samples)
     return "\n".join(metrics.lines) + "\n"
 
 
+_OF_KERNELS: tuple[tuple[str, str, Callable[[KernelCheck], float | None]], ...] = (
+    (
+        "kernel_agrees",
+        "1 as its float64 reference, 0 not; absent where it was not measured.",
+        lambda check: {Outcome.MET: 1.0, Outcome.FAILED: 0.0}.get(check.outcome),
+    ),
+    (
+        "kernel_value_error_ratio",
+        "Largest error of the values, relative to the largest value.",
+        lambda check: check.value_error,
+    ),
+    (
+        "kernel_value_error_allowed_ratio",
+        "The error of the values that is allowed.",
+        lambda check: check.value_allowed or None,
+    ),
+    (
+        "kernel_gradient_error_ratio",
+        "Largest error of the gradient, relative to the largest value.",
+        lambda check: check.gradient_error,
+    ),
+    (
+        "kernel_gradient_error_allowed_ratio",
+        "The error of the gradient that is allowed.",
+        lambda check: check.gradient_allowed,
+    ),
+)
 _MEASURES: tuple[tuple[str, str, Callable[[TrainingRecord], float | None]], ...] = (
     ("heldout_psnr_decibels", "Held-out PSNR.", lambda record: record.heldout.psnr),
     ("heldout_ssim_ratio", "Held-out SSIM.", lambda record: record.heldout.ssim),
@@ -171,14 +211,17 @@ class _Metrics:
     def add(
         self, name: str, help_text: str, samples: Iterable[tuple[Mapping[str, str], float | None]]
     ) -> None:
-        """Add a gauge; a sample without a value is left out, as Prometheus has no null."""
-        known = [(labels, float(value)) for labels, value in samples if value is not None]
-        if not known:
-            return
-        self.lines += [f"# HELP splatfix_{name} {help_text}", f"# TYPE splatfix_{name} gauge"]
-        for labels, value in known:
-            pairs = [f'{key}="{_label(text)}"' for key, text in {**self._about, **labels}.items()]
-            self.lines.append(f"splatfix_{name}{{{','.join(pairs)}}} {value!r}")
+        """Add a gauge; a sample without a value is left out, as Prometheus has no null. Of two with the same labels, for which it
+        would refuse all, the lower stays: of outcomes the failure."""
+        known: dict[str, float] = {}
+        for labels, value in samples:
+            if value is not None:
+                pairs = [f'{key}="{_label(text)}"' for key, text in {**self._about, **labels}.items()]
+                sample = f"splatfix_{name}{{{','.join(pairs)}}}"
+                known[sample] = min(float(value), known.get(sample, float(value)))
+        if known:
+            self.lines += [f"# HELP splatfix_{name} {help_text}", f"# TYPE splatfix_{name} gauge"]
+            self.lines += [f"{sample} {value!r}" for sample, value in known.items()]
 
 
 def _label(text: str) -> str:

@@ -81,6 +81,7 @@ def latex_text(value: object) -> Markup:
 
 _TEXT: Mapping[str, Callable[[object], Markup]] = {
     ".html": html_text,
+    ".svg": html_text,
     ".md": markdown_text,
     ".tex": latex_text,
 }

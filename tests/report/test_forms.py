@@ -18,6 +18,7 @@ from splatfix.context.model import BinaryMatrix
 from splatfix.core.step import Command
 from splatfix.facts.model import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.appendix import latex
+from splatfix.report.badge import badge
 from splatfix.report.field_report import markdown
 from splatfix.report.forms import FORMS, issue, junit, prometheus
 from splatfix.report.html import certificate_page
@@ -69,13 +70,77 @@ def test_a_run_that_did_not_come_to_its_end_is_not_green(how: str) -> None:
     assert "Nothing." not in text and "### Scenes" not in text and "### Scenes" in issue(found)
 
 
-def test_prometheus_lines_parse() -> None:
-    lines = prometheus(refused()).splitlines()
-    sample = re.compile(r'splatfix_\w+\{(?:\w+="(?:[^"\\\n]|\\.)*",?)*\} -?[\d.e+-]+')
-    assert lines and all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
-    assert any(line.startswith("splatfix_certified{") and line.endswith(" 0.0") for line in lines)
-    met = [line for line in lines if line.startswith("splatfix_criterion_met{")]
-    assert {line.rpartition(" ")[2] for line in met} == {"0.0", "1.0"} and len(met) == 2
+SAMPLE = re.compile(r'(splatfix_[a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} (\S+)')
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"(?:,|$)')
+
+
+def parsed(text: str) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
+    """Prometheus' text format 0.0.4, strictly: each family is in one piece behind its HELP and TYPE, each sample once."""
+    families: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    lines = iter(text.removesuffix("\n").split("\n"))
+    name = ""
+    for line in lines:
+        if line.startswith("# HELP "):
+            name = line.split(" ")[2]
+            assert name not in families and next(lines) == f"# TYPE {name} gauge"
+            families[name] = {}
+            continue
+        sample = SAMPLE.fullmatch(line)
+        assert sample and sample[1] == name, line
+        labels = LABEL.findall(sample[2])
+        assert len(dict(labels)) == len(labels) and frozenset(labels) not in families[name], line
+        families[name][frozenset(labels)] = float(sample[3])
+    assert all(families.values())
+    return families
+
+
+def test_prometheus_has_verdict_criteria_levels_and_kernels() -> None:
+    made = refused()
+    twice = dataclasses.replace(made.kernels[0], outcome=Outcome.MET, value_error=1e-8, value_allowed=1e-6)
+    families = parsed(prometheus(dataclasses.replace(made, kernels=(twice, *made.kernels, *made.kernels))))
+    assert list(families["splatfix_certified"].values()) == [0.0]
+    assert sorted(families["splatfix_criterion_met"].values()) == [0.0, 1.0]
+
+    def by(family: str, *names: str) -> dict[tuple[str, ...], float]:
+        samples = families[f"splatfix_{family}"].items()
+        return {tuple(dict(labels)[name] for name in names): value for labels, value in samples}
+
+    assert by("proof_level_reached", "proof_level") == {("trains",): 1.0}
+    kernel = ("kernel", "implementation")
+    assert by("kernel_agrees", *kernel) == {("ssim", "fused_ssim"): 0.0}
+    assert by("kernel_value_error_ratio", *kernel) == {("ssim", "fused_ssim"): 1e-8}
+    assert by("kernel_value_error_allowed_ratio", *kernel) == {("ssim", "fused_ssim"): 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "colour"),
+    [
+        ({}, "certified · CPU · 2026-01-01", "#176f33"),
+        ({"verdict": Verdict.NOT_CERTIFIED}, "not certified · CPU · 2026-01-01", "#b3231f"),
+        ({"verdict": Verdict.UNDETERMINED}, "undetermined · CPU · 2026-01-01", "#855300"),
+        (
+            {"device": "cuda:1", "environment": {"GPU": "<b>\x1b\"'&日 (cuda:1)"}},
+            "certified · <b>\\x1b\"'&日 · 2026-01-01",
+            "#176f33",
+        ),
+    ],
+)
+def test_a_badge_says_verdict_target_and_date(changes: dict[str, Any], text: str, colour: str) -> None:
+    root = ElementTree.fromstring(badge(certificate(**changes)))
+    space = "{http://www.w3.org/2000/svg}"
+    title = root.findtext(f"{space}title")
+    assert title == root.get("aria-label") == f"splatfix: {text}" and root.get("role") == "img"
+    assert [item.text for item in root.iter(f"{space}text")] == ["splatfix", text]
+    assert [item.get("fill") for item in root.iter(f"{space}rect")][-1] == colour
+    assert {item.tag.removeprefix(space) for item in root.iter()} == {
+        "svg",
+        "title",
+        "clipPath",
+        "g",
+        "rect",
+        "text",
+    }
+    assert not re.search(r"href|url\((?!#)|@import", badge(certificate(**changes)))
 
 
 def test_an_issue_names_the_reason() -> None:
