@@ -191,6 +191,12 @@ class UnreadLog(ExplainedLog):
 
 
 CERTIFIED = {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts}
+INSTALLED = {
+    "dry_run": bool,
+    "plan": InstallPlan | None,
+    "options": Options | None,
+    "outcome": InstallOutcome | None,
+}
 UNRECOGNISED = "splatfix"
 """The document of words that name no command: an error and nothing else."""
 COMMANDS: dict[str, dict[str, Any]] = {
@@ -220,12 +226,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
     },
     "checks list": {"checks": list[CheckRow]},
     "checks show": {"check": CheckPage},
-    "install": {
-        "dry_run": bool,
-        "plan": InstallPlan | None,
-        "options": Options | None,
-        "outcome": InstallOutcome | None,
-    },
+    "install": INSTALLED,
+    "repair": INSTALLED,
     "dockerfile": {"image": ImagePlan, "files": list[ImageFile], "written": list[str]},
     "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
     "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str]},

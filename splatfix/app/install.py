@@ -26,6 +26,7 @@ from splatfix.facts import (
     with_checkout,
 )
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
+from splatfix.install.repair import plan_repair
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan import NO_SOURCES, InstallPlan, has_stack_files, plan_install, summarise
@@ -77,14 +78,25 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     Raises:
         SplatfixError: no plan, or a step that failed; the environment is then as it was before.
     """
-    # slow to import, and needed only where something is really installed
-    from splatfix.app.measure import measured
-
     interpreter, to_install = _prepare(request, fetch=request.fetch_submodules)
     facts = _facts(interpreter, to_install)
     plan = planned(to_install, facts, named=request.is_named)
     if not plan.steps:
         return shown(plan)
+    return carried_out("install", plan, facts, request, confirm)
+
+
+def carried_out(
+    command: str, plan: InstallPlan, facts: Facts, request: InstallRequest, confirm: Callable[[str], None]
+) -> Result:
+    """Show a plan, ask, execute it, and verify the kernels on the GPU where there is one.
+
+    Raises:
+        SplatfixError: as :func:`install`.
+    """
+    # slow to import, and needed only where something is really installed
+    from splatfix.app.measure import measured
+
     if not request.as_json:
         installation.show_plan(console.out(), plan, why=request.why)
         confirm("Go ahead?")
@@ -97,7 +109,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
         outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=request.reinstall)
         outcome = measured(outcome, facts, revert)
     return Result(
-        "install",
+        command,
         lambda: installation.install_document(outcome=outcome),
         lambda console: installation.show_outcome(console, outcome, next_step(outcome)),
     )
@@ -119,11 +131,29 @@ def plan(request: InstallRequest) -> Result:
     return shown(plan, dry_run=True)
 
 
-def shown(plan: InstallPlan, *, dry_run: bool = False) -> Result:
+def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *, dry_run: bool) -> Result:
+    """``splatfix repair``: install the same version of one package again, whatever its files are now.
+
+    Raises:
+        SplatfixError: as :func:`plan_repair`, or a step that failed; the environment is then as it was before.
+    """
+    interpreter = target_python(request.python)
+    facts = gather(interpreter)
+    plan = plan_repair(name, facts)
+    if dry_run:
+        again = run("splatfix", "repair", name, "--python", interpreter, text=NO_CHANGE)
+        return shown(plan, dry_run=True, command="repair", execute_it=again)
+    return carried_out("repair", plan, facts, request, confirm)
+
+
+def shown(
+    plan: InstallPlan, *, dry_run: bool = False, command: str = "install", execute_it: Step | None = None
+) -> Result:
     """A plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
-    execute_it = install_step(plan) if plan.steps else None
+    if plan.steps:
+        execute_it = execute_it or install_step(plan)
     return Result(
-        "install",
+        command,
         lambda: installation.install_document(plan=plan, dry_run=dry_run),
         lambda console: installation.show_plan(console, plan, execute_it),
     )

@@ -9,7 +9,7 @@ from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch
 from splatfix.context import Context
-from splatfix.context.commands import installer_of, make_environment, pip, removed_by
+from splatfix.context.commands import installer_of, make_environment, pip, python_option, removed_by
 from splatfix.context.installed import SETUPTOOLS_DROPPED
 from splatfix.context.requirements import needs_wheel
 from splatfix.core.proof import RungName
@@ -186,9 +186,8 @@ def package_altered(context: Context, this: Check) -> Iterator[Finding]:
             f"{name} is not as it was installed: {paths}.",
             subject=distribution,
             evidence=[Evidence(item.path, item.found, fact.found_via) for item in files],
-            remedy=pip(
-                context.facts,
-                *("install", "--force-reinstall", "--no-deps", f"{distribution}=={files[0].version}"),
+            remedy=run(
+                *("splatfix", "repair", distribution, *python_option(context.facts)),
                 text="Put it back as that version's wheel has it",
             ),
         )

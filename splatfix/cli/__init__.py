@@ -97,6 +97,7 @@ app.command(
         "splatfix dockerfile --repo ./2d-gaussian-splatting --target sm_86 --toolkit wheels",
     ),
 )(dockerfile.dockerfile)
+app.command("repair", rich_help_panel=FIX, epilog=_example("splatfix repair torch --dry-run"))(install.repair)
 app.command("revert", rich_help_panel=FIX, epilog=_example("splatfix revert --list"))(install.revert)
 app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
 app.command("verify", rich_help_panel=PROVE, epilog=_example("splatfix verify --device cuda"))(certify.verify)

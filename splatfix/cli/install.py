@@ -157,6 +157,20 @@ def install(
     finish(app.install.install(command, partial(confirm_unless, yes)), as_json)
 
 
+def repair(
+    package: Annotated[str, typer.Argument(help="The installed package.", metavar="PACKAGE")],
+    python: options.Python = None,
+    dry_run: Annotated[bool, option("--dry-run", "Show the plan and change nothing.")] = False,
+    yes: options.Yes = False,
+    as_json: options.Json = False,
+) -> None:
+    """Put an installed package back to what its wheel installed, so that it can be undone."""
+    command = app.install.InstallRequest(
+        install=app.install.Request(), python=python, reinstall=True, as_json=as_json
+    )
+    finish(app.install.repair(package, command, partial(confirm_unless, yes), dry_run=dry_run), as_json)
+
+
 def revert(
     context: typer.Context,
     entry: Annotated[

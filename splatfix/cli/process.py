@@ -156,7 +156,7 @@ def end_interrupted(text: str, invocation: Invocation) -> int:
     return int(code)
 
 
-_FOR_ENVIRONMENT = ("install", "revert", "diagnose", "verify", "certify")
+_FOR_ENVIRONMENT = ("install", "repair", "revert", "diagnose", "verify", "certify")
 """Commands of ours with ``--python``, as advice names them."""
 
 

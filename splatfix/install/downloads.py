@@ -22,7 +22,7 @@ from splatfix.core.step import say
 from splatfix.core.trust import distrust, private_cache
 from splatfix.install.environment import open_environment
 from splatfix.knowledge.toolkits import known_digest
-from splatfix.plan.steps import ProvideToolkit
+from splatfix.plan.steps import FetchWheel, ProvideToolkit
 from splatfix.plan.tools import MARKER
 
 _DOWNLOAD_TIMEOUT = 3600.0
@@ -119,6 +119,31 @@ def pip_with_index(arguments: Sequence[str], pip: Sequence[str], runner: Runner,
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
     argv = [*pip, "--no-input", "--disable-pip-version-check", *arguments]
     return runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=environment, log=log)
+
+
+def fetch_wheel(step: FetchWheel, pip: Sequence[str], runner: Runner, folder: Path, log: Path) -> Path:
+    """The wheel of one version, from the person's own indexes, or an address.
+
+    Raises:
+        SplatfixError: ``wheel-not-fetched`` with what pip said.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    argv = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+    if step.index:
+        argv += ["--extra-index-url", step.index, "--retries", "2"]
+    completed = pip_with_index([*argv, step.requirement], pip, runner, log)
+    wheels = sorted(folder.glob("*.whl"))
+    if completed.ok and len(wheels) == 1:
+        return wheels[0]
+    raise SplatfixError(
+        "wheel-not-fetched",
+        f"The wheel of {step.requirement} could not be fetched: {_last_line(completed, 'ERROR')}.",
+        meaning="Nothing was changed.",
+        todo=(
+            say("Give pip the index that has it (PIP_EXTRA_INDEX_URL), then run this again."),
+            say(f"Full log: {log}"),
+        ),
+    )
 
 
 def _pip(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> None:

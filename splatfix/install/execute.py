@@ -22,7 +22,7 @@ from splatfix.facts import Facts
 from splatfix.install.backup import Backup, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
-from splatfix.install.downloads import provide_toolkit
+from splatfix.install.downloads import fetch_wheel, provide_toolkit
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.edit import digest_of, edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
@@ -43,6 +43,7 @@ from splatfix.plan.steps import (
     BuildWheel,
     CheckImport,
     EditSource,
+    FetchWheel,
     InstallDependencies,
     InstallStep,
     InstallWheel,
@@ -138,6 +139,7 @@ class _Item:
     seconds: float = 0.0
     native: bool = False
     gpu_code: bool = False
+    fetched: bool = False
     also_import: tuple[str, ...] = ()
     before: str = ""
     up_to_date: bool = False
@@ -190,6 +192,8 @@ class _Execution:
                 return self._provide_toolkit(step)
             case MakeDropin():
                 return self._make_dropin(step, self.items[step.subject])
+            case FetchWheel():
+                return self._fetch(step, self.items[step.subject])
             case VerifyWheel():
                 return self._verify(step, self.items[step.subject])
             case EditSource():
@@ -323,6 +327,18 @@ class _Execution:
         self._finish(record, result=path.name)
         return path.name
 
+    def _fetch(self, step: FetchWheel, item: _Item) -> str:
+        record = self._begin(StepRecord(step.kind, step.subject))
+        started = time.monotonic()
+        pip = self.environment.installer.pip(self.environment.python)
+        path = fetch_wheel(step, pip, self.runner, self.folder / "wheels", self.folder / "fetch.log")
+        item.seconds = time.monotonic() - started
+        item.wheel = open_wheel(path)
+        refuse_unplanned(item.wheel, step.subject, self.environment)
+        item.fetched = True
+        self._finish(record, result=path.name)
+        return path.name
+
     def _verify(self, step: VerifyWheel, item: _Item) -> str:
         assert item.wheel is not None
         record = self._begin(StepRecord(step.kind, step.subject))
@@ -388,6 +404,8 @@ class _Execution:
         assert item.wheel is not None
         record = self._begin(StepRecord(step.kind, step.subject))
         item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
+        if item.fetched:  # not ours: what no user imports by itself need not be importable by itself
+            item.modules = tuple(name for name in item.modules if "." not in name)
         files = item.wheel.destinations(self.environment)
         has_gpu = bool(self.facts.machine.gpus.value)
         rung = check_import(item.modules, files, self.environment, self.runner, has_gpu)
@@ -403,6 +421,8 @@ class _Execution:
                 forced = build.cuda_mismatch
         if forced:
             reason = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
+        elif item.fetched:
+            reason = "it is the version that was installed before"
         elif not item.native:
             reason = _NEEDS[self.plan.backend]
         elif not item.gpu_code:

@@ -248,7 +248,7 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
     path = journal.folder_of(last) / "plan.json"
     document = read_json(path, "a plan of splatfix")
     try:
-        return from_json(Request, document["request"])
+        request = from_json(Request, document["request"])
     except (CodecError, KeyError, TypeError) as error:
         raise SplatfixError(
             "journal-damaged",
@@ -256,6 +256,13 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
             meaning="That installation cannot be resumed; nothing was changed.",
             todo=(say("Give the sources to splatfix install again."),),
         ) from error
+    if not request.sources:
+        raise usage_error(
+            "nothing-to-resume",
+            f"The last installation in this environment, {last.id}, put a package back.",
+            run("splatfix", "repair", last.request["subjects"], "--python", python, text="Do it again with"),
+        )
+    return request
 
 
 def move_away(path: Path, text: str) -> Step:

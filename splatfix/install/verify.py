@@ -252,7 +252,9 @@ def check_import(
     completed = runner.run(argv, timeout=_IMPORT_TIMEOUT, env=child_environment())
     answers = [line.removeprefix(_MARK) for line in completed.stdout.splitlines() if line.startswith(_MARK)]
     loaded = dict(json.loads(answer) for answer in answers)
-    after = " after torch" if loaded.pop("torch", None) else ""
+    after = ""
+    if "torch" not in modules and loaded.pop("torch", None):
+        after = " after torch"
     ours = {path.resolve() for path in installed}
     for name, file in loaded.items():
         if file and Path(file).resolve() not in ours:

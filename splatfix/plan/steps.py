@@ -261,6 +261,22 @@ class MakeDropin(PlannedStep):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FetchWheel(PlannedStep):
+    """Have pip bring the wheel of a version that is installed, and nothing that it needs."""
+
+    kind: str = field(init=False, default="fetch-wheel")
+    subject: str
+    version: str
+    requirement: str
+    """``torch==2.13.0+cpu``, or ``NAME @ ADDRESS`` of the wheel that it was installed from."""
+    index: str = ""
+    """A second index; "" for none."""
+
+    def _text(self) -> str:
+        return f"fetch the wheel of {self.requirement}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class VerifyWheel(PlannedStep):
     """Look into the wheel before anything is installed: GPU code, tags, symbols."""
 
@@ -319,6 +335,7 @@ InstallStep = (
     | ProvideToolkit
     | BuildWheel
     | MakeDropin
+    | FetchWheel
     | VerifyWheel
     | EditSource
     | InstallWheel

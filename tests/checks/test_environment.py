@@ -49,7 +49,7 @@ def test_altered_packages_are_told_by_name(changed: Changer) -> None:
     torch, ssim = of(changed(altered=Fact(altered)), "package-altered")
     assert (torch.status, torch.subject, len(torch.evidence)) == (Status.WARN, "torch", 2)
     (remedy,) = ssim.remedy
-    assert remedy.command is not None and "fused_ssim==0.3" in remedy.command.argv
+    assert remedy.command is not None and remedy.command.argv[:3] == ("splatfix", "repair", "fused_ssim")
 
 
 BUILDERS = {"cuda-toolkit-missing", "host-compiler-missing", "build-tools-missing"}

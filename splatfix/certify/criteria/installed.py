@@ -30,7 +30,7 @@ def as_installed(code: LoadedCode | None) -> tuple[Criterion, ...]:
         met = None
     item = criterion(CODE, met, few(texts, between="; ") or "no process told what it loaded")
     names = dict.fromkeys(item.distribution for item in code.differences if item.distribution)
-    advice = [f"install {name} anew, by the same version" for name in names]
+    advice = [f"splatfix repair {name}" for name in names]
     if any(not item.distribution for item in code.differences):
         advice.append(
             "look into the named files, and remove what is not wanted (a .pth file or sitecustomize loads them)"

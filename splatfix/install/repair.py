@@ -1,0 +1,131 @@
+"""``splatfix repair``: which steps put an installed package back to what its wheel installed, from where it came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from splatfix.context import Goal, make_context
+from splatfix.context.commands import python_option
+from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.lenient import object_in
+from splatfix.core.reading import read_text
+from splatfix.core.step import Step, run, say
+from splatfix.facts import Distribution, Facts
+from splatfix.install.wheels import MANIFEST
+from splatfix.knowledge.archs import parse_target
+from splatfix.knowledge.torch_releases import index_url
+from splatfix.plan import plan_install
+from splatfix.plan.option import InstallPlan, OptionKind, Request
+from splatfix.plan.steps import CheckImport, FetchWheel, InstallWheel, Reason
+
+
+def plan_repair(name: str, facts: Facts) -> InstallPlan:
+    """The plan that installs the same version again: a drop-in put together anew, what splatfix built from its source or the
+    wheel cache, anything else as the wheel that pip was given or has from its index.
+
+    Raises:
+        SplatfixError: ``not-installed`` (exit code 2); ``cannot-repair`` for what cannot be had again, with what to do
+            instead; as :func:`plan_install`.
+    """
+    distribution = _installed(name, facts)
+    if distribution.editable:
+        folder = distribution.origin
+        raise _refused(
+            distribution, f"it is an editable install of {folder}", say("Undo the edits in that folder.")
+        )
+    info = Path(distribution.location) / f"{distribution.name}-{distribution.version}.dist-info"
+    if not (info / "RECORD").is_file():
+        raise _refused(distribution, "it has no RECORD, and pip cannot replace it")
+    if _text(info / "INSTALLER") == "conda":
+        again = run("conda", "install", "--force-reinstall", f"{distribution.name}={distribution.version}")
+        raise _refused(distribution, "conda installed it", again)
+    if distribution.dropin:
+        request = Request(
+            sources=(distribution.dropin,), backend=str(object_in(info / MANIFEST).get("backend"))
+        )
+    elif distribution.made_by_splatfix:
+        request = _as_built(distribution)
+    else:
+        return _with_wheel(distribution, _requirement(distribution, info), facts)
+    return plan_install(request, make_context(facts, Goal(request.targets)))
+
+
+def _installed(name: str, facts: Facts) -> Distribution:
+    installed = facts.environment.distributions.value or ()
+    for distribution in installed:
+        if canonicalize_name(distribution.name) == canonicalize_name(name):
+            return distribution
+    raise usage_error(
+        "not-installed",
+        f"There is no package {name} in this environment.",
+        run("splatfix", "diagnose", *python_option(facts), text="See what is installed, and altered"),
+    )
+
+
+def _as_built(distribution: Distribution) -> Request:
+    """What splatfix was asked for when it built this."""
+    if not distribution.source or distribution.built is None:
+        raise _refused(distribution, "splatfix built it from a folder that is gone")
+    targets = tuple(map(parse_target, distribution.built.targets))
+    return Request(sources=(distribution.source,), targets=targets)
+
+
+def _requirement(distribution: Distribution, info: Path) -> str:
+    """What pip is asked for: this version from its index, or the wheel that it was given (PEP 610)."""
+    address = distribution.origin
+    if not address:
+        return f"{distribution.name}=={distribution.version}"
+    direct: dict[str, Any] = object_in(info / "direct_url.json")
+    if "archive_info" in direct and address.partition("#")[0].endswith(".whl"):
+        return f"{distribution.name} @ {address}"
+    if distribution.source:
+        again = run("splatfix", "install", distribution.source, "--reinstall")
+        raise _refused(distribution, f"it was built from {distribution.source}", again)
+    raise _refused(distribution, f"it was built from {address}")
+
+
+def _with_wheel(distribution: Distribution, requirement: str, facts: Facts) -> InstallPlan:
+    python = facts.environment.interpreter.value
+    assert python is not None
+    index = ""
+    local = distribution.version.partition("+")[2]
+    if local and canonicalize_name(distribution.name) in _ON_TORCHS_INDEX:
+        index = index_url(local)
+    name, version = distribution.name, distribution.version
+    return InstallPlan(
+        kind=OptionKind.KEEP,
+        title=f"put {name} {version} back as its wheel has it",
+        steps=(
+            FetchWheel(subject=name, version=version, requirement=requirement, index=index),
+            InstallWheel(subject=name, replaces=version),
+            CheckImport(subject=name),
+        ),
+        reasons=(Reason("what it needs stays as it is: no other package is installed or changed"),),
+        python=python.executable,
+        prefix=python.prefix,
+        request=Request(sources=()),
+    )
+
+
+_ON_TORCHS_INDEX = ("torch", "torchvision", "torchaudio")
+"""Whose builds for one CUDA, or none, only torch's own index may have."""
+
+
+def _refused(distribution: Distribution, reason: str, *todo: Step) -> SplatfixError:
+    how = todo or (say(f"Install {distribution.name} {distribution.version} again as it was installed."),)
+    return SplatfixError(
+        "cannot-repair",
+        f"{distribution.name} {distribution.version} cannot be put back: {reason}.",
+        meaning="Nothing was changed.",
+        todo=how,
+    )
+
+
+def _text(path: Path) -> str:
+    text = read_text(path)
+    if isinstance(text, str):
+        return text.strip()
+    return ""
