@@ -225,7 +225,7 @@ class Steadiness:
     others: float | None = None
     """Cores that other programs kept busy meanwhile."""
     gpu_busy: float | None = None
-    """Share of the time in which other programs computed on the GPU, just before the training."""
+    """Share of the time in which other programs computed on the GPU, just before or after the training, whichever was more."""
 
 
 @dataclass(frozen=True)

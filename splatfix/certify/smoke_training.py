@@ -142,9 +142,9 @@ class SmokeTrainer:
                     latest.update(state)
                     tell(scene, latest)
 
-        busy = None
+        shares = []
         if subject.device != "cpu":
-            busy = busy_gpus()
+            shares.append(busy_gpus())
         began = time.monotonic()
         done = self._runner.run(
             [*self._argv(scene), "--out", str(folder), "--json-progress"],
@@ -155,6 +155,9 @@ class SmokeTrainer:
             log=folder / TRAINING_LOG,
         )
         seconds = round(time.monotonic() - began, 1)
+        if subject.device != "cpu":
+            shares.append(busy_gpus())
+        busy = max((share for share in shares if share is not None), default=None)
         result = object_in(folder / "result.json")
         if isinstance(result.get("steadiness"), dict):
             result["steadiness"]["gpu_busy"] = busy
@@ -227,8 +230,8 @@ def _photos_decoded(record: TrainingRecord, data: Path | None) -> Criterion:
 
 
 def busy_gpus(meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:
-    """The share of time in which programs computed on the least busy GPU of the machine, before a training begins; None where
-    NVML does not tell. ``settle``: seconds in which what the training before it took leaves NVML's sampling period."""
+    """The share of time in which programs computed on the least busy GPU of the machine, before or after a training; None where
+    NVML does not tell. ``settle``: seconds in which what a training took leaves NVML's sampling period."""
     time.sleep(settle)
     shares = [gpu.utilisation for gpu in (meter or NvmlMeter()).read() if gpu.utilisation is not None]
     if not shares:

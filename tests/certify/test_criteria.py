@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from splatfix.certify import Outcome
+from splatfix.certify import Outcome, smoke_training
 from splatfix.certify.advice import advised
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import SHORTEST
@@ -17,8 +19,9 @@ from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
-from splatfix.certify.smoke_training import busy_gpus
+from splatfix.certify.smoke_training import SmokeTrainer, busy_gpus
 from splatfix.core.proof import RungName
+from splatfix.core.runner import Completed, ProcessRunner
 from tests.certify.conftest import RESULT, result
 
 
@@ -165,3 +168,26 @@ def test_the_least_busy_gpu_counts(shares: list[int | None], busy: float | None)
 def test_a_gpu_that_slows_down_is_refused_beside_a_busy_cpu() -> None:
     (judged,) = steady(2.0, "cuda").criteria
     assert judged.outcome is Outcome.FAILED and "nvidia-smi" in judged.advice
+
+
+def test_a_gpu_that_became_busy_meanwhile_excuses_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares = iter((0.02, 0.6))
+    monkeypatch.setattr(smoke_training, "busy_gpus", lambda: next(shares))
+    suite = SimpleNamespace(trainer_arguments=lambda scene: [], timeout=60.0, data=None, iterations=200)
+    request = SimpleNamespace(renderer="torch")
+    subject: Any = SimpleNamespace(
+        out=tmp_path, device="cuda", python="python", suite=suite, request=request, trainer_arguments=()
+    )
+
+    class Trained(ProcessRunner):
+        def run(self, argv: Sequence[str], **options: Any) -> Completed:
+            (tmp_path / "figurine" / "result.json").write_text(json.dumps(result(config__device="cuda")))
+            return Completed(tuple(argv))
+
+    monkeypatch.setattr(smoke_training, "LoadedFiles", lambda *_: None)
+    facts: Any = SimpleNamespace()
+    trainer = SmokeTrainer(subject, facts, Trained(), tmp_path, {})
+    run = trainer._train("figurine", lambda *_: None)
+    assert run.record.steadiness.gpu_busy == 0.6

@@ -130,7 +130,7 @@ def _load_of_others(record: TrainingRecord) -> str:
     if record.config.device != "cpu":
         if (steadiness.gpu_busy or 0.0) < BUSY_GPU:
             return ""
-        return f"other programs kept the GPU {steadiness.gpu_busy:.0%} busy just before"
+        return f"other programs kept the GPU {steadiness.gpu_busy:.0%} busy just before or after"
     if steadiness.others is None:
         return "how busy it was is not known meanwhile"
     if steadiness.others < IDLE:
