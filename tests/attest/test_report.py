@@ -152,10 +152,6 @@ def test_another_key(signed: Path, key: PrivateKey) -> None:
     assert found.mismatches[0].problem.endswith(f"{other.public.id}; the file names {key.public.id}")
 
 
-def test_a_report_that_is_not_signed(report: Path, key: PrivateKey) -> None:
-    assert problems(report, key) == {ENVELOPE: "missing: the report is not signed"}
-
-
 @pytest.mark.parametrize(
     "content",
     [

@@ -24,7 +24,7 @@ from .harness import Case, seeded
 from .mutate import damaged_document, damaged_text
 from .words import CONTROL, MARKUP, UNICODE
 
-FORMS = ("text", "markdown", "junit", "prometheus", "issue", "appendix", "html")
+FORMS = ("text", "markdown", "junit", "prometheus", "issue", "appendix", "html", "badge")
 WRITES = ("out",)
 KEPT = {
     *("verdict", "command", "outcome", "issued", "splatfix_version", "kind", "name", "images", "log"),

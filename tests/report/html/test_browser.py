@@ -126,14 +126,6 @@ def test_equal_halves_have_no_error(chromium: Page, file: Path, render: Render, 
             assert max(high for _, high in inner.getextrema()) <= 8, width
 
 
-def test_everything_is_open_on_paper(chromium: Page, file: Path) -> None:
-    chromium.open(file)
-    chromium.value("dispatchEvent(new Event('beforeprint'))")
-    assert chromium.value("document.querySelectorAll('details:not([open])').length") == 0
-    chromium.value("dispatchEvent(new Event('afterprint'))")
-    assert chromium.value("document.querySelectorAll('details:not([open])').length") > 0
-
-
 def test_paper_is_light_and_has_both_pictures(chromium: Page, file: Path) -> None:
     chromium.open(file, 800, dark=True, media="print")
     assert chromium.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -228,9 +220,13 @@ def assert_fit_for_paper(page: Page, report: Path) -> None:
         text = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
         assert len(text.split()) >= 60, (sheet, text)
         assert '"event"' not in text and '{"' not in text
+    closed = "document.querySelectorAll('details:not([open])').length"
+    before = page.value(closed)
     page.value("dispatchEvent(new Event('beforeprint'))")
-    assert page.value(SMALLEST) >= 9
+    assert page.value(closed) == 0 and page.value(SMALLEST) >= 9
     assert page.value(CUT) == []
+    page.value("dispatchEvent(new Event('afterprint'))")
+    assert page.value(closed) == before > 0
 
 
 def take_picture(page: Page, report: Path, picture: Path) -> None:
