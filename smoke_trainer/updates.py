@@ -102,7 +102,8 @@ class UpdateCheck:
         if rule.corrected:
             correction1, correction2 = 1.0 - beta1**rule.step, (1.0 - beta2**rule.step) ** 0.5
         move = -rule.lr / correction1 * first / (second.sqrt() / correction2 + rule.eps) - decay * start
-        judged = torch.isfinite(slope) & ((second > NEGLIGIBLE) | (slope == 0) & (second == 0))
+        untouched = (slope == 0) & (first == 0) & (second == 0)
+        judged = torch.isfinite(slope) & ((second > NEGLIGIBLE) | untouched)
         if not rule.corrected:  # rows that the view does not show stay, whatever their moments
             judged = judged & (slope != 0)
         self._samples.append(_Sample(name, parameter, state, rows, start, move, (first, second), judged))

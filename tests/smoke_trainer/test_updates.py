@@ -113,6 +113,18 @@ def test_what_is_not_of_the_family_has_no_rule() -> None:
         assert rule_of(optimizer, optimizer.param_groups[0], {}) is None
 
 
+def test_gradients_below_single_precision_are_not_judged() -> None:
+    """The square of the first is 0 as a number of single precision, and its moment is not."""
+    parameter, check = torch.zeros(2, 1, requires_grad=True), UpdateCheck()
+    optimizer = torch.optim.Adam([parameter], lr=1e-3, eps=1e-15)
+    for step, slope in enumerate((1e-24, 0.0), 1):
+        parameter.grad = torch.full((2, 1), slope)
+        check.before("rotation", parameter, optimizer.state[parameter], AdamRule(lr=1e-3, step=step))
+        optimizer.step()
+        check.after()
+    assert check.summary()["rotation"] == UpdateReport(0, None, None, None)
+
+
 def test_a_gradient_that_is_no_number_is_left_to_its_own_criterion() -> None:
     parameter, check = torch.zeros(2, 1, requires_grad=True), UpdateCheck()
     optimizer = torch.optim.Adam([parameter], lr=1e-3, eps=1e-15)
