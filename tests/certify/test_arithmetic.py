@@ -17,57 +17,19 @@ from splatfix.core.runner import Completed
 from splatfix.facts import Facts
 from tests.certify.conftest import SHORT, RecordedTrainer, reached, subject
 
-MATMUL, CONVOLVE, SORT = torch.Tensor.__matmul__, torch.nn.functional.conv2d, torch.sort
-INDEX_ADD, CUMSUM = torch.Tensor.index_add, torch.Tensor.cumsum
+MATMUL, SORT = torch.Tensor.__matmul__, torch.sort
 
 
-def half(one: Any) -> Any:
-    return one.bfloat16().to(one.dtype)
-
-
-def no_last(*given: Any, **options: Any) -> Any:
+def in_another_order(*given: Any, **options: Any) -> Any:
     values, places = SORT(*given, **options)
     return values, places.roll(1)
 
 
 WRONG: dict[str, tuple[Any, str, Callable[..., Any], str, float]] = {
-    "bf16 products": (
-        torch.Tensor,
-        "__matmul__",
-        lambda a, b: MATMUL(half(a), half(b)),
-        "matrix product",
-        SINGLE,
-    ),
-    "noisy products": (
-        torch,
-        "bmm",
-        lambda a, b: MATMUL(a, b) + 1e-3 * torch.randn(()),
-        "matrix product",
-        SINGLE,
-    ),
-    "wide images blurred wrongly": (
-        torch.nn.functional,
-        "conv2d",
-        lambda a, b, **k: CONVOLVE(a, b, **k) * (1.01 if a.shape[-1] > 256 else 1.0),
-        "convolution",
-        10 * SINGLE,
-    ),
-    "order": (torch, "sort", no_last, "sort", EXACT),
-    "sums by index": (
-        torch.Tensor,
-        "index_add",
-        lambda a, d, i, v: INDEX_ADD(a, d, i[: len(i) - len(i) // 50], v[: len(i) - len(i) // 50]),
-        "index_add",
-        10 * SINGLE,
-    ),
-    "running sums": (
-        torch.Tensor,
-        "cumsum",
-        lambda a, d: CUMSUM(a.half(), d).float(),
-        "cumulative sum",
-        10 * SINGLE,
-    ),
+    "products": (torch, "bmm", lambda a, b: MATMUL(a, b) + 1e-3, "matrix product", SINGLE),
+    "order": (torch, "sort", in_another_order, "sort", EXACT),
 }
+"""Two kinds of tolerance; tests/sabotage has the others."""
 
 
 def test_this_torch_is_right() -> None:
