@@ -289,6 +289,7 @@ class TrainingReport:
     heldout: Quality
     training_views: Quality
     initial_heldout: Optional[Quality]
+    late_heldout: Optional[Quality]  # after three quarters of the run
     train_loss: LossReport
     gaussians: CountReport
     gradients: Dict[str, GradientReport]

@@ -161,6 +161,7 @@ def training_report(
         heldout=heldout,
         training_views=trained,
         initial_heldout=run.initial_quality,
+        late_heldout=run.late_quality,
         train_loss=LossReport(first_loss, last_loss, monitor.loss_windows()),
         gaussians=CountReport(
             initial=run.initial_count,
@@ -196,6 +197,7 @@ def eventful_iterations(run: Run) -> Set[int]:
     eventful = set(run.monitor.refined)
     interval = config.sh_degree_interval
     eventful.update(interval * degree for degree in range(1, run.model.max_sh_degree + 1))
+    eventful.add(config.late + 1)
     if config.evaluate_every:
         eventful.update(range(config.evaluate_every + 1, run.iteration + 1, config.evaluate_every))
     return eventful | {iteration + 1 for iteration in eventful}

@@ -61,6 +61,7 @@ class Run:
     cameras: Dict[int, RenderCamera] = field(default_factory=dict)  # by the view's id: names may come twice
     seconds: Dict[str, float] = field(default_factory=dict)
     initial_quality: Optional[Quality] = None
+    late_quality: Optional[Quality] = None
 
     def speed(self) -> Optional[float]:
         """Iterations per second of this training, without its first WARM_UP where it is longer; None where none was run."""
@@ -315,7 +316,9 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
                 progress(_state(run))
             if _is_due(config.checkpoint_every, run.iteration):
                 checkpoint.save(run)
-            if _is_due(config.evaluate_every, run.iteration) and run.iteration < config.iterations:
+            if run.iteration == config.late or (
+                _is_due(config.evaluate_every, run.iteration) and run.iteration < config.iterations
+            ):
                 _evaluate_between(run, progress)
     if interrupt.requested:
         checkpoint.save(run)
@@ -335,6 +338,8 @@ def _evaluate_between(run: Run, progress: Optional[Progress]) -> None:
     run.monitor.memory.end("train")
     quality = evaluate(run)
     run.monitor.memory.begin()
+    if run.iteration == run.config.late:
+        run.late_quality = quality
     if progress is not None:
         progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
 

@@ -316,6 +316,8 @@ class TrainingRecord:
     heldout: ImageQuality = field(default_factory=ImageQuality)
     training_views: ImageQuality = field(default_factory=ImageQuality)
     initial_heldout: ImageQuality = field(default_factory=ImageQuality)
+    late_heldout: ImageQuality = field(default_factory=ImageQuality)
+    """After three quarters of the run."""
     train_loss: TrainLoss = field(default_factory=TrainLoss)
     gaussians: GaussianCounts = field(default_factory=GaussianCounts)
     gradients: Mapping[str, GroupGradients] = field(default_factory=dict)

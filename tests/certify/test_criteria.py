@@ -53,6 +53,8 @@ def test_recorded_run_meets_every_criterion() -> None:
         ("gaussians__final", 0, "densification-works"),
         ("heldout__psnr", RESULT["initial_heldout"]["psnr"] + 1.9, "held-out-psnr-rises"),
         ("heldout__psnr", RESULT["config"]["psnr_floor"] - 0.01, "held-out-quality"),
+        ("training_views__psnr", RESULT["heldout"]["psnr"] + 13.0, "held-out-near-training"),
+        ("late_heldout__psnr", RESULT["heldout"]["psnr"] + 1.6, "held-out-psnr-holds"),
         ("ply__round_trip_difference", 0.01, "ply-round-trip"),
     ],
 )
@@ -85,7 +87,8 @@ def test_a_short_run_leaves_learning_undetermined() -> None:
     document["heldout"]["psnr"] = document["initial_heldout"]["psnr"]
     document["gaussians"].update(cloned=0, split=0)
     document["gradients"]["f_rest"].update(steps=0, zero_steps=0, max=None)
-    codes = {"loss-falls", "held-out-psnr-rises", "densification-works", "gradients-f-rest"}
+    codes = {"loss-falls", "held-out-psnr-rises", "held-out-psnr-holds", "densification-works"}
+    codes |= {"gradients-f-rest"}
     assert failed(document) == codes
     document["iterations"] = document["config"]["iterations"] = SHORTEST - 1
     judged = judge(TrainingRecord.of(document), "torch")

@@ -139,6 +139,25 @@ def _next(run):
 Run.next_view = _next
 """,
     ),
+    "held-out-near-training": (  # memorises: it draws its training views from their photos, and the others as they are
+        TRAIN,
+        """
+_drawn = _rendered
+def _rendered(run, views):
+    for view, rendered, gt, mask in _drawn(run, views):
+        yield view, (rendered if view in run.scene.test else gt.lerp(rendered, 0.1)), gt, mask
+""",
+    ),
+    "held-out-psnr-holds": (  # what held-out views show gets worse in the last quarter
+        TRAIN,
+        """
+_drawn = _rendered
+def _rendered(run, views):
+    for view, rendered, gt, mask in _drawn(run, views):
+        off = run.iteration == run.config.iterations and view in run.scene.test
+        yield view, (rendered.roll(3, 2) if off else rendered), gt, mask
+""",
+    ),
     "ply-round-trip": (
         "smoke_trainer/ply.py",
         """

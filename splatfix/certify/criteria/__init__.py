@@ -33,6 +33,8 @@ def judge(record: TrainingRecord, renderer: str, iterations: int | None = None) 
         learning.heldout_gain(record),
         learning.heldout_quality(record),
         learning.heldout_not_above_training(record),
+        learning.heldout_near_training(record),
+        learning.heldout_holds(record),
         running.ply_round_trip(record),
         resources.evaluation_memory(record),
         resources.memory_growth(record),

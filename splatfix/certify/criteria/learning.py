@@ -23,6 +23,10 @@ MIN_REACHED = 0.5
 """Share of the Gaussians that a gradient must reach at the end of the run. On the sample scenes it is above 0.97."""
 MAX_ABOVE_TRAINING_DB = 2.0
 """Held-out views may have so much more PSNR than training views. On the sample scenes it is at most 0.5 dB more."""
+MAX_BELOW_TRAINING_DB = 12.0
+"""Held-out views may have so much less. On the sample scenes it is at most 4 dB less."""
+MAX_FALL_DB = 1.5
+"""Held-out PSNR may fall by so much in the last quarter of a run. Two seeds of a sample scene differ by as much as 0.6 dB."""
 
 
 def for_any_trainer(record: TrainingRecord) -> tuple[Criterion, ...]:
@@ -141,6 +145,27 @@ def heldout_not_above_training(record: TrainingRecord) -> Criterion:
         not_above = heldout <= trained + MAX_ABOVE_TRAINING_DB
         measured = f"{heldout:.2f} dB held out, {trained:.2f} dB of training views"
     return criterion("held-out-not-above-training", not_above, measured, above=MAX_ABOVE_TRAINING_DB)
+
+
+def heldout_near_training(record: TrainingRecord) -> Criterion:
+    """Views that were held out do not look much worse than those that were trained on, which were learned by heart then."""
+    heldout, trained = record.heldout.psnr, record.training_views.psnr
+    near, measured = False, "not measured"
+    if heldout is not None and trained is not None:
+        near = heldout >= trained - MAX_BELOW_TRAINING_DB
+        measured = f"{heldout:.2f} dB held out, {trained:.2f} dB of training views"
+    return criterion("held-out-near-training", near, measured, below=MAX_BELOW_TRAINING_DB)
+
+
+def heldout_holds(record: TrainingRecord) -> Criterion:
+    """Held-out PSNR does not fall in the last quarter of the run, in which no training should make the scene worse."""
+    before, after = record.late_heldout.psnr, record.heldout.psnr
+    holds, measured = False, "not measured"
+    if before is not None and after is not None:
+        holds = after >= before - MAX_FALL_DB
+        measured = f"{before:.2f} dB after three quarters, {after:.2f} dB at the end"
+    item = criterion("held-out-psnr-holds", holds, measured, fall=MAX_FALL_DB)
+    return unless_short(item, record, measured=True)
 
 
 def densification(record: TrainingRecord, *, from_outside: bool = False) -> Criterion:
