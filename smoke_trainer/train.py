@@ -20,7 +20,7 @@ from smoke_trainer.backends import (
     make_ssim,
     use_device,
 )
-from smoke_trainer.config import TrainConfig
+from smoke_trainer.config import TrainConfig, fitted_to_views
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
@@ -174,6 +174,7 @@ def prepare(config: TrainConfig) -> Run:
     renderer = make_renderer(config.renderer, device, config.antialiasing)
     ssim, knn = make_ssim(config.ssim, device), make_knn(config.knn, device)
     scene = load_scene(config.scene, config.resolution, config.random_points, config.seed)
+    config = fitted_to_views(config, len(scene.train))
     model = gaussians_from_points(scene.points, config, knn.function, device)
     generator = torch.Generator().manual_seed(config.seed)
     strategy = make_strategy(config.strategy, config.densify, scene.extent, len(model), generator)

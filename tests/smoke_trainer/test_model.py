@@ -16,6 +16,7 @@ from smoke_trainer.config import (
     SHORTEST_WITH_RESET,
     LearningRates,
     TrainConfig,
+    fitted_to_views,
     scaled_to,
 )
 from smoke_trainer.data.scene import PointCloud
@@ -152,6 +153,21 @@ def test_no_run_ends_soon_after_a_reset(total, tmp_path):
     d = scaled_to(TrainConfig("x", total, tmp_path)).densify
     resets = [i for i in range(1, min(d.reset_stop_iter, total)) if i % d.reset_every == 0]
     assert resets and total - resets[-1] >= min(500, total // 2)
+
+
+def test_a_short_run_of_few_views_grows_less(tmp_path):
+    def fitted(iterations, views):
+        return fitted_to_views(scaled_to(TrainConfig("x", iterations, tmp_path)), views)
+
+    nine, few = fitted(500, 9), fitted(3000, 9)
+    assert nine.densify.grow_grad2d == pytest.approx(2 * 5e-4)
+    assert nine.densify.max_scale3d == pytest.approx(0.4 / 3)
+    degrees = {views: 500 // fitted(500, views).sh_degree_interval for views in (2, 9, 21)}
+    assert degrees == {2: 1, 9: 1, 21: 2}
+    assert fitted(500, 21).densify.max_scale3d == math.inf
+    assert 2e-4 < few.densify.grow_grad2d < nine.densify.grow_grad2d < fitted(500, 4).densify.grow_grad2d
+    for iterations, views in ((500, 36), (7000, 1), (PAPER_ITERATIONS, 9)):
+        assert fitted(iterations, views) == scaled_to(TrainConfig("x", iterations, tmp_path))
 
 
 def test_mcmc_and_a_white_background_have_their_own_defaults(tmp_path):
