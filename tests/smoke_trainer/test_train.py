@@ -222,7 +222,7 @@ def test_a_kernel_that_raises_is_a_failure_with_traceback(short_run, render_by):
     result = train(short_run(30))
     error = result.document["error"]
     assert (result.status, result.exit_code) == ("failed", 1)
-    assert "RuntimeError after iteration 4: CUDA error: no kernel image" in error["message"]
+    assert "RuntimeError after iteration 15: CUDA error: no kernel image" in error["message"]
     assert "breaks_later" in error["traceback"]
 
 
