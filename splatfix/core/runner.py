@@ -21,7 +21,7 @@ from splatfix.core import watchdog
 from splatfix.core.data import dataclass
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
-from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes
+from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes, read_pipes_by_threads
 from splatfix.core.redact import without_credentials
 from splatfix.core.scratch import process_folder
 from splatfix.core.threads import start
@@ -324,18 +324,15 @@ def _ended_after(seconds: float, process: subprocess.Popen[str]) -> Iterator[thr
 
 def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, str]:
     """Standard output and error, and why they were not waited for: the time ran out, or they have no end."""
+    read = read_pipes
     if os.name == "nt":
-        try:
-            return *process.communicate(timeout=timeout), ""
-        except subprocess.TimeoutExpired:
-            _end(process)
-            return *process.communicate(), _no_answer(timeout)
+        read = read_pipes_by_threads
     assert process.stdout is not None and process.stderr is not None
     until = time.monotonic() + timeout
     stdout, stderr, reason = "", "", _no_answer(timeout)
     with process.stdout, process.stderr:
         try:
-            (stdout, stderr), is_whole = read_pipes([process.stdout, process.stderr], timeout)
+            (stdout, stderr), is_whole = read([process.stdout, process.stderr], timeout)
             if is_whole:
                 process.wait(max(0.0, until - time.monotonic()))
                 reason = ""
@@ -343,9 +340,10 @@ def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, 
             reason = f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
         except subprocess.TimeoutExpired:  # it has closed both, and goes on
             pass
-    if reason:
-        _end(process)
-        process.wait()
+        # before its pipes are closed: on Windows that would wait for what a thread reads from them
+        if reason:
+            _end(process)
+            process.wait()
     return stdout, stderr, reason
 
 

@@ -26,6 +26,13 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
+@pytest.fixture(params=[output.read_pipes, output.read_pipes_by_threads])
+def pipes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pipes are read here, and as they are on Windows."""
+    monkeypatch.setattr("splatfix.core.runner.read_pipes", request.param)
+
+
+@pytest.mark.usefixtures("pipes")
 def test_output_and_code_come_back() -> None:
     done = RUNNER.run(
         python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(4)"), timeout=20
@@ -75,6 +82,7 @@ def wait_for(path: Path) -> str:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="process numbers as POSIX has them")
+@pytest.mark.usefixtures("pipes")
 def test_a_timeout_ends_the_grandchildren_too(tmp_path: Path) -> None:
     told, timeout = tmp_path / "told", 0.4
     while not told.exists():  # a busy machine may need longer to start two programs
@@ -107,7 +115,7 @@ def test_a_timeout_while_following_lines(tmp_path: Path) -> None:
     assert done.returncode is None
 
 
-@pytest.mark.skipif(os.name == "nt", reason="what was said so far is not told there")
+@pytest.mark.usefixtures("pipes")
 def test_a_child_that_never_stops_talking_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ``.pth`` file may print anything into the answer of a probe."""
     monkeypatch.setattr(output, "MOST_ANSWER", 1 << 20)
@@ -137,7 +145,7 @@ def test_a_followed_log_of_any_length_ends_at_its_limit(
     assert len(lines) < 200 and "is not kept" in last
 
 
-@pytest.mark.skipif(os.name == "nt", reason="pipes cannot be waited for there")
+@pytest.mark.usefixtures("pipes")
 def test_a_child_that_closes_both_streams_and_goes_on_is_ended() -> None:
     done = RUNNER.run(
         python("import os, time\nos.write(1, b'said\\r\\n'); os.close(1); os.close(2); time.sleep(60)"),
