@@ -155,7 +155,7 @@ _drawn = _rendered
 def _rendered(run, views):
     for view, rendered, gt, mask in _drawn(run, views):
         off = run.iteration == run.config.iterations and view in run.scene.test
-        yield view, (rendered.roll(3, 2) if off else rendered), gt, mask
+        yield view, (rendered.roll(1, 2) if off else rendered), gt, mask
 """,
     ),
     "ply-round-trip": (
