@@ -34,6 +34,7 @@ MODULES: dict[str, tuple[str, dict[str, object]]] = {
     "blending, absolute gradients": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1}),
     "blending, colors only, absolute gradients": ("blending.cu", {"COLORS": 3, "EXTRAS": 0, "ABSOLUTE": 1}),
     "blending, sub-pixel offsets": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1, "OFFSETS": 1}),
+    "blending, pixels of each Gaussian counted": ("blending.cu", {"COLORS": 3, "EXTRAS": 0, "USED": 1}),
     "blending, eight of many channels": ("blending.cu", {"COLORS": 8, "EXTRAS": 3, "PART": 1}),
 }
 # Resident threads, blocks, and bytes of shared memory of a multiprocessor.
