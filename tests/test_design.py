@@ -25,7 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernels": set(),
     "facts": {"binaries"},
     "context": {"facts", "knowledge"},
-    "checks": {"facts", "knowledge", "context"},
+    "budget": {"knowledge"},
+    "checks": {"facts", "knowledge", "context", "budget"},
     "plan": {"facts", "knowledge", "context", "checks"},
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain"},
     "explain": {"knowledge"},
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "containers": {"certify", "facts", "explain"},
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
-        *("explain", "report"),
+        *("explain", "report", "budget"),
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
 }
@@ -49,6 +50,7 @@ DATA_CLASSES = {
     "splatfix.checks.model",
     "splatfix.checks.inspection",
     "splatfix.attest.model",
+    "splatfix.budget.model",
     "splatfix.certify.model",
     "splatfix.certify.record",
     "splatfix.certify.progress",  # only words

@@ -24,6 +24,7 @@ from splatfix.checks import Check, all_checks
 from splatfix.cli import app
 from splatfix.knowledge.breakages import When, breakages
 from splatfix.knowledge.failures import failure_classes
+from tools import vram
 from tools.machines import raw_machines
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,6 +68,7 @@ def main(out: Path) -> None:
         text = re.sub(r"<!-- output: (.+?) -->", lambda m: output_of(m[1]), text)
         text = text.replace("<!-- explain-record -->", explain_record())
         text = text.replace("<!-- explain-calibration -->", explain_calibration())
+        text = text.replace("<!-- vram-table -->", vram.markdown())
         page.write_text(text, encoding="utf-8")
     json_page = out / "json.md"
     json_page.write_text(

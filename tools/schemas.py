@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.attest.model import Identity, Verification
+from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
@@ -255,6 +256,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "command_exit_code": int | None,
         **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},
     },
+    "vram": typing.get_type_hints(Budget),
     "lanes list": {"lanes": list[Lane]},
     "lanes show": typing.get_type_hints(Lane),
     "scenes list": {"scenes": list[Sample]},

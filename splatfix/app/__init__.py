@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         revert,
         scenes,
         verify,
+        vram,
     )
 
 

@@ -338,12 +338,13 @@ def wsl_without_swap(context: Context, this: Check) -> Iterator[Finding]:
         Evidence("memory", f"{memory / 2**30:.1f} GiB", "/proc/meminfo"),
     )
     if swap == 0 and memory < _WITHOUT_SWAP:
+        more = round(1.5 * memory / 2**30)
         yield this.warn(
             f"WSL2 has {memory / 2**30:.0f} GiB of memory and no swap.",
             evidence=evidence,
             remedy=(
-                "In %UserProfile%\\.wslconfig on Windows write [wsl2], then swap=16GB below it; then, on Windows: "
-                "wsl --shutdown"
+                f"In %UserProfile%\\.wslconfig on Windows write [wsl2], then memory={more}GB (three quarters of Windows' memory, "
+                "where Linux has half of it now) and swap=16GB below it; then, on Windows: wsl --shutdown"
             ),
         )
     else:

@@ -12,7 +12,7 @@ import typer
 
 from splatfix import __version__
 from splatfix.app.result import show_traceback
-from splatfix.cli import certify, diagnose, dockerfile, explain, install, process, report
+from splatfix.cli import certify, diagnose, dockerfile, explain, install, process, report, vram
 from splatfix.cli.options import option
 from splatfix.core.errors import usage_error
 from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
@@ -83,6 +83,14 @@ app.command(
         "pip install ./submodules/simple-knn 2>&1 | splatfix explain", "splatfix explain -- make"
     ),
 )(explain.explain)
+app.command(
+    "vram",
+    rich_help_panel=FIND,
+    epilog=_example(
+        'splatfix vram --gpu "RTX 3090" --stack inria --images 1362 --resolution 1600x1300 --gaussians 3000000',
+        "splatfix vram --stack gsplat --scene ./garden --html vram.html",
+    ),
+)(vram.vram)
 app.add_typer(diagnose.checks_app, name="checks", rich_help_panel=FIND)
 app.command(
     "install",

@@ -50,8 +50,6 @@ class Stack:
     also_needs: tuple[str, ...]
     submodules: Mapping[str, str]
     """Path -> commit ("" where not known)."""
-    vram_gb: tuple[float, float] | None
-    """Mean and maximum over published scenes with defaults."""
     source: str
     arch_variable: str = ""
     """What chooses its architectures, where that is not TORCH_CUDA_ARCH_LIST."""
@@ -63,9 +61,6 @@ class Stack:
 def _stacks() -> Mapping[str, Stack]:
     known = {}
     for key, row in table("stacks")["stacks"].items():
-        memory = None
-        if row["vram_gb"]:
-            memory = row["vram_gb"]["mean"], row["vram_gb"]["max"]
         known[key] = decode(
             Stack,
             row,
@@ -73,7 +68,6 @@ def _stacks() -> Mapping[str, Stack]:
             key=key,
             repositories=(row["repository"], *row.get("moved_from", ())),
             addresses=tuple(row.get("addresses", ())),
-            vram_gb=memory,
             source=source_of("stacks", row),
         )
     return known

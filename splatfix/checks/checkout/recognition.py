@@ -225,13 +225,13 @@ def repository_of(address: str) -> str:
 
 def stack_of(checkout: Checkout) -> Stack | None:
     """The stack whose extensions a checkout needs: the one that it is or was made from, unless its own call differs. Of one
-    that was made from it, neither the commits of the submodules nor the memory it takes are known."""
+    that was made from it, the commits of the submodules are not known."""
     recognition = recognise(checkout)
     if recognition is None or recognition.call_fits is False:
         return None
     if recognition.own:
         return recognition.stack
-    return replace(recognition.stack, submodules={}, vram_gb=None)
+    return replace(recognition.stack, submodules={})
 
 
 def recipe_of(checkout: Checkout) -> StackRecipe | None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from splatfix.budget.changes import changes_for, highest_peak
+from splatfix.budget.expected import BASIS, usual_needs
+from splatfix.budget.model import LIMIT
 from splatfix.checks.checkout.rasterizer_calls import call_words
-from splatfix.checks.checkout.recognition import recognise, stack_of
+from splatfix.checks.checkout.recognition import recognise
 from splatfix.checks.evidence import reason, unread_files, version_of
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
@@ -137,13 +140,16 @@ def gsplat_version_mismatch(context: Context, this: Check) -> Iterator[Finding]:
 
 @check("vram-too-small", "The GPU has enough memory for the stack's defaults")
 def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
-    """Published runs tell how much GPU memory a stack takes with its defaults, on average and at most. A GPU below the
-    average runs out of memory on most scenes unless images are kept on the CPU or made smaller."""
+    """What a stack takes with its defaults on seven public scenes, as `splatfix vram` foretells it from the stack's parts and
+    published runs. A GPU below the average runs out of memory on most scenes unless photos are kept on the CPU or made smaller.
+    For a scene of your own, ask `splatfix vram --scene DIR`."""
     if context.checkout is None or not context.has_nvidia_gpu:
         return
-    stack = stack_of(context.checkout)
-    if stack is None or stack.vram_gb is None:
+    recognition = recognise(context.checkout)
+    if recognition is None or not recognition.own or recognition.call_fits is False:
         return
+    stack = recognition.stack
+    needs = usual_needs(stack.key)
     sizes = [0.0]
     for gpu in context.machine.gpus.value or ():
         # a card that CUDA does not list for a reason of its own counts: only a variable takes it away
@@ -151,28 +157,36 @@ def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
             continue
         # one program can have a whole card, or one MIG instance (MIG 3g.40gb) of it
         if gpu.mig:
-            sizes += map(float, re.findall(r"\b\d+g\.(\d+)gb", " ".join(gpu.mig_devices)))
+            sizes += [float(size) * 1e9 for size in re.findall(r"\b\d+g\.(\d+)gb", " ".join(gpu.mig_devices))]
         else:
-            sizes.append((gpu.memory_total or 0) / 1e9)
+            sizes.append(float(gpu.memory_total or 0))
     largest = max(sizes)
-    if not largest:
+    if not largest or not needs:
         return
-    mean, most = stack.vram_gb
+    peaks = {need: highest_peak(need) or 0 for need in needs}
+    mean, most = sum(peaks.values()) / len(peaks), max(peaks.values())
     evidence = (
-        Evidence("largest GPU for one program", f"{largest:.1f} GB", context.machine.gpus.found_via),
-        Evidence(stack.name, f"{mean} GB on average, {most} GB at most", stack.source),
+        Evidence("largest GPU for one program", f"{largest / 1e9:.1f} GB", context.machine.gpus.found_via),
+        Evidence(stack.name, f"{mean / 1e9:.1f} GB on average, {most / 1e9:.1f} GB at most", BASIS),
     )
-    if largest < mean:
+    limit = int(LIMIT * largest)
+    if limit < mean:
+        hardest = max(peaks, key=lambda need: peaks[need])
+        options = [change.option for change in changes_for(hardest, limit) if change.saves_bytes]
+        ask = run("splatfix", "vram", "--stack", stack.key, "--scene", "SCENE", text="Ask it of your scene")
+        remedy = [ask]
+        if options:
+            remedy.insert(0, say(f"Train with {', '.join(options)}."))
         yield this.warn(
-            f"{stack.name} takes {mean} GB on average; the GPU has {largest:.1f} GB.",
+            f"{stack.name} takes {mean / 1e9:.1f} GB on average; the GPU has {largest / 1e9:.1f} GB.",
             evidence=evidence,
-            remedy="Train with --data_device cpu, a lower resolution (-r 4), or a cap on the number of Gaussians.",
+            remedy=tuple(remedy),
         )
     else:
         scenes = "any published scene"
-        if largest < most:
-            scenes = f"most scenes; the largest takes {most} GB"
-        yield this.ok(f"The GPU's {largest:.1f} GB hold {scenes}.", evidence=evidence)
+        if limit < most:
+            scenes = f"most scenes; the largest takes {most / 1e9:.1f} GB"
+        yield this.ok(f"The GPU's {largest / 1e9:.1f} GB hold {scenes}.", evidence=evidence)
 
 
 @check("unreadable-source", "Files of the checkout can be read")

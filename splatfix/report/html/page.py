@@ -115,6 +115,11 @@ def matrix_page(
     )
 
 
+def budget_page(**values: Any) -> str:
+    """What is foretold of a training as one HTML file, from what ``report.vram`` has put in words."""
+    return _page("vram.html", **values)
+
+
 def _page(template: str, **values: Any) -> str:
     script = _own("viewer.js")
     return fill_in(

@@ -1,0 +1,101 @@
+"""Short runs of the smoke trainer by which ``splatfix vram --calibrate`` fits what it foretells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from splatfix import facts as machine_facts
+from splatfix.app.result import target_python
+from splatfix.budget.memory import card_phases
+from splatfix.budget.model import Need, Span
+from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
+from splatfix.certify.scenes import find_samples, samples_folder
+from splatfix.certify.smoke import child_variables, stage
+from splatfix.core.codec import parse_json
+from splatfix.core.data import replace
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.reading import read_text
+from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.scratch import temporary_folder
+from splatfix.core.step import run
+from splatfix.knowledge.vram import families, stack_memory
+
+RENDERERS: Mapping[str, str] = {"inria": "inria", "gsplat": "gsplat", "smoke": "torch"}
+"""By family: what the smoke trainer draws with to stand for it."""
+ITERATIONS = 300
+WIDTHS = (160, 640)
+SECONDS = 900.0
+_OVERHEADS = ("allocator", "CUDA context")
+
+
+def calibrated(
+    need: Need, scene: Path | None, python: str | None, runner: Runner | None = None
+) -> tuple[Need, str]:
+    """The training with what short runs say of it, and that in words.
+
+    On a GPU the memory of two sizes is compared with the model's. The smoke trainer on a CPU tells its own count instead, by the
+    first half of a run.
+
+    Raises:
+        SplatfixError: ``no-gpu`` (exit code 3) for any stack but the smoke trainer where there is none;
+            ``calibration-failed`` (3).
+    """
+    stack = stack_memory(need.stack)
+    family = stack.family if stack is not None else ""
+    if family not in RENDERERS:
+        raise _failed(f"There is nothing that short runs could tell of {need.stack}.")
+    interpreter = target_python(python)
+    facts = machine_facts.gather(interpreter)
+    require_packages(facts, interpreter, "vram --calibrate", CERTIFY_NEEDS)
+    if family != "smoke":
+        require_visible_gpu("cuda", facts)
+    folder = scene or samples_folder() / find_samples()[0].name
+    with temporary_folder() as staged:
+        stage(staged)
+
+        def trained(*words: str) -> dict[str, Any]:
+            argv = [interpreter, "-m", "smoke_trainer", str(folder), "--iterations", str(ITERATIONS)]
+            out = staged / f"out-{len(words)}-{words[-1]}"
+            argv += ["--strategy", need.strategy, "--renderer", RENDERERS[family], *words, "--out", str(out)]
+            done = (runner or ProcessRunner()).run(
+                argv, timeout=SECONDS, env=child_variables(staged), cwd=staged
+            )
+            text = read_text(out / "result.json")
+            if done.returncode or not isinstance(text, str):
+                raise _failed(f"The short run did not come to its end: {done.why()}.")
+            result: dict[str, Any] = parse_json(text)
+            return result
+
+        if family == "smoke":
+            half = trained("--device", "cpu", "--stop-after", str(ITERATIONS // 2))
+            count = half["gaussians"]["final"] * families()[family].after_half
+            note = f"{half['gaussians']['final']} Gaussians after half of a short run here"
+            return replace(need, gaussians=Span(0.8 * count, count, 1.25 * count)), note
+        products = squares = 0.0
+        for width in WIDTHS:
+            record = trained("--device", "cuda", "--resolution", str(width))
+            foretold, stated = _beyond_stated(need, record)
+            measured = record["memory"]["cuda"]["train"]["allocated"] - stated
+            products, squares = products + measured * foretold, squares + foretold * foretold
+    factor = max(0.1, products / squares)
+    return replace(
+        need, calibrated=factor
+    ), f"parts known from published runs take {factor:.2f} times as much here"
+
+
+def _beyond_stated(need: Need, record: Mapping[str, Any]) -> tuple[float, float]:
+    """What published runs say of a short run beyond the stated parts, and those, in bytes."""
+    count = float(record["gaussians"]["peak"])
+    width, height = record["resolution"]
+    small = replace(need, photos_on_cpu=True, width=width, height=height, gaussians=Span(count, count, count))
+    phase = card_phases(small)["training"]
+    parts = [part for part in (phase.parts if phase else ()) if part.name not in _OVERHEADS]
+    published = sum(part.bytes for part in parts if part.kind == "published")
+    return float(published), float(sum(part.bytes for part in parts) - published)
+
+
+def _failed(what: str) -> SplatfixError:
+    todo = (run("splatfix", "certify", "--suite", "quick", text="See whether it trains at all"),)
+    return SplatfixError("calibration-failed", what, todo=todo, exit_code=Exit.UNDETERMINED)

@@ -1,0 +1,208 @@
+"""``splatfix vram``: whether a training fits a card, how large it gets, how long it takes, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from splatfix import facts as machine_facts
+from splatfix.app.calibrate import calibrated
+from splatfix.app.result import Result
+from splatfix.budget.changes import changes_for, largest_for
+from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
+from splatfix.budget.memory import card_phases, host_phases
+from splatfix.budget.model import LIMIT, Budget, Card, Need, Phase, Span, Verdict
+from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass, replace
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.files import write_text
+from splatfix.core.step import run, say
+from splatfix.facts import read_scene_size
+from splatfix.knowledge.vram import card_memory, families, stack_memory, stacks_by_key
+from splatfix.report import vram as report
+
+_EXITS: Mapping[Verdict, Exit] = {
+    Verdict.FITS: Exit.OK,
+    Verdict.EXCEEDS: Exit.FAILURE,
+    Verdict.UNKNOWN: Exit.UNDETERMINED,
+}
+
+
+@dataclass(frozen=True)
+class VramRequest:
+    """What was asked of ``splatfix vram``."""
+
+    stack: str
+    gpu: str = ""
+    """A name or a size; "" is this machine's largest."""
+    scene: Path | None = None
+    photos: int | None = None
+    size: tuple[int, int] | None = None
+    points: int | None = None
+    gaussians: int | None = None
+    budget: int | None = None
+    sh_degree: int = 3
+    strategy: str = "default"
+    photos_on_cpu: bool = False
+    autograd: bool = False
+    iterations: int = 30_000
+    calibrate: bool = False
+    python: str | None = None
+    html: Path | None = None
+
+
+def foretell(request: VramRequest) -> Result:
+    """Foretell a training, by its numbers or by a scene's folder.
+
+    Raises:
+        SplatfixError: ``no-scene-given``, ``not-a-scene`` (exit code 2), ``unknown-stack``, ``unknown-gpu``, ``no-gpu``,
+            ``cannot-write`` (3).
+    """
+    stack = stack_memory(request.stack)
+    if stack is None:
+        raise _unknown_stack(request.stack)
+    strategy = request.strategy
+    if stack.key == "mcmc":
+        strategy = "mcmc"
+    need = _need(replace(request, stack=stack.key, strategy=strategy))
+    card = _card(request, on_cpu=stack.family == "smoke")
+    note = ""
+    if request.calibrate:
+        need, note = calibrated(need, request.scene, request.python)
+    expected = gaussians_expected(need, request.budget)
+    if expected is not None and not need.gaussians.high:
+        need = replace(need, gaussians=span_of(expected))
+    phases: Mapping[str, Phase | None] = dict.fromkeys(("loading", "training", "evaluation"))
+    hosts = phases
+    minutes = None
+    if need.gaussians.high:
+        phases, hosts = card_phases(need), host_phases(need)
+        minutes = minutes_expected(need, request.iterations)
+    limit = int(LIMIT * card.memory_bytes)
+    verdict = judged(phases, limit)
+    budget = Budget(
+        card=card,
+        limit_bytes=limit,
+        need=need,
+        verdict=verdict,
+        **phases,
+        host=hosts,
+        gaussians=expected,
+        minutes=minutes,
+        changes=tuple(changes_for(need, limit)) if verdict is not Verdict.FITS else (),
+        largest=largest_for(need, limit),
+        calibration=note,
+    )
+    if request.html is not None:
+        write_text(request.html, report.page(budget))
+    return Result(
+        "vram",
+        lambda: _document(budget),
+        lambda console: report.show(console, budget),
+        _EXITS[verdict],
+    )
+
+
+def judged(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
+    """A training exceeds a card by any phase that is known, and fits it where all are known."""
+    peaks = [phase.peak_bytes for phase in phases.values() if phase is not None]
+    if any(peak > limit for peak in peaks):
+        return Verdict.EXCEEDS
+    if len(peaks) < len(phases):
+        return Verdict.UNKNOWN
+    return Verdict.FITS
+
+
+def _document(budget: Budget) -> dict[str, Any]:
+    document: dict[str, Any] = to_json(budget)
+    return document
+
+
+def _need(request: VramRequest) -> Need:
+    """The numbers of the training: those that were given before those of the folder."""
+    photos, size, points, source_pixels = request.photos, request.size, request.points or 0, 0
+    channels = 3
+    if request.scene is not None:
+        scene = read_scene_size(request.scene)
+        if isinstance(scene, str):
+            todo = say("Give the folder of a scene that a trainer can load, or --images and --resolution.")
+            raise usage_error("not-a-scene", f"No scene: {scene}.", todo)
+        photos = photos or scene.photos
+        points = request.points or scene.points
+        channels = scene.channels
+        source_pixels = scene.width * scene.height
+        size = size or _trained_size(request.stack, scene.width, scene.height)
+    if photos is None or size is None:
+        raise usage_error(
+            "no-scene-given",
+            "Nothing says how many photos there are, and of what size.",
+            say("Name the scene's folder with --scene, or give --images and --resolution."),
+        )
+    count = float(request.budget or request.gaussians or 0)
+    return Need(
+        stack=request.stack,
+        photos=photos,
+        width=size[0],
+        height=size[1],
+        gaussians=Span(count, count, count),
+        points=points,
+        source_pixels=source_pixels,
+        channels=channels,
+        sh_degree=request.sh_degree,
+        photos_on_cpu=request.photos_on_cpu,
+        strategy=request.strategy,
+        autograd=request.autograd,
+        lpips="vgg" if request.autograd else None,
+    )
+
+
+def _trained_size(stack_key: str, width: int, height: int) -> tuple[int, int]:
+    """The size to which a stack reduces photos by itself."""
+    stack = stack_memory(stack_key)
+    if stack is None or not stack.family:
+        return width, height
+    family = families()[stack.family]
+    divisor = float(family.divisor)
+    if family.widest and width > family.widest:
+        divisor = width / family.widest
+    return max(1, round(width / divisor)), max(1, round(height / divisor))
+
+
+def _card(request: VramRequest, *, on_cpu: bool) -> Card:
+    """The card that was named, or this machine's largest; host memory for a trainer on the CPU."""
+    if request.gpu:
+        memory = card_memory(request.gpu)
+        if memory is None:
+            raise SplatfixError(
+                "unknown-gpu",
+                f"The memory of a GPU called {request.gpu!r} is not known.",
+                todo=(say('Give its size instead: --gpu "24 GB".'),),
+                exit_code=Exit.UNDETERMINED,
+            )
+        return Card(request.gpu, memory, "its name")
+    machine = machine_facts.gather("").machine
+    if on_cpu and machine.resources.memory_total is not None:
+        return Card("host memory", machine.resources.memory_total, "/proc/meminfo")
+    sizes = [gpu for gpu in machine.gpus.value or () if gpu.vendor == "nvidia" and gpu.memory_total]
+    if not sizes:
+        raise SplatfixError(
+            "no-gpu",
+            "There is no NVIDIA GPU here whose memory is known.",
+            todo=(say('Name one: --gpu "RTX 3090".'),),
+            exit_code=Exit.UNDETERMINED,
+        )
+    largest = max(sizes, key=lambda gpu: gpu.memory_total or 0)
+    return Card(largest.name, largest.memory_total or 0, machine.gpus.found_via)
+
+
+def _unknown_stack(name: str) -> SplatfixError:
+    return SplatfixError(
+        "unknown-stack",
+        f"Nothing is known of the memory of {name!r}.",
+        todo=(
+            say(f"Known: {', '.join(stacks_by_key())}."),
+            run("splatfix", "monitor", "python", "train.py", text="Or measure it"),
+        ),
+        exit_code=Exit.UNDETERMINED,
+    )

@@ -1,0 +1,125 @@
+"""What to change so that a training fits, and the largest that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from splatfix.budget.memory import card_phases
+from splatfix.budget.model import Largest, Need, SettingChange, Span
+from splatfix.core.data import replace
+from splatfix.knowledge.vram import families, settings_of, stack_memory
+
+DIVISORS = (2, 4, 8)
+LOWEST_BUDGET = 100_000
+"""Gaussians below which a budget is no answer."""
+MOST = 1 << 31
+"""Gaussians, photos and pixels of a side above which nothing is looked for."""
+
+
+def highest_peak(need: Need) -> int | None:
+    """The highest peak of the phases that are known; None where none is."""
+    peaks = [phase.peak_bytes for phase in card_phases(need).values() if phase is not None]
+    return max(peaks, default=None)
+
+
+def changes_for(need: Need, limit: int) -> Sequence[SettingChange]:
+    """Settings in order of least quality lost, each on top of those before it that are known to help."""
+    stack = stack_memory(need.stack)
+    if stack is None:
+        return ()
+    changes: list[SettingChange] = []
+    before = highest_peak(need)
+    for setting in settings_of(stack):
+        if before is None or not setting.does:
+            row = SettingChange(
+                setting.option, setting.quality, None, None, None, setting.kind, setting.source
+            )
+            changes.append(row)
+            continue
+        tried = _changed(need, setting.does, limit)
+        if tried is None:
+            continue
+        value, need_with_it = tried
+        peak = highest_peak(need_with_it) or 0
+        if peak >= before:
+            continue
+        option = setting.option.format(value=value)
+        changes.append(
+            SettingChange(
+                option, setting.quality, before - peak, peak, peak <= limit, setting.kind, setting.source
+            )
+        )
+        need, before = need_with_it, peak
+        if peak <= limit:
+            break
+    return changes
+
+
+def _changed(need: Need, does: str, limit: int) -> tuple[str, Need] | None:
+    """The value of a setting, and the training with it; None where it changes nothing or helps in no way."""
+    if does == "photos-on-cpu":
+        if need.photos_on_cpu:
+            return None
+        return "", replace(need, photos_on_cpu=True)
+    if does == "sh-degree":
+        if need.sh_degree < 2:
+            return None
+        return str(need.sh_degree - 1), replace(need, sh_degree=need.sh_degree - 1)
+    if does == "budget":
+        count = _largest(lambda number: replace(need, gaussians=Span(number, number, number)), limit)
+        if count is None or not LOWEST_BUDGET <= count < need.gaussians.high:
+            return None
+        count -= count % 10_000
+        return str(count), replace(need, gaussians=Span(count, count, count))
+    if does == "resolution":
+        smaller = list(_smaller(need))
+        for divisor, tried in smaller:
+            if (highest_peak(tried) or 0) <= limit:
+                return str(divisor), tried
+        return str(smaller[-1][0]), smaller[-1][1]
+    return None
+
+
+def _smaller(need: Need) -> Iterator[tuple[int, Need]]:
+    for divisor in DIVISORS:
+        width, height = max(1, need.width // divisor), max(1, need.height // divisor)
+        yield divisor, replace(need, width=width, height=height)
+
+
+def largest_for(need: Need, limit: int) -> Largest:
+    """The largest count, size and number of photos that fit, each with all else as it is."""
+    stack = stack_memory(need.stack)
+    if stack is None or not stack.family:
+        return Largest(None, None, None)
+    gaussians = _largest(lambda number: replace(need, gaussians=Span(number, number, number)), limit)
+    if families()[stack.family].flat:
+        return Largest(gaussians, None, None)
+
+    def sized(width: int) -> Need:
+        return replace(need, width=width, height=max(1, round(width * need.height / need.width)))
+
+    width = _largest(sized, limit)
+    resolution = None
+    if width == 0:
+        resolution = 0, 0
+    elif width is not None:
+        largest = sized(width)
+        resolution = largest.width, largest.height
+    photos = _largest(lambda number: replace(need, photos=number), limit)
+    return Largest(gaussians, resolution, photos)
+
+
+def _largest(made: Callable[[int], Need], limit: int) -> int | None:
+    """The largest number with which the training fits; 0 where none does, None where there is no limit."""
+    if (highest_peak(made(1)) or 0) > limit:
+        return 0
+    if (highest_peak(made(MOST)) or 0) <= limit:
+        return None
+    fits, exceeds = 1, MOST
+    while exceeds - fits > 1:
+        middle = (fits + exceeds) // 2
+        if (highest_peak(made(middle)) or 0) <= limit:
+            fits = middle
+        else:
+            exceeds = middle
+    return fits

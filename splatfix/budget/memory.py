@@ -1,0 +1,208 @@
+"""The memory of a training's phases as a sum of parts, on the card and in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from splatfix.budget.model import PHASES, Need, Part, Phase, Span, phase_of
+from splatfix.budget.rates import UNPUBLISHED, rates
+from splatfix.knowledge.vram import Family, StackMemory, families, overhead, source_named, stack_memory
+
+FLOAT = 4
+PUBLISHED_DEGREE = 3
+"""Of the spherical harmonics in all published runs."""
+LOADED = 240
+"""Bytes a point of what loading holds beside the parameters: colours, distances, and the harmonics before they are cut up."""
+SAVED = 60
+"""Bytes a Gaussian that autograd saves of the activations (scales, opacities, rotations before they are normalised)."""
+EVALUATED = 60
+"""Bytes a pixel while a view is compared: rendering, photo, difference, square and mean."""
+VGG_FEATURES, VGG_FIRST = 488, 512
+"""Bytes a pixel of what LPIPS keeps of one picture by VGG-16, 122 floats, and of its widest layers, 64 channels twice."""
+VGG_GRAPH = 1200 + 240 + 1952
+"""Bytes a pixel of the graph that autograd keeps of one LPIPS: 300 floats of layers, places of the maxima, differences."""
+ALEX_NETWORK = 200
+"""Bytes a pixel of LPIPS by AlexNet, whose first layer is a sixteenth of the picture's pixels."""
+VIEWS_ALIVE = 2
+"""Views whose graphs are alive where evaluation keeps them: a name is bound to the new one only when that is there."""
+NETWORKS: Mapping[str, int] = {"": 0, "alex": ALEX_NETWORK, "vgg": 2 * VGG_FEATURES + VGG_FIRST}
+
+
+def harmonics(degree: int) -> int:
+    """Floats of a Gaussian's spherical harmonics, three colours."""
+    return 3 * (degree + 1) ** 2
+
+
+def card_phases(need: Need) -> Mapping[str, Phase | None]:
+    """What each phase takes of the card (of the smoke trainer on a CPU: of host memory); None where nothing is known of it."""
+    stack = stack_memory(need.stack)
+    if stack is None or not stack.family:
+        return dict.fromkeys(PHASES)
+    family = families()[stack.family]
+    if family.flat:
+        low, typical, high = family.flat
+        count = need.gaussians
+        bytes_of = Span(low * count.low, typical * count.typical, high * count.high)
+        training = phase_of((_part("all of a Gaussian", bytes_of, family.kind, family.source),))
+        return {"loading": None, "training": training, "evaluation": None}
+    return dict(
+        zip(PHASES, (maker(need, stack, family) for maker in (_loading, _training, _evaluation)), strict=True)
+    )
+
+
+def host_phases(need: Need) -> Mapping[str, Phase | None]:
+    """What each phase takes of host memory; None where nothing is known of it, or where the phases are the host's already."""
+    stack = stack_memory(need.stack)
+    if stack is None or not stack.family or stack.family == "smoke" or families()[stack.family].flat:
+        return dict.fromkeys(PHASES)
+    family = families()[stack.family]
+    process = overhead("host")
+    parts = [_part("process", Span(process.low, process.typical, process.high), "claimed", process.source)]
+    if need.photos_on_cpu:
+        kept = _exactly(_photo(stack, family) * need.pixels * need.photos)
+        parts.append(_part("photos", kept, "computed", family.source))
+    loading = list(parts)
+    if family.decoded:
+        decoded = _exactly(family.decoded * (need.source_pixels or need.pixels) * need.photos)
+        loading.append(_part("decoded photos", decoded, "computed", family.source))
+    return {"loading": phase_of(loading), "training": phase_of(parts), "evaluation": phase_of(parts)}
+
+
+def _loading(need: Need, stack: StackMemory, family: Family) -> Phase:
+    """Photos are read, and every point becomes a Gaussian."""
+    parts = (
+        [] if family.view else [_photos(need, stack, family)]
+    )  # the smoke trainer reads each when it needs it
+    points = float(need.points)
+    parameters = FLOAT * (family.floats + harmonics(need.sh_degree))
+    parts.append(_part("parameters", _exactly(parameters * points), "computed", family.source))
+    parts.append(_part("copies of the points", _exactly(LOADED * points), "computed", family.source))
+    return phase_of(_with_overheads(parts, family))
+
+
+def _training(need: Need, stack: StackMemory, family: Family) -> Phase:
+    """One view forward and backward, the step of Adam."""
+    parts = [*_model(need, family, gradients=True), _photos(need, stack, family)]
+    count = need.gaussians
+    if family.view:
+        a_gaussian, in_view, a_pixel = family.view
+        parts.append(_measured_view(need, family, (a_gaussian, in_view, a_pixel)))
+        return phase_of(_with_overheads(parts, family))
+    known = rates(family)
+    error = UNPUBLISHED
+    if stack.own:
+        error = known.error
+    view = family.forward + stack.extra + FLOAT * harmonics(need.sh_degree)
+    parts.append(_part("forward buffers", count.times(view), "computed", family.source))
+    rest = _about(count.times(_rest(family) * need.calibrated), error)
+    parts.append(_part("tile pairs and backward pass", rest, "published", known.source))
+    maps = _about(_exactly(known.pixel * need.pixels * need.calibrated), error)
+    parts.append(_part("maps of the loss", maps, "published", known.source))
+    return phase_of(_with_overheads(parts, family), known.error)
+
+
+def _evaluation(need: Need, stack: StackMemory, family: Family) -> Phase:
+    """Held-out views are rendered and compared while the model is trained. Inria's trainer does so before the step of Adam, when
+    the gradients are still there."""
+    gradients = stack.family == "inria"
+    parts = [*_model(need, family, gradients=gradients), _photos(need, stack, family)]
+    count, pixels = need.gaussians, need.pixels
+    if family.view:
+        parts.append(_measured_view(need, family, family.view_evaluation))
+        return phase_of(_with_overheads(parts, family))
+    view = family.forward + stack.extra + FLOAT * harmonics(need.sh_degree)
+    parts.append(_part("forward buffers", count.times(view), "computed", family.source))
+    rest = count.times(_rest(family))
+    # of what training takes beyond its stated parts a view without its backward pass takes some, at most all
+    pairs = Span(0.0, rest.typical / 2, rest.high)
+    parts.append(_part("tile pairs", pairs, "published", rates(family).source))
+    parts.append(_part("compared pictures", _exactly(EVALUATED * pixels), "computed", family.source))
+    network = family.lpips if need.lpips is None else need.lpips
+    parts.append(_part("LPIPS", _exactly(NETWORKS[network] * pixels), "computed", source_named("vgg")))
+    if need.autograd:
+        graphs = count.times((VIEWS_ALIVE - 1) * view + VIEWS_ALIVE * SAVED)
+        graphs = Span(
+            graphs.low, graphs.typical + (VIEWS_ALIVE - 1) * pairs.typical, graphs.high + pairs.high
+        )
+        parts.append(_part("graphs of views", graphs, "computed", family.source))
+        if network == "vgg":
+            kept = (VIEWS_ALIVE * VGG_GRAPH - VGG_FIRST) * pixels
+            parts.append(_part("graphs of LPIPS", _exactly(kept), "computed", source_named("vgg")))
+    return phase_of(_with_overheads(parts, family))
+
+
+def _model(need: Need, family: Family, *, gradients: bool) -> list[Part]:
+    """Parameters, gradients, moments, statistics."""
+    parameters = need.gaussians.times(FLOAT * (family.floats + harmonics(need.sh_degree)))
+    parts = [_part("parameters", parameters, "computed", family.source)]
+    if gradients:
+        parts.append(_part("gradients", parameters, "computed", family.source))
+    parts.append(_part("moments", parameters.times(2.0), "computed", family.source))
+    if need.strategy != "mcmc":
+        statistics = need.gaussians.times(family.statistics)
+        parts.append(_part("statistics of densification", statistics, "computed", family.source))
+    return parts
+
+
+def _rest(family: Family) -> float:
+    """Bytes a Gaussian that published runs take beyond the stated parts."""
+    parameters = FLOAT * (family.floats + harmonics(PUBLISHED_DEGREE))
+    view = family.forward + FLOAT * harmonics(PUBLISHED_DEGREE)
+    return max(0.0, rates(family).gaussian - 4 * parameters - family.statistics - view)
+
+
+def _measured_view(need: Need, family: Family, view: tuple[float, ...]) -> Part:
+    """A view by the measured bytes of a Gaussian, of a Gaussian in view, and of a pixel."""
+    a_gaussian, in_view, a_pixel = view
+    count, share, maps = need.gaussians, need.in_view, a_pixel * need.pixels
+    bytes_of = Span(
+        count.low * (a_gaussian + in_view * share.low) + maps,
+        count.typical * (a_gaussian + in_view * share.typical) + maps,
+        count.high * (a_gaussian + in_view * share.high) + maps,
+    )
+    return _part("a view", bytes_of, "published", family.source)
+
+
+def _photos(need: Need, stack: StackMemory, family: Family) -> Part:
+    """All photos where they stay there, else the one in hand."""
+    a_pixel, number = _photo(stack, family), need.photos
+    if family.view:
+        a_pixel = need.channels
+    if need.photos_on_cpu or not a_pixel:
+        a_pixel, number = 3 * FLOAT, min(1, need.photos)
+    return _part("photos", _exactly(a_pixel * need.pixels * number), "computed", stack.source)
+
+
+def _photo(stack: StackMemory, family: Family) -> int:
+    if stack.photo is None:
+        return family.photo
+    return stack.photo
+
+
+def _with_overheads(parts: list[Part], family: Family) -> list[Part]:
+    """The parts with what the allocator and the CUDA context take; a CPU's own are those of its kernels."""
+    if family.workspace:
+        buffers = _part("buffers of the kernels", Span(*family.workspace), "published", family.source)
+        return [*parts, buffers, _part("Python and torch", Span(*family.process), "published", family.source)]
+    reserved, context = overhead("reserved"), overhead("context")
+    low, typical, high = (
+        sum(getattr(part, name) for part in parts) for name in ("low_bytes", "bytes", "high_bytes")
+    )
+    allocator = Span(low * reserved.low, typical * reserved.typical, high * reserved.high)
+    return [
+        *parts,
+        _part("allocator", allocator, "claimed", reserved.source),
+        _part("CUDA context", Span(context.low, context.typical, context.high), "claimed", context.source),
+    ]
+
+
+def _exactly(value: float) -> Span:
+    return Span(value, value, value)
+
+
+def _about(span: Span, error: float) -> Span:
+    return Span(span.low * (1 - error), span.typical, span.high * (1 + error))
+
+
+def _part(name: str, span: Span, kind: str, source: str) -> Part:
+    return Part(name, round(span.typical), round(span.low), round(span.high), kind, source)

@@ -1,0 +1,181 @@
+"""What is asked of the budget of a training, and what it answers. All sizes are in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from splatfix.core.data import dataclass
+
+LIMIT = 0.97
+"""Share of a card above which trainings become slow: Windows moves memory to the host (as `certify` judges it)."""
+PHASES = ("loading", "training", "evaluation")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A figure with its error."""
+
+    low: float
+    typical: float
+    high: float
+
+    def times(self, factor: float) -> Span:
+        """All three multiplied."""
+        return Span(self.low * factor, self.typical * factor, self.high * factor)
+
+
+@dataclass(frozen=True)
+class Need:
+    """A training, by its numbers."""
+
+    stack: str
+    photos: int
+    width: int
+    height: int
+    gaussians: Span
+    points: int = 0
+    """Gaussians at the start."""
+    source_pixels: int = 0
+    """Of one photo as it lies on the disk; 0: as it is trained on."""
+    channels: int = 3
+    """Of a photo: 4 with alpha."""
+    sh_degree: int = 3
+    photos_on_cpu: bool = False
+    strategy: str = "default"
+    """``default`` or ``mcmc``."""
+    autograd: bool = False
+    """Its evaluation runs without ``torch.no_grad``."""
+    lpips: str | None = None
+    """The network that its evaluation measures with, where that is not its stack's own."""
+    in_view: Span = Span(0.5, 0.8, 1.0)
+    """Share of the Gaussians that one view shows."""
+    calibrated: float = 1.0
+    """What short runs measured of the parts that are published, by what those say."""
+
+    @property
+    def pixels(self) -> int:
+        """Of one photo as it is trained on."""
+        return self.width * self.height
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of what a phase takes at its peak."""
+
+    name: str
+    bytes: int
+    low_bytes: int
+    high_bytes: int
+    kind: str
+    """``computed`` from shapes, ``published`` by runs, ``claimed`` in threads."""
+    source: str
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What a phase takes at its peak."""
+
+    peak_bytes: int
+    low_bytes: int
+    high_bytes: int
+    parts: tuple[Part, ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A range with the published runs that it rests on."""
+
+    low: float
+    high: float
+    runs: tuple[str, ...]
+    note: str
+    source: str
+
+
+@dataclass(frozen=True)
+class SettingChange:
+    """A setting to change."""
+
+    option: str
+    """In the stack's own words."""
+    quality: str
+    """What it costs."""
+    saves_bytes: int | None
+    """Of the highest peak, beside the changes before it; null: not known."""
+    peak_bytes: int | None
+    """The highest peak with it and those before it."""
+    fits: bool | None
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest that the card takes, all else as it is; 0: none fits; null: no limit, or not known."""
+
+    gaussians: int | None
+    resolution: tuple[int, int] | None
+    photos: int | None
+
+
+class Verdict(str, Enum):
+    """Whether a training stays under LIMIT of a card."""
+
+    FITS = "fits"
+    EXCEEDS = "exceeds"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the training is to fit."""
+
+    name: str
+    memory_bytes: int
+    found_via: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is foretold of a training."""
+
+    card: Card
+    limit_bytes: int
+    need: Need
+    verdict: Verdict
+    loading: Phase | None
+    training: Phase | None
+    evaluation: Phase | None
+    host: Mapping[str, Phase | None]
+    """The same phases, in host memory."""
+    gaussians: Expected | None
+    minutes: Expected | None
+    changes: tuple[SettingChange, ...]
+    largest: Largest
+    calibration: str
+    """What short runs here changed; "" where none were run."""
+
+    @property
+    def phases(self) -> Mapping[str, Phase | None]:
+        """By name."""
+        return {"loading": self.loading, "training": self.training, "evaluation": self.evaluation}
+
+
+def phase_of(parts: Sequence[Part], error: float = 0.0) -> Phase:
+    """The sum of parts.
+
+    Args:
+        error: relative, of the sum, where published runs tell it.
+    """
+    peak, low, high = (
+        sum(getattr(part, name) for part in parts) for name in ("bytes", "low_bytes", "high_bytes")
+    )
+    return Phase(
+        peak,
+        min(low, round(peak * (1 - error))),
+        max(high, round(peak * (1 + error))),
+        tuple(part for part in parts if part.high_bytes),
+        tuple(dict.fromkeys(part.source for part in parts if part.high_bytes)),
+    )

@@ -1,0 +1,231 @@
+"""What is known of the memory of trainings (``data/vram.json``): cards, families of stacks, published runs, settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from splatfix.core.data import dataclass
+from splatfix.knowledge.published import methods
+from splatfix.knowledge.rows import rows
+from splatfix.knowledge.tables import cached, source_of, table
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published training: its memory, and what it depends on."""
+
+    name: str
+    """Method and scene: ``inria-30k bicycle``."""
+    bytes: float
+    """Highest allocated memory; its source calls GB what are GiB (``max_memory_allocated() / 1024**3`` in gsplat's trainer)."""
+    gaussians: int
+    seconds: float
+    iterations: int
+    photos: int
+    width: int
+    height: int
+    source: str
+
+    @property
+    def pixels(self) -> int:
+        """Of one photo."""
+        return self.width * self.height
+
+
+@dataclass(frozen=True)
+class Family:
+    """Stacks whose memory has the same parts."""
+
+    key: str
+    source: str
+    floats: int = 0
+    """Of a Gaussian's parameters, beside its spherical harmonics."""
+    statistics: int = 0
+    """Bytes a Gaussian that densification keeps."""
+    forward: int = 0
+    """Bytes a Gaussian that the rasterizer keeps of one view, beside a copy of the harmonics."""
+    photo: int = 0
+    """Bytes a pixel of each photo that stays on the GPU; 0: one at a time."""
+    decoded: int = 0
+    """Bytes a pixel of each photo in host memory while loading."""
+    widest: int = 0
+    """Pixels to which it reduces wider photos by itself; 0: none."""
+    divisor: int = 1
+    """By which it divides the photos' size by itself."""
+    runs: tuple[str, ...] = ()
+    """Methods whose published runs give what is not stated."""
+    lpips: str = ""
+    """The network of its evaluation in training."""
+    flat: tuple[float, ...] = ()
+    """Low, typical and high bytes a Gaussian in all, where no parts are known."""
+    kind: str = "computed"
+    view: tuple[float, ...] = ()
+    """Measured bytes of a training view: a Gaussian, a Gaussian in view, a pixel."""
+    view_evaluation: tuple[float, ...] = ()
+    workspace: tuple[float, ...] = ()
+    """Bytes that its kernels keep: low, typical and high."""
+    process: tuple[float, ...] = ()
+    """Bytes of Python and torch."""
+    growth: tuple[float, ...] = ()
+    """Lowest and highest final count by that at the start, of measured short runs."""
+    after_half: float = 0.0
+    """Final count by that after half of such a run."""
+
+
+@dataclass(frozen=True)
+class StackMemory:
+    """What is known of one stack's memory."""
+
+    key: str
+    family: str
+    source: str
+    own: bool = False
+    """Runs of this very stack are published."""
+    extra: int = 0
+    """Bytes a Gaussian that its rasterizer keeps beside its family's."""
+    photo: int | None = None
+    """As of its family, where it differs."""
+
+
+@dataclass(frozen=True)
+class MemorySetting:
+    """A setting that takes less memory."""
+
+    stacks: tuple[str, ...]
+    does: str
+    """What it changes in the model: ``photos-on-cpu``, ``sh-degree``, ``budget``, ``resolution``; "": no figure is known."""
+    option: str
+    """In the stack's own words."""
+    quality: str
+    """What it costs."""
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Low, typical and high."""
+
+    low: float
+    typical: float
+    high: float
+    source: str
+
+
+@cached
+def families() -> Mapping[str, Family]:
+    """All families by name."""
+    return rows(Family, "vram", "families", "key")
+
+
+@cached
+def stacks_by_key() -> Mapping[str, StackMemory]:
+    """All stacks of which something is known."""
+    return rows(StackMemory, "vram", "stacks", "key")
+
+
+def stack_memory(name: str) -> StackMemory | None:
+    """The stack of a key or another usual name; None where nothing is known of it."""
+    key = name.strip().lower()
+    return stacks_by_key().get(str(table("vram")["names"].get(key, key)))
+
+
+def settings_of(stack: StackMemory) -> Sequence[MemorySetting]:
+    """What makes a stack take less, in order of least quality lost."""
+    known = rows(MemorySetting, "vram", "settings")
+    return [row for row in known.values() if {stack.key, stack.family} & set(row.stacks)]
+
+
+@cached
+def published_runs() -> Mapping[str, Sequence[Run]]:
+    """Published runs with memory, by method. A mean over seven scenes has their mean number of pixels."""
+    document = table("vram")
+    scenes = {name: tuple(map(int, row)) for name, row in document["scenes"].items()}
+    known: dict[str, list[Run]] = {}
+    for method, row in document["runs"].items():
+        for scene, (gib, gaussians, seconds) in row["scenes"].items():
+            photos, width, height = scenes[scene.partition("-")[0]]
+            known.setdefault(method, []).append(
+                Run(
+                    name=f"{method} {scene}",
+                    bytes=gib * GIB,
+                    gaussians=gaussians,
+                    seconds=seconds,
+                    iterations=row["iterations"],
+                    photos=photos,
+                    width=width,
+                    height=height,
+                    source=source_of("vram", row),
+                )
+            )
+    for method in ("gsplat-30k", "gsplat-7k"):
+        published = methods()[method]
+        for scene, figures in published.scenes.items():
+            if figures.train_gb is None or figures.gaussians is None or scene not in scenes:
+                continue
+            photos, width, height = scenes[scene]
+            known.setdefault(method, []).append(
+                Run(
+                    name=f"{method} {scene}",
+                    bytes=figures.train_gb * GIB,
+                    gaussians=figures.gaussians,
+                    seconds=figures.seconds or 0.0,
+                    iterations=published.iterations,
+                    photos=photos,
+                    width=width,
+                    height=height,
+                    source=published.source,
+                )
+            )
+    return known
+
+
+def overhead(name: str) -> Overhead:
+    """One of ``reserved`` (a share), ``context`` and ``host`` (bytes)."""
+    row = table("vram")["overheads"][name]
+    low, typical, high = row.get("bytes") or row["share"]
+    return Overhead(float(low), float(typical), float(high), source_of("vram", row))
+
+
+def source_named(key: str) -> str:
+    """A source in words."""
+    return str(table("vram")["source"][key])
+
+
+def card_memory(name: str) -> int | None:
+    """Bytes of a card by its name (``NVIDIA GeForce RTX 3090``, ``RTX 3060 12GB``) or of a size (``24 GB``); None: not known."""
+    size = re.fullmatch(r"(.*?)[\s-]*(?<!\d)(\d{1,3})\s*Gi?B", name.strip(), re.IGNORECASE)
+    if size is not None and (not size[1] or _plain(size[1]) in _cards()):
+        return int(size[2]) * GIB
+    gib = _cards().get(_plain(name))
+    if gib is None:
+        return None
+    return gib * GIB
+
+
+def _plain(name: str) -> str:
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    ignored = {
+        "nvidia",
+        "geforce",
+        "tesla",
+        "gpu",
+        "generation",
+        "pcie",
+        "sxm",
+        "sxm2",
+        "sxm4",
+        "sxm5",
+        "oem",
+    }
+    return " ".join(word for word in words if word not in ignored)
+
+
+@cached
+def _cards() -> Mapping[str, int]:
+    return {
+        _plain(card): int(gib) for gib, cards in table("vram")["gpus"].items() for card in cards.split(", ")
+    }

@@ -1,0 +1,330 @@
+"""What is foretold of trainings, held against what was published and measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from smoke_trainer.config import TrainConfig, scaled_to
+from smoke_trainer.train import prepare, train_step
+from splatfix.app import calibrate
+from splatfix.app.vram import judged
+from splatfix.budget.changes import changes_for, highest_peak, largest_for
+from splatfix.budget.expected import gaussians_expected, mcmc_count, minutes_expected
+from splatfix.budget.memory import card_phases, host_phases
+from splatfix.budget.model import Need, Span, Verdict
+from splatfix.cli import app
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import Completed
+from splatfix.facts import read_scene_size
+from splatfix.knowledge.vram import GIB, card_memory, families, settings_of, stacks_by_key
+from tools import docs, vram
+
+LIMITS = {
+    "gsplat": (14, 0.03),
+    "inria": (14, 0.03),
+    "mcmc": (3, 0.08),
+    "evaluation": (5, 0.10),
+    "smoke held": (36, 0.05),
+    "smoke process": (24, 0.05),
+    "smoke peak": (24, 0.07),
+    "smoke count": (12, 0.25),
+}
+"""How many rows of a kind there are, and the error that each may have."""
+THREE_MILLION = Span(3e6, 3e6, 3e6)
+ISSUE_676 = Need("inria-v1", 1362, 1600, 1300, THREE_MILLION)
+WORDS = ("--stack", "inria", "--images", "1362", "--resolution", "1600x1300", "--gaussians", "3000000")
+
+
+def called(*words: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and document of ``splatfix vram``."""
+    done = CliRunner().invoke(app, ["vram", *words, "--json"])
+    if isinstance(done.exception, SplatfixError):
+        return int(done.exception.exit_code), {"error": done.exception.to_json()}
+    return done.exit_code, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_what_was_published_and_measured_is_foretold(kind: str) -> None:
+    number, limit = LIMITS[kind]
+    rows = [row for row in vram.compared() if row.kind == kind]
+    assert len(rows) == number
+    assert {row.name: row.error for row in rows if abs(row.error) > limit} == {}
+
+
+def test_the_table_of_the_page_has_every_row_the_worst_first(tmp_path: Path) -> None:
+    docs.main(tmp_path / "docs")
+    page = (tmp_path / "docs" / "commands" / "vram.md").read_text("utf-8")
+    errors = [
+        abs(float(line.split("|")[4].strip(" %"))) for line in page.splitlines() if line.endswith("% |")
+    ]
+    assert errors == sorted(errors, reverse=True)
+    assert len(errors) == sum(number for number, _ in LIMITS.values())
+
+
+def test_the_photos_of_issue_676_are_refused_while_loading_with_the_flag_that_saves_them() -> None:
+    code, document = called("--gpu", "RTX 3090", *WORDS)
+    assert (code, document["verdict"]) == (1, "exceeds")
+    assert document["loading"]["peak_bytes"] > document["limit_bytes"] == int(0.97 * 24 * GIB)
+    photos = next(part for part in document["loading"]["parts"] if part["name"] == "photos")
+    assert (photos["bytes"], photos["kind"]) == (12 * 1362 * 1600 * 1300, "computed")
+    first = document["changes"][0]
+    assert (first["option"], first["kind"], first["fits"]) == ("--data_device cpu", "computed", True)
+    assert first["saves_bytes"] > photos["bytes"] and "676" in first["source"]
+    code, saved = called("--gpu", "RTX 3090", *WORDS, "--data-device", "cpu")
+    assert (code, saved["verdict"], saved["changes"]) == (0, "fits", [])
+    assert saved["training"]["peak_bytes"] == first["peak_bytes"]
+    assert saved["host"]["training"]["peak_bytes"] > photos["bytes"]
+
+
+@pytest.mark.parametrize("stack", sorted(stacks_by_key()))
+def test_every_phase_is_the_sum_of_its_parts_or_not_known(stack: str) -> None:
+    phases = card_phases(dataclasses.replace(ISSUE_676, stack=stack, autograd=True, lpips="vgg"))
+    hosts = host_phases(dataclasses.replace(ISSUE_676, stack=stack, photos_on_cpu=True))
+    assert set(phases) == set(hosts) == {"loading", "training", "evaluation"}
+    known = [phase for phase in (*phases.values(), *hosts.values()) if phase is not None]
+    assert bool(known) == (stack != "sugar")
+    for phase in known:
+        assert phase.peak_bytes == sum(part.bytes for part in phase.parts)
+        assert phase.low_bytes <= phase.peak_bytes <= phase.high_bytes
+        assert {part.kind for part in phase.parts} <= {"computed", "published", "claimed"}
+        assert all(part.source in phase.sources for part in phase.parts)
+
+
+def test_no_published_run_of_the_stack_itself_means_a_larger_error() -> None:
+    spans = []
+    for stack in ("inria-v1", "speedy"):
+        training = card_phases(dataclasses.replace(ISSUE_676, stack=stack, photos=10))["training"]
+        assert training is not None
+        spans.append(training.high_bytes - training.low_bytes)
+    assert spans[0] < spans[1]
+
+
+def test_changes_are_in_order_of_quality_and_each_helps_more() -> None:
+    need = dataclasses.replace(ISSUE_676, stack="mcmc", gaussians=Span(2e7, 2e7, 2e7))
+    changes = changes_for(need, 8 * GIB)
+    order = [setting.option.partition("{")[0] for setting in settings_of(stacks_by_key()["mcmc"])]
+    places = [max(at for at, begin in enumerate(order) if row.option.startswith(begin)) for row in changes]
+    assert places == sorted(places) and len(changes) > 3
+    peaks = [row.peak_bytes for row in changes if row.peak_bytes is not None]
+    assert peaks == sorted(peaks, reverse=True) and peaks[-1] <= 8 * GIB
+    unknown = [row for row in changes if row.saves_bytes is None]
+    assert unknown and all(row.kind == "claimed" and row.fits is None for row in unknown)
+    budget = next(row for row in changes if row.option.startswith("--cap_max "))
+    assert 100_000 <= int(budget.option.split()[1]) < 2e7
+
+
+def test_the_largest_is_the_last_that_fits() -> None:
+    need = dataclasses.replace(ISSUE_676, photos=100)
+    limit = int(0.97 * 24 * GIB)
+    largest = largest_for(need, limit)
+    assert largest.gaussians and largest.photos and largest.resolution
+    for count, fits in ((largest.gaussians, True), (largest.gaussians + 1, False)):
+        assert (
+            (highest_peak(dataclasses.replace(need, gaussians=Span(count, count, count))) or 0) <= limit
+        ) is fits
+    for photos, fits in ((largest.photos, True), (largest.photos + 1, False)):
+        assert ((highest_peak(dataclasses.replace(need, photos=photos)) or 0) <= limit) is fits
+    assert largest_for(ISSUE_676, limit).gaussians == 0  # the photos alone are too many
+    assert largest_for(dataclasses.replace(need, stack="gsplat"), limit).photos is None
+
+
+def test_what_is_not_known_is_said() -> None:
+    code, document = called(
+        "--gpu", "24 GB", "--stack", "sugar", "--images", "185", "--resolution", "1600x1000"
+    )
+    assert (code, document["verdict"], document["loading"]) == (3, "unknown", None)
+    assert [row["saves_bytes"] for row in document["changes"]] == [None] * 4
+    mesh = ("--stack", "mesh", "--images", "185", "--resolution", "1600x1000", "--gaussians")
+    assert called("--gpu", "16 GB", *mesh, "4000000")[0] == 3
+    code, document = called("--gpu", "16 GB", *mesh, "25000000")
+    assert (code, document["training"]["parts"][0]["kind"]) == (1, "claimed")
+    assert judged({"training": None}, 1) is Verdict.UNKNOWN
+    assert gaussians_expected(dataclasses.replace(ISSUE_676, stack="smoke")) is None
+    assert minutes_expected(dataclasses.replace(ISSUE_676, gaussians=Span(1e9, 1e9, 1e9)), 30_000) is None
+
+
+def test_ranges_name_the_runs_that_they_rest_on() -> None:
+    expected = gaussians_expected(ISSUE_676)
+    assert expected is not None and (expected.low, expected.high) == (1_190_000, 6_060_000)
+    assert len(expected.runs) == 7
+    minutes = minutes_expected(ISSUE_676, 30_000)
+    assert minutes is not None and minutes.low < 50 < minutes.high and "inria-30k room" in minutes.runs
+    halved = minutes_expected(ISSUE_676, 15_000)
+    assert halved is not None and halved.high == pytest.approx(minutes.high / 2)
+    assert mcmc_count(100, 2, cap=108) == 108
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (("--gpu", "RTX 9999", *WORDS), 3, "unknown-gpu"),
+        (("--gpu", "24 GB", "--stack", "nobody's", *WORDS[2:]), 3, "unknown-stack"),
+        (("--gpu", "24 GB", "--stack", "mip", "--resolution", "1600"), 2, "bad-resolution"),
+        (("--gpu", "24 GB", "--stack", "mip", "--resolution", "0x5"), 2, "bad-resolution"),
+        (("--gpu", "24 GB", "--stack", "mip", "--images", "5"), 2, "no-scene-given"),
+        (("--gpu", "24 GB", "--stack", "mip", "--scene", "nowhere"), 2, "not-a-scene"),
+        (("--gpu", "24 GB", *WORDS, "--html", "no/such/folder/page.html"), 2, "cannot-save"),
+        (("--gpu", "24 GB", *WORDS, "--calibrate", "--stack", "mesh"), 3, "calibration-failed"),
+    ],
+)
+def test_what_cannot_be_foretold_is_refused(words: tuple[str, ...], code: int, error: str) -> None:
+    exit_code, document = called(*words)
+    assert (exit_code, document["error"]["code"]) == (code, error)
+
+
+@pytest.mark.parametrize(
+    "words", [("--images", "0"), ("--gaussians", "-3"), ("--sh-degree", "9"), ("--budget", "1e3")]
+)
+def test_numbers_out_of_range_are_wrong_usage(words: tuple[str, ...]) -> None:
+    assert CliRunner().invoke(app, ["vram", "--gpu", "24 GB", *WORDS, *words]).exit_code == 2
+
+
+def test_cards_by_their_names() -> None:
+    sizes = {
+        "NVIDIA GeForce RTX 3090": 24,
+        "rtx 3060 12GB": 12,
+        "Tesla V100-SXM2-32GB": 32,
+        "NVIDIA A100-PCIE-40GB": 40,
+        "NVIDIA GeForce RTX 4090 Laptop GPU": 16,
+        "16 GiB": 16,
+    }
+    assert {name: card_memory(name) for name in sizes} == {name: gib * GIB for name, gib in sizes.items()}
+    assert card_memory("RTX 9999 48GB") is None and card_memory("") is None
+
+
+def test_the_page_and_the_terminal_draw_the_parts(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(app, ["vram", "--gpu", "24 GB", *WORDS, "--html", str(page)])
+    assert done.exit_code == 1 and "█" in done.stdout and "--data_device cpu" in done.stdout
+    text = page.read_text("utf-8")
+    assert text.count('<rect class="area') >= 20 and text.count('<line class="limit"') == 3
+    assert "--data_device cpu" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["default", "mcmc"])
+def test_the_smoke_trainer_holds_what_is_foretold(tmp_path: Path, strategy: str) -> None:
+    config = TrainConfig(scene="fruit", iterations=12, out=tmp_path / "out", strategy=strategy)
+    run = prepare(scaled_to(config))
+    for iteration in range(1, 13):
+        train_step(run, iteration)
+    for view in (*run.scene.train, *run.scene.test):
+        run.images.get(view)
+    size = read_scene_size(run.scene.train[0].image_path.parent.parent)
+    assert not isinstance(size, str)
+    count = float(len(run.model))
+    need = Need(
+        "smoke",
+        size.photos,
+        size.width,
+        size.height,
+        Span(count, count, count),
+        size.points,
+        strategy=strategy,
+    )
+    evaluation = card_phases(need)["evaluation"]
+    assert evaluation is not None
+    held = ("parameters", "moments", "statistics of densification", "photos")
+    assert run.held_bytes() == pytest.approx(
+        sum(part.bytes for part in evaluation.parts if part.name in held), rel=0.05
+    )
+
+
+# A scene's folder
+
+
+def colmap(folder: Path, *, text: bool) -> Path:
+    """A COLMAP model of three photos and four points, of which the headers say so."""
+    model = folder / "sparse" / "0"
+    model.mkdir(parents=True)
+    if text:
+        (model / "cameras.txt").write_text("# cameras\n1 PINHOLE 3200 2000 1 1 1 1\n")
+        (model / "images.txt").write_text("# images\n" + "1 1 0 0 0 0 0 0 1 a.jpg\n\n" * 3)
+        (model / "points3D.txt").write_text("# points\n" + "1 0 0 0 9 9 9 0.5\n" * 4)
+    else:
+        (model / "cameras.bin").write_bytes(struct.pack("<QiiQQ", 1, 1, 1, 3200, 2000))
+        (model / "images.bin").write_bytes(struct.pack("<Q", 3))
+        (model / "points3D.bin").write_bytes(struct.pack("<Q", 4))
+    return folder
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_a_scene_is_read_by_its_headers(tmp_path: Path, *, text: bool) -> None:
+    scene = read_scene_size(colmap(tmp_path / "scene", text=text))
+    assert not isinstance(scene, str)
+    assert (scene.photos, scene.width, scene.height, scene.points) == (3, 3200, 2000, 4)
+    code, document = called("--gpu", "24 GB", "--stack", "mip", "--scene", str(tmp_path / "scene"))
+    need = document["need"]
+    # Inria's trainer reduces photos wider than 1600 pixels, and holds them decoded as they are while it loads
+    assert (code, need["width"], need["height"], need["source_pixels"]) == (0, 1600, 1000, 3200 * 2000)
+    assert need["gaussians"]["low"] == document["gaussians"]["low"] > 1e6
+
+
+@pytest.mark.parametrize("damage", ["images.bin", "points3D.bin", "cameras.bin"])
+def test_a_damaged_scene_is_told(tmp_path: Path, damage: str) -> None:
+    folder = colmap(tmp_path / "scene", text=False)
+    (folder / "sparse" / "0" / damage).write_bytes(b"\xff" * 5)
+    assert isinstance(read_scene_size(folder), str)
+    (folder / "sparse" / "0" / damage).write_bytes(b"\xff" * 40)
+    assert isinstance(read_scene_size(folder), str)
+    assert (
+        called("--gpu", "24 GB", "--stack", "mip", "--scene", str(folder))[1]["error"]["code"]
+        == "not-a-scene"
+    )
+
+
+def test_transforms_are_scenes_too(tmp_path: Path) -> None:
+    frames = [{"file_path": "./r_0"}, {"file_path": "./r_1"}]
+    (tmp_path / "transforms_train.json").write_text(json.dumps({"frames": frames}))
+    assert isinstance(read_scene_size(tmp_path), str)
+    (tmp_path / "r_0.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">IIBB", 80, 60, 8, 6))
+    scene = read_scene_size(tmp_path)
+    assert not isinstance(scene, str)
+    assert (scene.photos, scene.width, scene.height, scene.channels) == (2, 80, 60, 4)
+    (tmp_path / "transforms_train.json").write_text("[" * 100_000)
+    assert isinstance(read_scene_size(tmp_path), str)
+
+
+# Short runs
+
+
+class Trainer:
+    """A runner that leaves the record of a short run: a measured peak of so much more than is foretold."""
+
+    def __init__(self, need: Need, factor: float) -> None:
+        self.need, self.factor = need, factor
+
+    def run(self, argv: list[str], **_: Any) -> Completed:
+        """Write ``result.json`` where the trainer would."""
+        out = Path(argv[argv.index("--out") + 1])
+        out.mkdir()
+        width = 160
+        if "--resolution" in argv:
+            width = int(argv[argv.index("--resolution") + 1])
+        record: dict[str, Any] = {"gaussians": {"peak": 5000, "final": 4000}, "resolution": [width, width]}
+        published, stated = calibrate._beyond_stated(self.need, record)
+        allocated = stated + self.factor * published
+        record["memory"] = {"cuda": {"train": {"allocated": allocated}}}
+        (out / "result.json").write_text(json.dumps(record))
+        return Completed(tuple(argv))
+
+
+def test_short_runs_fit_the_published_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "require_packages", lambda *_: None)
+    with pytest.raises(SplatfixError) as refused:
+        calibrate.calibrated(ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
+    assert refused.value.code == "no-gpu" and refused.value.exit_code == 3
+    monkeypatch.setattr(calibrate, "require_visible_gpu", lambda *_: None)
+    need, words = calibrate.calibrated(ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
+    assert need.calibrated == pytest.approx(1.5) and "1.50" in words
+    assert (highest_peak(need) or 0) > (highest_peak(ISSUE_676) or 0)
+    smoke = dataclasses.replace(ISSUE_676, stack="smoke")
+    need, _ = calibrate.calibrated(smoke, None, None, Trainer(smoke, 1.0))
+    assert need.gaussians.typical == pytest.approx(4000 * families()["smoke"].after_half)
