@@ -55,10 +55,18 @@ def calibrated(
     with temporary_folder() as staged:
         stage(staged)
 
-        def trained(*words: str) -> dict[str, Any]:
+        def trained(*options: str) -> dict[str, Any]:
             argv = [interpreter, "-m", "smoke_trainer", str(folder), "--iterations", str(ITERATIONS)]
-            out = staged / f"out-{len(words)}-{words[-1]}"
-            argv += ["--strategy", need.strategy, "--renderer", RENDERERS[family], *words, "--out", str(out)]
+            out = staged / f"out-{options[-1]}"
+            argv += [
+                "--strategy",
+                need.strategy,
+                "--renderer",
+                RENDERERS[family],
+                *options,
+                "--out",
+                str(out),
+            ]
             done = (runner or ProcessRunner()).run(
                 argv, timeout=SECONDS, env=child_variables(staged), cwd=staged
             )

@@ -12,14 +12,14 @@ from splatfix.app.result import Result
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
 from splatfix.budget.memory import card_phases, host_phases
-from splatfix.budget.model import LIMIT, Budget, Card, Need, Phase, Span, Verdict
+from splatfix.budget.model import LIMIT, Budget, Card, Expected, Need, Phase, Span, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import run, say
 from splatfix.facts import read_scene_size
-from splatfix.knowledge.vram import card_memory, families, stack_memory, stacks_by_key
+from splatfix.knowledge.vram import card_memory, families, settings_of, stack_memory, stacks_by_key
 from splatfix.report import vram as report
 
 _EXITS: Mapping[Verdict, Exit] = {
@@ -56,12 +56,15 @@ def foretell(request: VramRequest) -> Result:
     """Foretell a training, by its numbers or by a scene's folder.
 
     Raises:
-        SplatfixError: ``no-scene-given``, ``not-a-scene`` (exit code 2), ``unknown-stack``, ``unknown-gpu``, ``no-gpu``,
-            ``cannot-write`` (3).
+        SplatfixError: ``no-scene-given``, ``not-a-scene``, ``no-budget`` (exit code 2); ``unknown-stack``, ``unknown-gpu``,
+            ``no-gpu``, ``calibration-failed``, ``cannot-write`` (3).
     """
     stack = stack_memory(request.stack)
     if stack is None:
         raise _unknown_stack(request.stack)
+    if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
+        todo = say("Give the Gaussians that you expect with --gaussians.")
+        raise usage_error("no-budget", f"{stack.key} has no option for a budget of Gaussians.", todo)
     strategy = request.strategy
     if stack.key == "mcmc":
         strategy = "mcmc"
@@ -71,6 +74,8 @@ def foretell(request: VramRequest) -> Result:
     if request.calibrate:
         need, note = calibrated(need, request.scene, request.python)
     expected = gaussians_expected(need, request.budget)
+    if note and need.gaussians.high and not (request.gaussians or request.budget):
+        expected = Expected(need.gaussians.low, need.gaussians.high, (), note, "short runs on this machine")
     if expected is not None and not need.gaussians.high:
         need = replace(need, gaussians=span_of(expected))
     phases: Mapping[str, Phase | None] = dict.fromkeys(("loading", "training", "evaluation"))

@@ -23,13 +23,14 @@ def gaussians_expected(need: Need, cap: int | None = None) -> Expected | None:
     Args:
         cap: the budget that was named.
     """
-    if cap is not None:
-        source = "the budget that was named"
-        return Expected(cap, cap, (), "the strategy grows to its budget, or stays below", source)
     stack = stack_memory(need.stack)
     if stack is None or not stack.family:
         return None
     family = families()[stack.family]
+    if cap is None and need.strategy == "mcmc" and stack.own:
+        cap = family.cap
+    if cap is not None:
+        return Expected(cap, cap, (), "the strategy grows to its budget, or stays below", family.source)
     if family.growth:
         if not need.points:
             return None
@@ -52,10 +53,14 @@ BASIS = "the stack's parts and published runs of its family on seven scenes of M
 """What :func:`usual_needs` rests on."""
 
 
+BUDGETED = ("mcmc", "taming")
+"""Stacks whose count is what they are given."""
+
+
 def usual_needs(stack_key: str) -> Sequence[Need]:
     """A stack's training of each public scene with published runs, for 30,000 iterations; () where none are of its family."""
     stack = stack_memory(stack_key)
-    if stack is None or not stack.family:
+    if stack is None or not stack.family or stack.key in BUDGETED:
         return ()
     runs = _runs(families()[stack.family].runs, 30_000)
     return [

@@ -57,6 +57,8 @@ class Family:
     """By which it divides the photos' size by itself."""
     runs: tuple[str, ...] = ()
     """Methods whose published runs give what is not stated."""
+    cap: int | None = None
+    """Gaussians of its MCMC strategy, where nobody names another number."""
     lpips: str = ""
     """The network of its evaluation in training."""
     flat: tuple[float, ...] = ()

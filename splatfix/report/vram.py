@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from splatfix.budget.model import Budget, Expected, Part, Phase, Verdict
-from splatfix.core.data import dataclass
+from splatfix.budget.model import Budget, Expected, Phase, Verdict
 from splatfix.report.console import escape, marked, prose, section, table
 from splatfix.report.html import budget_page
 from splatfix.report.marks import ABSENT, Mark, Table
@@ -24,9 +23,11 @@ COLOURS = 6
 
 
 def gigabytes(number: float | None) -> str:
-    """Bytes in GiB, as memory of cards is counted."""
+    """Bytes in GiB, as memory of cards is counted, or in MiB."""
     if number is None:
         return "not known"
+    if number < 2**30 / 10:
+        return f"{number / 2**20:.1f} MiB"
     return f"{number / 2**30:.2f} GiB"
 
 
@@ -109,22 +110,17 @@ def in_words(expected: Expected | None) -> str:
     figures = f"{expected.low:,.0f} to {expected.high:,.0f}"
     if round(expected.low) == round(expected.high):
         figures = f"{expected.low:,.0f}"
-    runs = f"; runs: {', '.join(expected.runs)}" if expected.runs else ""
-    return f"{figures} ({expected.note}{runs}; {expected.source})"
+    runs = ", ".join(expected.runs)
+    return f"{figures} ({'; '.join(filter(None, (expected.note, runs, expected.source)))})"
 
 
 def change_rows(budget: Budget) -> Sequence[tuple[str, ...]]:
     """A row for each setting."""
-    return [
-        (
-            row.option,
-            gigabytes(row.saves_bytes),
-            gigabytes(row.peak_bytes),
-            row.quality,
-            f"{row.kind}: {row.source}",
-        )
-        for row in budget.changes
-    ]
+    rows = []
+    for row in budget.changes:
+        figures = gigabytes(row.saves_bytes), gigabytes(row.peak_bytes)
+        rows.append((row.option, *figures, row.quality, f"{row.kind}: {row.source}"))
+    return rows
 
 
 def largest(budget: Budget) -> str:
@@ -144,23 +140,13 @@ def _at_most(number: int | None, noun: str) -> str:
     return f"{number:,} {noun}"
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A part in a phase's bar: percents of the longest."""
-
-    left: float
-    width: float
-    colour: int
-    part: Part
-
-
-def bars(phase: Phase, longest: int) -> Sequence[Bar]:
-    """The parts of a phase, one beside the other."""
-    drawn: list[Bar] = []
+def bars(phase: Phase, longest: int) -> Sequence[tuple[float, float, int, str]]:
+    """From where, how wide (percents of the longest), the colour and the name of each part, one beside the other."""
+    drawn = []
     left = 0.0
     for number, part in enumerate(phase.parts):
         width = 100.0 * part.bytes / longest
-        drawn.append(Bar(left, width, number % COLOURS, part))
+        drawn.append((left, width, number % COLOURS, part.name))
         left += width
     return drawn
 
@@ -169,7 +155,7 @@ def page(budget: Budget) -> str:
     """The same as one HTML file."""
     phases = {name: phase for name, phase in budget.phases.items() if phase is not None}
     longest = max([budget.limit_bytes, *(phase.peak_bytes for phase in phases.values())])
-    headers = ("part", "bytes", "low", "high", "kind", "source")
+    headers = ("part", "takes", "at least, at most", "figure")
     expected = [("Gaussians", in_words(budget.gaussians)), ("minutes", in_words(budget.minutes))]
     hosts = [(name, gigabytes(phase.peak_bytes if phase else None)) for name, phase in budget.host.items()]
     return budget_page(
@@ -191,14 +177,8 @@ def page(budget: Budget) -> str:
 
 
 def _part_rows(phase: Phase) -> Sequence[tuple[str, ...]]:
-    return [
-        (
-            part.name,
-            gigabytes(part.bytes),
-            gigabytes(part.low_bytes),
-            gigabytes(part.high_bytes),
-            part.kind,
-            part.source,
-        )
-        for part in phase.parts
-    ]
+    rows = []
+    for part in phase.parts:
+        error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
+        rows.append((part.name, gigabytes(part.bytes), error, f"{part.kind}: {part.source}"))
+    return rows

@@ -159,6 +159,10 @@ def test_ranges_name_the_runs_that_they_rest_on() -> None:
     halved = minutes_expected(ISSUE_676, 15_000)
     assert halved is not None and halved.high == pytest.approx(minutes.high / 2)
     assert mcmc_count(100, 2, cap=108) == 108
+    mcmc = dataclasses.replace(ISSUE_676, stack="gsplat", strategy="mcmc")
+    for cap, count in ((None, 1_000_000), (5_000_000, 5_000_000)):
+        expected = gaussians_expected(mcmc, cap)
+        assert expected is not None and expected.low == expected.high == count
 
 
 @pytest.mark.parametrize(
@@ -169,6 +173,7 @@ def test_ranges_name_the_runs_that_they_rest_on() -> None:
         (("--gpu", "24 GB", "--stack", "mip", "--resolution", "1600"), 2, "bad-resolution"),
         (("--gpu", "24 GB", "--stack", "mip", "--resolution", "0x5"), 2, "bad-resolution"),
         (("--gpu", "24 GB", "--stack", "mip", "--images", "5"), 2, "no-scene-given"),
+        (("--gpu", "24 GB", *WORDS, "--budget", "5"), 2, "no-budget"),
         (("--gpu", "24 GB", "--stack", "mip", "--scene", "nowhere"), 2, "not-a-scene"),
         (("--gpu", "24 GB", *WORDS, "--html", "no/such/folder/page.html"), 2, "cannot-save"),
         (("--gpu", "24 GB", *WORDS, "--calibrate", "--stack", "mesh"), 3, "calibration-failed"),
