@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
@@ -43,6 +42,9 @@ def needs_wheel(facts: Facts) -> bool:
 
 def met(facts: Facts, text: str) -> bool:
     """The environment satisfies a requirement, or its marker leaves it out."""
+    # slow, and a diagnosis seldom comes here
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         requirement = Requirement(text)
     except InvalidRequirement:

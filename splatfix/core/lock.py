@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import socket
+import platform
 import sys
 import time
 from contextlib import suppress
@@ -219,7 +219,7 @@ def _read_holder(handle: int) -> Holder | None:
 
 def _here() -> str:
     """This machine, with what tells process numbers of its containers apart."""
-    host = socket.gethostname()
+    host = platform.node()
     with suppress(OSError):
         host += f" {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - as of Python 3.9
     return host
