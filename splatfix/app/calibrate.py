@@ -10,16 +10,17 @@ from splatfix import facts as machine_facts
 from splatfix.app.result import target_python
 from splatfix.budget.memory import card_phases
 from splatfix.budget.model import Need, Span
-from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
+from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages
 from splatfix.certify.scenes import find_samples, samples_folder
 from splatfix.certify.smoke import child_variables, stage
+from splatfix.context import make_context
 from splatfix.core.codec import parse_json
 from splatfix.core.data import replace
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run
+from splatfix.core.step import run, say
 from splatfix.knowledge.vram import families, stack_memory
 
 RENDERERS: Mapping[str, str] = {"inria": "inria", "gsplat": "gsplat", "smoke": "torch"}
@@ -49,8 +50,13 @@ def calibrated(
     interpreter = target_python(python)
     facts = machine_facts.gather(interpreter)
     require_packages(facts, interpreter, "vram --calibrate", CERTIFY_NEEDS)
-    if family != "smoke":
-        require_visible_gpu("cuda", facts)
+    if family != "smoke" and not make_context(facts).visible_gpus:
+        raise SplatfixError(
+            "no-gpu",
+            "There is no GPU here to calibrate on.",
+            todo=(run("splatfix", "diagnose"), say("Or leave --calibrate out.")),
+            exit_code=Exit.UNDETERMINED,
+        )
     folder = scene or samples_folder() / find_samples()[0].name
     with temporary_folder() as staged:
         stage(staged)

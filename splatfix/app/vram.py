@@ -18,7 +18,7 @@ from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import run, say
-from splatfix.facts import read_scene_size
+from splatfix.facts import SceneSize, read_scene_size
 from splatfix.knowledge.vram import card_memory, families, settings_of, stack_memory, stacks_by_key
 from splatfix.report import vram as report
 
@@ -137,7 +137,7 @@ def _need(request: VramRequest) -> Need:
         points = request.points or scene.points
         channels = scene.channels
         source_pixels = scene.width * scene.height
-        size = size or _trained_size(request.stack, scene.width, scene.height)
+        size = size or _trained_size(request.stack, scene)
     if photos is None or size is None:
         raise usage_error(
             "no-scene-given",
@@ -162,16 +162,18 @@ def _need(request: VramRequest) -> Need:
     )
 
 
-def _trained_size(stack_key: str, width: int, height: int) -> tuple[int, int]:
-    """The size to which a stack reduces photos by itself."""
+def _trained_size(stack_key: str, scene: SceneSize) -> tuple[int, int]:
+    """The size to which a stack reduces photos by itself; the smoke trainer takes the smallest copies."""
     stack = stack_memory(stack_key)
     if stack is None or not stack.family:
-        return width, height
+        return scene.width, scene.height
     family = families()[stack.family]
     divisor = float(family.divisor)
-    if family.widest and width > family.widest:
-        divisor = width / family.widest
-    return max(1, round(width / divisor)), max(1, round(height / divisor))
+    if family.view:
+        divisor = float(scene.prepared)
+    if family.widest and scene.width / divisor > family.widest:
+        divisor = scene.width / family.widest
+    return max(1, round(scene.width / divisor)), max(1, round(scene.height / divisor))
 
 
 def _card(request: VramRequest, *, on_cpu: bool) -> Card:

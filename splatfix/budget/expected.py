@@ -38,7 +38,7 @@ def gaussians_expected(need: Need, cap: int | None = None) -> Expected | None:
         if need.strategy == "mcmc":
             low = high = mcmc_count(need.points, SHORT_DENSIFICATIONS) / need.points
         return Expected(
-            low * need.points, high * need.points, (), "of short runs of the samples", family.source
+            low * need.points, high * need.points, (), "in 300 iterations, as on the samples", family.source
         )
     runs = _runs(family.runs, 30_000)
     if not runs or need.strategy == "mcmc":

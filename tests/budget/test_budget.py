@@ -6,6 +6,7 @@ import dataclasses
 import json
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from splatfix.budget.changes import changes_for, highest_peak, largest_for
 from splatfix.budget.expected import gaussians_expected, mcmc_count, minutes_expected
 from splatfix.budget.memory import card_phases, host_phases
 from splatfix.budget.model import Need, Span, Verdict
+from splatfix.certify.scenes import samples_folder
 from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
@@ -293,8 +295,26 @@ def test_transforms_are_scenes_too(tmp_path: Path) -> None:
     scene = read_scene_size(tmp_path)
     assert not isinstance(scene, str)
     assert (scene.photos, scene.width, scene.height, scene.channels) == (2, 80, 60, 4)
+    assert scene.points == 100_000
+    (tmp_path / "points3d.ply").write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex 77\n\0")
+    scene = read_scene_size(tmp_path)
+    assert not isinstance(scene, str) and scene.points == 77
     (tmp_path / "transforms_train.json").write_text("[" * 100_000)
     assert isinstance(read_scene_size(tmp_path), str)
+
+
+@pytest.mark.parametrize(
+    "row", json.loads(vram.RECORD.read_text("utf-8"))["rows"], ids=lambda row: row["scene"]
+)
+def test_sample_scenes_are_foretold_by_their_folders(row: dict[str, Any]) -> None:
+    folder = samples_folder() / row["scene"]
+    code, document = called("--stack", "smoke", "--scene", str(folder), "--strategy", row["strategy"])
+    need, expected = document["need"], document["gaussians"]
+    names = ("photos", "width", "height", "points")
+    assert code == 0 and {name: need[name] for name in names} == {name: row[name] for name in names}
+    assert expected["low"] * 0.99 <= row["final"] <= expected["high"] * 1.01
+    for phase, measured in (("training", "resident_train"), ("evaluation", "resident_evaluation")):
+        assert document[phase]["low_bytes"] < row[measured] < document[phase]["high_bytes"]
 
 
 # Short runs
@@ -326,7 +346,7 @@ def test_short_runs_fit_the_published_parts(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(SplatfixError) as refused:
         calibrate.calibrated(ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
     assert refused.value.code == "no-gpu" and refused.value.exit_code == 3
-    monkeypatch.setattr(calibrate, "require_visible_gpu", lambda *_: None)
+    monkeypatch.setattr(calibrate, "make_context", lambda _: SimpleNamespace(visible_gpus=("one",)))
     need, words = calibrate.calibrated(ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
     assert need.calibrated == pytest.approx(1.5) and "1.50" in words
     assert (highest_peak(need) or 0) > (highest_peak(ISSUE_676) or 0)

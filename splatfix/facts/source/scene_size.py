@@ -6,13 +6,14 @@ height), and the frames of Blender's and nerfstudio's ``transforms.json``.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from splatfix.core.codec import parse_json
-from splatfix.core.data import dataclass
+from splatfix.core.data import dataclass, replace
 from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import read_blocks, read_start, read_text
 
@@ -34,6 +35,8 @@ class SceneSize:
     found_via: str
     channels: int = 3
     """4 where the photos have alpha, as far as a header says so."""
+    prepared: int = 1
+    """By how much the smallest copies beside the photos are reduced: 8 where there is an ``images_8``."""
 
 
 def read_scene_size(folder: Path) -> SceneSize | str:
@@ -44,7 +47,7 @@ def read_scene_size(folder: Path) -> SceneSize | str:
         model = folder / name
         if (model / "images.bin").is_file() or (model / "images.txt").is_file():
             try:
-                return _of_colmap(model, name)
+                return replace(_of_colmap(model, name), prepared=_prepared(folder))
             except (OSError, ValueError, struct.error):
                 return f"the COLMAP model in {model} is damaged or not complete"
     for name in _TRANSFORMS:
@@ -64,6 +67,10 @@ def _of_colmap(model: Path, name: str) -> SceneSize:
     photos = sum(1 for _ in _lines(model / "images.txt", blank=True)) // 2
     points = sum(1 for _ in _lines(model / "points3D.txt"))
     return _plausible(photos, int(width), int(height), points, f"{name}/*.txt")
+
+
+def _prepared(folder: Path) -> int:
+    return next((divisor for divisor in (8, 4, 2) if (folder / f"images_{divisor}").is_dir()), 1)
 
 
 def _lines(path: Path, *, blank: bool = False) -> Iterator[str]:
@@ -97,7 +104,9 @@ def _of_transforms(folder: Path, name: str) -> SceneSize | str:
         width, height, channels = document.get("w"), document.get("h"), 3
         if width is None or height is None:
             width, height, channels = _size_of_png(folder, str(frames[0]["file_path"]))
-        return _plausible(len(frames), int(width), int(height), _RANDOM_POINTS, name, channels)
+        cloud = document.get("ply_file_path", "points3d.ply")
+        points = _points_of_ply(folder / str(cloud)) or _RANDOM_POINTS
+        return _plausible(len(frames), int(width), int(height), points, name, channels)
     except (KeyError, TypeError, ValueError, IndexError, struct.error, OSError):
         return f"{folder / name} has no frames, or not the size of its photos"
 
@@ -110,6 +119,14 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError(f"{path} is no object")
     return document
+
+
+def _points_of_ply(path: Path) -> int:
+    """From the header; 0 where there is none."""
+    match = re.match(rb"ply\s[^\0]*?element vertex (\d{1,10})\s", read_start(path, 1 << 12))
+    if match is None:
+        return 0
+    return int(match[1])
 
 
 def _size_of_png(folder: Path, name: str) -> tuple[int, int, int]:
