@@ -18,7 +18,9 @@ BLANKS = {
     "FOLDER": "that environment's folder",
     "GID": "the number of that group",
     "IMAGE": "the image that this container was started from",
+    "SCENE": "the folder of the scene",
     "SOURCE": "the checkout, or the folder with the setup.py",
+    "STACK": "the trainer, such as inria or gsplat",
 }
 """Words that stand in a command for what only a person knows."""
 

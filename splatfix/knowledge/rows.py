@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from splatfix.core.codec import Decoder, made_by
-from splatfix.core.step import Command, Step
+from splatfix.core.step import BLANKS, Command, Step
 from splatfix.knowledge.tables import pair, source_of, table, version
 
 T = TypeVar("T")
@@ -89,4 +89,5 @@ def step_of(
     env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
     if not argv and not env:
         return Step(text)
-    return Step(text, Command(argv, tuple(env.items())))
+    blanks = tuple(word for word in argv if word in BLANKS)
+    return Step(text, Command(argv, tuple(env.items()), blanks=blanks))
