@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from splatfix import facts as machine_facts
-from splatfix.app.calibrate import calibrated
 from splatfix.app.result import Result
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
@@ -72,6 +71,8 @@ def foretell(request: VramRequest) -> Result:
     card = _card(request, on_cpu=stack.family == "smoke")
     note = ""
     if request.calibrate:
+        from splatfix.app.calibrate import calibrated  # it brings the room of certify along
+
         need, note = calibrated(need, request.scene, request.python)
     expected = gaussians_expected(need, request.budget)
     if note and need.gaussians.high and not (request.gaussians or request.budget):

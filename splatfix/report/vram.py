@@ -8,7 +8,6 @@ from rich.console import Console
 
 from splatfix.budget.model import Budget, Expected, Phase, Verdict
 from splatfix.report.console import escape, marked, prose, section, table
-from splatfix.report.html import budget_page
 from splatfix.report.marks import ABSENT, Mark, Table
 
 _BAR = 28
@@ -153,6 +152,8 @@ def bars(phase: Phase, longest: int) -> Sequence[tuple[float, float, int, str]]:
 
 def page(budget: Budget) -> str:
     """The same as one HTML file."""
+    from splatfix.report.html import budget_page  # templates and certificates, which nothing else here needs
+
     phases = {name: phase for name, phase in budget.phases.items() if phase is not None}
     longest = max([budget.limit_bytes, *(phase.peak_bytes for phase in phases.values())])
     headers = ("part", "takes", "at least, at most", "figure")

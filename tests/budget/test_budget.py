@@ -25,6 +25,7 @@ from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
 from splatfix.facts import read_scene_size
+from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.vram import GIB, card_memory, families, settings_of, stacks_by_key
 from tools import docs, vram
 
@@ -32,6 +33,7 @@ LIMITS = {
     "gsplat": (14, 0.03),
     "inria": (14, 0.03),
     "mcmc": (3, 0.08),
+    "loading": (1, 0.03),
     "evaluation": (5, 0.10),
     "smoke held": (36, 0.05),
     "smoke process": (24, 0.05),
@@ -120,6 +122,12 @@ def test_changes_are_in_order_of_quality_and_each_helps_more() -> None:
     assert unknown and all(row.kind == "claimed" and row.fits is None for row in unknown)
     budget = next(row for row in changes if row.option.startswith("--cap_max "))
     assert 100_000 <= int(budget.option.split()[1]) < 2e7
+
+
+def test_a_swap_that_is_advised_is_one_that_splatfix_installs() -> None:
+    options = {row.option for stack in stacks_by_key().values() for row in settings_of(stack)}
+    swaps = [option.split() for option in options if option.startswith("splatfix install ")]
+    assert len(swaps) == 2 and all(dropin_named(name) for _, _, name, *_ in swaps)
 
 
 def test_the_largest_is_the_last_that_fits() -> None:
