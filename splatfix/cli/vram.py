@@ -32,8 +32,20 @@ class DataDevice(str, Enum):
     cpu = "cpu"
 
 
+def _stacks(incomplete: str) -> list[str]:
+    """What a shell completes."""
+    from splatfix.knowledge.vram import stacks_by_key
+
+    return [key for key in stacks_by_key() if key.startswith(incomplete)]
+
+
 def vram(
-    stack: Annotated[str, option("--stack", "The stack, such as inria, gsplat or mip.", metavar="STACK")],
+    stack: Annotated[
+        str,
+        option(
+            "--stack", "The stack, such as inria, gsplat or mip.", metavar="STACK", autocompletion=_stacks
+        ),
+    ],
     gpu: Annotated[
         str,
         option(

@@ -67,6 +67,7 @@ def test_every_help_has_an_example_that_parses(words: tuple[str, ...], command: 
         ("explain --class no-kernel", ["no-kernel-image"]),
         ("certify --scene figu", ["figurine"]),
         ("scenes check figu", ["figurine"]),
+        ("vram --stack inria-v", ["inria-v1"]),
         ("install diff_gaussian_rasterization@v", ["diff_gaussian_rasterization@v1"]),
         ("install READ", []),
     ],

@@ -14,6 +14,7 @@ from smoke_trainer import ply
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
+from splatfix.facts import read_scene_size
 from tests.smoke_trainer.tiny import LAYOUTS, tiny_scene
 
 from .bad_files import bad_files, replace
@@ -44,6 +45,8 @@ def load_damaged(folder: Path, seed: int) -> None:
     path = rng.choice(rest if rng.random() < 0.6 else files)
     _damage(path, rng.choice(files), rng)
     try:
+        size = read_scene_size(folder)
+        assert isinstance(size, str) or min(size.photos, size.width, size.height) > 0
         scene = load_scene(str(folder), resolution=rng.choice((-1, 2, 20)))
         photos = ImageStore(CPU, CPU)
         for view in scene.train + scene.test:

@@ -22,6 +22,7 @@ _TRANSFORMS = ("transforms_train.json", "transforms.json")
 _RANDOM_POINTS = 100_000
 """That Inria's trainer starts from where a Blender scene has no points (scene/dataset_readers.py)."""
 _MOST_COUNTED = 1 << 30
+_LONGEST_LINE = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,13 @@ def _lines(path: Path, *, blank: bool = False) -> Iterator[str]:
     """Lines without comments; ``blank``: empty ones too, for a photo may have no points."""
     rest = b""
     for block in read_blocks(path, _MOST_COUNTED):
-        *lines, rest = (rest + block).split(b"\n")
-        yield from (line.decode("utf-8", "replace") for line in lines if _counts(line, blank))
+        first, *lines = block.split(b"\n")
+        # of a line nobody needs more: one without an end would take all memory
+        rest = (rest + first)[:_LONGEST_LINE]
+        for line in lines:
+            if _counts(rest, blank):
+                yield rest.decode("utf-8", "replace")
+            rest = line
     if rest.strip() and _counts(rest, blank):
         yield rest.decode("utf-8", "replace")
 
