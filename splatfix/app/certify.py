@@ -38,10 +38,9 @@ from splatfix.core.step import Step, run, value_options
 from splatfix.facts import Facts
 from splatfix.install.undo import written_files
 from splatfix.plan import Options
-from splatfix.report import appendix, certificate, console, verification
+from splatfix.report import appendix, certificate, console, forms, verification
 from splatfix.report.documents import envelope
 from splatfix.report.field_report import markdown
-from splatfix.report.forms import FORMS
 from splatfix.report.html import certificate_page
 from splatfix.report.progress import training
 
@@ -133,12 +132,21 @@ def _result(
     return Result(command, document, show, exit_code, forms=forms_of(made, options))
 
 
-def forms_of(made: Certificate, options: Options | None) -> dict[str, Callable[[], str]]:
-    """What ``--format`` can print of a certificate, by name."""
-    forms: dict[str, Callable[[], str]] = {"markdown": partial(markdown, made, options)}
-    for name, form in FORMS.items():
-        forms[name] = partial(form, made)
-    return forms
+def forms_of(
+    made: Certificate, options: Options | None, identity: Identity | None = None
+) -> dict[str, Callable[[], str]]:
+    """What ``--format`` can print of a certificate, by name.
+
+    Args:
+        identity: of the file that it was read from.
+    """
+    return {
+        "markdown": partial(markdown, made, options, identity),
+        "junit": partial(forms.junit, made, identity),
+        "prometheus": partial(forms.prometheus, made, identity),
+        "issue": partial(forms.issue, made),
+        "appendix": partial(appendix.markdown, made),
+    }
 
 
 def run_and_report(
@@ -172,7 +180,7 @@ def run_and_report(
         identity = Identity(sha256_of(subject.out / NAME))
         if key and not made.unfinished:
             identity = Identity(identity.id, Signed.NOT_CHECKED, key)
-        write_text(subject.out / "certificate.md", markdown(made, options))
+        write_text(subject.out / "certificate.md", markdown(made, options, identity))
         matrix = binary_matrix(make_context(facts))
         page = certificate_page(made, facts, subject.out, options, matrix, identity)
         write_text(subject.out / "certificate.html", page)
@@ -204,7 +212,7 @@ def next_step(made: Certificate, python: str | None) -> Step | None:
         return run(*made.repeat.argv, "--keep", text="Next: run it again, and look into what is left of it")
     named = value_options({"--python": python})
     if made.verdict is Verdict.NOT_CERTIFIED:
-        if step := way_out(made.kernels, made.scenes, python):
+        if step := way_out(made.kernels, made.scenes, python, made.diagnosis):
             return step
         return run("splatfix", "diagnose", *named, text="Next: look for the cause")
     if made.verdict is Verdict.CERTIFIED and (made.level or TRAINS_FROM) < TRAINS_FROM:

@@ -111,7 +111,7 @@ def carried_out(
     return Result(
         command,
         lambda: installation.install_document(outcome=outcome),
-        lambda console: installation.show_outcome(console, outcome, next_step(outcome)),
+        lambda console: installation.show_outcome(console, outcome, next_step(command, outcome)),
     )
 
 
@@ -342,11 +342,14 @@ def install_step(plan: InstallPlan) -> Step:
     return run("splatfix", "install", *argv, "--python", plan.python, text=NO_CHANGE)
 
 
-def next_step(outcome: InstallOutcome) -> Step | None:
-    """Where kernels were verified on the GPU, training; else their verification. None where nothing was changed."""
+def next_step(command: str, outcome: InstallOutcome) -> Step | None:
+    """Where kernels were verified on the GPU, training; else their verification, which of most packages that are repaired
+    shows nothing. None where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
         return None
     python = outcome.plan.python
+    if command == "repair":
+        return run("splatfix", "diagnose", "--python", python, text="Next: see that nothing else is altered")
     for item in outcome.items:
         for rung in item.proof:
             if rung.name is RungName.COMPUTES and rung.reached:

@@ -65,7 +65,7 @@ def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Res
             verbose=verbose,
         ),
         forms={
-            **forms_of(subject, stored.options),
+            **forms_of(subject, stored.options, identity),
             "html": lambda: _page(stored, identity),
             "badge": lambda: badge(subject),
         },

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from splatfix.certify.criteria.criterion import SHORTEST
+from splatfix.certify.criteria.installed import CODE
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.core.codec import from_json
 from splatfix.core.data import dataclass, replace
@@ -58,8 +59,17 @@ def advised(item: Criterion, renderer: str, device: str) -> Criterion:
     return replace(item, advice=text)
 
 
-def way_out(kernels: Sequence[KernelCheck], runs: Sequence[SceneRun], python: str | None) -> Step | None:
-    """What to do about the first failed kernel, else about the first failed criterion; None where neither failed."""
+def way_out(
+    kernels: Sequence[KernelCheck],
+    runs: Sequence[SceneRun],
+    python: str | None,
+    diagnosis: Sequence[Criterion] = (),
+) -> Step | None:
+    """What to do about altered files, else about the first failed kernel, else about the first failed criterion; None where
+    nothing of that failed."""
+    for item in diagnosis:
+        if item.code == CODE and item.outcome is Outcome.FAILED:
+            return say(f"Next: {item.advice}")
     failed = next((item for item in kernels if item.outcome is Outcome.FAILED), None)
     if failed is not None:
         module = failed.implementation.partition(".")[0]

@@ -100,7 +100,7 @@ def _of_suite(
     diagnosis: tuple[Criterion, ...] = ()
     if request.level is not None:
         diagnosis = run_levels.diagnosed(findings, subject.device)
-    code = as_installed(measured.loaded)
+    code = as_installed(measured.loaded, subject.python)
     reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
@@ -145,7 +145,7 @@ def _of_stack(
 ) -> Certificate:
     started, run = measured.started, next(iter(measured.runs), None)
     proof = evaluate_stack(subject, findings, run, built)
-    code = as_installed(measured.loaded)
+    code = as_installed(measured.loaded, subject.python)
     reasons = [*_altered(code), *(_reason(item) for scene in measured.runs for item in scene.failed)]
     for rung in proof:
         if rung.name is RungName.BUILT and rung.reached is False:

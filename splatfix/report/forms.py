@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from xml.etree import ElementTree  # only written, never parsed  # nosec B405
 
+from splatfix.attest.model import Identity, Signed
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.data import dataclass
 from splatfix.core.visible import visible
-from splatfix.report import appendix
 from splatfix.report.console import shorten_home
 from splatfix.report.results import gpu_peak
+from splatfix.report.verification import signature_badge
 from splatfix.report.view import CertificateView, count_met
 
 _SKIPPED = (Outcome.NOT_MEASURED, Outcome.UNDETERMINED)
@@ -29,18 +30,28 @@ class _Case:
     means: str = ""
 
 
-def junit(certificate: Certificate) -> str:
+def junit(certificate: Certificate, identity: Identity | None = None) -> str:
     """JUnit's XML, as CI systems read it: a suite for the diagnosis, the kernels, each scene and the levels, a case for each
     criterion.
 
     What failed is a failure with what it means; what was not measured, or not judged, is skipped. Where the run did not come
-    to its end, that is an error, and so is each scene that was not trained.
+    to its end, that is an error, and so is each scene that was not trained. Each suite names the certificate and the state of
+    its signature, where they are known.
     """
     root = ElementTree.Element("testsuites", name="splatfix certify", time=f"{certificate.seconds:.1f}")
     timestamp = certificate.issued.partition("+")[0]  # JUnit's has no offset
     for name, seconds, cases in _suites(CertificateView(certificate)):
         if cases:
-            root.append(_suite(name, seconds, timestamp, cases))
+            suite = _suite(name, seconds, timestamp, cases)
+            if identity is not None:
+                properties = ElementTree.Element("properties")
+                suite.insert(0, properties)
+                for key, value in (
+                    ("certificate", identity.id),
+                    ("signature", signature_badge(identity).text),
+                ):
+                    ElementTree.SubElement(properties, "property", name=key, value=_xml(value))
+            root.append(suite)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -111,7 +122,7 @@ def _xml(text: str) -> str:
     return visible(shorten_home(text), keep="\n\t")
 
 
-def prometheus(certificate: Certificate) -> str:
+def prometheus(certificate: Certificate, identity: Identity | None = None) -> str:
     """Prometheus' text format, for node_exporter's textfile collector: the verdict, levels, kernels, each criterion, and what was
     measured."""
     about = {"suite": certificate.suite, "renderer": certificate.renderer, "device": certificate.device}
@@ -133,6 +144,9 @@ def prometheus(certificate: Certificate) -> str:
         "1 the run came to its end, 0 it was interrupted or killed, or still runs.",
         [({}, float(CertificateView(certificate).ended))],
     )
+    if identity is not None:
+        states = [({"signature": item.value}, float(item is identity.signature)) for item in Signed]
+        metrics.add("certificate_signature", "1 for the state of its signature, 0 for the others.", states)
     issued = datetime.fromisoformat(certificate.issued).timestamp()
     metrics.add("certificate_timestamp_seconds", "When it was issued.", [({}, issued)])
     met = {Outcome.MET: 1.0, Outcome.FAILED: 0.0}
@@ -257,11 +271,3 @@ def issue(certificate: Certificate) -> str:
         lines.append("")
     lines += ["### To repeat it", "", f"    {certificate.repeat.shell(windows=False)}", ""]
     return shorten_home("\n".join(map(visible, lines)))
-
-
-FORMS: Mapping[str, Callable[[Certificate], str]] = {
-    "junit": junit,
-    "prometheus": prometheus,
-    "issue": issue,
-    "appendix": appendix.markdown,
-}

@@ -15,11 +15,12 @@ import pytest
 
 import splatfix.certify
 from splatfix import __version__
-from splatfix.app.certify import run_and_report
+from splatfix.app.certify import forms_of, run_and_report
+from splatfix.attest.model import Signed
+from splatfix.attest.report import identity_of
 from splatfix.certify import Certificate
 from splatfix.core.codec import to_json
 from splatfix.report.difference import compare, markdown
-from splatfix.report.forms import FORMS
 from splatfix.report.recorded import StoredCertificate, fix_of, problems_of
 from tests.certify.conftest import RESULT, SHORT, RecordedTrainer, subject
 from tests.cli.test_documents import check
@@ -49,13 +50,21 @@ def recorded(certified: tuple[Path, Certificate], tmp_path: Path) -> tuple[Path,
     return Path(shutil.copytree(folder, tmp_path / "report")), certificate
 
 
-@pytest.mark.parametrize("form", ["markdown", "html", *FORMS])
+@pytest.mark.parametrize("form", ["markdown", "html", "junit", "prometheus", "issue", "appendix"])
 def test_a_certificate_is_shown_as_certify_gave_it(
     form: str, recorded: tuple[Path, Certificate], splatfix: Splatfix
 ) -> None:
     folder, certificate = recorded
-    kept = {"markdown": "certificate.md", "html": "certificate.html"}.get(form)
-    expected = (folder / kept).read_text(encoding="utf-8") if kept else FORMS[form](certificate)
+    identity = identity_of(folder / "certificate.json")
+    forms = {
+        **forms_of(certificate, None, identity),
+        "markdown": (folder / "certificate.md").read_text,
+        "html": (folder / "certificate.html").read_text,
+    }
+    expected = forms[form]()
+    if form not in ("issue", "appendix"):
+        assert identity.id in expected or "certificate_signature{" in expected
+        assert identity.signature is Signed.UNSIGNED and "unsigned" in expected
     done = splatfix("report", "show", folder / "certificate.json", "--format", form)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == expected

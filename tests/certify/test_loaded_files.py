@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from splatfix.app.certify import next_step
 from splatfix.certify import Outcome, Verdict, certify
 from splatfix.certify.criteria.installed import as_installed
 from splatfix.certify.inside import loaded
@@ -194,3 +195,5 @@ def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path:
     made = certify(subject(SHORT, tmp_path / "out"), known, runner=Telling(figurine={}))
     assert made.verdict is Verdict.NOT_CERTIFIED and len(made.reasons) > 1
     assert made.reasons[0].startswith("code-as-installed: fused_ssim/ssim.py differs")
+    step = next_step(made, None)
+    assert step is not None and "splatfix repair fused_ssim --python" in step.text

@@ -57,6 +57,7 @@ def test_it_is_put_back_and_that_is_undone(
 
     assert splatfix("repair", "Tiny", *python, "--yes") == 0
     assert path.read_bytes() == SOURCE
+    assert "$ splatfix diagnose" in capsys.readouterr().out
     assert splatfix("revert", *python) == 0
     assert snapshot(environment) == before, "with the edit"
 

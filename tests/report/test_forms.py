@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from splatfix.app.certify import monitoring_code_of
+from splatfix.app.certify import forms_of, monitoring_code_of
 from splatfix.certify.interim import incomplete
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.context.model import BinaryMatrix
@@ -19,8 +19,7 @@ from splatfix.core.step import Command
 from splatfix.facts.model import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.appendix import latex
 from splatfix.report.badge import badge
-from splatfix.report.field_report import markdown
-from splatfix.report.forms import FORMS, issue, junit, prometheus
+from splatfix.report.forms import issue, junit, prometheus
 from splatfix.report.html import certificate_page
 from tests.report.test_certificate import certificate
 
@@ -141,7 +140,7 @@ def test_an_issue_names_the_reason() -> None:
 HOME_IN = "/home/ada/env in /home/ada, -I/home/ada/x file:///home/ada/y"
 
 
-@pytest.mark.parametrize("form", ["html", "markdown", "latex", *FORMS])
+@pytest.mark.parametrize("form", ["html", "latex", *forms_of(certificate(), None)])
 def test_no_form_but_json_tells_the_home(form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """JSON is read again by programs, which need the path."""
     monkeypatch.setenv("HOME", "/home/ada")
@@ -158,10 +157,10 @@ def test_no_form_but_json_tells_the_home(form: str, monkeypatch: pytest.MonkeyPa
     )
     forms: dict[str, Callable[[], str]] = {
         "html": lambda: certificate_page(found, facts, tmp_path, None, BinaryMatrix()),
-        "markdown": lambda: markdown(found),
         "latex": lambda: latex(found),
+        **forms_of(found, None),
     }
-    text = forms[form]() if form in forms else FORMS[form](found)
+    text = forms[form]()
     assert "~/" in text or "textasciitilde" in text
     assert "/home/ada" not in text
 

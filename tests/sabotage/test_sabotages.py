@@ -70,7 +70,7 @@ def certified(
     folder: Path, row: Sabotage | None, known: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> Certificate:
     """The certificate of such an environment, without the comparison of its files with what was installed."""
-    monkeypatch.setattr(certificate, "as_installed", lambda code: ())
+    monkeypatch.setattr(certificate, "as_installed", lambda code, python: ())
     monkeypatch.setenv(SWITCH, "1")
     python = environment(folder / "environment", row)
     runner: Any = ProcessRunner()
@@ -107,7 +107,9 @@ def test_refused_for_its_first_cause(
 def test_a_healthy_environment_is_certified(
     tmp_path: Path, known: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With all drop-ins, its files compared, and a setting or two that are nobody's sabotage."""
+    """With its files compared, a setting or two that are nobody's sabotage, and one that its child does not hear of."""
+    (tmp_path / "sitecustomize.py").write_text("raise SystemExit('from PYTHONPATH')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
     python = environment(tmp_path / "environment", None)

@@ -6,15 +6,19 @@ from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import Criterion
 from splatfix.core.data import replace
+from splatfix.core.step import Command
 from splatfix.core.words import counted, few
 
 CODE = "code-as-installed"
 
 
-def as_installed(code: LoadedCode | None) -> tuple[Criterion, ...]:
+def as_installed(code: LoadedCode | None, python: str = "python") -> tuple[Criterion, ...]:
     """Failed for each file that ran and differs from what its wheel installed; what has no digest to compare with is named.
 
     None at all where nothing was loaded yet.
+
+    Args:
+        python: the environment's interpreter, for the commands that mend it.
     """
     if code is None:
         return ()
@@ -30,7 +34,8 @@ def as_installed(code: LoadedCode | None) -> tuple[Criterion, ...]:
         met = None
     item = criterion(CODE, met, few(texts, between="; ") or "no process told what it loaded")
     names = dict.fromkeys(item.distribution for item in code.differences if item.distribution)
-    advice = [f"splatfix repair {name}" for name in names]
+    repairs = [Command(("splatfix", "repair", name, "--python", python)) for name in names]
+    advice = [command.shell(windows=False) for command in repairs]
     if any(not item.distribution for item in code.differences):
         advice.append(
             "look into the named files, and remove what is not wanted (a .pth file or sitecustomize loads them)"
