@@ -12,6 +12,8 @@ from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
 from splatfix.budget.memory import card_phases, host_phases
 from splatfix.budget.model import LIMIT, Budget, Card, Expected, Need, Phase, Span, Verdict
+from splatfix.context import make_context
+from splatfix.context.card import largest_card
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
@@ -189,19 +191,18 @@ def _card(request: VramRequest, *, on_cpu: bool) -> Card:
                 exit_code=Exit.UNDETERMINED,
             )
         return Card(request.gpu, memory, "its name")
-    machine = machine_facts.gather("").machine
-    if on_cpu and machine.resources.memory_total is not None:
-        return Card("host memory", machine.resources.memory_total, "/proc/meminfo")
-    sizes = [gpu for gpu in machine.gpus.value or () if gpu.vendor == "nvidia" and gpu.memory_total]
-    if not sizes:
+    facts = machine_facts.gather("")
+    if on_cpu and facts.machine.resources.memory_total is not None:
+        return Card("host memory", facts.machine.resources.memory_total, "/proc/meminfo")
+    largest = largest_card(make_context(facts))
+    if largest is None:
         raise SplatfixError(
             "no-gpu",
             "There is no NVIDIA GPU here whose memory is known.",
             todo=(say('Name one: --gpu "RTX 3090".'),),
             exit_code=Exit.UNDETERMINED,
         )
-    largest = max(sizes, key=lambda gpu: gpu.memory_total or 0)
-    return Card(largest.name, largest.memory_total or 0, machine.gpus.found_via)
+    return Card(*largest, facts.machine.gpus.found_via)
 
 
 def _unknown_stack(name: str) -> SplatfixError:

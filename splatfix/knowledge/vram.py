@@ -199,7 +199,7 @@ def source_named(key: str) -> str:
 
 def card_memory(name: str) -> int | None:
     """Bytes of a card by its name (``NVIDIA GeForce RTX 3090``, ``RTX 3060 12GB``) or of a size (``24 GB``); None: not known."""
-    size = re.fullmatch(r"(.*?)[\s-]*(?<!\d)(\d{1,3})\s*Gi?B", name.strip(), re.IGNORECASE)
+    size = re.fullmatch(r"(.*?)[\s-]*(?<!\d)([1-9]\d{0,2})\s*Gi?B", name.strip(), re.IGNORECASE)
     if size is not None and (not size[1] or _plain(size[1]) in _cards()):
         return int(size[2]) * GIB
     gib = _cards().get(_plain(name))

@@ -27,6 +27,7 @@ from splatfix.core.runner import Completed
 from splatfix.facts import read_scene_size
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.vram import GIB, card_memory, families, settings_of, stacks_by_key
+from tests.machines import facts_of
 from tools import docs, vram
 
 LIMITS = {
@@ -211,7 +212,28 @@ def test_cards_by_their_names() -> None:
         "16 GiB": 16,
     }
     assert {name: card_memory(name) for name in sizes} == {name: gib * GIB for name, gib in sizes.items()}
-    assert card_memory("RTX 9999 48GB") is None and card_memory("") is None
+    assert [card_memory(name) for name in ("RTX 9999 48GB", "", "0 GB")] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "gib"),
+    [
+        ("rtx-3090-and-5090", "NVIDIA GeForce RTX 5090", 32),
+        ("a100-mig-kubernetes", "MIG", 37),
+        ("apple-m2-max", "", 0),
+    ],
+)
+def test_this_machines_largest_card_counts(
+    machine: str, name: str, gib: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = facts_of(machine)
+    monkeypatch.setattr("splatfix.app.vram.machine_facts.gather", lambda _: facts)
+    code, document = called(*WORDS)
+    if not name:
+        assert (code, document["error"]["code"]) == (3, "no-gpu")
+        return
+    assert name in document["card"]["name"]
+    assert document["card"]["memory_bytes"] / GIB == pytest.approx(gib, rel=0.05)
 
 
 def test_the_page_and_the_terminal_draw_the_parts(tmp_path: Path) -> None:

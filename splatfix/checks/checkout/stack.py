@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from splatfix.budget.changes import changes_for, highest_peak
@@ -15,6 +14,7 @@ from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch, torch_for
 from splatfix.context import Context
+from splatfix.context.card import largest_card
 from splatfix.context.commands import pip
 from splatfix.core.step import run, say
 from splatfix.core.words import counted
@@ -150,19 +150,10 @@ def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
         return
     stack = recognition.stack
     needs = usual_needs(stack.key)
-    sizes = [0.0]
-    for gpu in context.machine.gpus.value or ():
-        # a card that CUDA does not list for a reason of its own counts: only a variable takes it away
-        if gpu.vendor != "nvidia" or gpu.index in context.hidden_gpus:
-            continue
-        # one program can have a whole card, or one MIG instance (MIG 3g.40gb) of it
-        if gpu.mig:
-            sizes += [float(size) * 1e9 for size in re.findall(r"\b\d+g\.(\d+)gb", " ".join(gpu.mig_devices))]
-        else:
-            sizes.append(float(gpu.memory_total or 0))
-    largest = max(sizes)
-    if not largest or not needs:
+    card = largest_card(context)
+    if card is None or not needs:
         return
+    _, largest = card
     peaks = {need: highest_peak(need) or 0 for need in needs}
     mean, most = sum(peaks.values()) / len(peaks), max(peaks.values())
     evidence = (
