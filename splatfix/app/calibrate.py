@@ -44,9 +44,9 @@ def calibrated(
             ``calibration-failed`` (3).
     """
     stack = stack_memory(need.stack)
-    family = stack.family if stack is not None else ""
-    if family not in RENDERERS:
+    if stack is None or stack.family not in RENDERERS:
         raise _failed(f"There is nothing that short runs could tell of {need.stack}.")
+    family = stack.family
     interpreter = target_python(python)
     facts = machine_facts.gather(interpreter)
     require_packages(facts, interpreter, "vram --calibrate", CERTIFY_NEEDS)
@@ -105,7 +105,9 @@ def _beyond_stated(need: Need, record: Mapping[str, Any]) -> tuple[float, float]
     width, height = record["resolution"]
     small = replace(need, photos_on_cpu=True, width=width, height=height, gaussians=Span(count, count, count))
     phase = card_phases(small)["training"]
-    parts = [part for part in (phase.parts if phase else ()) if part.name not in _OVERHEADS]
+    if phase is None:
+        raise _failed(f"Nothing is known of a training of {need.stack}.")
+    parts = [part for part in phase.parts if part.name not in _OVERHEADS]
     published = sum(part.bytes for part in parts if part.kind == "published")
     return float(published), float(sum(part.bytes for part in parts) - published)
 

@@ -11,7 +11,7 @@ from splatfix.app.result import Result
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
 from splatfix.budget.memory import card_phases, host_phases
-from splatfix.budget.model import LIMIT, Budget, Card, Expected, Need, Phase, Span, Verdict
+from splatfix.budget.model import LIMIT, Budget, Card, Expected, Need, Phase, SettingChange, Span, Verdict
 from splatfix.context import make_context
 from splatfix.context.card import largest_card
 from splatfix.core.codec import to_json
@@ -88,7 +88,10 @@ def foretell(request: VramRequest) -> Result:
         phases, hosts = card_phases(need), host_phases(need)
         minutes = minutes_expected(need, request.iterations)
     limit = int(LIMIT * card.memory_bytes)
-    verdict = judged(phases, limit)
+    verdict = verdict_of(phases, limit)
+    changes: tuple[SettingChange, ...] = ()
+    if verdict is not Verdict.FITS:
+        changes = tuple(changes_for(need, limit))
     budget = Budget(
         card=card,
         limit_bytes=limit,
@@ -98,7 +101,7 @@ def foretell(request: VramRequest) -> Result:
         host=hosts,
         gaussians=expected,
         minutes=minutes,
-        changes=tuple(changes_for(need, limit)) if verdict is not Verdict.FITS else (),
+        changes=changes,
         largest=largest_for(need, limit),
         calibration=note,
     )
@@ -112,7 +115,7 @@ def foretell(request: VramRequest) -> Result:
     )
 
 
-def judged(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
+def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
     """A training exceeds a card by any phase that is known, and fits it where all are known."""
     peaks = [phase.peak_bytes for phase in phases.values() if phase is not None]
     if any(peak > limit for peak in peaks):
@@ -148,6 +151,9 @@ def _need(request: VramRequest) -> Need:
             say("Name the scene's folder with --scene, or give --images and --resolution."),
         )
     count = float(request.budget or request.gaussians or 0)
+    lpips = None
+    if request.autograd:
+        lpips = "vgg"
     return Need(
         stack=request.stack,
         photos=photos,
@@ -161,7 +167,7 @@ def _need(request: VramRequest) -> Need:
         photos_on_cpu=request.photos_on_cpu,
         strategy=request.strategy,
         autograd=request.autograd,
-        lpips="vgg" if request.autograd else None,
+        lpips=lpips,
     )
 
 

@@ -56,8 +56,8 @@ def host_phases(need: Need) -> Mapping[str, Phase | None]:
     if stack is None or not stack.family or stack.family == "smoke" or families()[stack.family].flat:
         return dict.fromkeys(PHASES)
     family = families()[stack.family]
-    process = overhead("host")
-    parts = [_part("process", Span(process.low, process.typical, process.high), "claimed", process.source)]
+    process, source = overhead("host")
+    parts = [_part("process", Span(*process), "claimed", source)]
     if need.photos_on_cpu:
         kept = _exactly(_photo(stack, family) * need.pixels * need.photos)
         parts.append(_part("photos", kept, "computed", family.source))
@@ -70,9 +70,9 @@ def host_phases(need: Need) -> Mapping[str, Phase | None]:
 
 def _loading(need: Need, stack: StackMemory, family: Family) -> Phase:
     """Photos are read, and every point becomes a Gaussian."""
-    parts = (
-        [] if family.view else [_photos(need, stack, family)]
-    )  # the smoke trainer reads each when it needs it
+    parts = []
+    if not family.view:  # the smoke trainer reads each photo when it needs it
+        parts.append(_photos(need, stack, family))
     points = float(need.points)
     parameters = FLOAT * (family.floats + harmonics(need.sh_degree))
     parts.append(_part("parameters", _exactly(parameters * points), "computed", family.source))
@@ -117,7 +117,9 @@ def _evaluation(need: Need, stack: StackMemory, family: Family) -> Phase:
     pairs = Span(0.0, rest.typical / 2, rest.high)
     parts.append(_part("tile pairs", pairs, "published", rates(family).source))
     parts.append(_part("compared pictures", _exactly(EVALUATED * pixels), "computed", family.source))
-    network = family.lpips if need.lpips is None else need.lpips
+    network = family.lpips
+    if need.lpips is not None:
+        network = need.lpips
     parts.append(_part("LPIPS", _exactly(NETWORKS[network] * pixels), "computed", source_named("vgg")))
     if need.autograd:
         graphs = count.times((VIEWS_ALIVE - 1) * view + VIEWS_ALIVE * SAVED)
@@ -184,15 +186,16 @@ def _with_overheads(parts: list[Part], family: Family) -> list[Part]:
     if family.workspace:
         buffers = _part("buffers of the kernels", Span(*family.workspace), "published", family.source)
         return [*parts, buffers, _part("Python and torch", Span(*family.process), "published", family.source)]
-    reserved, context = overhead("reserved"), overhead("context")
+    shares, reserved = overhead("reserved")
+    context, context_source = overhead("context")
     low, typical, high = (
         sum(getattr(part, name) for part in parts) for name in ("low_bytes", "bytes", "high_bytes")
     )
-    allocator = Span(low * reserved.low, typical * reserved.typical, high * reserved.high)
+    allocator = Span(low * shares[0], typical * shares[1], high * shares[2])
     return [
         *parts,
-        _part("allocator", allocator, "claimed", reserved.source),
-        _part("CUDA context", Span(context.low, context.typical, context.high), "claimed", context.source),
+        _part("allocator", allocator, "claimed", reserved),
+        _part("CUDA context", Span(*context), "claimed", context_source),
     ]
 
 

@@ -107,16 +107,6 @@ class MemorySetting:
     source: str
 
 
-@dataclass(frozen=True)
-class Overhead:
-    """Low, typical and high."""
-
-    low: float
-    typical: float
-    high: float
-    source: str
-
-
 @cached
 def families() -> Mapping[str, Family]:
     """All families by name."""
@@ -185,11 +175,11 @@ def published_runs() -> Mapping[str, Sequence[Run]]:
     return known
 
 
-def overhead(name: str) -> Overhead:
-    """One of ``reserved`` (a share), ``context`` and ``host`` (bytes)."""
+def overhead(name: str) -> tuple[tuple[float, float, float], str]:
+    """Low, typical and high of ``reserved`` (a share), ``context`` or ``host`` (bytes), and the source."""
     row = table("vram")["overheads"][name]
     low, typical, high = row.get("bytes") or row["share"]
-    return Overhead(float(low), float(typical), float(high), source_of("vram", row))
+    return (float(low), float(typical), float(high)), source_of("vram", row)
 
 
 def source_named(key: str) -> str:
@@ -209,7 +199,7 @@ def card_memory(name: str) -> int | None:
 
 
 def _plain(name: str) -> str:
-    words = re.findall(r"[a-z0-9]+", name.lower())
+    parts = re.findall(r"[a-z0-9]+", name.lower())
     ignored = {
         "nvidia",
         "geforce",
@@ -223,7 +213,7 @@ def _plain(name: str) -> str:
         "sxm5",
         "oem",
     }
-    return " ".join(word for word in words if word not in ignored)
+    return " ".join(part for part in parts if part not in ignored)
 
 
 @cached

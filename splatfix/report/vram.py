@@ -158,7 +158,7 @@ def page(budget: Budget) -> str:
     longest = max([budget.limit_bytes, *(phase.peak_bytes for phase in phases.values())])
     headers = ("part", "takes", "at least, at most", "figure")
     expected = [("Gaussians", in_words(budget.gaussians)), ("minutes", in_words(budget.minutes))]
-    hosts = [(name, gigabytes(phase.peak_bytes if phase else None)) for name, phase in budget.host.items()]
+    hosts = [(name, gigabytes(phase.peak_bytes)) for name, phase in budget.host.items() if phase]
     return budget_page(
         headline=headline(budget),
         mark=_MARKS[budget.verdict].value,

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from smoke_trainer.config import TrainConfig, scaled_to
 from smoke_trainer.train import prepare, train_step
 from splatfix.app import calibrate
-from splatfix.app.vram import judged
+from splatfix.app.vram import verdict_of
 from splatfix.budget.changes import changes_for, highest_peak, largest_for
 from splatfix.budget.expected import gaussians_expected, mcmc_count, minutes_expected
 from splatfix.budget.memory import card_phases, host_phases
@@ -156,7 +156,7 @@ def test_what_is_not_known_is_said() -> None:
     assert called("--gpu", "16 GB", *mesh, "4000000")[0] == 3
     code, document = called("--gpu", "16 GB", *mesh, "25000000")
     assert (code, document["training"]["parts"][0]["kind"]) == (1, "claimed")
-    assert judged({"training": None}, 1) is Verdict.UNKNOWN
+    assert verdict_of({"training": None}, 1) is Verdict.UNKNOWN
     assert gaussians_expected(dataclasses.replace(ISSUE_676, stack="smoke")) is None
     assert minutes_expected(dataclasses.replace(ISSUE_676, gaussians=Span(1e9, 1e9, 1e9)), 30_000) is None
 

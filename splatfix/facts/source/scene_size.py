@@ -64,7 +64,9 @@ def _of_colmap(model: Path, name: str) -> SceneSize:
         *_, width, height = struct.unpack("<QiiQQ", read_start(model / "cameras.bin", 32))
         return _plausible(photos, width, height, points, f"{name}/*.bin")
     cameras = list(_lines(model / "cameras.txt"))
-    _, _, width, height, *_ = cameras[0].split() if cameras else [""] * 4
+    if not cameras:
+        raise ValueError("no camera")
+    _, _, width, height, *_ = cameras[0].split()
     photos = sum(1 for _ in _lines(model / "images.txt", blank=True)) // 2
     points = sum(1 for _ in _lines(model / "points3D.txt"))
     return _plausible(photos, int(width), int(height), points, f"{name}/*.txt")
@@ -144,4 +146,4 @@ def _size_of_png(folder: Path, name: str) -> tuple[int, int, int]:
     if start[12:16] != b"IHDR":
         raise ValueError(f"{path} is no PNG")
     width, height, _, colour = struct.unpack(">IIBB", start[16:26])
-    return width, height, 4 if colour & 4 else 3
+    return width, height, 3 + bool(colour & 4)
