@@ -22,6 +22,8 @@ class TrainingRequest:
     verbose: bool = False
     monitoring: bool = False
     """Exit codes as monitoring systems read them."""
+    host_label: str = ""
+    """What the certificate calls this machine; "" for nothing, as a certificate is made to be given away."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +44,6 @@ class CertifyRequest(TrainingRequest):
     """The private key to sign the report with."""
     appendix: bool = False
     """Also write an artifact-evaluation appendix."""
-    host_label: str = ""
-    """What the certificate calls this machine; "" for nothing, as a certificate is made to be given away."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -223,6 +223,7 @@ def certify(
             iterations=iterations,
             resolution=resolution,
             targets=options.archs(target),
+            host_label=host_label,
             verbose=verbose,
             monitoring=monitoring,
         )
