@@ -151,6 +151,13 @@ def test_default_clones_small_splits_large_and_prunes_faint():
     assert not any(rows.any() for rows in strategy.state.values())  # the next round starts from nothing
 
 
+def test_larger_ones_stay_as_they_are_where_a_limit_says_so():
+    model, strategy = model_of(), strategy_of("default", grow_below3d=0.4)
+    put(model, 1, scaling=np.log(0.5))
+    event = step(strategy, 10, model, output_of([1e-3, 1e-3, 1e-5, 1e-5, 1e-5, 1e-5]))
+    assert (event.cloned, event.split, len(model)) == (1, 0, 7)
+
+
 def test_default_averages_only_over_views_that_show_a_gaussian():
     model, strategy = model_of(3), strategy_of("default")
     strategy.accumulate(model, output_of([4.0, 4.0, 4.0], radii=[1, 1, 0]))
