@@ -18,7 +18,7 @@ ROWS = [
 ]
 FIELDS = {row[3].strip("`"): row for row in ROWS}
 # What no reference has, or what is a bound of ours.
-OWN = {"cap_max", "budget", "reset_at_start"}
+OWN = {"cap_max", "budget", "reset_at_start", "grow_below3d"}
 
 
 def value_of(name: str) -> float:
