@@ -57,6 +57,8 @@ _CONSEQUENCE = re.compile(
 )
 # pip's own refusals, and not what it says after a failed build
 _PIP = re.compile(r"^ERROR: (?!Failed building|Failed to build|Exception:|Command errored)")
+# the exception above it was answered by code that failed in its turn
+_HANDLED = "During handling of the above exception, another exception occurred:"
 _EXIT_CODE = re.compile(r"^(?:│ |\| )?exit code: (-?\d+)$")
 # setuptools executes setup.py as a string
 _IN_SETUP = re.compile(r'^\s*File "(?:<string>|(?:[^"]*/)?setup\.py)", line (\d+)')
@@ -142,6 +144,7 @@ def _first_message(lines: Sequence[str]) -> BuildFailure | None:
     for kind, matches in _kinds():
         index = _first_index(lines, matches)
         if kind == "python":
+            index = _first_index(_without_handled(lines), matches)
             raised = _first_raised(lines)
             index = min((at for at in (index, raised) if at is not None), default=None)
         if index is None:
@@ -177,10 +180,24 @@ def _first_index(lines: Sequence[str], matches: Callable[[str], object]) -> int 
     return next((index for index, line in enumerate(lines) if matches(line)), None)
 
 
+def _without_handled(lines: Sequence[str]) -> list[str]:
+    """The lines, those empty that tell an exception in whose handling the next one was raised."""
+    kept, handled = list(lines), False
+    for index in range(len(kept) - 1, -1, -1):
+        line = kept[index]
+        if line.strip() == _HANDLED:
+            handled = True
+        if handled:
+            kept[index] = ""
+        if line.startswith("Traceback (most recent call last)"):
+            handled = False
+    return kept
+
+
 def _first_raised(lines: Sequence[str]) -> int | None:
     """Where the first exception stands that a traceback ends in, whatever it is called."""
     in_traceback = False
-    for index, line in enumerate(lines):
+    for index, line in enumerate(_without_handled(lines)):
         if line.startswith("Traceback (most recent call last)"):
             in_traceback = True
         elif in_traceback and line and not line[0].isspace() and not line.startswith('File "'):

@@ -149,6 +149,11 @@ def _ranked(
         if name in machine.ruled_out:
             score *= _RULED_OUT
         scores[name] = score
+    errors = {name for name, of_failure in signs.items() if not all(sign.aside for sign in of_failure)}
+    for name in scores.keys() - errors:
+        # a warning is evidence where it says why an error came
+        if errors.isdisjoint(failures()[name].explains):
+            scores[name] = min(scores[name], _UNSURE)
     explained_by = {name: _cause_among(scores, name) for name in scores}
     confidences = dict(scores)
     for name, cause in explained_by.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
@@ -23,6 +24,13 @@ _TELLING_ODDS = 6.0
 _TAIL_LINES = 80
 # Lines at the end among which the last one with a text is looked for: carets and blank lines follow it.
 _CUT_WITHIN = 8
+# Python's, compilers', pip's and glog's warnings: what went on after them did not fail for them.
+_WARNING = re.compile(
+    r"\b\w{0,40}Warning: |\bwarning( #[\w-]{1,9}| C\d{4})? ?: |^\s{0,12}(\[?(WARNING|DEPRECATION)\b|W\d{4} \d)|warnings\.warn\("
+)
+_ERROR = re.compile(
+    r"\b(fatal )?error( [A-Z]{1,3}\d{4})? ?: |^\s{0,12}[\w.]{1,80}(Error|Exception)\b|\bFAILED\b|^\s{0,12}ERROR\b|\bfatal\s{0,4}: "
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,8 @@ class Sign:
     weight: float
     """After its numbers were tested."""
     line: Line
+    aside: bool = False
+    """It is only warned of, and the log has an error."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,15 @@ class Log:
     def observations(self) -> frozenset[str]:
         """Names of the observations that it makes."""
         return frozenset(name for name, pattern in observations().items() if self.has(pattern))
+
+    @cached_property
+    def warnings(self) -> frozenset[int]:
+        """Numbers of the lines that only warn, where another one is an error; else none."""
+        numbers = frozenset(line.number for line in self.lines if _WARNING.search(line.text))
+        others = (line for line in self.lines if line.number not in numbers)
+        if not numbers or not any(_ERROR.search(line.text) for line in others):
+            return frozenset()
+        return numbers
 
     @cached_property
     def last_texts(self) -> tuple[str, ...]:
@@ -111,11 +130,14 @@ def _sign(wording: Wording, log: Log, around: Surroundings) -> Sign | None:
         match = wording.search(text, low)
         if match is None:
             continue
-        if not wording.test:
+        aside = line.number in log.warnings
+        if not wording.test and not aside:
             return Sign(wording, wording.weight, line)
-        weight = wording.weight * judge(wording.test, text, match, around)
+        weight = wording.weight
+        if wording.test:
+            weight *= judge(wording.test, text, match, around)
         if weight and (best is None or weight > best.weight):
-            best = Sign(wording, weight, line)
+            best = Sign(wording, weight, line, aside)
     return best
 
 

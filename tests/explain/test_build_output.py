@@ -65,6 +65,16 @@ def test_a_setup_script_that_does_not_get_through(
     assert words in cause.meaning
 
 
+def test_of_chained_exceptions_the_last_is_the_cause() -> None:
+    first = LOGS["trace"].format(line=2, said="ImportError: torch has no part of that name")
+    chained = f"{first}\n  During handling of the above exception, another exception occurred:\n\n"
+    last = LOGS["trace"].format(line=9, said="ModuleNotFoundError: No module named 'cmake_build_extension'")
+    cause = explain_build(LOGS["around"].format(said=chained + last, code=1))
+    assert "cmake_build_extension" in cause.lines[0] and "line 9 of setup.py" in cause.meaning
+    assert cause.failure_class == "module-missing"
+    assert "cmake_build_extension" in cause.todo[0].line()
+
+
 def test_a_source_for_another_python() -> None:
     cause = explain_build(LOGS["other_python"])
     assert cause.lines[0].startswith("Package 'simple-knn' requires a different Python")

@@ -145,6 +145,11 @@ RASTERIZES = "_C.rasterize_gaussians(*args)\n"
         (IN_ISOLATION + MISMATCH, "pip-build-isolation"),
         # a strong sign is no consequence of a weak one
         ("Number of gaussians: 0\nmax(): Expected reduction dim to be specified for input.numel() == 0\n", "train-all-pruned"),
+        # parameters that became NaN make rasterizers ask for absurd buffers
+        ("Loss=nan, point=12011]\nRuntimeError: numel: integer multiplication overflow\n", "train-nan-loss"),
+        # a header of CUB that another of its versions asks for
+        ("/c/thrust/util.h:38:10: fatal error: cub/detail/sync.cuh: No such file or directory\n", "cub-thrust-mismatch"),
+        ("/c/cub/util.h:38:10: fatal error: nv/target: No such file or directory\n", "cuda-headers-missing"),
         # a message that a terminal broke is read whole
         ("/usr/include/bits/mathcalls.h(79): error: exception\n  specification is incompatible with that of\n",
          "glibc-cuda-math-conflict"),
@@ -152,6 +157,29 @@ RASTERIZES = "_C.rasterize_gaussians(*args)\n"
 )  # fmt: skip
 def test_numbers_and_neighbours_decide(log: str, name: str) -> None:
     assert verdict(log)[0] == name
+
+
+WARNED = (
+    "bdist_wheel.py:4: FutureWarning: The 'wheel' package is no longer the canonical location of the 'bdist_wheel' command\n"
+)
+MINOR = "UserWarning: The detected CUDA version (12.0) has a minor version mismatch with the version that was used\n"
+TOO_OLD = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11060).\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        (WARNED + "a.h:4:10: fatal error: cutlass/cutlass.h: No such file or directory\n", "submodules-missing"),
+        (WARNED + "a.cu(6): error: something that nobody has ever seen\n", ""),
+        (MINOR + "a.cu(6): error: something that nobody has ever seen\n", ""),
+        # a warning that says why the error came
+        (TOO_OLD + "RuntimeError: No CUDA GPUs are available\n", "driver-too-old"),
+    ],
+)
+def test_a_warning_is_no_evidence_where_an_error_is(log: str, name: str) -> None:
+    explanation = explain_text(log)
+    recognised = [cause.name for cause in explanation.causes if cause.confidence >= 0.5]
+    assert recognised[:1] == [name][: bool(name)]
 
 
 def test_facts_say_which_nvcc_spoke() -> None:
