@@ -29,7 +29,8 @@ _WARNING = re.compile(
     r"\b\w{0,40}Warning: |\bwarning( #[\w-]{1,9}| C\d{4})? ?: |^\s{0,12}(\[?(WARNING|DEPRECATION)\b|W\d{4} \d)|warnings\.warn\("
 )
 _ERROR = re.compile(
-    r"\b(fatal )?error( [A-Z]{1,3}\d{4})? ?: |^\s{0,12}[\w.]{1,80}(Error|Exception)\b|\bFAILED\b|^\s{0,12}ERROR\b|\bfatal\s{0,4}: "
+    r"\b(fatal )?error( [A-Z]{1,3}\d{4})? ?: |^\s{0,12}[\w.]{1,80}(Error|Exception)\b|^\s{0,12}ERROR\b"
+    r"|\bFAILED\b|\bfatal\s{0,4}: "
 )
 
 

@@ -159,17 +159,20 @@ def test_numbers_and_neighbours_decide(log: str, name: str) -> None:
     assert verdict(log)[0] == name
 
 
-WARNED = (
-    "bdist_wheel.py:4: FutureWarning: The 'wheel' package is no longer the canonical location of the 'bdist_wheel' command\n"
-)
+WARNED = "bdist_wheel.py:4: FutureWarning: The 'wheel' package is no longer the canonical location of the 'bdist_wheel' command\n"
 MINOR = "UserWarning: The detected CUDA version (12.0) has a minor version mismatch with the version that was used\n"
-TOO_OLD = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11060).\n"
+TOO_OLD = (
+    "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11060).\n"
+)
 
 
 @pytest.mark.parametrize(
     ("log", "name"),
     [
-        (WARNED + "a.h:4:10: fatal error: cutlass/cutlass.h: No such file or directory\n", "submodules-missing"),
+        (
+            WARNED + "a.h:4:10: fatal error: cutlass/cutlass.h: No such file or directory\n",
+            "submodules-missing",
+        ),
         (WARNED + "a.cu(6): error: something that nobody has ever seen\n", ""),
         (MINOR + "a.cu(6): error: something that nobody has ever seen\n", ""),
         # a warning that says why the error came
