@@ -80,5 +80,7 @@ class ContainerRequest:
     base_image: str | None = None
     ca_certificates: Path | None = None
     """PEM file; None: what pip on this machine uses."""
+    host_label: str = ""
+    """What the certificate calls this machine."""
     keep: bool = False
     """Leave the container, stopped, with its volumes."""

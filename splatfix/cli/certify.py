@@ -210,6 +210,7 @@ def certify(
             docker_host=docker_host,
             base_image=base_image,
             ca_certificates=ca_certificates,
+            host_label=host_label,
             keep=keep,
         )
         finish(app.lanes.certify_in_container(in_lanes), as_json)

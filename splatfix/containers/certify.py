@@ -141,6 +141,8 @@ def certify_command(
         command += ["--device", "cuda"]
     else:
         command += target_options(targets)
+    if request.host_label:
+        command += ["--host-label", request.host_label]
     return (*command, "--out", REPORT_FOLDER, "--json")
 
 
@@ -149,6 +151,8 @@ def host_command(request: ContainerRequest, lane: Lane) -> Command:
     arguments = ["splatfix", "certify", "--container", lane.name]
     options = {"--suite": request.suite, "--repo": request.repo, "--base-image": request.base_image}
     arguments += value_options(options)
+    if request.host_label:
+        arguments += ["--host-label", request.host_label]
     arguments += target_options(request.targets)
     for folder in request.extensions:
         arguments += ["--extension", folder]

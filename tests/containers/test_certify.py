@@ -14,7 +14,7 @@ from splatfix.app.stored import read_stored
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers import find_lane
-from splatfix.containers.certify import host_command, naming_what_is_left, prepare_folder
+from splatfix.containers.certify import certify_command, host_command, naming_what_is_left, prepare_folder
 from splatfix.core.errors import SplatfixError
 from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
@@ -79,10 +79,13 @@ def test_the_host_s_command_has_everything_that_was_asked() -> None:
         repo=Path("repo"),
         extensions=("a", "b"),
         base_image="debian:12",
+        host_label="bench 7",
     )
+    inside = certify_command(find_lane("cu130"), request, (), gpu=False)
+    assert inside[-5:] == ("--host-label", "bench 7", "--out", "/report", "--json")
     assert host_command(request, find_lane("cu130")).shell(windows=False) == (
-        "splatfix certify --container cu130 --suite standard --repo repo --base-image debian:12 --target sm_90 "
-        "--extension a --extension b"
+        "splatfix certify --container cu130 --suite standard --repo repo --base-image debian:12 --host-label 'bench 7' "
+        "--target sm_90 --extension a --extension b"
     )
 
 
