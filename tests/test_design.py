@@ -49,6 +49,8 @@ DATA_CLASSES = {
     "splatfix.context.model",
     "splatfix.checks.model",
     "splatfix.checks.inspection",
+    "splatfix.checks.scene.model",
+    "splatfix.facts.scene.model",
     "splatfix.attest.model",
     "splatfix.budget.model",
     "splatfix.certify.model",

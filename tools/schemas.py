@@ -24,6 +24,7 @@ from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
+from splatfix.checks.scene.model import Refusal
 from splatfix.containers import Lane
 from splatfix.core.codec import substitute
 from splatfix.core.errors import Exit
@@ -97,18 +98,37 @@ class ExportedScene(typing.TypedDict):
     folder: str
 
 
-class CheckedScene(typing.TypedDict):
-    """A row of ``scenes check``: a sample (no problems: intact), or a scene of the user's as training loads it."""
+class CheckedSample(typing.TypedDict):
+    """A row of ``scenes check`` on a sample; no problems: intact."""
 
     name: str
-    readable: bool
     problems: list[str]
-    folder: str | None
-    layout: str | None
-    train: int | None
+
+
+class LoaderVerdict(typing.TypedDict):
+    """Whether the loader of one trainer, or of several, takes a scene: as it is, or with options of its own."""
+
+    reader: str
+    stacks: list[str]
+    source: str
+    takes_it: bool
+    refusals: list[Refusal]
+
+
+class SceneDocument(typing.TypedDict):
+    """A row of ``scenes check`` on a folder. ``held_out`` is null where the layout has no split."""
+
+    name: str
+    folder: str
+    layout: str
+    problems: list[str]
+    images: int
     held_out: int | None
-    size: list[int] | None
+    photos: int
     points: int | None
+    host_bytes: int | None
+    findings: list[Finding]
+    stacks: list[LoaderVerdict]
 
 
 class Unreadable(typing.TypedDict):
@@ -261,7 +281,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "lanes show": typing.get_type_hints(Lane),
     "scenes list": {"scenes": list[Sample]},
     "scenes export": {"scenes": list[ExportedScene]},
-    "scenes check": {"scenes": list[CheckedScene]},
+    "scenes check": {"samples": list[CheckedSample], "scenes": list[SceneDocument]},
 }
 """What each document holds beside its envelope."""
 

@@ -1,7 +1,4 @@
-"""List the scenes in a data folder, and the public ones that are missing: python -m smoke_trainer.data ROOT
-
-With --check each scene is loaded as for training, and what is wrong with it is told.
-"""
+"""List the scenes in a data folder, and the public ones that are missing: python -m smoke_trainer.data ROOT"""
 
 from __future__ import annotations
 
@@ -24,7 +21,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("root", type=Path, help="folder of a scene, or of scenes")
-    parser.add_argument("--check", action="store_true", help="load each scene")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
     try:
@@ -37,16 +33,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return error.exit_code
     skipped = [{"name": name, "reason": reason} for name, reason in data.skipped]
     rows = [describe(scene) for scene in data.scenes]
-    if options.check:
-        for row, scene in zip(rows, data.scenes):
-            row.update(check(scene.folder))
     if options.json:
         sys.stdout.write(json.dumps({"exit_code": EXIT_OK, "scenes": rows, "skipped": skipped}) + "\n")
         return EXIT_OK
     for row in rows:
         sys.stdout.write(f"{row['name']:12} {row['layout']:10} {row['dataset'] or '-':22} {row['folder']}\n")
-        for note in row.get("problems", ()):
-            sys.stdout.write(f"{'':12} {note}\n")
     for row in skipped:
         sys.stdout.write(f"{row['name']:12} {row['reason']}\n")
     return EXIT_OK
@@ -61,26 +52,6 @@ def describe(scene: FoundScene) -> Dict[str, Any]:
         row.update(dataset=public.dataset, divisor=public.divisor)
         row.update(budget=public.multiplier, unlimited_count=public.unlimited_count)
     return row
-
-
-def check(folder: Path) -> Dict[str, Any]:
-    """A scene as training would load it: views, size and points; `problems` are the loader's notes, or its error."""
-    from smoke_trainer.data.load import load_scene  # needs numpy and Pillow, which a plain list does not
-
-    try:
-        scene = load_scene(str(folder))
-    except SmokeTrainerError as error:
-        problems = [text for text in (error.message, error.note, error.hint) if text]
-        return {"readable": False, "problems": problems}
-    camera = scene.train[0].camera
-    return {
-        "readable": True,
-        "train": len(scene.train),
-        "held_out": len(scene.test),
-        "size": [camera.width, camera.height],
-        "points": len(scene.points.xyz),
-        "problems": list(scene.notes),
-    }
 
 
 if __name__ == "__main__":

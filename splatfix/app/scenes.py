@@ -1,4 +1,4 @@
-"""``splatfix scenes``: the sample scenes that a certification trains on."""
+"""``splatfix scenes``: the sample scenes that a certification trains on, and scenes of the user's, checked by their files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.app.result import Result, target_python
+from splatfix.app.result import Result
 from splatfix.certify.scenes import check_sample, export_sample, find_samples
-from splatfix.certify.smoke import list_scenes as scenes_of
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.checks.scene import judge
+from splatfix.core.errors import Exit, usage_error
+from splatfix.core.files import write_text
 from splatfix.core.step import say
-from splatfix.core.words import counted
+from splatfix.facts.machine import resources
+from splatfix.facts.scene.reader import read_scene, scenes_below
+from splatfix.facts.system.live import LiveSystem
+from splatfix.report import scene as report
 from splatfix.report.console import escape, prose, table
 
 
@@ -45,60 +49,52 @@ def export_scenes(names: tuple[str, ...], out: Path) -> Result:
     return Result("scenes export", lambda: {"scenes": rows}, text)
 
 
-def check_scenes(names: tuple[str, ...], root: Path | None, python: str | None) -> Result:
-    """Compare the files of sample scenes with their checksums, and load scenes of the user's as training would.
+def check_scenes(names: tuple[str, ...], root: Path | None, html: Path | None = None) -> Result:
+    """Compare the files of sample scenes with their checksums, and check scenes of the user's.
 
     Args:
-        names: of sample scenes, or folders.
-        python: the environment that loads a folder; only asked for one.
+        names: of sample scenes, or folders of a scene or of scenes.
+        root: the folder with the samples.
+        html: the file for a page of the one folder.
 
     Raises:
-        SplatfixError: ``unknown-scene`` (exit code 2), ``scene-not-found`` (3), an environment that cannot load one (3).
+        SplatfixError: ``unknown-scene``, ``one-scene`` (exit code 2), ``cannot-write`` (3).
     """
     known = {sample.name for sample in find_samples()}
-    folders = [name for name in names if name not in known and Path(name).is_dir()]
-    rows: list[dict[str, Any]] = []
-    for name in folders:
-        rows += _loaded(Path(name), python)
-    samples = tuple(name for name in names if name not in folders)
-    for name in samples:
-        if name not in known:
+    folders = [Path(name) for name in names if name not in known and Path(name).is_dir()]
+    samples = [name for name in names if name in known]
+    for name in names:
+        if name not in known and not Path(name).is_dir():
             todo = say(f"Name the folder of a scene of yours, or a sample: {', '.join(sorted(known))}")
             what = f"There is no folder {name!r}, and no sample scene of that name."
             raise usage_error("unknown-scene", what, todo)
+    memory = resources.probe(LiveSystem()).memory_total if folders else None
+    checked = [judge(read_scene(scene), memory) for folder in folders for scene in scenes_below(folder)]
+    rows: list[dict[str, Any]] = []
     if samples or not folders:
-        for item in find_samples(samples):
-            problems = list(check_sample(item, root))
-            rows.append({**dict.fromkeys(_ROW), "name": item.name, "readable": True, "problems": problems})
+        for item in find_samples(tuple(samples)):
+            rows.append({"name": item.name, "problems": list(check_sample(item, root))})
     exit_code = Exit.OK
-    # of a scene of the user's a problem may be a remark on what training passes over
-    if any(not row["readable"] or (row["folder"] is None and row["problems"]) for row in rows):
+    if any(row["problems"] for row in rows) or any(scene.verdict for scene in checked):
         exit_code = Exit.FAILURE
+    if html is not None:
+        if len(checked) != 1:
+            raise usage_error(
+                "one-scene", "A page shows one scene.", say("Give the folder of one with --html.")
+            )
+        write_text(html, report.page(checked[0]))
 
     def text(console: Console) -> None:
         for row in rows:
-            parts = list(row["problems"])
-            if row["size"]:
-                views = f"{counted(row['train'], 'view')} to train on, {row['held_out']} held out"
-                width, height = row["size"]
-                parts.insert(0, f"{views}, {width}x{height}, {counted(row['points'], 'point')}")
-            prose(console, f"{escape(row['name'])}: ", escape("; ".join(parts) or "OK"))
+            prose(console, f"{escape(row['name'])}: ", escape("; ".join(row["problems"]) or "OK"))
+        for number, scene in enumerate(checked):
+            if number:
+                console.print()
+            report.show(console, scene)
 
-    return Result("scenes check", lambda: {"scenes": rows}, text, exit_code)
-
-
-_ROW = ("name", "folder", "layout", "readable", "train", "held_out", "size", "points", "problems")
-"""Of ``scenes check``; what only a loaded scene has is None for a sample."""
-
-
-def _loaded(folder: Path, python: str | None) -> list[dict[str, Any]]:
-    """The scenes at or below a folder, as the trainer of an environment loads them."""
-    try:
-        scenes = scenes_of(folder.absolute(), target_python(python), check=True)["scenes"]
-    except SplatfixError as error:
-        if error.code != "unreadable-scene":
-            raise
-        sentences = (error.what, error.meaning, *(step.text for step in error.todo))
-        problems = [sentence.rstrip(".") for sentence in sentences if sentence]
-        return [{**dict.fromkeys(_ROW), "name": str(folder), "readable": False, "problems": problems}]
-    return [{key: row.get(key) for key in _ROW} for row in scenes]
+    return Result(
+        "scenes check",
+        lambda: {"samples": rows, "scenes": [report.document(scene) for scene in checked]},
+        text,
+        exit_code,
+    )

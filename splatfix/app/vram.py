@@ -19,7 +19,7 @@ from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import run, say
-from splatfix.facts import SceneSize, read_scene_size
+from splatfix.facts.scene.size import SceneSize, read_scene_size
 from splatfix.knowledge.vram import card_memory, families, settings_of, stack_memory, stacks_by_key
 from splatfix.report import vram as report
 

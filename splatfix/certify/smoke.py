@@ -76,20 +76,13 @@ def child_variables(path: Path) -> dict[str, str]:
     return variables
 
 
-def list_scenes(
-    folder: Path, python: str, runner: Runner | None = None, *, check: bool = False
-) -> dict[str, Any]:
+def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict[str, Any]:
     """``scenes`` at or below a folder, and the known ones that are ``skipped``, as ``smoke_trainer.data`` finds them.
-
-    Args:
-        check: load each as for training, and name its ``problems``.
 
     Raises:
         SplatfixError: the tool's own error and exit code; ``environment-not-ready`` (exit code 3) where it did not run.
     """
     argv = [python, "-m", "smoke_trainer.data", str(folder), "--json"]
-    if check:
-        argv.append("--check")
     with temporary_folder() as staged:
         variables = child_variables(stage(staged))
         done = (runner or ProcessRunner()).run(argv, timeout=LISTING_TIMEOUT, env=variables)

@@ -365,26 +365,34 @@ def export_scenes(
     finish(app.scenes.export_scenes(tuple(names or ()), out), as_json)
 
 
-@scenes_app.command("check", epilog="Example: splatfix scenes check ./my-scene")
+@scenes_app.command("check", epilog="Example: splatfix scenes check ./my-scene --html scene.html")
 def check_scenes(
     names: Annotated[
         Optional[list[str]],
         typer.Argument(
-            help="Sample scenes, or folders with scenes of yours.",
+            help="Folders with scenes of yours, or sample scenes.",
             show_default="all samples",
-            metavar="[NAME|FOLDER...]",
+            metavar="[FOLDER|NAME...]",
             autocompletion=SAMPLES,
         ),
     ] = None,
     root: Annotated[
         Optional[Path],
-        option("--root", "Folder with one folder per scene.", metavar="DIR", show_default="the bundled ones"),
+        option("--root", "Folder with the samples.", metavar="DIR", show_default="the bundled ones"),
     ] = None,
-    python: options.Python = None,
+    html: Annotated[
+        Optional[Path],
+        option(
+            "--html", "Also write a page: cameras and points from above, and a contact sheet.", metavar="FILE"
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare sample scenes with their checksums; load scenes of yours as training would, and say what they lack."""
-    finish(app.scenes.check_scenes(tuple(names or ()), root, python), as_json)
+    """Say what is wrong with a scene before hours are spent, and which trainers take it; no torch, no photo decoded.
+
+    Sample scenes are compared with their checksums.
+    """
+    finish(app.scenes.check_scenes(tuple(names or ()), root, html), as_json)
 
 
 @lanes_app.command("list", epilog="Example: splatfix lanes list")

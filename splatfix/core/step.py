@@ -15,6 +15,7 @@ _WINDOWS = os.name == "nt"
 BLANKS = {
     "ARCH": "the GPU it is for, such as sm_120",
     "CHECKOUT": "the trainer's folder",
+    "COPY": "a new folder for the mended scene",
     "FOLDER": "that environment's folder",
     "GID": "the number of that group",
     "IMAGE": "the image that this container was started from",

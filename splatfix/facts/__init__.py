@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     from splatfix.facts.source.pins import read_pins
     from splatfix.facts.source.python_source import read_package_source
     from splatfix.facts.source.reach import repository_of
-    from splatfix.facts.source.scene_size import SceneSize, read_scene_size
     from splatfix.facts.source.scripts import (
         Argument,
         FirstUse,
@@ -124,7 +123,6 @@ _OF_SOURCES = {
     "pins": ("read_pins",),
     "python_source": ("read_package_source",),
     "reach": ("repository_of",),
-    "scene_size": ("SceneSize", "read_scene_size"),
     "scripts": ("Argument", "FirstUse", "compiled_at_first_use", "read_arguments", "read_scripts"),
 }
 

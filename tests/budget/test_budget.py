@@ -24,7 +24,7 @@ from splatfix.certify.scenes import samples_folder
 from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
-from splatfix.facts import read_scene_size
+from splatfix.facts.scene.size import read_scene_size
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.vram import GIB, card_memory, families, settings_of, stacks_by_key
 from tests.machines import facts_of

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.certify.scenes import export_sample, find_samples
-from splatfix.certify.stacks.scene_layout import MODELS, scene_problems
+from splatfix.certify.stacks.scene_layout import scene_problems
+from splatfix.facts.scene.colmap import MODELS
 
 READER = """
 # elif intr.model == "OPENCV":

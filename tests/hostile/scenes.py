@@ -14,7 +14,7 @@ from smoke_trainer import ply
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
-from splatfix.facts import read_scene_size
+from splatfix.facts.scene.size import read_scene_size
 from tests.smoke_trainer.tiny import LAYOUTS, tiny_scene
 
 from .bad_files import bad_files, replace

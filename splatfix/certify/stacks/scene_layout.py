@@ -6,7 +6,6 @@ Read are the literals of its code, not what it does with them: a finding is one 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,24 +14,11 @@ from splatfix.certify.model import Mend
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import run, say
 from splatfix.core.words import few
+from splatfix.facts.scene.colmap import MODELS, Damaged, read_cameras
 
-MODELS = {
-    0: ("SIMPLE_PINHOLE", 3),
-    1: ("PINHOLE", 4),
-    2: ("SIMPLE_RADIAL", 4),
-    3: ("RADIAL", 5),
-    4: ("OPENCV", 8),
-    5: ("OPENCV_FISHEYE", 8),
-    6: ("FULL_OPENCV", 12),
-    7: ("FOV", 5),
-    8: ("SIMPLE_RADIAL_FISHEYE", 4),
-    9: ("RADIAL_FISHEYE", 5),
-    10: ("THIN_PRISM_FISHEYE", 12),
-}
-"""COLMAP's camera models by their number in cameras.bin: name, and number of parameters (COLMAP, src/colmap/sensor/models.h)."""
 _PARTS = ("cameras", "images")
 _ENDINGS = (".bin", ".txt")
-_MOST_FILES, _MOST_CAMERAS = 400, 10_000
+_MOST_FILES = 400
 _COMPARED = re.compile(r"(?:==|\bin)\s*[\[({]?\s*((?:[\"'][A-Z_]+[\"']\s*,?\s*)+)")
 _COMMENT = re.compile(r"(?m)^\s*#.*$")
 _TYPES = re.compile(r"[\"'](transforms\w*\.json)[\"']")
@@ -120,27 +106,11 @@ def _taken(text: str) -> set[str]:
 
 
 def _models(folder: Path) -> set[str]:
-    """Camera models of a COLMAP model, of the binary file where there is one, as far as they can be read."""
-    binary = read_bytes(folder / "cameras.bin")
-    if isinstance(binary, bytes):
-        return set(_binary(binary))
-    rows = (line.split() for line in _text(folder / "cameras.txt").splitlines() if not line.startswith("#"))
-    return {row[1] for row in rows if len(row) > 1}
-
-
-def _binary(content: bytes) -> Iterator[str]:
-    """cameras.bin: uint64 count, then int32 id, int32 model, uint64 width, uint64 height, float64 parameters, little-endian."""
-    head = struct.Struct("<iiQQ")
-    if len(content) < 8:
-        return
-    offset = 8
-    for _ in range(min(struct.unpack_from("<Q", content)[0], _MOST_CAMERAS)):
-        if offset + head.size > len(content):
-            return
-        number = head.unpack_from(content, offset)[1]
-        if number not in MODELS:
-            yield f"number {number}"
-            return
-        name, parameters = MODELS[number]
-        yield name
-        offset += head.size + 8 * parameters
+    """Camera models of a COLMAP model, of the binary file where there is one; none where it cannot be read."""
+    suffix = ".txt"
+    if (folder / "cameras.bin").is_file():
+        suffix = ".bin"
+    try:
+        return {camera.model for camera in read_cameras(folder, suffix).values()}
+    except (Damaged, OSError):
+        return set()

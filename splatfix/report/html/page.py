@@ -120,6 +120,11 @@ def budget_page(**values: Any) -> str:
     return _page("vram.html", **values)
 
 
+def scene_page(**values: Any) -> str:
+    """A checked scene as one HTML file, from what ``report.scene`` has put in words."""
+    return _page("scene.html", **values)
+
+
 def _page(template: str, **values: Any) -> str:
     script = _own("viewer.js")
     return fill_in(

@@ -1,0 +1,24 @@
+"""Checks of a scene's folder: :func:`judge` runs all of them."""
+
+from __future__ import annotations
+
+# each registers its checks, in the order of a report
+from splatfix.checks.scene import geometry as _geometry  # noqa: F401
+from splatfix.checks.scene import layout as _layout  # noqa: F401
+from splatfix.checks.scene import photos as _photos  # noqa: F401
+from splatfix.checks.scene.memory import host_bytes, too_large_for_host
+from splatfix.checks.scene.model import SCENE_CHECKS, CheckedScene
+from splatfix.checks.scene.stacks import stack_verdicts
+from splatfix.facts.scene.model import Scene
+
+
+def judge(scene: Scene, memory: int | None = None) -> CheckedScene:
+    """What is wrong with a scene, or worth knowing (nothing of what is as it should be), and which trainers take it.
+
+    Args:
+        memory: of this host in bytes; None: not known.
+    """
+    findings = [finding for check in SCENE_CHECKS.values() for finding in check.function(scene, check)]
+    needed = host_bytes(scene)
+    findings += too_large_for_host(needed, memory)
+    return CheckedScene(scene, tuple(findings), stack_verdicts(scene), needed)

@@ -1,0 +1,350 @@
+"""Whether cameras, poses and points make sense together: by what each camera sees of the points."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+
+from splatfix.checks.model import Finding
+from splatfix.checks.scene.model import SceneCheck, check
+from splatfix.core.words import counted
+from splatfix.facts.scene.model import Camera, Pose, Scene, SceneImage, Vector
+
+NEAR = 0.2
+"""Units: what is nearer to a camera is not drawn (Inria's rasterizer, in_frustum in auxiliary.h)."""
+FAR = 10_000.0
+"""Units: float32 positions have some thousandths of precision left there."""
+_CAMERAS, _POINTS = 60, 400
+"""That are looked at."""
+_SEEN = 0.02
+"""Share of the points: a camera of a healthy scene sees far more."""
+_NARROW = 0.01
+"""Of an image's width: the middle half of the points of a healthy scene takes far more."""
+_ONE_PLACE = 1e-3
+"""Of the distance of what is seen: cameras spread no further stand in one place."""
+_FAR_AWAY = 30.0
+"""Times the median distance from the middle: such a camera belongs to another scene."""
+_WILD, _MOST_WILD = 1000.0, 0.01
+"""A point further away than so many times the median is wild; COLMAP leaves a few."""
+_FEW_POINTS = 300
+
+
+@check("camera-unknown", "Every image has a camera")
+def camera_unknown(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """An image refers to its camera by number."""
+    if scene.damage:
+        return
+    names = [image.name for image in scene.images if image.camera is None]
+    if names:
+        yield this.fail(
+            f"{counted(len(names), 'image')} refer to a camera that the reconstruction does not have.",
+            "Copy or export the reconstruction again, with all of its files.",
+            names=names,
+        )
+
+
+@check("camera-impossible", "Focal length and principal point are possible")
+def camera_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Positive, finite, a field of view below 175 degrees, the principal point within the image."""
+    wrong: Counter[str] = Counter()
+    for image in scene.images:
+        if image.camera is not None and (reason := _impossible(image.camera)):
+            wrong[reason] += 1
+    for reason, count in wrong.items():
+        yield this.fail(
+            f"{counted(count, 'image')} have a camera whose {reason}.",
+            "Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
+        )
+
+
+def _impossible(camera: Camera) -> str:
+    """What is wrong with it; "" for nothing."""
+    if not all(map(math.isfinite, camera.parameters)):
+        return "parameters are no numbers"
+    focal, center = camera.focal_lengths, camera.center
+    if focal is None:
+        return ""
+    if min(focal) <= 0:
+        return "focal length is not above zero"
+    if not (camera.width and camera.height):
+        return "size is zero"
+    if max(camera.width / focal[0], camera.height / focal[1]) > 2 * math.tan(math.radians(87.5)):
+        return "field of view is above 175 degrees"
+    if min(camera.width / focal[0], camera.height / focal[1]) < 2 * math.tan(math.radians(0.25)):
+        return "field of view is below half a degree"
+    if center is not None and not (0 < center[0] < camera.width and 0 < center[1] < camera.height):
+        return "principal point lies outside of the image"
+    return ""
+
+
+@check("pose-impossible", "Every pose is a turn and a position")
+def pose_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Finite numbers, a rotation that neither stretches nor mirrors."""
+    names = [image.name or "a frame without a file_path" for image in scene.images if image.pose is None]
+    if names:
+        yield this.fail(
+            f"{counted(len(names), 'image')} have a pose that is no rotation and position (no numbers, stretched or mirrored).",
+            "Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
+            names=names,
+        )
+
+
+@check("poses-equal", "No two images have the same pose")
+def poses_equal(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Of two photos at most one is where it says."""
+    by_pose: dict[object, list[str]] = {}
+    for image, pose in _posed(scene):
+        rounded = tuple(round(value, 9) for row in (*pose.rotation, pose.translation) for value in row)
+        by_pose.setdefault(rounded, []).append(image.path)
+    same = [names for names in by_pose.values() if len(set(names)) > 1]
+    if same:
+        total = sum(map(len, same))
+        yield this.warn(
+            f"{total} images have the very pose of another one.",
+            "Unless they were taken from a tripod: reconstruct them again.",
+            names=[" = ".join(names[:3]) for names in same],
+        )
+
+
+@check("poses-one-place", "The cameras stand apart")
+def one_place(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """A camera that only turns shows no depth."""
+    positions = [pose.position for _, pose in _posed(scene)]
+    if len(positions) < 2:
+        return
+    middle = _middle(positions)
+    spread = max(math.dist(position, middle) for position in positions)
+    reach = 1.0
+    if scene.points is not None and scene.points.sample:
+        distances = [
+            math.dist(point, middle) for point in scene.points.sample if all(map(math.isfinite, point))
+        ]
+        reach = median(distances or [1.0])
+    if spread <= _ONE_PLACE * reach:
+        yield this.fail(
+            "All cameras stand in one place: nothing tells how far away things are.",
+            "Move between the photos.",
+        )
+
+
+@check("pose-far-away", "No camera stands far from the others")
+def far_away(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """The extent of a scene, by which learning rates and sizes are scaled, is that of its cameras."""
+    posed = list(_posed(scene))
+    if len(posed) < 4:
+        return
+    middle = _middle([pose.position for _, pose in posed])
+    distances = {image.name: math.dist(pose.position, middle) for image, pose in posed}
+    limit = _FAR_AWAY * median(distances.values())
+    names = [name for name, distance in distances.items() if distance > limit > 0]
+    if names:
+        yield this.fail(
+            f"{counted(len(names), 'camera')} stand more than {_FAR_AWAY:.0f} times as far away as the others.",
+            "Remove them from the reconstruction (colmap image_deleter).",
+            names=names,
+        )
+
+
+@check("poses-flipped", "The cameras look at the points")
+def flipped(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Points must lie before the cameras and within their images; else axes or units of poses and points differ."""
+    shares = _shares(scene)
+    if not shares:
+        return
+    if median(shares.values()) >= _SEEN:
+        blind = [name for name, share in shares.items() if share == 0.0]
+        if blind:
+            yield this.fail(
+                f"{counted(len(blind), 'camera')} see none of the points, and the others do: their poses are wrong.",
+                "Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
+                names=blind,
+            )
+        if median(_widths(scene)) < _NARROW:
+            yield this.fail(
+                "The points fill less than a hundredth of the images: poses and points have different units.",
+                "Take poses and points from one export.",
+            )
+        return
+    for change, words in _TURNS.items():
+        if median(_shares(scene, change).values()) > 5 * _SEEN:
+            yield this.fail(f"The cameras look away from the points: {words}.", "Export the poses again.")
+            return
+    yield this.fail(
+        "The cameras do not see the points: poses and points are of different scenes, or have different units.",
+        "Take poses and points from one export.",
+    )
+
+
+@check("scene-scale", "The scene has a usual size")
+def scale(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """What is nearer than 0.2 units is not drawn; beyond ten thousand numbers are too coarse."""
+    depths = []
+    points = _some_points(scene)
+    for _, pose in list(_posed(scene))[:_CAMERAS]:
+        before = [depth for depth in (pose.seen_from(point)[2] for point in points) if depth > 0]
+        if before:
+            depths.append(median(before))
+    if not depths:
+        return
+    usual = median(depths)
+    if usual < NEAR:
+        yield this.fail(
+            f"Points lie {usual:.2g} units before the cameras: nearer than {NEAR} nothing is drawn.",
+            "Multiply positions and points by a number that makes that some units.",
+        )
+    elif usual > FAR:
+        yield this.warn(
+            f"Points lie {usual:.2g} units before the cameras: positions in float32 are too coarse for detail there.",
+            "Divide positions and points by a number that makes that some units, and move the scene to the origin.",
+        )
+
+
+@check("points-none", "There are points to start from")
+def no_points(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """A COLMAP model without points cannot be started from; other layouts are started from random ones."""
+    if scene.damage or scene.points is None:
+        return
+    if not scene.points.count:
+        yield this.fail(
+            "The reconstruction has no points.",
+            "Reconstruct again, or triangulate points for its poses (colmap point_triangulator).",
+        )
+    elif scene.points.count < _FEW_POINTS:
+        yield this.warn(
+            f"The reconstruction has {scene.points.count} points only: most of the scene has to grow from nothing.",
+            "Take sharper photos with more overlap, or match them exhaustively.",
+        )
+
+
+@check("points-wild", "The points lie where the scene is")
+def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """The first size of a Gaussian is the distance to its neighbors: a point far away becomes one that covers everything."""
+    if scene.points is None or not scene.points.sample:
+        return
+    sample = scene.points.sample
+    finite = [point for point in sample if all(map(math.isfinite, point))]
+    if len(finite) < len(sample):
+        yield this.fail(
+            f"{len(sample) - len(finite)} of {len(sample)} points have no finite position.",
+            "Remove them from points3D, and delete points3D.ply beside it.",
+        )
+    if not finite:
+        return
+    middle = _middle(finite)
+    distances = [math.dist(point, middle) for point in finite]
+    limit = _WILD * median(distances)
+    number = sum(distance > limit > 0 for distance in distances)
+    if number:
+        farthest = max(distances) / median(distances)
+        yield this.warn(
+            f"{number} of {len(sample)} points lie up to {farthest:.0f} times as far away as the usual point.",
+            "Remove them (colmap point_filtering), and delete points3D.ply beside the model.",
+        )
+
+
+@check("points-one-color", "The points have colors")
+def one_color(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Gaussians start with them."""
+    if scene.points is not None and len(scene.points.sample) > 1 and scene.points.colours == 1:
+        yield this.warn(
+            "All points have one color.",
+            "Extract colors: colmap color_extractor.",
+        )
+
+
+@check("points-stale-ply", "points3D.ply is that of the model")
+def stale_ply(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Inria's family makes the file once, and reads it ever after, whatever became of the model."""
+    if scene.ply_points is None or scene.points is None or scene.damage:
+        return
+    if scene.ply_points != scene.points.count:
+        yield this.warn(
+            f"points3D.ply has {scene.ply_points} points, the model {scene.points.count}: it is of an earlier one, and is read.",
+            "Delete points3D.ply; the trainer makes it again.",
+        )
+
+
+def _posed(scene: Scene) -> Iterator[tuple[SceneImage, Pose]]:
+    for image in scene.images:
+        if image.pose is not None:
+            yield image, image.pose
+
+
+def _middle(points: Sequence[Vector]) -> Vector:
+    """The median along each axis: of outliers it takes no notice."""
+    x, y, z = (median(axis) for axis in zip(*points, strict=True))
+    return x, y, z
+
+
+def _some_points(scene: Scene) -> Sequence[Vector]:
+    if scene.points is None or not scene.points.sample:
+        return ()
+    sample = [point for point in scene.points.sample if all(map(math.isfinite, point))]
+    return sample[:: max(1, len(sample) // _POINTS)]
+
+
+def _looking_back(pose: Pose) -> Pose:
+    """Of axes with y up and z backwards."""
+    right, down, forward = pose.rotation
+    x, y, z = pose.translation
+    return Pose((right, _negative(down), _negative(forward)), (x, -y, -z))
+
+
+def _negative(axis: Vector) -> Vector:
+    return -axis[0], -axis[1], -axis[2]
+
+
+def _inverse(pose: Pose) -> Pose:
+    """Of a camera-to-world pose that was written where world-to-camera is read."""
+    first, second, third = zip(*pose.rotation, strict=True)
+    return Pose((first, second, third), pose.position)
+
+
+_TURNS: Mapping[Callable[[Pose], Pose], str] = {
+    _looking_back: "their axes are those of OpenGL (y up, z backwards), where y down and z forward is read",
+    _inverse: "poses are camera-to-world where world-to-camera is read",
+}
+
+
+def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mapping[str, float]:
+    """For some cameras the share of the points that they see."""
+    points = _some_points(scene)
+    if not points:
+        return {}
+    posed = list(_posed(scene))
+    shares = {}
+    for image, pose in posed[:: max(1, len(posed) // _CAMERAS)]:
+        camera = image.camera
+        if camera is None or camera.focal_lengths is None or camera.center is None or _impossible(camera):
+            continue
+        if change is not None:
+            pose = change(pose)
+        seen = sum(_sees(camera, pose.seen_from(point)) for point in points)
+        shares[image.name] = seen / len(points)
+    return shares
+
+
+def _widths(scene: Scene) -> Sequence[float]:
+    """For some cameras the part of the image's width that the middle half of the points before it takes."""
+    widths = []
+    points = _some_points(scene)
+    for image, pose in list(_posed(scene))[:_CAMERAS]:
+        focal = image.camera and image.camera.focal_lengths
+        before = [point for point in map(pose.seen_from, points) if point[2] > 0]
+        if image.camera is None or not focal or len(before) < 4 or not image.camera.width:
+            continue
+        columns = sorted(focal[0] * x / depth for x, _, depth in before)
+        middle_half = columns[3 * len(columns) // 4] - columns[len(columns) // 4]
+        widths.append(middle_half / image.camera.width)
+    return widths or [1.0]
+
+
+def _sees(camera: Camera, point: Vector) -> bool:
+    x, y, depth = point
+    focal, center = camera.focal_lengths, camera.center
+    if depth <= 0 or focal is None or center is None:
+        return False
+    column, row = focal[0] * x / depth + center[0], focal[1] * y / depth + center[1]
+    return 0 <= column <= camera.width and 0 <= row <= camera.height

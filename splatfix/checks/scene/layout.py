@@ -1,0 +1,184 @@
+"""Whether a folder is a scene: its layout, the files of its reconstruction, and the split into training and test views."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from splatfix.checks.model import Finding
+from splatfix.checks.scene.model import SceneCheck, check
+from splatfix.core.step import run
+from splatfix.core.words import counted
+from splatfix.facts.scene.colmap import PARTS
+from splatfix.facts.scene.model import Scene
+
+FEWEST_VIEWS = 3
+FEW_VIEWS = 10
+
+
+@check("scene-not-found", "The folder has a scene")
+def no_scene(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Neither a reconstruction nor photos."""
+    if not scene.layout:
+        yield this.fail(
+            "There is no reconstruction and no photo in this folder.",
+            "Give the folder that has sparse/ and images/, or transforms_train.json, or transforms.json.",
+        )
+
+
+@check("scene-not-reconstructed", "The photos have poses")
+def no_reconstruction(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Photos alone."""
+    if scene.layout == "photos":
+        workspace = f"{scene.folder}-scene"
+        yield this.fail(
+            f"There are {counted(len(scene.photos), 'photo')} and no reconstruction: no trainer takes them like this.",
+            f"Copy the photos to {workspace}/images.",
+            run(
+                *("colmap", "automatic_reconstructor", "--workspace_path", workspace),
+                *("--image_path", f"{workspace}/images"),
+                text="Reconstruct them",
+            ),
+        )
+
+
+@check("scene-model-damaged", "The reconstruction can be read")
+def damaged(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """A file of it is missing, cut short, or something else."""
+    if not scene.damage:
+        return
+    again = "Copy or export the reconstruction again."
+    if scene.model is not None:
+        missing = [part for part in PARTS if f"{part}{scene.model.suffix}" not in scene.model.files]
+        if missing:
+            names = [f"{scene.model.folder}/{part}{scene.model.suffix}" for part in missing]
+            yield this.fail("The COLMAP model has not all of its three files.", again, names=names)
+            return
+    yield this.fail(f"The reconstruction cannot be read: {scene.damage}.", again)
+
+
+@check("scene-model-elsewhere", "The COLMAP model is where trainers look for it")
+def elsewhere(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Inria's family reads ``sparse/0`` and nothing else."""
+    if scene.model is not None and scene.model.folder != "sparse/0":
+        yield this.warn(
+            f"The COLMAP model lies in {scene.model.folder}; most trainers read sparse/0 only.",
+            "Move its files to sparse/0.",
+        )
+
+
+@check("scene-several-models", "The largest of several models is the one that is trained")
+def several(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """COLMAP's mapper writes a model for each part of the photos that it could connect."""
+    if scene.model is None:
+        return
+    largest = max(scene.models, key=lambda model: model.images)
+    if largest.images > scene.model.images:
+        yield this.fail(
+            f"{largest.folder} has {counted(largest.images, 'image')}, and {scene.model.folder}, which trainers read, "
+            f"{scene.model.images}.",
+            f"Exchange the two folders, or merge the models (colmap model_merger), and train on {largest.folder}.",
+        )
+    elif len(scene.models) > 1:
+        others = ", ".join(f"{model.folder} ({model.images})" for model in scene.models[1:])
+        yield this.note(
+            f"Trainers read {scene.model.folder} ({scene.model.images}) only; there are others: {others}."
+        )
+
+
+@check("scene-two-forms", "The text files and the binary files of a model say the same")
+def two_forms(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Where both lie there most trainers read the binary ones, and some the text."""
+    if scene.model is not None and scene.model.text_images not in (None, scene.model.images):
+        yield this.warn(
+            f"images.txt in {scene.model.folder} has {scene.model.text_images} images, images.bin {scene.model.images}.",
+            "Remove the older of the two forms.",
+        )
+
+
+@check("scene-few-views", "There are views enough")
+def few_views(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """A trainer needs two views at least, and ten before held-out views have a chance."""
+    views = sum(not image.held_out for image in scene.images)
+    if scene.damage or scene.layout in ("", "photos"):
+        return
+    if views < FEWEST_VIEWS:
+        yield this.fail(f"The reconstruction has {counted(views, 'view')} to train on.", "Take more photos.")
+    elif views < FEW_VIEWS:
+        yield this.warn(
+            f"The reconstruction has {views} views only: what no other photo shows is learned by heart.",
+            "Take more photos, each with two thirds of the one before in it.",
+        )
+
+
+@check("scene-few-registered", "Most photos are part of the reconstruction")
+def few_registered(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """COLMAP leaves out what it cannot connect."""
+    if not scene.images or scene.damage:
+        return
+    registered = {image.path for image in scene.images}
+    beside = [path for path, photo in scene.photos.items() if path not in registered and photo is not None]
+    total = len(beside) + len(registered)
+    if not beside:
+        return
+    summary = f"{len(beside)} of {total} photos are not part of the reconstruction"
+    if len(beside) > total / 4:
+        yield this.warn(
+            f"{summary}.",
+            "Match them again (exhaustive instead of sequential matching), or take photos in between.",
+            names=beside,
+        )
+    else:
+        yield this.note(f"{summary}; trainers pass over them.", names=beside)
+
+
+@check("scene-no-split", "Training and test views are apart")
+def split(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Where the layout has a split: no view is in both parts, and none is empty."""
+    if scene.layout != "blender" or scene.damage:
+        return
+    if not scene.test_file:
+        yield this.fail(
+            "transforms_test.json is missing, which readers of this layout open.",
+            "Move some frames of transforms_train.json into a file of that name (splatfix scenes fix does).",
+        )
+        return
+    held_out = {image.path for image in scene.images if image.held_out}
+    both = sorted(image.path for image in scene.images if not image.held_out and image.path in held_out)
+    if both:
+        yield this.fail(
+            f"{counted(len(both), 'image')} are trained on and held out: quality on them is that of training views.",
+            "Remove them from one of the two files.",
+            names=both,
+        )
+    elif not held_out:
+        yield this.warn("transforms_test.json has no frames: nothing is held out.", "Move some frames there.")
+
+
+@check("scene-named-twice", "Every image is named once")
+def named_twice(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Two entries of one file are one view that counts twice."""
+    counts = Counter((image.path, image.held_out) for image in scene.images if image.path)
+    twice = sorted(path for (path, _), count in counts.items() if count > 1)
+    if twice:
+        yield this.warn(
+            f"{counted(len(twice), 'image')} are named more than once.",
+            "Remove the second entry.",
+            names=twice,
+        )
+
+
+@check("scene-names-collide", "Names differ in more than their folder or ending")
+def names_collide(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """Inria's family looks for a photo by its name without folders, and calls it by what stands before the first dot."""
+    paths: dict[str, set[str]] = {}
+    for image in scene.images:
+        if image.path and scene.layout != "blender":
+            paths.setdefault(image.path.rsplit("/", 1)[-1].split(".")[0], set()).add(image.path)
+    same = sorted(path for group in paths.values() if len(group) > 1 for path in group)
+    if same:
+        yield this.warn(
+            f"{len(same)} images have the same name but for their folder or ending: trainers of Inria's family mix them up.",
+            "Put all photos into one folder under names of their own, and reconstruct again.",
+            names=same,
+        )

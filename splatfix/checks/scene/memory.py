@@ -1,0 +1,54 @@
+"""Whether this host has the memory to load a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from splatfix.budget.memory import host_phases
+from splatfix.budget.model import Need, Span
+from splatfix.checks.model import Finding
+from splatfix.checks.scene.model import SCENE_CHECKS, SceneCheck
+from splatfix.core.step import say
+from splatfix.facts.scene.model import Scene
+from splatfix.facts.scene.size import size_of
+
+_STACK = "inria"
+"""Whose loader decodes every photo before the first step, as that of most forks."""
+TOO_LARGE = SceneCheck(
+    "scene-host-memory", "The host has the memory to load the scene", lambda scene, this: ()
+)
+SCENE_CHECKS[TOO_LARGE.code] = TOO_LARGE
+
+
+def host_bytes(scene: Scene) -> int | None:
+    """What loading takes at its peak, of host memory; None where the scene's size is not known."""
+    size = size_of(scene)
+    if size is None:
+        return None
+    need = Need(
+        stack=_STACK,
+        photos=size.photos,
+        width=size.width,
+        height=size.height,
+        gaussians=Span(0.0, 0.0, 0.0),
+        points=size.points,
+        source_pixels=size.width * size.height,
+        channels=size.channels,
+    )
+    loading = host_phases(need)["loading"]
+    if loading is None:
+        return None
+    return loading.peak_bytes
+
+
+def too_large_for_host(needed: int | None, memory: int | None) -> Iterator[Finding]:
+    """A finding where loading takes more than the host has."""
+    if needed is None or memory is None or needed <= memory:
+        return
+    yield TOO_LARGE.warn(
+        f"Loading takes {needed / 2**30:.1f} GiB of host memory with trainers that decode every photo first, as Inria's does; "
+        f"this host has {memory / 2**30:.1f} GiB.",
+        say(
+            "Train on smaller copies (-r 4 or -i images_4), or with a trainer that loads photos when it needs them."
+        ),
+    )

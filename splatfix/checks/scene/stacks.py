@@ -1,0 +1,134 @@
+"""Which trainers take a scene, and with which words of their own the others refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from splatfix.checks.scene.model import Refusal, StackVerdict
+from splatfix.checks.scene.photos import of_images
+from splatfix.core.data import dataclass, field
+from splatfix.facts.scene.colmap import MODELS
+from splatfix.facts.scene.model import Model, Scene
+from splatfix.knowledge.scene_readers import SceneReader, scene_readers
+
+_NUMBERS = {name: number for number, (name, _) in MODELS.items()}
+
+
+def stack_verdicts(scene: Scene) -> tuple[StackVerdict, ...]:
+    """A verdict for each loader of the table."""
+    verdicts = []
+    for reader in scene_readers().values():
+        refusals = tuple(
+            Refusal(
+                fault.name,
+                _filled(reader.says.get(fault.name, ""), scene, fault.values),
+                fault.option,
+                fault.way_out,
+            )
+            for fault in _faults(scene, reader)
+        )
+        verdicts.append(StackVerdict(reader.name, reader.stacks, reader.source_files, refusals))
+    return tuple(verdicts)
+
+
+@dataclass(frozen=True)
+class _Fault:
+    name: str
+    """As the table has it."""
+    way_out: str = ""
+    option: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
+    """That fill the loader's words."""
+
+
+def _faults(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
+    if scene.layout not in reader.layouts:
+        if scene.layout == "colmap-text" and "colmap-binary" in reader.layouts:
+            yield _Fault("text-model", "splatfix scenes fix writes the model as binary")
+        else:
+            yield _Fault("layout")
+        return
+    if scene.damage:
+        yield _Fault("damaged")
+        return
+    if scene.model is not None:
+        yield from _of_model(scene, scene.model, reader)
+    if scene.layout == "blender":
+        yield from _of_blender(scene, reader)
+    yield from _of_photos(scene, reader)
+    if reader.needs_points and scene.points is None:
+        yield _Fault("points", "name a point cloud with ply_file_path")
+
+
+def _of_model(scene: Scene, model: Model, reader: SceneReader) -> Iterator[_Fault]:
+    if model.folder not in reader.folders:
+        option = ""
+        if reader.folder_option:
+            option = f"{reader.folder_option} {model.folder}"
+        yield _Fault("model-elsewhere", f"move the model to {reader.folders[0]}", option)
+    names = sorted({image.camera.model for image in scene.images if image.camera is not None})
+    undistort = "splatfix scenes fix --undistort"
+    for name in names:
+        if name not in reader.models:
+            yield _Fault(
+                "camera-model", undistort, values={"model": name, "number": _NUMBERS.get(name, name)}
+            )
+            break
+    if reader.one_model and len(names) > 1:
+        yield _Fault("several-camera-models", undistort)
+    if any(image.camera is None for image in scene.images):
+        yield _Fault("camera-unknown")
+    if reader.copies and reader.copies not in scene.copies:
+        yield _Fault("copies", "splatfix scenes fix", reader.copies_option)
+
+
+def _of_blender(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
+    if reader.opens_test_file and not scene.test_file:
+        yield _Fault("test-file", "splatfix scenes fix writes a split")
+    if reader.needs_angle and not scene.angle:
+        yield _Fault("angle")
+    if reader.adds_png and not scene.endings:
+        path = next(image.path for image in scene.images if PurePosixPath(image.name).suffix)
+        # the ending that it gets a second time
+        yield _Fault(
+            "photo-missing", "remove the endings from file_path", values=_photo(scene, f"{path}.png")
+        )
+
+
+def _of_photos(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
+    """The first photo that the loader does not find, and the first that it cannot read."""
+    for image in scene.images:
+        folder, _, inner = image.path.partition("/")
+        if scene.model is not None and folder.startswith("images_"):
+            values = _photo(scene, f"images/{inner}", image.name)
+            option = ""
+            if reader.images_option:
+                option = f"{reader.images_option} {folder}"
+            yield _Fault("photos-folder", "add the photos in a folder images", option, values)
+            break
+        if reader.by_name_alone and scene.model is not None and "/" in inner:
+            values = _photo(scene, f"{folder}/{PurePosixPath(inner).name}", image.name)
+            yield _Fault(
+                "photo-missing", "put all photos into one folder, under names of their own", values=values
+            )
+            break
+        if image.path and scene.photos.get(image.path) is None:
+            yield _Fault("photo-missing", values=_photo(scene, image.path, image.name))
+            break
+    for image, photo in of_images(scene):
+        values = _photo(scene, image.path, image.name)
+        if not photo.format:
+            yield _Fault("photo-unreadable", values=values)
+            return
+        if not photo.complete:
+            yield _Fault("photo-truncated", values=values)
+            return
+
+
+def _photo(scene: Scene, path: str, name: str = "") -> Mapping[str, object]:
+    return {"path": scene.folder / path, "name": name or PurePosixPath(path).name}
+
+
+def _filled(words: str, scene: Scene, values: Mapping[str, object]) -> str:
+    return words.format_map({"folder": scene.folder, **values})

@@ -1,0 +1,263 @@
+"""COLMAP models, binary and text, as its documentation "Output Format" has them. Keypoints and tracks are passed over.
+
+COLMAP 4 adds rigs and frames beside the three files that are read here; images.bin keeps its form.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from splatfix.core.reading import read_blocks, read_start
+from splatfix.facts.scene.model import Camera, Points, Pose, SceneImage, Vector
+
+MODELS = {
+    0: ("SIMPLE_PINHOLE", 3),
+    1: ("PINHOLE", 4),
+    2: ("SIMPLE_RADIAL", 4),
+    3: ("RADIAL", 5),
+    4: ("OPENCV", 8),
+    5: ("OPENCV_FISHEYE", 8),
+    6: ("FULL_OPENCV", 12),
+    7: ("FOV", 5),
+    8: ("SIMPLE_RADIAL_FISHEYE", 4),
+    9: ("RADIAL_FISHEYE", 5),
+    10: ("THIN_PRISM_FISHEYE", 12),
+}
+"""COLMAP's camera models by their number in cameras.bin: name, and number of parameters (COLMAP, src/colmap/sensor/models.h)."""
+PARTS = ("cameras", "images", "points3D")
+SAMPLED = 50_000
+_MOST_IMAGES = 1_000_000
+_MOST_COUNTED = 1 << 30
+_LONGEST_LINE = 1 << 12
+_CAMERA = struct.Struct("<iiQQ")
+_IMAGE = struct.Struct("<i7di")
+_POINT = struct.Struct("<Q3d3Bd")
+
+
+class Damaged(Exception):
+    """A file that is no part of a model, or not a whole one; the message says why, without a full stop."""
+
+
+def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
+    """Cameras by number.
+
+    Raises:
+        Damaged: the file cannot be read to its end.
+        OSError: it cannot be opened.
+    """
+    path = folder / f"cameras{suffix}"
+    if suffix == ".txt":
+        return _cameras_of_text(path)
+    cameras = {}
+    with _Content(path) as content:
+        for _ in range(content.count(_CAMERA.size)):
+            number, kind, width, height = content.take(_CAMERA)
+            if kind not in MODELS:
+                raise Damaged(f"{path.name} has a camera model of number {kind}, which COLMAP does not know")
+            name, parameters = MODELS[kind]
+            values = content.take(struct.Struct(f"<{parameters}d"))
+            cameras[number] = Camera(name, width, height, values)
+    return cameras
+
+
+def read_images(folder: Path, suffix: str, cameras: dict[int, Camera], photos: str) -> list[SceneImage]:
+    """Images with their poses, in the file's order.
+
+    Args:
+        photos: the folder of the photos, below the scene's.
+
+    Raises:
+        Damaged: the file cannot be read to its end.
+        OSError: it cannot be opened.
+    """
+    path = folder / f"images{suffix}"
+    rows = _images_of_text(path) if suffix == ".txt" else _images_of_binary(path)
+    return [
+        SceneImage(name, f"{photos}/{name}", cameras.get(camera), pose_of(numbers[:4], numbers[4:]))
+        for name, camera, numbers in rows
+    ]
+
+
+def pose_of(quaternion: tuple[float, ...], translation: tuple[float, ...]) -> Pose | None:
+    """A pose of a quaternion (w, x, y, z) and a translation; None where the numbers make none."""
+    if not all(map(math.isfinite, (*quaternion, *translation))):
+        return None
+    length = math.hypot(*quaternion)
+    if length < 1e-8:
+        return None
+    w, x, y, z = (value / length for value in quaternion)
+    rotation = (
+        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
+        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
+        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+    )
+    right, down, forward = translation
+    return Pose(rotation, (right, down, forward))
+
+
+def read_points(folder: Path, suffix: str) -> Points:
+    """The number of points, and the first of them.
+
+    Raises:
+        Damaged: the file cannot be read as far as the sample reaches.
+        OSError: it cannot be opened.
+    """
+    path = folder / f"points3D{suffix}"
+    sample: list[Vector] = []
+    colours = set()
+    if suffix == ".txt":
+        count = 0
+        for line in _lines(path):
+            count += 1
+            if count > SAMPLED:
+                continue
+            columns = line.split(maxsplit=7)
+            try:
+                x, y, z = (float(column) for column in columns[1:4])
+            except ValueError:
+                raise _damaged_line(path, line) from None
+            sample.append((x, y, z))
+            colours.add(tuple(columns[4:7]))
+        return Points(count, tuple(sample), len(colours))
+    with _Content(path) as content:
+        count = content.count(_POINT.size + 8)
+        for _ in range(min(count, SAMPLED)):
+            _, x, y, z, red, green, blue, _ = content.take(_POINT)
+            sample.append((x, y, z))
+            colours.add((red, green, blue))
+            content.skip(8 * content.count(8))
+    return Points(count, tuple(sample), len(colours))
+
+
+def points_of_ply(path: Path) -> int | None:
+    """The number of vertices in the header of a PLY file; None where there is none."""
+    header = read_start(path, _LONGEST_LINE)
+    if not header.startswith(b"ply"):
+        return None
+    for line in header.split(b"\n"):
+        words = line.split()
+        if words[:2] == [b"element", b"vertex"] and len(words) == 3 and words[2].isdigit():
+            return int(words[2])
+    return None
+
+
+class _Content:
+    """A binary file, from its beginning to its end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def __enter__(self) -> _Content:
+        if not self._path.is_file():
+            raise Damaged(f"{self._path.name} is no file")
+        with self._path.open("rb") as file:
+            if not self._path.stat().st_size:
+                raise Damaged(f"{self._path.name} is empty")
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bytes.close()
+
+    def take(self, form: struct.Struct) -> tuple[Any, ...]:
+        """The next values."""
+        self._need(form.size)
+        values = form.unpack_from(self._bytes, self._offset)
+        self._offset += form.size
+        return values
+
+    def count(self, size: int) -> int:
+        """A number of records of at least so many bytes each."""
+        (number,) = self.take(struct.Struct("<Q"))
+        self._need(number * size)
+        return int(number)
+
+    def skip(self, size: int) -> None:
+        """Pass over bytes."""
+        self._need(size)
+        self._offset += size
+
+    def name(self) -> str:
+        """A name that ends with a zero."""
+        end = self._bytes.find(b"\0", self._offset, self._offset + _LONGEST_LINE)
+        if end < 0:
+            raise Damaged(f"{self._path.name} has a name without an end at byte {self._offset}")
+        text = self._bytes[self._offset : end].decode("utf-8", "replace")
+        self._offset = end + 1
+        return text
+
+    def _need(self, size: int) -> None:
+        if self._offset + size > len(self._bytes):
+            size_of_file = len(self._bytes)
+            raise Damaged(f"{self._path.name} ends too early, after {size_of_file} bytes")
+
+
+ImageRow = tuple[str, int, tuple[float, ...]]
+"""Name, number of the camera, and four numbers of a rotation and three of a translation."""
+
+
+def _images_of_binary(path: Path) -> list[ImageRow]:
+    rows: list[ImageRow] = []
+    with _Content(path) as content:
+        for _ in range(min(content.count(_IMAGE.size + 9), _MOST_IMAGES)):
+            _, *numbers, camera = content.take(_IMAGE)
+            rows.append((content.name(), camera, tuple(numbers)))
+            content.skip(24 * content.count(24))
+    return rows
+
+
+def _images_of_text(path: Path) -> list[ImageRow]:
+    rows: list[ImageRow] = []
+    for line in islice(_lines(path, blank=True), 0, None, 2):
+        if not line.strip():
+            continue
+        columns = line.split(maxsplit=9)
+        try:
+            numbers = tuple(float(column) for column in columns[1:8])
+            rows.append((columns[9].rstrip("\r"), int(columns[8]), numbers))
+        except (ValueError, IndexError):
+            raise _damaged_line(path, line) from None
+    return rows
+
+
+def _cameras_of_text(path: Path) -> dict[int, Camera]:
+    cameras = {}
+    for line in _lines(path):
+        columns = line.split()
+        try:
+            number, width, height = int(columns[0]), int(columns[2]), int(columns[3])
+            parameters = tuple(float(column) for column in columns[4:])
+        except (ValueError, IndexError):
+            raise _damaged_line(path, line) from None
+        cameras[number] = Camera(columns[1], width, height, parameters)
+    return cameras
+
+
+def _damaged_line(path: Path, line: str) -> Damaged:
+    return Damaged(f"{path.name} has a line that is none of COLMAP's: {line[:60]!r}")
+
+
+def _lines(path: Path, *, blank: bool = False) -> Iterator[str]:
+    """Lines without comments; ``blank``: empty ones too, for a photo may have no points."""
+    rest = b""
+    for block in read_blocks(path, _MOST_COUNTED):
+        first, *lines = block.split(b"\n")
+        # of a line nobody needs more: keypoints are long, and one without an end would take all memory
+        rest = (rest + first)[:_LONGEST_LINE]
+        for line in lines:
+            if _counts(rest, blank):
+                yield rest.decode("utf-8", "replace")
+            rest = line[:_LONGEST_LINE]
+    if rest.strip() and _counts(rest, blank):
+        yield rest.decode("utf-8", "replace")
+
+
+def _counts(line: bytes, blank: bool) -> bool:
+    return not line.startswith(b"#") and (blank or bool(line.strip()))

@@ -1,0 +1,170 @@
+"""A scene as its files state it. Nothing here judges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from splatfix.core.data import dataclass, field
+
+Vector = tuple[float, float, float]
+Rotation = tuple[Vector, Vector, Vector]
+"""Rows; from the world's axes to the camera's (x right, y down, z forward)."""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """The camera of one or more images, in pixels."""
+
+    model: str
+    """COLMAP's name of it; ``""`` where a layout states nothing but an angle of view."""
+    width: int
+    height: int
+    """0 where they are not stated."""
+    parameters: tuple[float, ...]
+    """In COLMAP's order: of its first models the focal length or lengths, then the principal point."""
+
+    @property
+    def focal_lengths(self) -> tuple[float, float] | None:
+        """Along x and y; None where there are none."""
+        if not self.parameters:
+            return None
+        if self.model in TWO_FOCAL_LENGTHS:
+            return self.parameters[0], self.parameters[1]
+        return self.parameters[0], self.parameters[0]
+
+    @property
+    def center(self) -> tuple[float, float] | None:
+        """The principal point; None where there is none."""
+        first = 1
+        if self.model in TWO_FOCAL_LENGTHS:
+            first = 2
+        if len(self.parameters) < first + 2:
+            return None
+        return self.parameters[first], self.parameters[first + 1]
+
+
+TWO_FOCAL_LENGTHS = {"PINHOLE", "OPENCV", "OPENCV_FISHEYE", "FULL_OPENCV", "FOV", "THIN_PRISM_FISHEYE"}
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Where a camera stands: ``rotation`` and ``translation`` take a point of the world into the camera's axes."""
+
+    rotation: Rotation
+    translation: Vector
+
+    @property
+    def position(self) -> Vector:
+        """Of the camera in the world."""
+        x, y, z = (
+            -sum(self.rotation[row][column] * self.translation[row] for row in range(3))
+            for column in range(3)
+        )
+        return x, y, z
+
+    def seen_from(self, point: Vector) -> Vector:
+        """A point of the world in the camera's axes; the third number is its depth."""
+        x, y, z = (
+            sum(row[axis] * point[axis] for axis in range(3)) + shift
+            for row, shift in zip(self.rotation, self.translation, strict=True)
+        )
+        return x, y, z
+
+
+@dataclass(frozen=True)
+class SceneImage:
+    """One image of a reconstruction."""
+
+    name: str
+    """As the reconstruction has it."""
+    path: str
+    """Below the scene's folder, with slashes: where the field's loaders look for it."""
+    camera: Camera | None
+    """None: the reconstruction does not have the camera that it refers to."""
+    pose: Pose | None
+    """None: its numbers are no rotation and position."""
+    held_out: bool | None = None
+    """Whether the layout itself keeps it for testing; None where the layout has no split."""
+    mask: str = ""
+    """The path of its mask, where the layout names one."""
+
+
+@dataclass(frozen=True)
+class Photo:
+    """What the header of an image file says."""
+
+    format: str
+    """jpeg, png, or another format by its first bytes; "" where they are no image's that is known here."""
+    size_bytes: int
+    width: int = 0
+    height: int = 0
+    """0: a format whose size is not read here."""
+    channels: int = 0
+    bits: int = 8
+    alpha: bool = False
+    orientation: int = 1
+    """Of EXIF: 1 is upright, 3 upside down, 6 and 8 a quarter turn."""
+    complete: bool = True
+    """The file has the mark that ends its format."""
+    ending: bytes = b""
+    """Its last bytes, by which copies of one file are told."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """The files of one COLMAP model."""
+
+    folder: str
+    """Below the scene's folder."""
+    suffix: str
+    """``.bin`` or ``.txt``: the one that loaders prefer."""
+    files: tuple[str, ...]
+    images: int
+    """0 where it cannot be read."""
+    text_images: int | None = None
+    """Of ``images.txt`` where that lies beside ``images.bin``."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points to start from."""
+
+    count: int
+    sample: tuple[Vector, ...]
+    """The first of them, at most :data:`splatfix.facts.scene.colmap.SAMPLED`."""
+    colours: int
+    """Different colours in the sample."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A scene's folder."""
+
+    folder: Path
+    layout: str
+    """colmap-binary, colmap-text, blender (train and test files), nerfstudio (one file), photos, or "" for none of these."""
+    damage: str = ""
+    """Why the reconstruction cannot be read, without a full stop."""
+    model: Model | None = None
+    """The COLMAP model that was read."""
+    models: tuple[Model, ...] = ()
+    """All that lie there, ``model`` among them."""
+    images: tuple[SceneImage, ...] = ()
+    cameras: int = 0
+    points: Points | None = None
+    """None where the layout has none."""
+    ply_points: int | None = None
+    """Of the ``points3D.ply`` beside a COLMAP model, which Inria's family prefers."""
+    photos: Mapping[str, Photo | None] = field(default_factory=dict)
+    """By path: of all image files, and None for those that are named and not there."""
+    copies: Mapping[int, Mapping[str, Photo]] = field(default_factory=dict)
+    """Of ``images_2``, ``images_4``, ``images_8``: by divisor, then by name without its ending."""
+    masks: Mapping[str, Photo] = field(default_factory=dict)
+    """Of the folder ``masks``, by name."""
+    test_file: bool = True
+    """Of a Blender scene: there is a ``transforms_test.json``."""
+    angle: bool = True
+    """Of a Blender scene: ``camera_angle_x`` is stated."""
+    endings: bool = True
+    """Of a Blender scene: its paths have no ending, so that loaders add ``.png``."""

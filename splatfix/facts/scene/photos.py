@@ -1,0 +1,145 @@
+"""The headers of image files: format, size, channels, EXIF's orientation, and whether the file is whole.
+
+Formats: JPEG (ITU-T T.81, annex B; EXIF 2.3, section 4.6), PNG (ISO/IEC 15948); others by their first bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from pathlib import Path
+
+from splatfix.core.reading import read_start
+from splatfix.facts.scene.model import Photo
+
+OTHER_FORMATS = {
+    b"RIFF": "webp",
+    b"II*\0": "tiff",
+    b"MM\0*": "tiff",
+    b"BM": "bmp",
+    b"GIF8": "gif",
+}
+ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"}
+"""Of files that loaders open."""
+CAMERA_ENDINGS = {".heic", ".heif", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".avif"}
+"""Of photos that Pillow and OpenCV do not open by themselves."""
+_HEAD = 1 << 12
+_TAIL = 1 << 6
+_LONG_TAIL = 1 << 18
+"""Phones write a film or a depth map behind the photo."""
+_MOST_SEGMENTS = 200
+_ORIENTATION = 0x0112
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+"""JPEG's markers of a frame, which states the size."""
+
+
+def read_photo(path: Path) -> Photo | None:
+    """The header of an image file; None where there is none of that name, a format of "" where it is no image."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return Photo("", 0)
+    start = read_start(path, _HEAD)
+    size = status.st_size
+    ending = _read(path, max(0, size - _TAIL), _TAIL)
+    try:
+        if start.startswith(b"\xff\xd8"):
+            return _jpeg(path, start, size, ending)
+        if start.startswith(b"\x89PNG\r\n\x1a\n"):
+            return _png(start, size, ending)
+    except (struct.error, IndexError, ValueError):
+        return Photo("", size, ending=ending)
+    for magic, name in OTHER_FORMATS.items():
+        if start.startswith(magic):
+            return Photo(name, size, ending=ending)
+    return Photo("", size, ending=ending)
+
+
+def _png(start: bytes, size: int, ending: bytes) -> Photo:
+    if start[12:16] != b"IHDR":
+        raise ValueError("no header")
+    width, height, bits, kind = struct.unpack(">IIBB", start[16:26])
+    alpha = bool(kind & 4) or b"tRNS" in start
+    channels = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}[kind]
+    return Photo("png", size, width, height, channels, bits, alpha, 1, b"IEND" in ending, ending)
+
+
+def _jpeg(path: Path, start: bytes, size: int, ending: bytes) -> Photo:
+    orientation, offset = 1, 2
+    for _ in range(_MOST_SEGMENTS):
+        header = _part(path, start, offset, 4)
+        marker = header[1]
+        if header[0] != 0xFF:
+            break
+        if marker == 0xFF:  # padding
+            offset += 1
+            continue
+        (length,) = struct.unpack(">H", header[2:4])
+        if marker == 0xE1:
+            orientation = _orientation(_part(path, start, offset + 4, min(length - 2, _HEAD))) or orientation
+        if marker in _FRAMES:
+            bits, height, width, channels = struct.unpack(">BHHB", _part(path, start, offset + 4, 6))
+            return Photo(
+                "jpeg",
+                size,
+                width,
+                height,
+                channels,
+                bits,
+                False,
+                orientation,
+                _ends(path, size, ending),
+                ending,
+            )
+        offset += 2 + length
+    raise ValueError("no frame")
+
+
+def _ends(path: Path, size: int, ending: bytes) -> bool:
+    """It has JPEG's mark of the end, in its last bytes or before what a phone put behind it."""
+    mark = b"\xff\xd9"
+    return mark in ending or mark in _read(path, max(0, size - _LONG_TAIL), _LONG_TAIL)[_HEAD:]
+
+
+def _orientation(content: bytes) -> int:
+    """From the first directory of an EXIF block; 0 where it has none."""
+    if not content.startswith(b"Exif\0\0"):
+        return 0
+    tiff = content[6:]
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None:
+        return 0
+    try:
+        (first,) = struct.unpack_from(f"{order}I", tiff, 4)
+        (entries,) = struct.unpack_from(f"{order}H", tiff, first)
+        for number in range(entries):
+            tag, _, _, value = struct.unpack_from(f"{order}HHIH", tiff, first + 2 + 12 * number)
+            if tag == _ORIENTATION:
+                return int(value)
+    except struct.error:
+        pass  # the directory lies behind what was read, or nowhere
+    return 0
+
+
+def _part(path: Path, start: bytes, offset: int, length: int) -> bytes:
+    """Bytes of a file whose beginning was read already."""
+    if offset + length <= len(start):
+        return start[offset : offset + length]
+    return _read(path, offset, length)
+
+
+def _read(path: Path, offset: int, length: int) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return b""
+    try:
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.read(handle, length)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)

@@ -1,0 +1,200 @@
+"""Reads a scene's folder: which layout it has, its reconstruction, and the header of every photo."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+
+from splatfix.core.data import replace
+from splatfix.facts.scene import colmap, transforms
+from splatfix.facts.scene.model import Model, Photo, Points, Scene, SceneImage
+from splatfix.facts.scene.photos import CAMERA_ENDINGS, ENDINGS, read_photo
+
+COPIES = (2, 4, 8)
+_MODELS = ("sparse/0", "sparse", "colmap/sparse/0", ".")
+_PHOTOS = ("images", "input", "photos", ".")
+"""Where photos without a reconstruction lie."""
+_MOST_FILES = 200_000
+_DEPTH, _MOST_SCENES = 3, 200
+_READERS = 8
+
+
+def read_scene(folder: Path) -> Scene:
+    """What is true of a folder; where it has a COLMAP model and transforms, the COLMAP model, as Inria's family does."""
+    models = tuple(_models(folder))
+    if models:
+        return _of_colmap(folder, models)
+    for name in (transforms.TRAIN, transforms.ONE_FILE):
+        if (folder / name).is_file():
+            return _of_transforms(folder, name)
+    for name in _PHOTOS:
+        if paths := list(_image_files(folder / name, deep=name != ".")):
+            return Scene(folder, "photos", photos=_headers(folder, paths))
+    return Scene(folder, "")
+
+
+def scenes_below(folder: Path) -> Iterator[Path]:
+    """The folder where it has a reconstruction, or else those up to three folders below it that have one; none: itself."""
+    if _has_reconstruction(folder):
+        yield folder
+        return
+    inner: list[Path] = []
+    for depth in range(1, _DEPTH + 1):
+        for path in sorted(folder.glob("/".join("*" * depth))):
+            outside = all(not path.is_relative_to(scene) for scene in inner)
+            if len(inner) < _MOST_SCENES and outside and path.is_dir() and _has_reconstruction(path):
+                inner.append(path)
+    yield from inner or [folder]
+
+
+def _has_reconstruction(folder: Path) -> bool:
+    if any((folder / name).is_file() for name in (transforms.TRAIN, transforms.ONE_FILE)):
+        return True
+    return (folder / "sparse").is_dir() or next(_models(folder), None) is not None
+
+
+def _models(folder: Path) -> Iterator[Model]:
+    """COLMAP models, in the order in which loaders look for them."""
+    numbered = sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.glob("sparse/*")
+        if path.name.isdigit() and path.name != "0"
+    )
+    for name in (*_MODELS, *numbered):
+        for suffix in (".bin", ".txt"):
+            files = [part for part in colmap.PARTS if (folder / name / f"{part}{suffix}").is_file()]
+            if "images" in files or "cameras" in files:
+                names = tuple(f"{part}{suffix}" for part in files)
+                text_images = None
+                if suffix == ".bin" and (folder / name / "images.txt").is_file():
+                    text_images = _count(folder / name, ".txt")
+                yield Model(name, suffix, names, _count(folder / name, suffix), text_images)
+                break
+
+
+def _count(folder: Path, suffix: str) -> int:
+    try:
+        return len(colmap.read_images(folder, suffix, {}, ""))
+    except (colmap.Damaged, OSError):
+        return 0
+
+
+def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
+    model = models[0]
+    where = folder / model.folder
+    layout = "colmap-text"
+    if model.suffix == ".bin":
+        layout = "colmap-binary"
+    scene = Scene(
+        folder, layout, model=model, models=models, ply_points=colmap.points_of_ply(where / "points3D.ply")
+    )
+    photos = "images"
+    if not (folder / photos).is_dir():
+        photos = next(
+            (name for name in ("images_2", "images_4", "images_8") if (folder / name).is_dir()), photos
+        )
+    try:
+        cameras = colmap.read_cameras(where, model.suffix)
+        images = tuple(colmap.read_images(where, model.suffix, cameras, photos))
+        scene = replace(scene, images=images, cameras=len(cameras))
+        scene = replace(scene, points=colmap.read_points(where, model.suffix))
+    except colmap.Damaged as error:
+        scene = replace(scene, damage=str(error))
+    except OSError as error:
+        name = Path(str(error.filename or "")).name or str(error)
+        scene = replace(scene, damage=f"{name} is missing or cannot be opened")
+    files = list(_image_files(folder / photos))
+    named = [image.path for image in scene.images]
+    return replace(
+        scene,
+        photos=_headers(folder, dict.fromkeys((*files_below(folder, files), *named))),
+        copies=_copies(folder),
+        masks=_masks(folder),
+    )
+
+
+def _of_transforms(folder: Path, name: str) -> Scene:
+    layout, test_file, angle, endings = "nerfstudio", True, True, False
+    images: list[SceneImage] = []
+    try:
+        document = transforms.read_transforms(folder, name)
+        if name == transforms.TRAIN:
+            layout, test_file = "blender", (folder / transforms.TEST).is_file()
+            images += transforms.images_of(document, held_out=False, ending=".png")
+            if test_file:
+                test = transforms.read_transforms(folder, transforms.TEST)
+                images += transforms.images_of(test, held_out=True, ending=".png")
+            paths = [frame.name for frame in images]
+            endings = all(not PurePosixPath(path).suffix for path in paths)
+        else:
+            images += transforms.images_of(document, held_out=None, ending=".png")
+        angle = isinstance(document.get("camera_angle_x"), (int, float))
+    except transforms.NoTransforms as error:
+        return Scene(folder, layout, damage=str(error), test_file=test_file)
+    cloud = document.get("ply_file_path", "points3d.ply")
+    points = None
+    if isinstance(cloud, str) and (count := colmap.points_of_ply(folder / cloud)) is not None:
+        points = Points(count, (), 0)
+    folders = {str(PurePosixPath(image.path).parent) for image in images if image.path}
+    files = [path for name in sorted(folders) for path in _image_files(folder / name, deep=False)]
+    named = dict.fromkeys((*files_below(folder, files), *(image.path for image in images if image.path)))
+    return Scene(
+        folder,
+        layout,
+        images=tuple(images),
+        cameras=len({image.camera for image in images}),
+        points=points,
+        photos=_headers(folder, named),
+        copies=_copies(folder),
+        masks=_masks(folder),
+        test_file=test_file,
+        angle=angle,
+        endings=endings,
+    )
+
+
+def files_below(folder: Path, paths: Iterable[Path]) -> Iterator[str]:
+    """Paths below a folder, with slashes."""
+    return (path.relative_to(folder).as_posix() for path in paths)
+
+
+def _image_files(folder: Path, *, deep: bool = True) -> Iterator[Path]:
+    """Files that are photos by their name, sorted by it."""
+    if not folder.is_dir():
+        return
+    count = 0
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        if not deep:
+            folders.clear()
+        for name in sorted(names):
+            if PurePosixPath(name).suffix.lower() in ENDINGS | CAMERA_ENDINGS:
+                yield Path(parent, name)
+                count += 1
+        if count > _MOST_FILES:
+            return
+
+
+def _headers(folder: Path, paths: Iterable[Path | str]) -> Mapping[str, Photo | None]:
+    """The photos of a folder, by path below it; read at the same time, for a network's disk answers late."""
+    names = [path if isinstance(path, str) else path.relative_to(folder).as_posix() for path in paths]
+    with ThreadPoolExecutor(_READERS) as readers:
+        return dict(zip(names, readers.map(lambda name: read_photo(folder / name), names), strict=True))
+
+
+def _copies(folder: Path) -> Mapping[int, Mapping[str, Photo]]:
+    copies = {}
+    for divisor in COPIES:
+        if (reduced := folder / f"images_{divisor}").is_dir():
+            headers = _headers(reduced, _image_files(reduced))
+            copies[divisor] = {
+                str(PurePosixPath(name).with_suffix("")): photo for name, photo in headers.items() if photo
+            }
+    return copies
+
+
+def _masks(folder: Path) -> Mapping[str, Photo]:
+    masks = folder / "masks"
+    return {name: photo for name, photo in _headers(masks, _image_files(masks)).items() if photo}

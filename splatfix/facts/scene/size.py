@@ -1,0 +1,58 @@
+"""How large a scene is: photos, their size and points, for those who foretell memory and time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from splatfix.core.data import dataclass
+from splatfix.facts.scene.model import Photo, Scene
+from splatfix.facts.scene.reader import read_scene
+
+RANDOM_POINTS = 100_000
+"""That Inria's trainer starts from where a Blender scene has no points (scene/dataset_readers.py)."""
+
+
+@dataclass(frozen=True)
+class SceneSize:
+    """Photos, size of one, points."""
+
+    photos: int
+    width: int
+    height: int
+    points: int
+    channels: int = 3
+    """4 where the photos have alpha, as far as a header says so."""
+    prepared: int = 1
+    """By how much the smallest copies beside the photos are reduced: 8 where there is an ``images_8``."""
+
+
+def read_scene_size(folder: Path) -> SceneSize | str:
+    """The size of a scene, or why the folder is none, or a damaged one."""
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    scene = read_scene(folder)
+    if scene.layout in ("", "photos"):
+        return f"{folder} has neither sparse/ (COLMAP) nor transforms_train.json or transforms.json"
+    if scene.damage:
+        return f"the scene in {folder} is damaged or not complete: {scene.damage}"
+    size = size_of(scene)
+    if size is None:
+        return f"{folder} has no images, or nothing tells their size"
+    return size
+
+
+def size_of(scene: Scene) -> SceneSize | None:
+    """The size of a scene that was read; None where it has no images, or nothing tells how large they are."""
+    if not scene.images:
+        return None
+    photo = scene.photos.get(scene.images[0].path) or Photo("", 0)
+    camera = scene.images[0].camera
+    width, height = photo.width, photo.height
+    if camera is not None and camera.width and camera.height:
+        width, height = camera.width, camera.height
+    if not (0 < width <= 1 << 16 and 0 < height <= 1 << 16):
+        return None
+    points = RANDOM_POINTS
+    if scene.points is not None:
+        points = scene.points.count
+    return SceneSize(len(scene.images), width, height, points, 3 + photo.alpha, max(scene.copies, default=1))

@@ -1,0 +1,53 @@
+"""What the loaders of trainers take of a scene's folder, and how they refuse the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from splatfix.core.data import dataclass
+from splatfix.knowledge.rows import rows
+from splatfix.knowledge.tables import cached
+
+
+@dataclass(frozen=True)
+class SceneReader:
+    """The loader of one trainer, or of several that share it."""
+
+    name: str
+    stacks: tuple[str, ...]
+    source_files: str
+    """The files that were read, with their commit."""
+    layouts: tuple[str, ...]
+    """As :class:`splatfix.facts.scene.model.Scene` names them."""
+    folders: tuple[str, ...]
+    """Where it looks for a COLMAP model."""
+    models: tuple[str, ...]
+    """COLMAP's camera models that it takes."""
+    says: Mapping[str, str]
+    """Its words by fault."""
+    folder_option: str = ""
+    """That names another folder of the model."""
+    images_option: str = ""
+    """That names another folder of the photos."""
+    by_name_alone: bool = False
+    """It drops the folders of a photo's name."""
+    one_model: bool = False
+    """All cameras must have the same model."""
+    opens_test_file: bool = False
+    """``transforms_test.json`` of a Blender scene."""
+    adds_png: bool = False
+    """To every path of a Blender scene, also to one that has an ending."""
+    needs_angle: bool = False
+    """``camera_angle_x`` of a Blender scene."""
+    needs_points: bool = False
+    """Also of a nerfstudio scene."""
+    copies: int = 0
+    """The divisor of the copies that it reads unless told otherwise; 0: the photos."""
+    copies_option: str = ""
+    """That makes it read the photos."""
+
+
+@cached
+def scene_readers() -> Mapping[str, SceneReader]:
+    """All rows of the table."""
+    return rows(SceneReader, "scene_readers", "readers")

@@ -1,0 +1,248 @@
+"""Renders a checked scene: what it is, what is wrong, which trainers take it; cameras and points from above, and its photos."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+
+from splatfix.checks.model import Status
+from splatfix.checks.scene.model import CheckedScene, StackVerdict
+from splatfix.core.codec import to_json
+from splatfix.core.step import step_json
+from splatfix.core.words import counted, few
+from splatfix.facts.scene.model import Scene, Vector
+from splatfix.report.console import escape, marked, prose, section
+from splatfix.report.diagnosis import show_finding
+from splatfix.report.marks import Mark, Table
+
+MOST_PHOTOS = 60
+"""On a contact sheet, evenly spaced."""
+_THUMBNAIL = 160
+_MOST_POINTS = 3000
+_INNER = 0.95
+"""Share of the points that the drawing is sized for: a few lie far away."""
+_MARKS: Mapping[Status, Mark] = {
+    Status.FAIL: Mark.BAD,
+    Status.WARN: Mark.WARNING,
+    Status.SKIP: Mark.NONE,
+}
+
+
+def headline(checked: CheckedScene) -> str:
+    """The scene in one sentence."""
+    scene = checked.scene
+    failures = sum(finding.status is Status.FAIL for finding in checked.findings)
+    warnings = sum(finding.status is Status.WARN for finding in checked.findings)
+    problems = [counted(failures, "problem")] * bool(failures) + [counted(warnings, "warning")] * bool(
+        warnings
+    )
+    takers = sum(verdict.takes_it for verdict in checked.stacks)
+    stacks = f"{takers} of {len(checked.stacks)} loaders take it"
+    return f"{scene.folder.name or scene.folder}: {' and '.join(problems) or 'no problem'}; {stacks}."
+
+
+def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
+    """What the scene has, by name."""
+    scene = checked.scene
+    sizes = {
+        (photo.width, photo.height) for photo in scene.photos.values() if photo is not None and photo.width
+    }
+    models = sorted(
+        {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
+    )
+    points = "none: trainers start from random ones"
+    if scene.points is not None:
+        points = f"{scene.points.count:,}"
+    memory = "not known"
+    if checked.host_bytes is not None:
+        memory = f"{checked.host_bytes / 2**30:.2f} GiB while Inria's trainer loads it (computed)"
+    return (
+        ("layout", scene.layout or "none"),
+        ("images", f"{len(scene.images)} in the reconstruction, {len(scene.photos)} files"),
+        ("size", few([f"{width}x{height}" for width, height in sorted(sizes)])),
+        ("cameras", f"{scene.cameras} ({few(models) or 'an angle of view'})"),
+        ("points", points),
+        ("copies", few([f"images_{divisor}" for divisor in sorted(scene.copies)])),
+        ("host memory", memory),
+    )
+
+
+def show(console: Console, checked: CheckedScene) -> None:
+    """On the terminal."""
+    mark = Mark.GOOD
+    if checked.verdict:
+        mark = Mark.BAD
+    marked(console, mark, escape(headline(checked)), indent=0)
+    for name, value in facts_of(checked):
+        if value:
+            prose(console, f"  {name:<12}", escape(value))
+    for finding in checked.findings:
+        show_finding(console, finding)
+    section(console, "Which trainers take it, by the source of their loaders")
+    for verdict in checked.stacks:
+        mark = Mark.GOOD
+        if not verdict.takes_it:
+            mark = Mark.BAD
+        marked(console, mark, escape(f"{verdict.reader}: {answer(verdict)}"))
+
+
+def answer(verdict: StackVerdict) -> str:
+    """A verdict in words: the options that it needs, or the first refusal in the trainer's own words, where they are known."""
+    if verdict.takes_it:
+        options = ", ".join(refusal.option for refusal in verdict.refusals)
+        return f"with {options}" if options else "takes it"
+    refusal = next(item for item in verdict.refusals if not item.option)
+    text = refusal.says or refusal.fault.replace("-", " ")
+    if refusal.way_out:
+        text += f" ({refusal.way_out})"
+    return text
+
+
+def document(checked: CheckedScene) -> dict[str, Any]:
+    """The JSON of one scene; headers of photos are left out."""
+    scene = checked.scene
+    findings = []
+    for finding in checked.findings:
+        row = to_json(finding)
+        findings.append(
+            {"check": row.pop("code"), **row, "remedy": [step_json(step) for step in finding.remedy]}
+        )
+    held_out = None
+    if scene.layout == "blender":
+        held_out = sum(bool(image.held_out) for image in scene.images)
+    return {
+        "name": scene.folder.name,
+        "folder": str(scene.folder),
+        "layout": scene.layout,
+        "problems": [item.summary for item in checked.findings if item.status is not Status.SKIP],
+        "images": len(scene.images),
+        "held_out": held_out,
+        "photos": len(scene.photos),
+        "points": None if scene.points is None else scene.points.count,
+        "host_bytes": checked.host_bytes,
+        "findings": findings,
+        "stacks": [{**to_json(verdict), "takes_it": verdict.takes_it} for verdict in checked.stacks],
+    }
+
+
+def page(checked: CheckedScene) -> str:
+    """The same as one HTML file, with a contact sheet."""
+    from splatfix.report.html import scene_page  # templates and certificates, which nothing else here needs
+
+    findings = [
+        (
+            _MARKS[item.status].value,
+            item.summary,
+            item.code,
+            "; ".join(entry.value for entry in item.evidence),
+            [step.text or " ".join(step.command.argv if step.command else ()) for step in item.remedy],
+        )
+        for item in checked.findings
+    ]
+    rows = []
+    for verdict in checked.stacks:
+        rows.append((verdict.reader, answer(verdict), verdict.source))
+    mark = Mark.GOOD
+    if checked.verdict:
+        mark = Mark.BAD
+    return scene_page(
+        headline=headline(checked),
+        mark=mark.value,
+        facts=[(name, value) for name, value in facts_of(checked) if value],
+        findings=findings,
+        stacks=Table(("loader", "verdict", "read in"), rows),
+        drawing=from_above(checked.scene),
+        photos=thumbnails(checked.scene),
+    )
+
+
+Drawing = Mapping[str, Sequence[tuple[float, ...]]]
+
+
+def from_above(scene: Scene) -> Drawing | None:
+    """Cameras (position and where they look) and points, in 0..100 across and down; None where there are no poses.
+
+    Above is where the tops of most photos point to.
+    """
+    poses = [image.pose for image in scene.images if image.pose is not None]
+    if not poses:
+        return None
+    up = _unit([-fmean(pose.rotation[1][axis] for pose in poses) for axis in range(3)])
+    least = min(range(3), key=lambda axis: abs(up[axis]))
+    other = [0.0, 0.0, 0.0]
+    other[least] = 1.0
+    right = _unit(_cross(up, other))
+    front = _cross(right, up)
+
+    def flat(point: Sequence[float]) -> tuple[float, float]:
+        return _dot(right, point), _dot(front, point)
+
+    cameras = [(flat(pose.position), flat(pose.rotation[2])) for pose in poses]
+    sample: Sequence[Vector] = ()
+    if scene.points is not None:
+        sample = [point for point in scene.points.sample if all(map(math.isfinite, point))]
+    sample = sample[:: max(1, len(sample) // _MOST_POINTS)]
+    points = [flat(point) for point in sample]
+    center_x = fmean(position[0] for position, _ in cameras)
+    center_y = fmean(position[1] for position, _ in cameras)
+    distances = sorted(max(abs(x - center_x), abs(y - center_y)) for x, y in points)
+    reach = max(max(abs(x - center_x), abs(y - center_y)) for (x, y), _ in cameras)
+    if distances:
+        reach = max(reach, distances[int(_INNER * (len(distances) - 1))])
+    scale = 46.0 / (reach or 1.0)
+
+    def drawn(x: float, y: float) -> tuple[float, float]:
+        return round(50.0 + scale * (x - center_x), 2), round(50.0 + scale * (y - center_y), 2)
+
+    shown = [drawn(*point) for point in points]
+    return {
+        "points": [point for point in shown if 0 <= point[0] <= 100 and 0 <= point[1] <= 100],
+        "cameras": [(*drawn(*position), 4.0 * look[0], 4.0 * look[1]) for position, look in cameras],
+    }
+
+
+def _unit(vector: Sequence[float]) -> tuple[float, float, float]:
+    length = math.hypot(*vector)
+    if not length:
+        return 0.0, 0.0, 1.0
+    x, y, z = (value / length for value in vector)
+    return x, y, z
+
+
+def _dot(first: Sequence[float], second: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(first, second, strict=True))
+
+
+def _cross(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    (a, b, c), (d, e, f) = first, second
+    return b * f - c * e, c * d - a * f, a * e - b * d
+
+
+def thumbnails(scene: Scene) -> Sequence[tuple[str, str]]:
+    """Name and data address of some photos, evenly spaced; none without Pillow, and without those that it cannot open."""
+    try:
+        from PIL import Image
+    except ImportError:  # it belongs to what is certified, not to splatfix
+        return ()
+    paths = [image.path for image in scene.images if scene.photos.get(image.path) is not None]
+    made = []
+    for path in paths[:: max(1, math.ceil(len(paths) / MOST_PHOTOS))]:
+        buffer = io.BytesIO()
+        try:
+            with Image.open(scene.folder / path) as photo:
+                photo.draft("RGB", (_THUMBNAIL, _THUMBNAIL))
+                small = photo.convert("RGB")
+                small.thumbnail((_THUMBNAIL, _THUMBNAIL))
+                small.save(buffer, "JPEG", quality=70)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            continue  # the findings name it
+        data = base64.b64encode(buffer.getvalue()).decode()
+        made.append((Path(path).name, f"data:image/jpeg;base64,{data}"))
+    return made

@@ -1,0 +1,1 @@
+"""Scenes of the user's: checked without torch, and mended in a copy."""

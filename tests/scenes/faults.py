@@ -1,0 +1,367 @@
+"""Single faults of a scene: each changes a copy of a healthy one, and names the code of its finding.
+
+Those of COLMAP work on a model in the text form with one camera and photos that are PNG or JPEG, of whatever scene.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+Fault = Callable[[Path], object]
+MODEL = "sparse/0"
+
+
+def photos_of(scene: Path) -> list[Path]:
+    """The photos that the model names, in its order."""
+    return [scene / "images" / row[9] for row in rows_of(scene, "images")]
+
+
+def rows_of(scene: Path, part: str) -> list[list[str]]:
+    """Lines of a file of the model as words, without those of keypoints."""
+    lines = (scene / MODEL / f"{part}.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    if part == "images":
+        return rows[::2]
+    return rows
+
+
+def change(
+    scene: Path, part: str, edit: Callable[[list[str], int], object], only: range | None = None
+) -> None:
+    """Edit the words of some lines of a file of the model."""
+    path = scene / MODEL / f"{part}.txt"
+    step = 2 if part == "images" else 1
+    lines, number = [], 0
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            if number % step == 0 and (only is None or number // step in only):
+                words = line.split()
+                edit(words, number // step)
+                line = " ".join(words)
+            number += 1
+        lines.append(line)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def keep_lines(scene: Path, part: str, count: int) -> None:
+    """Leave the first entries of a file of the model only."""
+    path = scene / MODEL / f"{part}.txt"
+    step = 2 if part == "images" else 1
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    path.write_text("".join(f"{line}\n" for line in lines[: count * step]))
+
+
+def setting(column: int, *values: str) -> Callable[[list[str], int], None]:
+    """Put values into the columns from that one on."""
+
+    def edit(words: list[str], number: int) -> None:
+        words[column : column + len(values)] = values
+
+    return edit
+
+
+def times(factor: float, first: int, last: int) -> Callable[[list[str], int], None]:
+    """Multiply the numbers of some columns."""
+
+    def edit(words: list[str], number: int) -> None:
+        words[first:last] = [str(factor * float(word)) for word in words[first:last]]
+
+    return edit
+
+
+def resave(photo: Path, make: Callable[[Image.Image], Image.Image], **options: Any) -> None:
+    """Save a photo as something else, under its name."""
+    with Image.open(photo) as opened:
+        made = make(opened.convert("RGB"))
+    made.save(photo, format="PNG" if photo.suffix == ".png" else "JPEG", **options)
+
+
+def look_back(words: list[str], _: int) -> None:
+    """A pose whose axes are those of OpenGL: a half turn about x is (x, y, z, w) of the quaternion exchanged."""
+    w, x, y, z = map(float, words[1:5])
+    shift = list(map(float, words[5:8]))
+    words[1:8] = map(str, (-x, w, -z, y, shift[0], -shift[1], -shift[2]))
+
+
+def jpeg_that_is_turned(scene: Path) -> None:
+    """EXIF's orientation, in the file of the first photo, whatever its name ends with."""
+    photo = photos_of(scene)[0]
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    with Image.open(photo) as opened:
+        made = opened.convert("RGB")
+    made.save(photo, format="JPEG", exif=exif)
+
+
+def copies(scene: Path, divisor: int, wrong: bool = False) -> None:
+    """``images_N`` of all photos."""
+    folder = scene / f"images_{divisor}"
+    folder.mkdir()
+    for photo in photos_of(scene):
+        with Image.open(photo) as opened:
+            size = (opened.width // divisor + 7 * wrong, opened.height // divisor)
+            opened.resize(size).save(folder / photo.name)
+
+
+def incomplete_copies(scene: Path) -> None:
+    copies(scene, 2)
+    (scene / "images_2" / photos_of(scene)[1].name).unlink()
+
+
+def masks(scene: Path, *, all_of_them: bool, size: tuple[int, int] | None = None) -> None:
+    (scene / "masks").mkdir()
+    for number, photo in enumerate(photos_of(scene)):
+        if number or all_of_them:
+            with Image.open(photo) as opened:
+                Image.new("L", size or opened.size, 255).save(scene / "masks" / f"{photo.stem}.png")
+
+
+def second_model(scene: Path) -> None:
+    """One with all images, beside a first one with a half."""
+    shutil.copytree(scene / MODEL, scene / "sparse" / "1")
+    keep_lines(scene, "images", len(photos_of(scene)) // 2)
+
+
+def both_forms(scene: Path) -> None:
+    """A binary model without images beside the text."""
+    for part, size in (("cameras", 8), ("images", 8), ("points3D", 8)):
+        (scene / MODEL / f"{part}.bin").write_bytes(bytes(size))
+
+
+def cut(path: Path, share: float = 0.6) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+
+
+def ply_of(count: int, path: Path) -> None:
+    path.write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex %d\nend_header\n" % count)
+
+
+def move(scene: Path, old: str, new: str) -> None:
+    (scene / new).parent.mkdir(parents=True, exist_ok=True)
+    (scene / old).rename(scene / new)
+
+
+def same_name_elsewhere(scene: Path) -> None:
+    """Two photos with one name in two folders."""
+    first, second = photos_of(scene)[:2]
+    for number, photo in enumerate((first, second)):
+        (scene / "images" / f"cam{number}").mkdir()
+        photo.rename(scene / "images" / f"cam{number}" / first.name)
+
+    def edit(words: list[str], number: int) -> None:
+        words[9] = f"cam{number}/{first.name}"
+
+    change(scene, "images", edit, range(2))
+
+
+FAULTS: dict[str, tuple[str, Fault]] = {
+    "no folder sparse": ("scene-not-reconstructed", lambda scene: shutil.rmtree(scene / "sparse")),
+    "nothing": ("scene-not-found", lambda scene: [shutil.rmtree(path) for path in scene.iterdir()]),
+    "no cameras": ("scene-model-damaged", lambda scene: (scene / MODEL / "cameras.txt").unlink()),
+    "no points3D": ("scene-model-damaged", lambda scene: (scene / MODEL / "points3D.txt").unlink()),
+    "images cut": (
+        "scene-model-damaged",
+        lambda scene: (
+            change(scene, "images", setting(8), range(1))
+            or change(scene, "images", lambda words, _: words.__delitem__(slice(6, None)), range(1))
+        ),
+    ),
+    "points are words": (
+        "scene-model-damaged",
+        lambda scene: change(scene, "points3D", setting(1, "x"), range(3)),
+    ),
+    "model in sparse": (
+        "scene-model-elsewhere",
+        lambda scene: [path.rename(scene / "sparse" / path.name) for path in (scene / MODEL).iterdir()],
+    ),
+    "a larger second model": ("scene-several-models", second_model),
+    "two forms": ("scene-two-forms", both_forms),
+    "two views": ("scene-few-views", lambda scene: keep_lines(scene, "images", 2)),
+    "half of the photos": (
+        "scene-few-registered",
+        lambda scene: keep_lines(scene, "images", len(photos_of(scene)) // 2),
+    ),
+    "an image named twice": (
+        "scene-named-twice",
+        lambda scene: change(scene, "images", setting(9, photos_of(scene)[1].name), range(1)),
+    ),
+    "one name in two folders": ("scene-names-collide", same_name_elsewhere),
+    "a photo missing": ("photos-missing", lambda scene: photos_of(scene)[0].unlink()),
+    "capital letters": (
+        "photos-missing",
+        lambda scene: photos_of(scene)[0].rename(photos_of(scene)[0].with_suffix(".PNG")),
+    ),
+    "photos in input": ("photos-missing", lambda scene: move(scene, "images", "input")),
+    "an empty photo": ("photos-unreadable", lambda scene: photos_of(scene)[0].write_bytes(b"")),
+    "a page in its place": (
+        "photos-unreadable",
+        lambda scene: photos_of(scene)[0].write_bytes(b"<!DOCTYPE html><html>"),
+    ),
+    "a raw photo": (
+        "photos-unreadable",
+        lambda scene: (scene / "images" / "raw.dng").write_bytes(b"\0" * 90),
+    ),
+    "a photo cut off": ("photos-truncated", lambda scene: cut(photos_of(scene)[0])),
+    "a cropped photo": (
+        "photos-other-size",
+        lambda scene: resave(
+            photos_of(scene)[0], lambda photo: photo.crop((0, 0, photo.width, photo.height - 20))
+        ),
+    ),
+    "a smaller photo": (
+        "photos-other-size",
+        lambda scene: resave(
+            photos_of(scene)[0], lambda photo: photo.resize((photo.width // 2, photo.height // 2))
+        ),
+    ),
+    "a turned photo": (
+        "photos-other-size",
+        lambda scene: resave(photos_of(scene)[0], lambda photo: photo.transpose(Image.Transpose.ROTATE_90)),
+    ),
+    "turned by EXIF": ("photos-turned", jpeg_that_is_turned),
+    "a gray photo": (
+        "photos-not-rgb",
+        lambda scene: resave(photos_of(scene)[0], lambda photo: photo.convert("L")),
+    ),
+    "a photo with alpha": (
+        "photos-alpha",
+        lambda scene: photos_of(scene)[0].write_bytes(png_with_alpha(photos_of(scene)[0])),
+    ),
+    "a photo under a second name": (
+        "photos-copied",
+        lambda scene: shutil.copy(photos_of(scene)[0], scene / "images" / "again.png"),
+    ),
+    "a copy missing": ("copies-incomplete", incomplete_copies),
+    "copies of another size": ("copies-incomplete", lambda scene: copies(scene, 2, wrong=True)),
+    "a mask missing": ("masks-incomplete", lambda scene: masks(scene, all_of_them=False)),
+    "small masks": ("masks-incomplete", lambda scene: masks(scene, all_of_them=True, size=(8, 8))),
+    "an unknown camera": (
+        "camera-unknown",
+        lambda scene: change(scene, "images", setting(8, "77"), range(1)),
+    ),
+    "a negative focal length": (
+        "camera-impossible",
+        lambda scene: change(scene, "cameras", times(-1.0, 4, 6)),
+    ),
+    "a tiny focal length": ("camera-impossible", lambda scene: change(scene, "cameras", times(1e-3, 4, 6))),
+    "a center outside": ("camera-impossible", lambda scene: change(scene, "cameras", times(3.0, 6, 8))),
+    "a pose without numbers": (
+        "pose-impossible",
+        lambda scene: change(scene, "images", setting(5, "nan"), range(1)),
+    ),
+    "a rotation of zero": (
+        "pose-impossible",
+        lambda scene: change(scene, "images", setting(1, "0", "0", "0", "0"), range(1)),
+    ),
+    "one pose twice": (
+        "poses-equal",
+        lambda scene: change(scene, "images", setting(1, *rows_of(scene, "images")[0][1:8]), range(1, 2)),
+    ),
+    "all in one place": ("poses-one-place", lambda scene: change(scene, "images", setting(5, "0", "0", "0"))),
+    "one far away": ("pose-far-away", lambda scene: change(scene, "images", times(1e4, 5, 8), range(1))),
+    "one looks away": ("poses-flipped", lambda scene: change(scene, "images", look_back, range(1))),
+    "axes of OpenGL": ("poses-flipped", lambda scene: change(scene, "images", look_back)),
+    "poses in millimeters": ("poses-flipped", lambda scene: change(scene, "images", times(1000.0, 5, 8))),
+    "a scene of millimeters": (
+        "scene-scale",
+        lambda scene: (
+            change(scene, "images", times(1e-3, 5, 8)) or change(scene, "points3D", times(1e-3, 1, 4))
+        ),
+    ),
+    "no points": ("points-none", lambda scene: keep_lines(scene, "points3D", 0)),
+    "twenty points": ("points-none", lambda scene: keep_lines(scene, "points3D", 20)),
+    "wild points": ("points-wild", lambda scene: change(scene, "points3D", times(1e7, 1, 4), range(5))),
+    "points without numbers": (
+        "points-wild",
+        lambda scene: change(scene, "points3D", setting(1, "nan"), range(5)),
+    ),
+    "gray points": (
+        "points-one-color",
+        lambda scene: change(scene, "points3D", setting(4, "128", "128", "128")),
+    ),
+    "an old ply": ("points-stale-ply", lambda scene: ply_of(3, scene / MODEL / "points3D.ply")),
+}
+"""Code by fault, for a scene in COLMAP's text form."""
+
+
+def png_with_alpha(photo: Path) -> bytes:
+    """The photo with a channel more, as PNG."""
+    target = photo.with_name("with-alpha.tmp")
+    with Image.open(photo) as opened:
+        opened.convert("RGBA").save(target, format="PNG")
+    content = target.read_bytes()
+    target.unlink()
+    return content
+
+
+def edit_json(path: Path, edit: Callable[[Any], object]) -> None:
+    """Change a document in its place."""
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
+def sixteen_bits(path: Path) -> None:
+    """The header of a PNG says 16 bits."""
+    content = bytearray(path.read_bytes())
+    content[24:25] = struct.pack("B", 16)
+    path.write_bytes(bytes(content))
+
+
+TRAIN = "transforms_train.json"
+BLENDER_FAULTS: dict[str, tuple[str, Fault]] = {
+    "no test file": ("scene-no-split", lambda scene: (scene / "transforms_test.json").unlink()),
+    "a view in both parts": (
+        "scene-no-split",
+        lambda scene: shutil.copy(scene / TRAIN, scene / "transforms_test.json"),
+    ),
+    "no JSON": ("scene-model-damaged", lambda scene: cut(scene / TRAIN)),
+    "no frames": (
+        "scene-model-damaged",
+        lambda scene: edit_json(scene / TRAIN, lambda document: document.pop("frames")),
+    ),
+    "a mirrored pose": (
+        "pose-impossible",
+        lambda scene: edit_json(
+            scene / TRAIN,
+            lambda document: document["frames"][0].update(
+                transform_matrix=[[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, -1, 3], [0, 0, 0, 1]]
+            ),
+        ),
+    ),
+    "a frame without a path": (
+        "pose-impossible",
+        lambda scene: edit_json(scene / TRAIN, lambda document: document["frames"][0].pop("file_path")),
+    ),
+    "an image missing": ("photos-missing", lambda scene: (scene / "images" / "view_001.png").unlink()),
+    "some without alpha": (
+        "photos-alpha",
+        lambda scene: resave(scene / "images" / "view_001.png", lambda photo: photo),
+    ),
+    "another size": (
+        "photos-mixed",
+        lambda scene: (scene / "images" / "view_001.png").write_bytes(
+            larger(scene / "images" / "view_001.png")
+        ),
+    ),
+    "sixteen bits": ("photos-not-rgb", lambda scene: sixteen_bits(scene / "images" / "view_001.png")),
+}
+"""Code by fault, for a scene with files for training and testing."""
+
+
+def larger(photo: Path) -> bytes:
+    """A PNG of twice the size, with its alpha."""
+    target = photo.with_name("larger.tmp")
+    with Image.open(photo) as opened:
+        opened.resize((2 * opened.width, 2 * opened.height)).save(target, format="PNG")
+    content = target.read_bytes()
+    target.unlink()
+    return content

@@ -1,0 +1,118 @@
+"""``splatfix scenes check FOLDER``: every single fault is named, and none where there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from smoke_trainer.data.load import SAMPLES
+from splatfix.checks.model import Status
+from splatfix.checks.scene import judge
+from splatfix.checks.scene.model import SCENE_CHECKS
+from splatfix.core.errors import Exit
+from splatfix.facts.scene.reader import read_scene, scenes_below
+from splatfix.report.scene import from_above, page, thumbnails
+from tests.scenes.faults import BLENDER_FAULTS, FAULTS, Fault, photos_of
+
+NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name[0] not in "._")
+
+
+def alarms(folder: Path) -> dict[str, Status]:
+    """Codes of what failed or is warned of."""
+    findings = judge(read_scene(folder)).findings
+    return {item.code: item.status for item in findings if item.status is not Status.SKIP}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_alarm_on_a_healthy_scene(name: str) -> None:
+    assert len(NAMES) == 6 and alarms(SAMPLES / name) == {}
+
+
+@pytest.mark.parametrize(("code", "fault"), FAULTS.values(), ids=FAULTS)
+def test_a_single_fault_is_named(code: str, fault: Fault, tmp_path: Path) -> None:
+    scene = shutil.copytree(SAMPLES / "fruit", tmp_path / "scene")
+    fault(scene)
+    assert code in alarms(scene)
+
+
+@pytest.mark.parametrize(("code", "fault"), BLENDER_FAULTS.values(), ids=BLENDER_FAULTS)
+def test_a_single_fault_of_a_blender_scene(code: str, fault: Fault, tmp_path: Path) -> None:
+    scene = shutil.copytree(SAMPLES / "figurine", tmp_path / "scene")
+    fault(scene)
+    assert code in alarms(scene)
+
+
+def test_every_check_has_a_fault() -> None:
+    named = {code for code, _ in (*FAULTS.values(), *BLENDER_FAULTS.values())}
+    assert set(SCENE_CHECKS) - named == {"scene-host-memory"}
+
+
+def test_memory_of_the_host() -> None:
+    checked = judge(read_scene(SAMPLES / "fruit"), memory=1 << 20)
+    assert [item.code for item in checked.findings] == ["scene-host-memory"]
+    assert checked.verdict is Exit.OK and (checked.host_bytes or 0) > 1 << 30
+
+
+REFUSALS = {
+    "plaza": {"Inria's family": "camera-model", "OpenSplat": "photos-folder"},
+    "trellis": {"Inria's family": "layout", "gsplat's simple_trainer.py": "layout"},
+    "fruit": {"OpenSplat": "text-model"},
+    "figurine": {"gsplat's simple_trainer.py": "layout", "OpenSplat": "layout"},
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), REFUSALS.items(), ids=REFUSALS)
+def test_trainers_refuse_in_their_own_words(name: str, expected: dict[str, str]) -> None:
+    refused = {}
+    for verdict in judge(read_scene(SAMPLES / name)).stacks:
+        faults = [refusal for refusal in verdict.refusals if not refusal.option]
+        assert verdict.takes_it is not bool(faults)
+        if faults:
+            refused[verdict.reader] = faults[0].fault
+            assert all(refusal.says for refusal in faults)
+    assert expected.items() <= refused.items()
+
+
+def test_photos_in_folders_are_not_found_by_a_base_name(tmp_path: Path) -> None:
+    scene = shutil.copytree(SAMPLES / "fruit", tmp_path / "scene")
+    FAULTS["one name in two folders"][1](scene)
+    inria = judge(read_scene(scene)).stacks[0]
+    first = photos_of(scene)[0]
+    assert inria.refusals[0].says.endswith(f"'{scene / 'images' / first.name}'")
+
+
+def test_scenes_below_a_folder(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "fruit", tmp_path / "a" / "fruit")
+    shutil.copytree(SAMPLES / "trellis", tmp_path / "trellis")
+    assert list(scenes_below(tmp_path)) == [tmp_path / "trellis", tmp_path / "a" / "fruit"]
+    assert list(scenes_below(tmp_path / "trellis")) == [tmp_path / "trellis"]
+    assert list(scenes_below(tmp_path / "a" / "fruit" / "images")) == [tmp_path / "a" / "fruit" / "images"]
+
+
+def test_a_page_shows_the_cameras_and_the_photos(tmp_path: Path) -> None:
+    scene = shutil.copytree(SAMPLES / "fruit", tmp_path / "scene")
+    FAULTS["a page in its place"][1](scene)
+    checked = judge(read_scene(scene))
+    drawing = from_above(checked.scene)
+    assert drawing is not None and len(drawing["cameras"]) == 24 and len(drawing["points"]) > 1000
+    assert all(0 <= x <= 100 and 0 <= y <= 100 for x, y, *_ in (*drawing["cameras"], *drawing["points"]))
+    assert len(thumbnails(checked.scene)) == 23
+    html = page(checked)
+    assert "photos-unreadable" in html and html.count("data:image/jpeg") == 23
+    without = dataclasses.replace(checked.scene, images=(), points=None)
+    assert from_above(without) is None
+
+
+def test_a_binary_model_says_what_the_text_says(tmp_path: Path) -> None:
+    pycolmap = pytest.importorskip("pycolmap")
+    text, binary = SAMPLES / "fruit" / "sparse" / "0", tmp_path / "scene" / "sparse" / "0"
+    binary.mkdir(parents=True)
+    pycolmap.Reconstruction(text).write_binary(binary)
+    shutil.copytree(SAMPLES / "fruit" / "images", tmp_path / "scene" / "images")
+    ours, theirs = read_scene(tmp_path / "scene"), read_scene(SAMPLES / "fruit")
+    assert {image.name for image in ours.images} == {image.name for image in theirs.images}
+    assert ours.points is not None and theirs.points is not None and ours.points.count == theirs.points.count
+    assert alarms(tmp_path / "scene") == {}
