@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "facts": {"binaries"},
     "context": {"facts", "knowledge"},
     "budget": {"knowledge"},
+    "scenes": {"facts"},
     "checks": {"facts", "knowledge", "context", "budget"},
     "plan": {"facts", "knowledge", "context", "checks"},
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain"},
@@ -36,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "containers": {"certify", "facts", "explain"},
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
-        *("explain", "report", "budget"),
+        *("explain", "report", "budget", "scenes"),
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
 }

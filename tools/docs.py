@@ -21,6 +21,7 @@ from typing import Any
 import typer
 
 from splatfix.checks import Check, all_checks
+from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
 from splatfix.knowledge.breakages import When, breakages
 from splatfix.knowledge.failures import failure_classes
@@ -69,6 +70,7 @@ def main(out: Path) -> None:
         text = text.replace("<!-- explain-record -->", explain_record())
         text = text.replace("<!-- explain-calibration -->", explain_calibration())
         text = text.replace("<!-- vram-table -->", vram.markdown())
+        text = text.replace("<!-- scene-checks -->", scene_checks())
         page.write_text(text, encoding="utf-8")
     json_page = out / "json.md"
     json_page.write_text(
@@ -77,6 +79,14 @@ def main(out: Path) -> None:
     _write_checks(out / "checks")
     (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
+
+
+def scene_checks() -> str:
+    """The checks of a scene's folder: what each holds to be so, and why."""
+    return _table(
+        ("code", "holds where", ""),
+        [(f"`{check.code}`", check.title, check.reason) for check in SCENE_CHECKS.values()],
+    )
 
 
 def options_of(arguments: Iterable[str]) -> str:

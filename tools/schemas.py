@@ -281,6 +281,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "lanes show": typing.get_type_hints(Lane),
     "scenes list": {"scenes": list[Sample]},
     "scenes export": {"scenes": list[ExportedScene]},
+    "scenes fix": {"folder": str, "changes": list[str], "scene": SceneDocument},
     "scenes check": {"samples": list[CheckedSample], "scenes": list[SceneDocument]},
 }
 """What each document holds beside its envelope."""

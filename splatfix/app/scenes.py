@@ -17,7 +17,11 @@ from splatfix.facts.machine import resources
 from splatfix.facts.scene.reader import read_scene, scenes_below
 from splatfix.facts.system.live import LiveSystem
 from splatfix.report import scene as report
-from splatfix.report.console import escape, prose, table
+from splatfix.report.console import err, escape, marked, prose, table
+from splatfix.report.marks import Mark
+from splatfix.report.progress import one_line
+from splatfix.scenes.fix import FixRequest as FixRequest  # built by the command line
+from splatfix.scenes.fix import fix_scene
 
 
 def list_scenes() -> Result:
@@ -97,4 +101,28 @@ def check_scenes(names: tuple[str, ...], root: Path | None, html: Path | None = 
         lambda: {"samples": rows, "scenes": [report.document(scene) for scene in checked]},
         text,
         exit_code,
+    )
+
+
+def fix(request: FixRequest) -> Result:
+    """Write a mended copy of a scene, and check that.
+
+    Raises:
+        SplatfixError: as :func:`splatfix.scenes.fix.fix_scene` says.
+    """
+    with one_line(err(), "copying") as progress:
+        fixed = fix_scene(request, progress)
+    checked = judge(read_scene(Path(fixed.folder)))
+
+    def text(console: Console) -> None:
+        for change in fixed.changes:
+            marked(console, Mark.GOOD, escape(change), indent=0)
+        console.print(escape(fixed.folder), soft_wrap=True)
+        report.show(console, checked)
+
+    return Result(
+        "scenes fix",
+        lambda: {"folder": fixed.folder, "changes": list(fixed.changes), "scene": report.document(checked)},
+        text,
+        checked.verdict,
     )

@@ -11,8 +11,12 @@ import typer
 from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import OUTPUT, SCENES, TRAINING, finish, folder_to_write, option
+from splatfix.core.errors import usage_error
+from splatfix.core.step import say
 
-scenes_app = typer.Typer(help="List, check or export the sample scenes.", no_args_is_help=True)
+scenes_app = typer.Typer(
+    help="Check or mend a scene of yours; list and export the sample scenes.", no_args_is_help=True
+)
 lanes_app = typer.Typer(help="List the container lanes of certify --container.", no_args_is_help=True)
 
 CONTAINER = "Container"
@@ -339,6 +343,32 @@ def monitor(
     finish(watched, as_json)
 
 
+class ModelForm(str, Enum):
+    """Of a COLMAP model."""
+
+    binary = "binary"
+    text = "text"
+    same = "same"
+
+
+def divisors(text: str) -> tuple[int, ...]:
+    """Of ``--copies``.
+
+    Raises:
+        SplatfixError: ``not-divisors`` (exit code 2).
+    """
+    if text in ("", "none"):
+        return ()
+    numbers = tuple(int(word) for word in text.split(",") if word.isdigit() and 2 <= int(word) <= 64)
+    if len(numbers) != len(text.split(",")):
+        raise usage_error(
+            "not-divisors",
+            f"--copies {text!r} is no list of numbers from 2 to 64.",
+            say("Give them as 2,4,8."),
+        )
+    return numbers
+
+
 @scenes_app.command("list", epilog="Example: splatfix scenes list")
 def list_scenes(as_json: options.Json = False) -> None:
     """List the sample scenes: layout, number and size of views, kind."""
@@ -393,6 +423,34 @@ def check_scenes(
     Sample scenes are compared with their checksums.
     """
     finish(app.scenes.check_scenes(tuple(names or ()), root, html), as_json)
+
+
+@scenes_app.command(
+    "fix", epilog="Example: splatfix scenes fix ./my-scene --out ./my-scene-mended --undistort"
+)
+def fix_scene(
+    scene: Annotated[Path, typer.Argument(help="Folder of a scene; it is only read.", metavar="FOLDER")],
+    out: Annotated[Path, option("--out", "New folder for the copy.", metavar="COPY")],
+    copies: Annotated[
+        str, option("--copies", "Divisors of the smaller copies to make; none for none.", metavar="N,N...")
+    ] = "2,4,8",
+    model: Annotated[ModelForm, option("--model", "Form of a COLMAP model in the copy.")] = ModelForm.binary,
+    undistort: Annotated[
+        bool, option("--undistort", "Make pinhole photos of those of any camera model, by pycolmap.")
+    ] = False,
+    split: Annotated[
+        bool, option("--split", "Also hold out every eighth view, in lists that nerfstudio reads.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Make a mended copy of a scene: photos upright, images_2 to images_8, a binary model in sparse/0, a split.
+
+    A run that was stopped goes on with what is missing. Needs the extra splatfix[scenes].
+    """
+    request = app.scenes.FixRequest(
+        folder=scene, out=out, copies=divisors(copies), model=model.value, undistort=undistort, split=split
+    )
+    finish(app.scenes.fix(request), as_json)
 
 
 @lanes_app.command("list", epilog="Example: splatfix lanes list")

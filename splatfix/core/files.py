@@ -19,6 +19,9 @@ from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
 from splatfix.core.words import few
 
+TEMPORARY = ".splatfix-"
+"""How the name of a file begins that is not whole yet."""
+
 
 def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write ``data``, or blocks of it, to ``path`` atomically: readers see the old file or the new one, never a part.
@@ -36,7 +39,7 @@ def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         # not called after the file, whose name may be as long as the file system takes
-        temporary = path.with_name(f".splatfix-{secrets.token_hex(6)}")
+        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")
         # the system applies the umask: asking for it would change it for the other threads for a moment
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as error:

@@ -75,12 +75,21 @@ def read_text(path: StrPath, most: int = MOST_TEXT) -> str | Unread | None:
 
 def read_start(path: StrPath, most: int) -> bytes:
     """The first bytes of a regular file; empty when it is none or cannot be read."""
+    return read_part(path, 0, most)
+
+
+def read_part(path: StrPath, offset: int, most: int) -> bytes:
+    """Bytes of a regular file from an offset on; empty when it is none, ends before that, or cannot be read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
             return b""
         handle = os.open(path, _FLAGS)
         try:
-            return _up_to(handle, most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return b""
+            if offset:
+                os.lseek(handle, offset, os.SEEK_SET)
+            return _up_to(handle, most)
         finally:
             os.close(handle)
     except (OSError, ValueError):

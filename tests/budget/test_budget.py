@@ -286,9 +286,13 @@ def colmap(folder: Path, *, text: bool) -> Path:
         (model / "images.txt").write_text("# images\n" + "1 1 0 0 0 0 0 0 1 a.jpg\n\n" * 3)
         (model / "points3D.txt").write_text("# points\n" + "1 0 0 0 9 9 9 0.5\n" * 4)
     else:
-        (model / "cameras.bin").write_bytes(struct.pack("<QiiQQ", 1, 1, 1, 3200, 2000))
-        (model / "images.bin").write_bytes(struct.pack("<Q", 3))
-        (model / "points3D.bin").write_bytes(struct.pack("<Q", 4))
+        (model / "cameras.bin").write_bytes(struct.pack("<QiiQQ4d", 1, 1, 1, 3200, 2000, 9, 9, 9, 9))
+        rows = (
+            struct.pack("<i7di", n, 1, 0, 0, 0, n, 0, 0, 1) + b"%d.jpg\0" % n + bytes(8) for n in range(3)
+        )
+        (model / "images.bin").write_bytes(struct.pack("<Q", 3) + b"".join(rows))
+        points = (struct.pack("<Q3d3Bd", n, 0, 0, 3, 9, 9, 9, 0) + bytes(8) for n in range(4))
+        (model / "points3D.bin").write_bytes(struct.pack("<Q", 4) + b"".join(points))
     return folder
 
 

@@ -189,7 +189,20 @@ def test_scenes(document: Document, tmp_path: Path) -> None:
     assert check(document("lanes", "show", lanes[0]))["name"] == lanes[0]
     names = [row["name"] for row in check(document("scenes", "list"))["scenes"]]
     assert check(document("scenes", "export", names[0], "--out", tmp_path))["scenes"][0]["name"] == names[0]
-    assert check(document("scenes", "check", names[0], "--root", tmp_path))["scenes"][0]["problems"] == []
+    assert check(document("scenes", "check", names[0], "--root", tmp_path))["samples"][0]["problems"] == []
+    assert check(document("scenes", "check", tmp_path / names[0]))["scenes"][0]["problems"] == []
+    copied = document(
+        "scenes",
+        "fix",
+        tmp_path / names[0],
+        "--out",
+        tmp_path / "copy",
+        "--model",
+        "same",
+        "--copies",
+        "none",
+    )
+    assert check(copied)["scene"]["problems"] == []
 
 
 def test_a_step_is_text_argv_and_the_line_for_the_shell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from splatfix.certify.scenes import samples_folder
 
@@ -41,32 +38,45 @@ def test_export_copies_a_scene_that_check_accepts(splatfix: Splatfix, tmp_path: 
     changed = splatfix("scenes", "check", "figurine", "--root", str(tmp_path / "new"), "--json")
     document = json.loads(changed.stdout)
     assert changed.returncode == document["exit_code"] == 1
-    assert document["scenes"][0]["problems"] == [
+    assert document["samples"][0]["problems"] == [
         "images/view_005.png has changed",
         "images/view_006.png is missing",
     ]
 
 
-def test_a_folder_is_loaded_as_for_training(splatfix: Splatfix, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+def test_scenes_below_a_folder_are_checked(splatfix: Splatfix, tmp_path: Path) -> None:
     splatfix("scenes", "export", "courtyard", "--out", tmp_path)
-    scene, named = tmp_path / "courtyard", ("--python", sys.executable, "--json")
-    damaged = Path(shutil.copytree(scene, tmp_path / "damaged"))
-    images = next(path for path in damaged.iterdir() if path.name.startswith("images"))
-    images.rename(damaged / "elsewhere")
-    done = splatfix("scenes", "check", tmp_path, *named)
+    damaged = Path(shutil.copytree(tmp_path / "courtyard", tmp_path / "damaged"))
+    next(damaged.glob("images*")).rename(damaged / "elsewhere")
+    done = splatfix("scenes", "check", tmp_path, "--json")
     good, bad = json.loads(done.stdout)["scenes"]
-    assert done.returncode == 1 and not bad["readable"] and bad["problems"]
-    assert (good["readable"], good["problems"]) == (True, [])
-    assert good["train"] > good["held_out"] > 0 and good["points"] > 100 and len(good["size"]) == 2
+    assert (done.returncode, good["problems"], good["images"]) == (1, [], 24)
+    assert [row["check"] for row in bad["findings"]] == ["photos-missing"]
     (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "a.jpg").write_bytes(b"")
-    done = splatfix("scenes", "check", tmp_path / "photos", *named)
+    shutil.copy(next((tmp_path / "courtyard").glob("images*/*.png")), tmp_path / "photos")
+    done = splatfix("scenes", "check", tmp_path / "photos", "--json")
     (row,) = json.loads(done.stdout)["scenes"]
-    assert (done.returncode, row["readable"]) == (1, False), "no poses: the check has found it out"
-    advice, photos = row["problems"][-1], tmp_path / "photos"
-    assert f"--workspace_path {photos}-scene --image_path {photos}-scene/images" in advice
-    assert f"mkdir {photos}-scene && cp -r {photos} {photos}-scene/images" in advice
+    assert (done.returncode, row["findings"][0]["check"]) == (1, "scene-not-reconstructed")
+    command = row["findings"][0]["remedy"][1]["command"]
+    photos = tmp_path / "photos"
+    assert f"--workspace_path {photos}-scene --image_path {photos}-scene/images" in command
+
+
+def test_a_mended_copy_and_its_page(splatfix: Splatfix, tmp_path: Path) -> None:
+    splatfix("scenes", "export", "fruit", "--out", tmp_path)
+    words = ("--out", tmp_path / "copy", "--copies", "4", "--model", "same", "--json")
+    done = splatfix("scenes", "fix", tmp_path / "fruit", *words)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["scene"]["problems"]) == (0, [])
+    assert (tmp_path / "copy" / "images_4" / "view_000.png").is_file()
+    page = tmp_path / "page.html"
+    assert splatfix("scenes", "check", tmp_path / "copy", "--html", page).returncode == 0
+    assert "<svg" in page.read_text()
+    assert splatfix("scenes", "check", tmp_path / "copy", tmp_path / "fruit", "--html", page).returncode == 2
+    assert (
+        splatfix("scenes", "fix", tmp_path / "fruit", "--out", tmp_path / "b", "--copies", "1,x").returncode
+        == 2
+    )
 
 
 def test_a_folder_that_is_not_there_is_called_one(splatfix: Splatfix) -> None:

@@ -7,7 +7,8 @@ from splatfix.checks.scene import geometry as _geometry  # noqa: F401
 from splatfix.checks.scene import layout as _layout  # noqa: F401
 from splatfix.checks.scene import photos as _photos  # noqa: F401
 from splatfix.checks.scene.memory import host_bytes, too_large_for_host
-from splatfix.checks.scene.model import SCENE_CHECKS, CheckedScene
+from splatfix.checks.scene.model import SCENE_CHECKS as SCENE_CHECKS  # for the documentation
+from splatfix.checks.scene.model import CheckedScene
 from splatfix.checks.scene.stacks import stack_verdicts
 from splatfix.facts.scene.model import Scene
 

@@ -45,7 +45,7 @@ def too_large_for_host(needed: int | None, memory: int | None) -> Iterator[Findi
     """A finding where loading takes more than the host has."""
     if needed is None or memory is None or needed <= memory:
         return
-    yield TOO_LARGE.warn(
+    yield SCENE_CHECKS["scene-host-memory"].warn(
         f"Loading takes {needed / 2**30:.1f} GiB of host memory with trainers that decode every photo first, as Inria's does; "
         f"this host has {memory / 2**30:.1f} GiB.",
         say(

@@ -22,6 +22,11 @@ class SceneCheck:
     title: str
     function: SceneFunction
 
+    @property
+    def reason(self) -> str:
+        """Why it matters, from the function's docstring."""
+        return " ".join((self.function.__doc__ or "").split())
+
     def finding(
         self, status: Status, summary: str, *remedy: str | Step, names: Iterable[str] = (), via: str = ""
     ) -> Finding:

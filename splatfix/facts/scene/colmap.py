@@ -59,7 +59,9 @@ def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
         for _ in range(content.count(_CAMERA.size)):
             number, kind, width, height = content.take(_CAMERA)
             if kind not in MODELS:
-                raise Damaged(f"{path.name} has a camera model of number {kind}, which COLMAP does not know")
+                # how long its parameters are is not known, nor where the next camera begins
+                cameras[number] = Camera(f"number {kind}", width, height, ())
+                break
             name, parameters = MODELS[kind]
             values = content.take(struct.Struct(f"<{parameters}d"))
             cameras[number] = Camera(name, width, height, values)

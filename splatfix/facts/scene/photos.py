@@ -5,12 +5,11 @@ Formats: JPEG (ITU-T T.81, annex B; EXIF 2.3, section 4.6), PNG (ISO/IEC 15948);
 
 from __future__ import annotations
 
-import os
 import stat
 import struct
 from pathlib import Path
 
-from splatfix.core.reading import read_start
+from splatfix.core.reading import read_part, read_start
 from splatfix.facts.scene.model import Photo
 
 OTHER_FORMATS = {
@@ -30,6 +29,8 @@ _LONG_TAIL = 1 << 18
 """Phones write a film or a depth map behind the photo."""
 _MOST_SEGMENTS = 200
 _ORIENTATION = 0x0112
+_TIFF = 6
+"""Bytes of the name of an EXIF block."""
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 """JPEG's markers of a frame, which states the size."""
 
@@ -44,7 +45,7 @@ def read_photo(path: Path) -> Photo | None:
         return Photo("", 0)
     start = read_start(path, _HEAD)
     size = status.st_size
-    ending = _read(path, max(0, size - _TAIL), _TAIL)
+    ending = read_part(path, max(0, size - _TAIL), _TAIL)
     try:
         if start.startswith(b"\xff\xd8"):
             return _jpeg(path, start, size, ending)
@@ -101,45 +102,40 @@ def _jpeg(path: Path, start: bytes, size: int, ending: bytes) -> Photo:
 def _ends(path: Path, size: int, ending: bytes) -> bool:
     """It has JPEG's mark of the end, in its last bytes or before what a phone put behind it."""
     mark = b"\xff\xd9"
-    return mark in ending or mark in _read(path, max(0, size - _LONG_TAIL), _LONG_TAIL)[_HEAD:]
+    return mark in ending or mark in read_part(path, max(0, size - _LONG_TAIL), _LONG_TAIL)[_HEAD:]
 
 
 def _orientation(content: bytes) -> int:
     """From the first directory of an EXIF block; 0 where it has none."""
+    entry = orientation_entry(content)
+    if entry is None:
+        return 0
+    offset, form = entry
+    return int(struct.unpack_from(form, content, offset)[0])
+
+
+def orientation_entry(content: bytes) -> tuple[int, str] | None:
+    """Where an EXIF block, from its name on, has the orientation: the offset, and the form as ``struct`` writes it."""
     if not content.startswith(b"Exif\0\0"):
-        return 0
-    tiff = content[6:]
-    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+        return None
+    order = {b"II": "<", b"MM": ">"}.get(content[_TIFF : _TIFF + 2])
     if order is None:
-        return 0
+        return None
     try:
-        (first,) = struct.unpack_from(f"{order}I", tiff, 4)
-        (entries,) = struct.unpack_from(f"{order}H", tiff, first)
+        (first,) = struct.unpack_from(f"{order}I", content, _TIFF + 4)
+        (entries,) = struct.unpack_from(f"{order}H", content, _TIFF + first)
         for number in range(entries):
-            tag, _, _, value = struct.unpack_from(f"{order}HHIH", tiff, first + 2 + 12 * number)
+            entry = _TIFF + first + 2 + 12 * number
+            tag, _, _, _ = struct.unpack_from(f"{order}HHIH", content, entry)
             if tag == _ORIENTATION:
-                return int(value)
+                return entry + 8, f"{order}H"
     except struct.error:
-        pass  # the directory lies behind what was read, or nowhere
-    return 0
+        return None  # the directory lies behind what was read, or nowhere
+    return None
 
 
 def _part(path: Path, start: bytes, offset: int, length: int) -> bytes:
     """Bytes of a file whose beginning was read already."""
     if offset + length <= len(start):
         return start[offset : offset + length]
-    return _read(path, offset, length)
-
-
-def _read(path: Path, offset: int, length: int) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    except OSError:
-        return b""
-    try:
-        os.lseek(handle, offset, os.SEEK_SET)
-        return os.read(handle, length)
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
+    return read_part(path, offset, length)

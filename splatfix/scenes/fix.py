@@ -1,0 +1,281 @@
+"""Writes the mended copy of a scene: photos, smaller copies, model and split. What was begun goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass, fields, replace
+from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
+from splatfix.core.files import TEMPORARY, make_folder, read_json, write_bytes, write_json, write_text
+from splatfix.core.limits import MOST_JSON
+from splatfix.core.reading import read_bytes, read_text
+from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.step import run, say
+from splatfix.core.words import counted
+from splatfix.facts.scene.model import Scene
+from splatfix.facts.scene.reader import read_scene
+from splatfix.facts.scene.transforms import TEST, TRAIN
+from splatfix.scenes.photos import Change, PhotoJob, jobs_of, needs, write_photos
+
+MARKER = "splatfix-scene.json"
+"""In a copy: what it was made of, with which options, and whether it is finished."""
+TEST_EVERY = 8
+"""Of the sorted names the first of every eight is held out, as all the field's COLMAP readers do."""
+_FOLDERS = ("folder", "out")
+_TIMEOUT = 4 * 3600.0
+_MOST_FILE = 8 << 30
+_UNDISTORTED = ".undistorted"
+_CONVERT = """
+import sys, pycolmap
+model = pycolmap.Reconstruction(sys.argv[1])
+getattr(model, "write_" + sys.argv[3])(sys.argv[2])
+"""
+_UNDISTORT = """
+import sys, pycolmap
+pycolmap.undistort_images(sys.argv[3], sys.argv[1], sys.argv[2])
+"""
+"""Of pycolmap, in a process of its own: a damaged model must not end ours."""
+
+
+@dataclass(frozen=True)
+class FixRequest:
+    """What was asked of ``splatfix scenes fix``."""
+
+    folder: Path
+    out: Path
+    copies: tuple[int, ...] = (2, 4, 8)
+    model: str = "binary"
+    """The form of a COLMAP model: binary, text, or same."""
+    undistort: bool = False
+    split: bool = False
+    """Also write lists of training and test views where the layout has no files for them."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What was done."""
+
+    folder: str
+    changes: tuple[str, ...]
+    """In words, without full stops."""
+
+
+Progress = Callable[[str], None]
+
+
+def fix_scene(request: FixRequest, progress: Progress, runner: Runner | None = None) -> Fixed:
+    """Write the copy.
+
+    Raises:
+        SplatfixError: ``not-a-scene``, ``copy-elsewhere``, ``copy-exists``, ``needs-pillow``, ``needs-pycolmap`` (exit code 2);
+            ``scene-damaged``, ``photo-not-readable``, ``model-not-converted`` (1); ``cannot-write`` (3).
+    """
+    runner = runner or ProcessRunner()
+    request = replace(request, folder=request.folder.resolve(), out=request.out.resolve())
+    scene = read_scene(request.folder)
+    _require_scene(scene)
+    begun = _begin(request)
+    _require_room(scene, request)
+    changes: list[str] = []
+    if request.undistort and scene.model is not None:
+        masks = scene.masks
+        scene = _undistorted(scene, request, runner, progress)
+        changes.append("undistorted")
+        if masks:
+            changes.append("masks left out, which would have to be undistorted, too")
+    jobs = jobs_of(scene, request.copies)
+    counts = write_photos(
+        scene.folder, request.out, jobs, lambda number, total: progress(f"photos: {number} of {total}")
+    )
+    changes += _in_words(counts, jobs)
+    changes += _write_rest(scene, request, runner)
+    shutil.rmtree(request.out / _UNDISTORTED, ignore_errors=True)
+    write_json(request.out / MARKER, {**begun, "finished": True})
+    return Fixed(str(request.out), tuple(changes))
+
+
+def _require_scene(scene: Scene) -> None:
+    check = run("splatfix", "scenes", "check", scene.folder)
+    if not scene.layout:
+        raise usage_error("not-a-scene", f"{scene.folder} has neither a reconstruction nor photos.", check)
+    if scene.damage:
+        raise SplatfixError(
+            "scene-damaged",
+            f"The reconstruction in {scene.folder} cannot be read: {scene.damage}.",
+            todo=(check,),
+        )
+
+
+def _begin(request: FixRequest) -> Mapping[str, object]:
+    """Create the copy's folder with its marker, or find the one that was begun before.
+
+    Raises:
+        SplatfixError: ``copy-elsewhere`` or ``copy-exists`` (exit code 2), ``cannot-write`` (3).
+    """
+    source, out = request.folder, request.out
+    if source == out or source in out.parents or out in source.parents:
+        raise usage_error(
+            "copy-elsewhere",
+            "The copy cannot be the scene's folder, lie in it, or hold it.",
+            say("Give another folder with --out."),
+        )
+    options = {
+        **{
+            field.name: to_json(getattr(request, field.name))
+            for field in fields(request)
+            if field.name not in _FOLDERS
+        },
+        "folder": str(source),
+    }
+    begun = {"schema_version": 1, "made_from": options, "finished": False}
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        marker = out / MARKER
+        if not marker.is_file() or read_json(marker, "the record of a copy").get("made_from") != options:
+            raise usage_error(
+                "copy-exists",
+                f"{request.out} is there already, and was not made from this scene with these options.",
+                say("Give a new folder with --out, or remove that one."),
+            )
+        for unfinished in out.rglob(f"{TEMPORARY}*"):
+            unfinished.unlink()
+        return begun
+    make_folder(out)
+    write_json(out / MARKER, begun)
+    return begun
+
+
+def _require_room(scene: Scene, request: FixRequest) -> None:
+    """Refuse before anything is written where the disk cannot hold it.
+
+    Raises:
+        SplatfixError: ``cannot-write`` (exit code 3).
+    """
+    photos = sum(photo.size_bytes for photo in scene.photos.values() if photo is not None)
+    there = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
+    needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))
+    if request.undistort:
+        needed += photos
+    free = shutil.disk_usage(request.out).free
+    if needed - there > free:
+        raise cannot_write(
+            f"The copy needs some {needed / 2**20:.0f} MiB, and the disk of {request.out} has {free / 2**20:.0f} MiB.",
+            say("Give a folder on another disk with --out."),
+        )
+
+
+def _in_words(counts: Mapping[Change, int], jobs: list[PhotoJob]) -> Iterator[str]:
+    for change, count in counts.items():
+        if count:
+            yield f"{counted(count, 'photo')} {change.value}"
+    divisors = sorted({divisor for job in jobs for divisor, _ in job.copies})
+    if divisors:
+        yield "smaller copies in " + ", ".join(f"images_{divisor}" for divisor in divisors)
+
+
+def _write_rest(scene: Scene, request: FixRequest, runner: Runner) -> Iterator[str]:
+    """Everything but the photos; yields what was done."""
+    if scene.model is not None:
+        yield from _write_model(scene, request, runner)
+    for name in scene.masks:
+        _copy(scene.folder / "masks" / name, request.out / "masks" / name)
+    for path in sorted(scene.folder.glob("*.json")) + sorted(scene.folder.glob("*.ply")):
+        if path.name != MARKER:
+            _copy(path, request.out / path.name)
+    if scene.layout == "blender" and not scene.test_file:
+        yield _split_frames(scene.folder, request.out)
+    elif request.split and scene.layout != "blender":
+        yield _write_lists(scene, request.out)
+
+
+def _write_model(scene: Scene, request: FixRequest, runner: Runner) -> Iterator[str]:
+    assert scene.model is not None  # nosec B101 - for the type checker
+    source, target = scene.folder / scene.model.folder, request.out / "sparse" / "0"
+    suffix = {"binary": ".bin", "text": ".txt", "same": scene.model.suffix}[request.model]
+    make_folder(target)
+    if suffix != scene.model.suffix:
+        form = {".bin": "binary", ".txt": "text"}[suffix]
+        # beside its place first, so that what lies there is whole
+        made = request.out / f".model-{form}"
+        shutil.rmtree(made, ignore_errors=True)
+        make_folder(made)
+        _pycolmap(runner, _CONVERT, source, made, form)
+        for path in sorted(made.iterdir()):
+            path.replace(target / path.name)
+        made.rmdir()
+        yield f"the model written as {form}"
+    else:
+        for path in sorted(source.glob(f"*{suffix}")):
+            _copy(path, target / path.name)
+    if scene.model.folder != "sparse/0" and request.folder == scene.folder:
+        yield f"the model of {scene.model.folder} in sparse/0"
+    if scene.ply_points is not None:
+        yield "points3D.ply left out, which the trainer makes again"
+
+
+def _undistorted(scene: Scene, request: FixRequest, runner: Runner, progress: Progress) -> Scene:
+    """The scene as pycolmap undistorts it, in a folder of the copy that goes away at the end."""
+    assert scene.model is not None  # nosec B101 - for the type checker
+    done = request.out / _UNDISTORTED
+    if not (done / MARKER).is_file():
+        progress("photos are undistorted")
+        shutil.rmtree(done, ignore_errors=True)
+        photos = next((image.path.split("/")[0] for image in scene.images), "images")
+        _pycolmap(runner, _UNDISTORT, scene.folder / scene.model.folder, scene.folder / photos, done)
+        write_json(done / MARKER, {"finished": True})
+    return read_scene(done)
+
+
+def _pycolmap(runner: Runner, script: str, *arguments: object) -> None:
+    """Run a script that uses pycolmap.
+
+    Raises:
+        SplatfixError: ``needs-pycolmap`` (exit code 2), ``model-not-converted`` (1).
+    """
+    done = runner.run([sys.executable, "-c", script, *map(str, arguments)], timeout=_TIMEOUT)
+    if done.returncode == 0:
+        return
+    if "No module named 'pycolmap'" in done.stderr:
+        raise needs("pycolmap")
+    raise SplatfixError(
+        "model-not-converted",
+        f"pycolmap could not do it: {done.why()}",
+        todo=(run("splatfix", "scenes", "check", "SCENE"),),
+        exit_code=Exit.FAILURE,
+    )
+
+
+def _split_frames(source: Path, out: Path) -> str:
+    """Every eighth frame of a Blender scene goes into the file for testing."""
+    text = read_text(source / TRAIN, MOST_JSON)
+    document = json.loads(text if isinstance(text, str) else "{}")
+    frames = sorted(document["frames"], key=lambda frame: str(frame.get("file_path")))
+    held_out = frames[::TEST_EVERY]
+    train = [frame for frame in document["frames"] if frame not in held_out]
+    # the file for training last: with both there the split is whole
+    write_json(out / TEST, {**document, "frames": held_out})
+    write_json(out / TRAIN, {**document, "frames": train})
+    return f"{counted(len(held_out), 'frame')} held out in {TEST}"
+
+
+def _write_lists(scene: Scene, out: Path) -> str:
+    """As nerfstudio's readers have them: names below the folder of the photos."""
+    names = sorted(image.name for image in scene.images)
+    held_out = names[::TEST_EVERY]
+    train = [name for name in names if name not in held_out]
+    write_text(out / "test_list.txt", "".join(f"{name}\n" for name in held_out))
+    write_text(out / "train_list.txt", "".join(f"{name}\n" for name in train))
+    return f"{counted(len(held_out), 'view')} held out in test_list.txt"
+
+
+def _copy(source: Path, target: Path) -> None:
+    content = read_bytes(source, _MOST_FILE)
+    if not isinstance(content, bytes):
+        reason = content.reason if content else "it is gone"
+        raise SplatfixError("scene-damaged", f"{source} cannot be read: {reason}.")
+    make_folder(target.parent)
+    write_bytes(target, content)

@@ -1,0 +1,203 @@
+"""``splatfix scenes fix``: the copy is right, a stopped run goes on, and the original is never touched."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from smoke_trainer.data.load import SAMPLES, load_scene
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.facts.scene.photos import read_photo
+from splatfix.facts.scene.reader import read_scene
+from splatfix.scenes.fix import MARKER, FixRequest, fix_scene
+from splatfix.scenes.photos import Change, jobs_of, untagged
+from tests.scenes.faults import FAULTS, photos_of
+from tests.scenes.test_check import alarms
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, but the record of what was done."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != MARKER)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture(name="scene")
+def _scene(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLES / "fruit", tmp_path / "scene"))
+
+
+def fixed(scene: Path, out: Path, **options: object) -> tuple[str, ...]:
+    request = FixRequest(scene, out, **options)  # type: ignore[arg-type]
+    return fix_scene(request, lambda text: None).changes
+
+
+def test_copies_are_photos_reduced_by_lanczos(scene: Path, tmp_path: Path) -> None:
+    fixed(scene, tmp_path / "copy", copies=(2, 8), model="same")
+    for divisor in (2, 8):
+        for photo in photos_of(scene):
+            with (
+                Image.open(photo) as whole,
+                Image.open(tmp_path / "copy" / f"images_{divisor}" / photo.name) as copy,
+            ):
+                size = (round(whole.width / divisor), round(whole.height / divisor))
+                assert copy.tobytes() == whole.resize(size, Image.Resampling.LANCZOS).tobytes()
+    assert alarms(tmp_path / "copy") == {}
+
+
+def test_a_text_model_becomes_binary_and_back(scene: Path, tmp_path: Path) -> None:
+    fixed(scene, tmp_path / "binary", copies=())
+    assert sorted(path.name for path in (tmp_path / "binary" / "sparse" / "0").glob("[cip]*.bin"))[:2] == [
+        "cameras.bin",
+        "images.bin",
+    ]
+    fixed(tmp_path / "binary", tmp_path / "text", copies=(), model="text")
+    before, after = read_scene(scene), read_scene(tmp_path / "text")
+    assert after.layout == "colmap-text" and before.points is not None and after.points is not None
+    assert after.points.count == before.points.count
+    poses = {image.name: image.pose for image in after.images}
+    for image in before.images:
+        pose = poses[image.name]
+        assert image.pose is not None and pose is not None
+        assert pose.translation == pytest.approx(image.pose.translation, abs=1e-9)
+
+
+def test_undistorted_photos_are_taken_by_all(tmp_path: Path) -> None:
+    scene = tmp_path / "plaza"
+    shutil.copytree(SAMPLES / "plaza", scene)
+    (scene / "images_4").rename(scene / "images")
+    model = scene / "sparse" / "0"
+    # the sample's photos are a quarter of what its camera states
+    pycolmap = pytest.importorskip("pycolmap")
+    reconstruction = pycolmap.Reconstruction(model)
+    for camera in reconstruction.cameras.values():
+        camera.rescale(0.25)
+    reconstruction.write_binary(model)
+    fixed(scene, tmp_path / "copy", undistort=True, copies=(4,))
+    mended = read_scene(tmp_path / "copy")
+    assert {image.camera.model for image in mended.images if image.camera} == {"PINHOLE"}
+    assert alarms(tmp_path / "copy") == {} and not (tmp_path / "copy" / ".undistorted").exists()
+    assert len(load_scene(str(tmp_path / "copy")).train) == 14
+
+
+def test_a_blender_scene_gets_a_split(tmp_path: Path) -> None:
+    scene = shutil.copytree(SAMPLES / "figurine", tmp_path / "scene")
+    (scene / "transforms_test.json").unlink()
+    frames = json.loads((scene / "transforms_train.json").read_text())["frames"]
+    fixed(scene, tmp_path / "copy", copies=())
+    mended = read_scene(tmp_path / "copy")
+    held_out = [image for image in mended.images if image.held_out]
+    assert (len(mended.images), len(held_out)) == (len(frames), -(-len(frames) // 8))
+    assert alarms(tmp_path / "copy") == {}
+
+
+def test_lists_for_nerfstudio(scene: Path, tmp_path: Path) -> None:
+    fixed(scene, tmp_path / "copy", copies=(), model="same", split=True)
+    lists = [(tmp_path / "copy" / f"{part}_list.txt").read_text().split() for part in ("test", "train")]
+    assert [len(names) for names in lists] == [3, 21] and not set(lists[0]) & set(lists[1])
+
+
+def test_a_photo_that_is_stored_turned(scene: Path, tmp_path: Path) -> None:
+    """It is turned where nothing was reconstructed, or its camera has the upright size; else its mark goes."""
+    FAULTS["turned by EXIF"][1](scene)
+    photo = photos_of(scene)[0]
+    path = photo.relative_to(scene).as_posix()
+    jobs = {job.path: job.change for job in jobs_of(read_scene(scene), ())}
+    assert jobs.pop(path) is Change.UNTAGGED and set(jobs.values()) == {Change.COPIED}
+    fixed(scene, tmp_path / "copy", copies=(), model="same")
+    header = read_photo(tmp_path / "copy" / path)
+    assert header is not None and (header.orientation, header.width, header.height) == (1, 160, 120)
+    with Image.open(photo) as before, Image.open(tmp_path / "copy" / path) as after:
+        assert before.tobytes() == after.tobytes()
+    shutil.rmtree(scene / "sparse")
+    fixed(scene, tmp_path / "photos", copies=())
+    header = read_photo(tmp_path / "photos" / path)
+    assert header is not None and (header.orientation, header.width, header.height) == (1, 120, 160)
+    assert untagged(b"no photo") == b"no photo"
+
+
+def test_killed_twenty_times(scene: Path, tmp_path: Path) -> None:
+    """The original stays byte for byte, and the copy is in the end as one that was never stopped."""
+    before = contents(scene)
+    fixed(scene, tmp_path / "whole")
+    command = [sys.executable, "-m", "splatfix", "scenes", "fix", str(scene), "--out", str(tmp_path / "copy")]
+    pauses = random.Random(3)
+    for _ in range(20):
+        started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + pauses.uniform(0.1, 0.7)
+        while started.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        started.kill()
+        started.wait()
+        assert contents(scene) == before
+        for path in (tmp_path / "copy").glob("images*/*.png"):
+            assert (read_photo(path) or pytest.fail(str(path))).complete
+    assert subprocess.run(command, capture_output=True, check=False).returncode == Exit.OK
+    copy, whole = contents(tmp_path / "copy"), contents(tmp_path / "whole")
+    assert copy == whole and contents(scene) == before
+
+
+REFUSED = {
+    "into itself": ("copy-elsewhere", 2, "scene"),
+    "below itself": ("copy-elsewhere", 2, "scene/copy"),
+    "around itself": ("copy-elsewhere", 2, "."),
+    "over something": ("copy-exists", 2, "other"),
+}
+
+
+@pytest.mark.parametrize(("code", "exit_code", "out"), REFUSED.values(), ids=REFUSED)
+def test_a_copy_never_goes_over_anything(
+    code: str, exit_code: int, out: str, scene: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("mine")
+    before = contents(tmp_path)
+    with pytest.raises(SplatfixError) as caught:
+        fixed(scene, tmp_path / out)
+    assert (caught.value.code, caught.value.exit_code) == (code, exit_code)
+    assert contents(tmp_path) == before
+
+
+def test_other_options_do_not_go_on_with_a_copy(scene: Path, tmp_path: Path) -> None:
+    fixed(scene, tmp_path / "copy", copies=(2,), model="same")
+    with pytest.raises(SplatfixError) as caught:
+        fixed(scene, tmp_path / "copy", copies=(4,), model="same")
+    assert caught.value.code == "copy-exists"
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [("nothing", "not-a-scene"), ("no cameras", "scene-damaged"), ("a photo cut off", "photo-not-readable")],
+)
+def test_what_cannot_be_mended(fault: str, code: str, scene: Path, tmp_path: Path) -> None:
+    FAULTS[fault][1](scene)
+    with pytest.raises(SplatfixError) as caught:
+        fixed(scene, tmp_path / "copy")
+    assert caught.value.code == code
+
+
+def test_a_full_disk(scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(SplatfixError) as caught:
+        fixed(scene, tmp_path / "copy")
+    assert (caught.value.code, caught.value.exit_code) == ("cannot-write", 3)
+    assert list((tmp_path / "copy").iterdir()) == [tmp_path / "copy" / MARKER]
+
+
+def test_pycolmap_is_asked_for_by_name(scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pycolmap'\" >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(SplatfixError) as caught:
+        fixed(scene, tmp_path / "copy", copies=())
+    assert (caught.value.code, caught.value.exit_code) == ("needs-pycolmap", 2)
