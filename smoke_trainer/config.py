@@ -16,7 +16,8 @@ SHORTEST_WITH_RESET = 150
 RECOVERY = 500  # iterations that must follow an opacity reset, or half of a shorter run
 NEVER = 1 << 62
 SHORT_RUN = 7000  # below this the schedule is compressed; 7000 is the reference's first test
-FEW_VIEWS = 10  # below this a short run clones small Gaussians, and splits none
+FEW_VIEWS = 10  # below this only SMALL Gaussians grow in a short run
+SMALL = 0.03  # of the scene's extent: three times the size up to which the reference clones
 MANY_VIEWS = 36  # training views from which on a short run grows as a long one does
 
 
@@ -197,7 +198,7 @@ def fitted_to_views(config: TrainConfig, views: int) -> TrainConfig:
       other. So pruning by size, which other short runs go without, comes back: at the scene's extent, since a smaller
       limit takes a far background away (4 dB of an outdoor sample at a quarter of the extent).
     - The halves of a large Gaussian are put anywhere within it, before a camera too, where few views tell. Below FEW_VIEWS
-      only those grow that the reference clones (with 14 views that costs 5 dB of the same sample's background).
+      only SMALL ones grow (with 14 views that costs 5 dB of the same sample's background).
 
     Nine photos of a castle, 500 iterations: without this they grow by a half, and what was added is learned by heart
     (9 to 22 dB on one held-out view by the seed, 27 dB on training views).
@@ -214,7 +215,7 @@ def fitted_to_views(config: TrainConfig, views: int) -> TrainConfig:
     if 2.0 * share < 1.0:
         max_scale3d = min(max_scale3d, DensifyConfig.max_scale3d ** (1.0 - short))
     if views < FEW_VIEWS:
-        grow_below3d = DensifyConfig.grow_scale3d / short
+        grow_below3d = SMALL / short
     return replace(
         config,
         sh_degree_interval=max(interval, config.sh_degree_interval),
