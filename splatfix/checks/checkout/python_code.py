@@ -177,7 +177,8 @@ def _breaks(
     evidence = []
     for match in matches[:_SHOWN]:
         evidence.append(Evidence(f"{match.file}:{match.line}", match.text, "its syntax tree"))
-    evidence.append(Evidence("here", cause, context.environment.distributions.found_via))
+    if cause:
+        evidence.append(Evidence("here", cause, context.environment.distributions.found_via))
     remedy: tuple[str | Step, ...] = (f"In the code: {record.cure}.",)
     if text.install:
         remedy = (pip(context.facts, "install", text.install),)

@@ -1,10 +1,12 @@
-"""Code that a newer Python or torch refuses, told by the shape of its syntax tree; nothing is executed."""
+"""Code that a newer Python or torch refuses, or that costs memory and time, told by the shape of its syntax tree; nothing is
+executed."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
 
+from splatfix.facts.source import trainer_code
 from splatfix.facts.source.syntax import keyword_value, last_name
 
 _DECIDES_ON_PICKLES = frozenset({"weights_only", "pickle_module"})
@@ -59,6 +61,10 @@ def tuple_loads(tree: ast.Module) -> list[int]:
 BY_SHAPE: Mapping[str, tuple[str, bool, Callable[[ast.Module], list[int]]]] = {
     "dataclass(default=unhashable)": ("dataclass", True, unhashable_defaults),
     "torch.load(tuple)": ("torch.load", False, tuple_loads),
+    "evaluation with autograd": ("psnr", False, trainer_code.evaluations_with_autograd),
+    "images kept on the GPU": ("cuda", False, trainer_code.images_kept_on_the_gpu),
+    "losses kept with their graphs": (".backward(", False, trainer_code.graphs_kept),
+    "cache emptied in the loop": ("empty_cache", False, trainer_code.cache_emptied_in_the_loop),
 }
 """What a NamePattern asks for to be told of them: a text without which a file need not be looked at, whether the code breaks at
 the import, and who finds its lines."""

@@ -1,0 +1,242 @@
+"""What a trainer's own code costs in memory and time, told by the shape of its syntax tree; nothing is executed.
+
+Each function gives the lines of one habit. A training loop is one in which a ``backward`` is called. What a reader cannot tell
+from the file alone is left out: a function that other files call may be called without autograd there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from splatfix.facts.source.syntax import last_name
+
+_LOOPS = (ast.For, ast.While)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_WITHOUT_AUTOGRAD = frozenset({"no_grad", "inference_mode"})
+_METRICS = frozenset({"psnr", "ssim", "lpips", "lpips_fn", "l1_loss", "fused_ssim"})
+_RENDERERS = ("render", "raster")
+_ENDS_THE_GRAPH = frozenset({"item", "detach", "tolist", "numpy", "cpu", "float"})
+
+
+def evaluations_with_autograd(tree: ast.Module) -> list[int]:
+    """Lines of loops that draw views and measure them with autograd on: every view keeps what its backward pass would need."""
+    parents = _parents(tree)
+    covered = _without_autograd(tree, parents)
+    lines = []
+    for loop in ast.walk(tree):
+        if not isinstance(loop, _LOOPS) or _calls_backward(loop):
+            continue
+        function = _function_of(loop, parents)
+        if function is not None and not (_is_called(function, tree) or _calls_backward(function)):
+            continue  # who calls it, and how, is in another file
+        names = {
+            last_name(call.func) or "" for call in _calls(loop) if not _is_covered(call, parents, covered)
+        }
+        if _METRICS & names and any(name.lower().startswith(_RENDERERS) for name in names):
+            lines.append(loop.lineno)
+    return sorted(lines)
+
+
+def images_kept_on_the_gpu(tree: ast.Module) -> list[int]:
+    """Lines that keep a view's image on the GPU, whatever options say: ``self.original_image = image.cuda()``."""
+    lines = []
+    for owner in ast.walk(tree):
+        if not isinstance(owner, ast.ClassDef) or not any(
+            word in owner.name.lower() for word in ("camera", "view")
+        ):
+            continue
+        for node in ast.walk(owner):
+            if isinstance(node, ast.Assign) and _is_an_image(node.targets[0]) and _goes_to_cuda(node.value):
+                lines.append(node.lineno)
+    return sorted(lines)
+
+
+def graphs_kept(tree: ast.Module) -> list[int]:
+    """Lines in a training loop that add a loss with its graph to something from before the loop."""
+    parents = _parents(tree)
+    covered = _without_autograd(tree, parents)
+    lines = []
+    for loop in ast.walk(tree):
+        if not isinstance(loop, _LOOPS):
+            continue
+        losses = {
+            call.func.value.id
+            for call in _calls(loop)
+            if isinstance(call.func, ast.Attribute)
+            and call.func.attr == "backward"
+            and isinstance(call.func.value, ast.Name)
+        }
+        assigned = _names_assigned(loop)
+        for node in _own(loop):
+            target, value = _kept(node)
+            if value is None or target is None or target in assigned or target in losses:
+                continue
+            if losses & _names_with_graph(value) and not _is_covered(node, parents, covered):
+                lines.append(node.lineno)
+    return sorted(set(lines))
+
+
+def cache_emptied_in_the_loop(tree: ast.Module) -> list[int]:
+    """Lines of ``torch.cuda.empty_cache()`` in each iteration of a training loop, under no condition."""
+    lines = []
+    for loop in ast.walk(tree):
+        if isinstance(loop, _LOOPS) and _calls_backward(loop):
+            for statement in _unconditional(loop.body):
+                is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+                if is_call and last_name(statement.value.func) == "empty_cache":  # type: ignore[attr-defined]
+                    lines.append(statement.lineno)
+    return sorted(set(lines))
+
+
+def _parents(tree: ast.Module) -> dict[ast.AST, ast.AST]:
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (item for item in ast.walk(node) if isinstance(item, ast.Call))
+
+
+def _calls_backward(node: ast.AST) -> bool:
+    return any(last_name(call.func) == "backward" for call in _calls(node))
+
+
+def _own(loop: ast.For | ast.While) -> Iterator[ast.stmt]:
+    """Statements of a loop that calls ``backward`` itself, and of what it holds; no function within."""
+    pending: list[ast.AST] = list(loop.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            pending += ast.iter_child_nodes(node)
+
+
+def _unconditional(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, (ast.With, ast.Try)):
+            yield from _unconditional(statement.body)
+
+
+def _function_of(
+    node: ast.AST, parents: Mapping[ast.AST, ast.AST]
+) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    while node in parents:
+        node = parents[node]
+        if isinstance(node, _FUNCTIONS):
+            return node
+    return None
+
+
+def _is_called(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> bool:
+    return any(last_name(call.func) == function.name for call in _calls(tree))
+
+
+def _turns_autograd_off(node: ast.AST) -> bool:
+    """``torch.no_grad()`` or ``torch.inference_mode``, as a decorator or in a ``with``."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    return last_name(node) in _WITHOUT_AUTOGRAD
+
+
+def _is_lexically_covered(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    while node in parents:
+        node = parents[node]
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            if any(_turns_autograd_off(item.context_expr) for item in node.items):
+                return True
+        elif isinstance(node, _FUNCTIONS):
+            if any(map(_turns_autograd_off, node.decorator_list)):
+                return True
+            if any(last_name(call.func) == "set_grad_enabled" for call in _calls(node)):
+                return True
+    return False
+
+
+def _without_autograd(tree: ast.Module, parents: Mapping[ast.AST, ast.AST]) -> set[str]:
+    """Names of functions of the file whose every call in it is without autograd, if only through one that calls them."""
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+    calls: dict[str, list[ast.Call]] = {name: [] for name in functions}
+    for call in _calls(tree):
+        if (name := last_name(call.func)) in calls:
+            calls[name].append(call)
+    covered: set[str] = set()
+    while True:
+        more = {
+            name
+            for name, own in calls.items()
+            if name not in covered and own and all(_is_covered(call, parents, covered) for call in own)
+        }
+        if not more:
+            return covered
+        covered |= more
+
+
+def _is_covered(node: ast.AST, parents: Mapping[ast.AST, ast.AST], covered: set[str]) -> bool:
+    if _is_lexically_covered(node, parents):
+        return True
+    function = _function_of(node, parents)
+    while function is not None:
+        if function.name in covered:
+            return True
+        function = _function_of(function, parents)
+    return False
+
+
+def _is_an_image(target: ast.expr) -> bool:
+    if not isinstance(target, ast.Attribute):
+        return False
+    name = target.attr.lower()
+    return "image" in name and not any(
+        word in name for word in ("name", "path", "width", "height", "size", "id")
+    )
+
+
+def _goes_to_cuda(value: ast.expr) -> bool:
+    """The last of what is done to it is ``.cuda()`` or ``.to("cuda")``."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return False
+    if value.func.attr == "cuda":
+        return True
+    arguments = [*value.args, *(keyword.value for keyword in value.keywords if keyword.arg == "device")]
+    constants = [item.value for item in arguments if isinstance(item, ast.Constant)]
+    return value.func.attr == "to" and any(str(constant).startswith("cuda") for constant in constants)
+
+
+def _names_assigned(loop: ast.For | ast.While) -> set[str]:
+    """Names that the loop sets anew."""
+    return {
+        target.id
+        for node in _own(loop)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _kept(node: ast.stmt) -> tuple[str | None, ast.expr | None]:
+    """What is added to, and what is added: of ``total += loss`` and ``losses.append(loss)``."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return node.target.id, node.value
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        if isinstance(function, ast.Attribute) and function.attr == "append" and node.value.args:
+            return ast.unparse(function.value), node.value.args[0]
+    return None, None
+
+
+def _names_with_graph(value: ast.expr) -> set[str]:
+    """Names in it but those of which only numbers are taken, as by ``loss.item()``."""
+    names: set[str] = set()
+    pending: list[ast.AST] = [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call) and last_name(node.func) in _ENDS_THE_GRAPH:
+            continue
+        if isinstance(node, ast.Attribute) and node.attr == "data":
+            continue
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        pending += ast.iter_child_nodes(node)
+    return names

@@ -1,0 +1,74 @@
+"""Habits of trainers that cost memory and time: each is told with its line, and its mended form is not."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from splatfix.facts.source import trainer_code
+
+TRAINER = """
+def evaluate(model, views):
+    total = 0.0
+    for view in views:
+        image = render(view, model)["render"]
+        total += psnr(image, view.original_image.cuda()).mean().double()
+    return total
+
+class Camera:
+    def __init__(self, image, data_device):
+        self.original_image = image.clamp(0, 1).to(data_device)
+        self.image_width = image.shape[2]
+
+def training(model, views):
+    ema, losses, total = 0.0, [], 0.0
+    for iteration in range(30000):
+        loss = l1_loss(render(views[0], model)["render"], views[0].original_image.cuda())
+        loss.backward()
+        ema = 0.4 * loss.item() + 0.6 * ema
+        losses.append(loss.item())
+        total += loss.detach()
+        with torch.no_grad():
+            if iteration % 1000 == 0:
+                evaluate(model, views)
+                torch.cuda.empty_cache()
+"""
+HABITS = (
+    trainer_code.evaluations_with_autograd,
+    trainer_code.images_kept_on_the_gpu,
+    trainer_code.graphs_kept,
+    trainer_code.cache_emptied_in_the_loop,
+)
+BAD = {
+    "autograd": ("        with torch.no_grad():\n            if", "        if True:\n            if", 0, 4),
+    "cuda": (".to(data_device)", ".cuda()", 1, 11),
+    "to cuda": (".to(data_device)", '.to(device="cuda:0")', 1, 11),
+    "list": ("losses.append(loss.item())", "losses.append(loss)", 2, 20),
+    "sum": ("total += loss.detach()", "total += 0.5 * loss", 2, 21),
+    "cache": ("        loss.backward()", "        loss.backward(); torch.cuda.empty_cache()", 3, 18),
+}
+FINE = {
+    "as it is": ("", ""),
+    "a decorator": ("def evaluate", "@torch.inference_mode()\ndef evaluate"),
+    "called elsewhere": ("                evaluate(model, views)\n", ""),
+    "numbers": ("total += loss.detach()", "total += float(loss)"),
+    "a sum of this iteration": ("total += loss.detach()", "total = 0.0; total += loss; total.backward()"),
+    "under a condition": (
+        "        loss.backward()\n",
+        "        loss.backward()\n        if iteration > 5: torch.cuda.empty_cache()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("good", "bad", "habit", "line"), BAD.values(), ids=BAD)
+def test_a_habit_is_told_with_its_line(good: str, bad: str, habit: int, line: int) -> None:
+    assert good in TRAINER
+    lines = [find(ast.parse(TRAINER.replace(good, bad, 1))) for find in HABITS]
+    assert lines.pop(habit) == [line] and lines == [[], [], []]
+
+
+@pytest.mark.parametrize(("old", "new"), FINE.values(), ids=FINE)
+def test_no_false_alarm(old: str, new: str) -> None:
+    assert old in TRAINER
+    assert [find(ast.parse(TRAINER.replace(old, new, 1))) for find in HABITS] == [[], [], [], []]
