@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from packaging.utils import canonicalize_name
 
+from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions, torch_family
-from splatfix.core.data import dataclass
-from splatfix.facts import Facts, ImportedModule, Source
+from splatfix.core.data import dataclass, field
+from splatfix.core.step import Step
+from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.imports import Repository, repository_of, requirement_of
 from splatfix.knowledge.torch_releases import COMPANIONS, TorchBuild, index_url, replacing_words
@@ -29,13 +31,15 @@ class MissingModules:
     """What has to be compiled against the installed torch."""
     unknown: tuple[str, ...] = ()
     """Modules of which it is not known what brings them."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Of modules that the code's own lists take from git: from where."""
 
 
 def missing_modules(
     facts: Facts,
     needs: Iterable[ImportedModule],
     *,
-    declared: Iterable[str] = (),
+    declared: Iterable[Pin] = (),
     brought: Collection[str] = (),
 ) -> MissingModules:
     """What of ``needs`` the environment lacks; nothing where its modules are not known.
@@ -43,13 +47,13 @@ def missing_modules(
     torch itself is left to torch's own checks, and what a known breakage tells of (``pkg_resources``) to the breakage's.
 
     Args:
-        declared: distributions that the code's own lists of requirements name.
+        declared: what the code's own lists of requirements name.
         brought: modules that the code's own sources will bring.
     """
     installed = facts.environment.modules.value
     if installed is None:
         return MissingModules()
-    declared_names = {canonicalize_name(name): name for name in declared}
+    pins = {canonicalize_name(pin.name): pin for pin in declared}
     versions = python_versions(facts)
     skipped = {"torch", *brought, *sys.stdlib_module_names}
     for record in breakages():
@@ -61,6 +65,7 @@ def missing_modules(
     modules: list[str] = []
     repositories: list[Repository] = []
     unknown: list[str] = []
+    addresses: dict[str, str] = {}
     for need in needs:
         # torch has the module, which only passes on to the package
         module = need.name.replace("torch.utils.tensorboard", "tensorboard")
@@ -68,8 +73,13 @@ def missing_modules(
             continue
         missing[need.name] = need
         repository = repository_of(need.name)
-        requirement = requirement_of(need.name) or declared_names.get(canonicalize_name(need.name))
-        if repository:
+        pin = pins.get(canonicalize_name(need.name))
+        requirement = requirement_of(need.name)
+        if pin:
+            requirement = requirement or pin.name
+        if pin and pin.address:
+            addresses[need.name] = pin.address
+        elif repository:
             repositories.append(repository)
         elif requirement:
             requirements[requirement] = None
@@ -77,8 +87,20 @@ def missing_modules(
         else:
             unknown.append(need.name)
     return MissingModules(
-        tuple(missing.values()), tuple(requirements), tuple(modules), tuple(repositories), tuple(unknown)
+        tuple(missing.values()),
+        tuple(requirements),
+        tuple(modules),
+        tuple(repositories),
+        tuple(unknown),
+        addresses,
     )
+
+
+def from_git(facts: Facts, missing: MissingModules) -> tuple[Step, ...]:
+    """What installs the modules that lists of requirements take from git: built where torch is, as most of them need it."""
+    if not missing.addresses:
+        return ()
+    return (pip(facts, "install", "--no-build-isolation", *dict.fromkeys(missing.addresses.values())),)
 
 
 def brought_by(sources: Iterable[Source]) -> frozenset[str]:

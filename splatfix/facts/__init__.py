@@ -71,7 +71,12 @@ from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.facts.system.live import LiveSystem, System
 
 if TYPE_CHECKING:
-    from splatfix.facts.source.checkout import read_checkout, read_identity, with_checkout
+    from splatfix.facts.source.checkout import (
+        missing_headers_of,
+        read_checkout,
+        read_identity,
+        with_checkout,
+    )
     from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
     from splatfix.facts.source.folder import (
         as_typed,
@@ -102,7 +107,7 @@ if TYPE_CHECKING:
 
 # What reads a checkout is imported when it is first asked for: a diagnosis of a machine alone needs none of it.
 _OF_SOURCES = {
-    "checkout": ("read_checkout", "read_identity", "with_checkout"),
+    "checkout": ("missing_headers_of", "read_checkout", "read_identity", "with_checkout"),
     "extension": ("MOST_FOLDERS", "extension_folders", "read_source", "walk_extensions"),
     "folder": (
         "as_typed",

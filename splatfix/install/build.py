@@ -194,14 +194,15 @@ def _run_pip(
 def _linking(
     step: BuildWheel, libraries: tuple[str, ...], environment: Environment, folder: Path, runner: Runner
 ) -> dict[str, str]:
-    """LIBRARY_PATH with a folder of names, where the source links what has none here."""
+    """LIBRARY_PATH (CMake's own too) with a folder of names, where the source links what has none here."""
     cc, home = step.variables.get("CC"), step.variables.get("CUDA_HOME")
     if not cc or not home or not link_names(libraries, cc, Path(home), environment.purelib, folder, runner):
         return {}
-    folders = [str(folder)]
-    if os.environ.get("LIBRARY_PATH"):  # an empty part would stand for the current folder
-        folders.append(os.environ["LIBRARY_PATH"])
-    return {"LIBRARY_PATH": os.pathsep.join(folders)}
+    paths = {}
+    for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
+        # an empty part would stand for the current folder
+        paths[variable] = os.pathsep.join(filter(None, (str(folder), os.environ.get(variable))))
+    return paths
 
 
 def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> BuildFailure:

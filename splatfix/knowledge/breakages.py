@@ -192,3 +192,12 @@ def source_patterns() -> tuple[SourcePattern | NamePattern, ...]:
     for row in breakages():
         patterns += filter(None, (row.look_for, row.uses))
     return tuple(patterns)
+
+
+def cures_of_include(header: str) -> dict[str, str]:
+    """The cure of each breakage whose edits take this include out of a source, by the breakage's key."""
+    return {
+        record.key: record.cure
+        for record in breakages()
+        if record.edits and record.find and record.find.find(f"#include <{header}>")
+    }

@@ -28,6 +28,7 @@ from splatfix.facts import (
     Facts,
     FirstUse,
     ImportedModule,
+    Pin,
     Source,
     Submodule,
     as_typed,
@@ -223,7 +224,7 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
+def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[Pin, ...]]:
     """What the scripts of a SOURCE import and cannot do without, and what it declares; nothing where it is no folder."""
     folder = resolved_folder(text)
     if folder is None:
@@ -233,9 +234,9 @@ def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[str
     return imports, declared_by(folder)
 
 
-def declared_by(folder: Path) -> tuple[str, ...]:
-    """Names of the requirements that a folder writes down."""
-    return tuple(pin.name for pin in read_pins(folder))
+def declared_by(folder: Path) -> tuple[Pin, ...]:
+    """The requirements that a folder writes down."""
+    return tuple(read_pins(folder))
 
 
 def checkout_to_replace(text: str, checkout: Checkout | None) -> Checkout | None:

@@ -9,7 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion
 
 from splatfix.context.commands import pip, python_option
-from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
+from splatfix.context.imports import MissingModules, brought_by, from_git, missing_modules, pip_arguments
 from splatfix.context.requirements import met, name_of, needs_wheel, unmet, version_of, version_there
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
@@ -248,6 +248,8 @@ def _gather_of_source(gathered: _Gathered, source: Source, lacks: Lacks) -> None
     gathered.modules |= dict.fromkeys(missing.modules)
     gathered.notes += _unknown(f"the setup.py of {source.label} imports", lacks.by_setup)
     gathered.notes += _unknown(f"{source.label} imports", missing)
+    for module, address in missing.addresses.items():
+        gathered.notes.append(f"{source.label} imports {module}, which its requirements take from {address}")
     for repository in lacks.to_compile:
         gathered.notes.append(
             f"{source.label} asks for {repository.module}, which has to be built from {repository.address}"
@@ -278,6 +280,11 @@ def _gather_of_scripts(
             f"its scripts import {repository.module}, which has to be built from {repository.address}"
         )
     gathered.notes += _unknown("its scripts import", missing)
+    for step in from_git(facts, missing):
+        names = ", ".join(missing.addresses)
+        gathered.notes.append(
+            f"its scripts import {names}, which its requirements take from git: {step.line()}"
+        )
 
 
 def _require_tools(request: Request, facts: Facts, source: Source, sources: Sequence[Source]) -> Lacks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from splatfix.context import Context, Rejected, make_context
@@ -12,7 +12,17 @@ from splatfix.core.data import dataclass, field, replace
 from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, Source, commit_of, git_folder, read_source, repository_of, source_texts
+from splatfix.facts import (
+    Facts,
+    Source,
+    commit_of,
+    git_folder,
+    missing_headers_of,
+    read_source,
+    repository_of,
+    source_texts,
+)
+from splatfix.knowledge.breakages import cures_of_include
 from splatfix.plan.build_environment import Jobs, build_environment
 from splatfix.plan.edits import BuildConditions, PlannedEdit, build_conditions, edited, needed_edits
 from splatfix.plan.steps import BuildWheel, Reason
@@ -23,10 +33,12 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     """The build of a CUDA source, and what else could have decided on its architectures.
 
     Raises:
-        SplatfixError: ``arch-fixed-in-source``, ``ptx-not-possible``, ``refused-by-rule``, ``gpu-needed-to-build``.
+        SplatfixError: ``arch-fixed-in-source``, ``ptx-not-possible``, ``refused-by-rule``, ``gpu-needed-to-build``,
+            ``headers-missing``.
     """
     assert tools.compilers is not None
     archs, edits = _archs_and_edits(source, context.facts, tools)
+    _require_headers(source, context.facts, tools, edits)
     environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     copy = _copy_of(source)
     edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits]
@@ -96,6 +108,34 @@ def _conditions(source: Source, facts: Facts, tools: Tools) -> BuildConditions:
     # it would compile none of its CUDA code, and reads no variable that changes that
     waits_for_gpu = source.switches.by_gpu and not source.switches.on
     return replace(conditions, gpu_missing=waits_for_gpu and make_context(facts).has_working_gpu is not True)
+
+
+def _require_headers(source: Source, facts: Facts, tools: Tools, edits: Sequence[PlannedEdit]) -> None:
+    """Refuse what the compiler would: headers that neither the toolkit nor torch has, and that no edit takes out."""
+    root = tools.chosen.toolkit.root
+    rules = {edit.rule for edit in edits}
+    lacking = []
+    for item in missing_headers_of(source, facts):
+        # what no toolkit is named for is torch's; a toolkit that is yet to be unpacked is not among them
+        owner_lacks = not item.toolkits or root in item.toolkits
+        if owner_lacks and not rules.intersection(cures_of_include(item.header)):
+            lacking.append(item)
+    if not lacking:
+        return
+    names = ", ".join(item.header for item in lacking)
+    first = lacking[0]
+    owner = f"torch {tools.torch.version}"
+    if first.toolkits:
+        owner = f"CUDA {tools.cuda} in {root}"
+    raise SplatfixError(
+        "headers-missing",
+        f"{source.label} includes {names}, which {owner} does not have ({first.file} line {first.line}).",
+        meaning="Its build would stop there. Nothing was built and nothing was changed.",
+        todo=(
+            say("Install the part that holds them, or use a version that does."),
+            say("Or check out a version of the source that does without."),
+        ),
+    )
 
 
 def _needs_gpu(source: Source) -> SplatfixError:

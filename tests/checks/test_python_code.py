@@ -65,6 +65,12 @@ def test_what_is_compiled_against_torch_has_its_repository(changed: Changer) -> 
     assert found[3].startswith("splatfix install ./tiny-cuda-nn/bindings/torch ")
 
 
+def test_what_the_requirements_take_from_git_has_that_source(changed: Changer) -> None:
+    pins = (Pin("requirements.txt", "own-splats", "", "git+https://h.org/a/own-splats"),)
+    (line,) = lines(one(needing(changed, "own_splats", pins=pins)))
+    assert line.endswith("-m pip install --no-build-isolation git+https://h.org/a/own-splats")
+
+
 def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -> None:
     """Pointnet2, torchsparse: install refused what diagnose had passed over."""
     known = source("nets", requires=("rootpath", "tqdm>=4", "numpy", "torch>=1"))

@@ -14,6 +14,7 @@ from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
 from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, plan_install
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import archs, goal, request_for
+from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
 
 from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
@@ -45,6 +46,27 @@ def test_all_is_built_and_verified_before_installing(tmp_path: Path) -> None:
     replaced = [step.replaces for step in made.steps if isinstance(step, InstallWheel)]
     assert replaced == ["", "3.0"]
     assert to_json(made)["schema_version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "rule"),
+    [
+        ("curand_kernel.h", ""),
+        ("cuda_texture_types.h", "texture-headers"),
+        ("cub/iterator/discard_output_iterator.cuh", "cub-iterators"),
+    ],
+)
+def test_headers_that_nothing_brings_stop_the_plan(tmp_path: Path, header: str, rule: str) -> None:
+    """Else the first file that includes one ends the build, after all other wheels."""
+    toolkit = dataclasses.replace(CUDA_13, root=str(tmp_path / "cuda"))
+    put(tmp_path / "cuda", {"include/cuda_runtime.h": ""})
+    folder = cuda_source(tmp_path / "dgr")
+    (folder / "x.cu").write_text(f"#include <{header}>\n")
+    if not rule:
+        assert "curand_kernel.h" in refused("headers-missing", folder, machine(toolkits=(toolkit,))).what
+    else:
+        build = build_of(plan(folder, machine(toolkits=(toolkit,))))
+        assert rule in {edit.rule for edit in build.edits}
 
 
 def test_what_only_shines_through_is_not_replaced(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def find_gaps(context: Context, checkout: Checkout, *, rehearsed: bool) -> Gaps:
     missing = missing_modules(
         context.facts,
         (item for item in checkout.needs if not item.beside),
-        declared=(pin.name for pin in checkout.pins),
+        declared=checkout.pins,
         brought=brought_by(item.source for item in checkout.sources),
     )
     names = [item.name for item in missing.places if "." not in item.name]

@@ -10,7 +10,7 @@ from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import Step, say, set_variable, unset_variable
 from splatfix.facts import CheckoutSource, MissingHeader
-from splatfix.knowledge.breakages import breakages
+from splatfix.knowledge.breakages import cures_of_include
 
 check = checks_of("checkout")
 
@@ -82,31 +82,32 @@ def _missing_headers(
     if not headers:
         return
     names = ", ".join(header.header for header in headers)
+    uncured = [header.header for header in headers if not cures_of_include(header.header)]
+    # what install takes out of its copy by itself is no problem of this machine's
+    report = this.warn
+    if uncured:
+        report = this.fail
     includes = (
         Evidence(f"{item.path}/{header.file}:{header.line}", f"#include {header.header}", "its text")
         for header in headers
     )
-    yield this.fail(
+    yield report(
         f"{item.source.label} includes {names}, which {owner} does not have "
         f"({headers[0].file} line {headers[0].line}).",
         subject=item.path,
         evidence=(*includes, searched),
-        remedy=_without_headers(context, item, headers),
+        remedy=_without_headers(context, item, headers, uncured),
     )
 
 
-def _without_headers(context: Context, item: CheckoutSource, headers: list[MissingHeader]) -> list[Step]:
+def _without_headers(
+    context: Context, item: CheckoutSource, headers: list[MissingHeader], uncured: list[str]
+) -> list[Step]:
     """The known edits, where each header has one; else the part of the toolkit or of torch that brings the rest."""
-    cures = dict.fromkeys((header.header for header in headers), "")
-    for header in cures:
-        for record in breakages():
-            if record.edits and record.find and record.find.find(f"#include <{header}>"):
-                cures[header] = cures[header] or record.cure
-    unknown = [header for header, cure in cures.items() if not cure]
-    if unknown:
-        names = ", ".join(unknown)
+    if uncured:
+        names = ", ".join(uncured)
         return [say(f"Install the part of it that holds {names}, or use a version of it that does.")]
-    edits = "; ".join(dict.fromkeys(cures.values()))
+    edits = "; ".join(dict.fromkeys(next(iter(cures_of_include(one.header).values())) for one in headers))
     return [
         say(f"In the source: {edits}. Or let splatfix do it on a copy:"),
         context.install(item.source.folder),

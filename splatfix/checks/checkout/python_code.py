@@ -10,7 +10,7 @@ from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip
-from splatfix.context.imports import MissingModules, brought_by, missing_modules, pip_arguments
+from splatfix.context.imports import MissingModules, brought_by, from_git, missing_modules, pip_arguments
 from splatfix.context.installed import python_versions
 from splatfix.context.requirements import name_of, unmet
 from splatfix.core.step import Step, run, say
@@ -57,7 +57,7 @@ def _lacking(
     """What these imports and these packages lack; of scripts that one can do without only a warning."""
     facts = context.facts
     brought = brought_by(_packages(checkout))
-    missing = missing_modules(facts, needs, declared=(pin.name for pin in checkout.pins), brought=brought)
+    missing = missing_modules(facts, needs, declared=checkout.pins, brought=brought)
     declared = _declared_and_missing(facts, packages)
     if not missing.places and not declared:
         return
@@ -78,7 +78,7 @@ def _lacking(
         sentences.append(f"Imported by {importer}, and not installed: {modules}.")
     if only_declared:
         sentences.append(f"Declared by its packages, and not installed: {', '.join(only_declared)}.")
-    installable = requirements or missing.repositories
+    installable = requirements or missing.repositories or missing.addresses
     evidence = []
     for need in missing.places[:_SHOWN]:
         location = f"{need.file}:{need.line}"
@@ -129,6 +129,7 @@ def _install_missing(context: Context, requirements: list[str], missing: Missing
         text = f"{item.module} is compiled against torch"
         steps.append(run("git", "clone", "--recursive", item.address, text=text))
         steps.append(context.install(item.clone))
+    steps += from_git(context.facts, missing)
     if missing.unknown:
         steps.append(say(f"What brings {', '.join(missing.unknown)} is for the README to say."))
     return steps

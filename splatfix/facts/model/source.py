@@ -48,6 +48,8 @@ class Pin:
     name: str
     spec: str
     """``==1.12.1``, ``>=2.0`` or "" for any version."""
+    address: str = ""
+    """Where pip is to take it from, as it is written: ``git+https://...``; "" for an index."""
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,22 @@ from splatfix.facts.model.source import (
     CheckoutSource,
     ExtensionCall,
     GuardedImport,
+    MissingHeader,
     PackageSource,
     RenderCall,
     Shadow,
+    Source,
     Submodule,
 )
 from splatfix.facts.source.extension import code_matches, extension_folders, read_source
 from splatfix.facts.source.extension_calls import extension_calls
-from splatfix.facts.source.folder import cloned_in_readme, has_build_file, photos_alone, telling_paths
+from splatfix.facts.source.folder import (
+    checkout_around,
+    cloned_in_readme,
+    has_build_file,
+    photos_alone,
+    telling_paths,
+)
 from splatfix.facts.source.git_files import commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.includes import IncludeFolders, include_folders, missing_headers
 from splatfix.facts.source.pins import read_pins
@@ -175,6 +183,14 @@ def _sources(
             headers_missing=tuple(missing),
             faces=tuple(_packages_in(folder, reader)),
         )
+
+
+def missing_headers_of(source: Source, facts: Facts) -> tuple[MissingHeader, ...]:
+    """Headers of CUDA and torch that one source includes, and that this machine and environment do not have."""
+    folder, reader = Path(source.folder), FolderReader()
+    include_dirs = read_setup_script(folder / "setup.py", reader).include_dirs
+    searched = include_folders(facts.machine, facts.environment)
+    return tuple(missing_headers(folder, source, include_dirs, checkout_around(folder), searched, reader))
 
 
 def _packages_in(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:

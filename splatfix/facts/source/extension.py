@@ -41,6 +41,7 @@ _SCM = re.compile(r"(?:setuptools[-_.]scm|hatch-vcs)\b")
 _INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
 _CMAKE_ENVIRONMENT = re.compile(r"\$ENV\{(\w+)\}")
 _CMAKE_VALUE = re.compile(r"\bset\s*\(\s*(\w+)\s+\"?([\w.]+)\"?\s*\)", re.IGNORECASE)
+_CMAKE_LIBRARY = re.compile(r"\bCUDA::(?:cuda_driver|(cuda|nvrtc|cufile|nvml))\b")
 _CMAKE_MODULE = re.compile(
     r"\b(?:pybind11_add_module|nanobind_add_module|Python3?_add_library)\s*\(\s*(?:\$\{(\w+)\}|(\w+))",
     re.IGNORECASE,
@@ -71,15 +72,17 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     build_requires = build_system.texts("requires")
     build_files = tuple(file for file in _BUILD_FILES if (folder / file).is_file())
     modules = tuple(_modules(folder, script))
-    if not modules and "CMakeLists.txt" in build_files:
-        modules = tuple(_modules_of_cmake(folder, reader))
+    cmake = ""
+    if "CMakeLists.txt" in build_files:
+        cmake = _cmake_text(folder, reader)
+    by_cmake = bool(cmake) and not any(script.calls(*_TORCH_NAMES))
+    if not modules and by_cmake:
+        modules = tuple(_modules_of_cmake(script, cmake))
+    # nothing also where it cannot be read: its build will say so
+    config = dict(sections(reader.text(folder / "setup.cfg")))
     python = python or script.setup_text("python_requires") or ""
-    if not python:
-        # "" also where it cannot be read: its build will say so
-        options = [
-            values for name, values in sections(reader.text(folder / "setup.cfg")) if name == "options"
-        ]
-        python = next((values["python_requires"] for values in options if "python_requires" in values), "")
+    python = python or config.get("options", {}).get("python_requires", "")
+    declared_name = script.setup_text("name") or name or config.get("metadata", {}).get("name")
     build_imports = []
     for module in script.imports_in_all:
         is_own = any(is_there(folder / name) for name in (module, f"{module}.py"))
@@ -88,15 +91,17 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     packages = script.setup_texts("packages")
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
     cmake_reads = dict.fromkeys(_CMAKE_ENVIRONMENT.findall(reader.text(folder / "CMakeLists.txt")))
+    libraries = (*script.libraries, *(name or "cuda" for name in _CMAKE_LIBRARY.findall(cmake)))
     source = Source(
         folder=str(folder),
         build_files=build_files,
-        name=script.setup_text("name") or name,
+        name=declared_name,
         version=script.setup_text("version") or version,
         packages=packages,
         modules=modules,
         needs_cuda=_needs_cuda(folder, script, modules, reader),
-        uses_torch_builder=script.mentions("CUDAExtension", "CppExtension", "BuildExtension"),
+        uses_torch_builder=script.mentions(*_TORCH_NAMES, "BuildExtension")
+        and not (by_cmake and script.mentions("CMakeExtension")),
         build_requires=build_requires,
         requires=(*script.setup_texts("install_requires"), *dependencies),
         python=python,
@@ -110,7 +115,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         version_from_git=script.mentions("use_scm_version", "setuptools_scm")
         or any(_SCM.match(requirement) for requirement in build_requires),
         nvcc_flags=script.nvcc_flags,
-        libraries=script.libraries,
+        libraries=tuple(dict.fromkeys(libraries)),
         imports=tuple(module for module in script.imports if module.partition(".")[0] in _OF_SETUPTOOLS),
         build_imports=tuple(build_imports),
         needs=read_packages_of(folder, packages, modules).imports,
@@ -200,14 +205,25 @@ def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
         )
 
 
-def _modules_of_cmake(folder: Path, reader: FolderReader) -> Iterator[NativeModule]:
-    """The Python modules that CMake builds, by name; which sources go into them only CMake itself can tell."""
+def _cmake_text(folder: Path, reader: FolderReader) -> str:
+    """Its CMakeLists.txt files, without those of submodules: what they build is no part of it."""
+    carried = [folder / item.path for item in read_submodules(folder, reader)]
     files = reader.files_below(folder, ("CMakeLists.txt",), depth=3)
-    text = "\n".join(reader.text(file) for file in files)
+    own = [file for file in files if not any(file.is_relative_to(path) for path in carried)]
+    return "\n".join(reader.text(file) for file in own)
+
+
+def _modules_of_cmake(script: SetupScript, text: str) -> Iterator[NativeModule]:
+    """The Python modules that CMake builds, by name; which sources go into them only CMake itself can tell.
+
+    cmake_build_extension's ``CMakeExtension(install_prefix="package")`` puts them into that package.
+    """
+    prefixes = [script.argument(call, "install_prefix") for call in script.calls("CMakeExtension")]
+    packages = [prefix.strip("/").replace("/", ".") for prefix in prefixes if isinstance(prefix, str)]
     values = dict(_CMAKE_VALUE.findall(text))
     for variable, name in dict.fromkeys(_CMAKE_MODULE.findall(text)):
         if name or variable in values:
-            yield NativeModule(name or values[variable], cuda=False)
+            yield NativeModule(".".join([*packages[:1], name or values[variable]]), cuda=False)
 
 
 def _needs_cuda(

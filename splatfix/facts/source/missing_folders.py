@@ -25,8 +25,9 @@ def missing_folders(
 ) -> Iterator[str]:
     """What the build of the extension in ``folder`` needs and does not find, relative to it.
 
-    Its own submodules count where the build names or includes them, and of the checkout around it those that setup.py
-    names; further include folders that setup.py names. Not what it names for old toolkits.
+    Its own submodules, and those of the checkout around it that lie inside, count where the build names or includes them, of
+    the others of that checkout those that setup.py names; further include folders that setup.py names. Not what it names for
+    old toolkits.
     """
     build = _Build(folder, script, reader)
     candidates = [item.path for item in empty if build.reads(item.path)]
@@ -60,13 +61,20 @@ class _Build:
         return any(name.search(text) for text in (*self._literals, *build_files, *self._included))
 
     def submodules_around(self) -> Iterator[str]:
-        """Empty submodules of the checkout around the extension that its setup.py names, relative to the extension."""
+        """Empty submodules of the checkout around the extension that its build reads, relative to the extension."""
         around = checkout_around(self._folder)
-        if around == self._folder or not self._names(".."):
+        if around == self._folder:
             return
         for item in read_submodules(around, self._reader):
-            if item.empty and self._names(item.path):
-                yield os.path.relpath(around / item.path, self._folder).replace("\\", "/")
+            if not item.empty:
+                continue
+            path = os.path.relpath(around / item.path, self._folder).replace("\\", "/")
+            if path.startswith(".."):
+                read = self._names("..") and self._names(item.path)
+            else:
+                read = self.reads(path)
+            if read:
+                yield path
 
     def include_folders(self) -> Iterator[str]:
         """Texts of nvcc's flags and of ``include_dirs``, those that are parts of a path as the whole path.

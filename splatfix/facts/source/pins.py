@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from splatfix.core.redact import without_credentials
 from splatfix.core.toml import TomlTable, parse_toml
 from splatfix.facts.model.source import Pin
 from splatfix.facts.source.reader import FolderReader
@@ -14,6 +15,15 @@ _MOST_PINS = 5000
 _LONGEST_LINE = 1000
 _REQUIREMENTS = re.compile(r"requirements.*\.txt")
 _CONDA = re.compile(r"(environment|requirements|conda).*\.ya?ml")
+# "git+https://host/owner/name.git@commit#egg=package", also behind "package @ "
+_ADDRESS = re.compile(
+    r"(?:-e\s+|--editable[ =])?(?:([A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*@\s*)?(git\+https?://\S+)"
+)
+_PACKAGE_OF_ADDRESS = re.compile(
+    r".*(?:#|&)egg=([\w.-]+).*|.*?//[^#]*?([\w.-]+?)(?:\.git)?/*(?:@[^#/]*)?(?:#.*)?$"
+)
+# pip's: the "#" of an address begins its fragment
+_COMMENT = re.compile(r"(?:^|\s)#")
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
 # A colon alone is that of a key, as in "- pip:"; two are behind a channel's name.
 _KEY_COLON = re.compile(r"(?<!:):(?!:)")
@@ -49,7 +59,7 @@ def _pins(root: Path, reader: FolderReader) -> Iterator[Pin]:
 
 def _of_requirements(text: str) -> Iterable[str]:
     for line in _lines(text):
-        yield line.partition("#")[0]
+        yield _COMMENT.split(line, maxsplit=1)[0]
 
 
 def _of_project(text: str) -> Iterable[str]:
@@ -78,7 +88,12 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _pin(file: str, text: str) -> Pin | None:
-    """``torch==1.12.1``, conda's ``pytorch=1.12.1=build`` or ``channel::name``; paths, addresses and options are no pins."""
+    """``torch==1.12.1``, conda's ``pytorch=1.12.1=build`` or ``channel::name``, git's addresses; paths are no pins."""
+    address = _ADDRESS.match(text.strip())
+    if address:
+        origin = without_credentials(address[2])
+        package = address[1] or _PACKAGE_OF_ADDRESS.sub(r"\1\2", origin)
+        return Pin(file, package, "", origin)
     text = text.strip().rpartition("::")[2]
     name = _NAME.match(text)
     if not name or "/" in text.partition(";")[0] or "@" in text:

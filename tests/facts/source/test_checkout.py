@@ -354,6 +354,24 @@ def test_a_path_of_its_own_in_the_flags(tmp_path: Path, flag: str, own: bool) ->
     assert item.own_path_in_flags is own
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "address"),
+    [
+        ("git+https://h.org/NVlabs/nvdiffrast/", "nvdiffrast", "git+https://h.org/NVlabs/nvdiffrast/"),
+        (
+            "git+https://h.org/a/fused-ssim.git@30fb2",
+            "fused-ssim",
+            "git+https://h.org/a/fused-ssim.git@30fb2",
+        ),
+        ("-e git+https://h.org/a/b@x#egg=knn", "knn", "git+https://h.org/a/b@x#egg=knn"),
+        ("dgr @ git+https://u:secret@h.org/a/c", "dgr", "git+https://u:***@h.org/a/c"),
+    ],
+)
+def test_a_requirement_that_git_brings(tmp_path: Path, line: str, name: str, address: str) -> None:
+    (pin,) = read(put(tmp_path, {"requirements.txt": f"{line}\n"})).pins
+    assert (pin.name, pin.spec, pin.address) == (name, "", address)
+
+
 def test_pins_of_a_project_file(tmp_path: Path) -> None:
     text = '[project]\nname = "nerf"\ndependencies = ["gsplat==1.4.0", "torch>=1.13.1,<2.2", "x @ https://example.org/x"]\n'
     found = read(put(tmp_path / "r", {"pyproject.toml": text}))

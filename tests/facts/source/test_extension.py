@@ -226,6 +226,31 @@ def test_modules_that_cmake_builds(tmp_path: Path) -> None:
     assert [item.name for item in found.modules] == ["mcubes_module", "other"] and found.needs == ()
 
 
+def test_an_empty_submodule_of_the_checkout_that_is_an_include_folder(tmp_path: Path) -> None:
+    """torch-ngp's ffmlp: 28 wheels were installed before its build ended without cutlass."""
+    modules = '[submodule "c"]\npath = ffmlp/dependencies/cutlass\nurl = https://example.org/c\n'
+    setup = "setup(ext_modules=[CUDAExtension('_ffmlp', include_dirs=[join(here, 'dependencies/cutlass/include')])])"
+    put(tmp_path, {".gitmodules": modules, ".git/HEAD": "", "other/setup.py": "setup()"})
+    assert source(tmp_path / "ffmlp", setup).missing_folders == ("dependencies/cutlass",)
+    assert read_source(tmp_path / "other").missing_folders == ()
+
+
+def test_the_package_that_cmake_build_extension_installs(tmp_path: Path) -> None:
+    """radfoam imports radfoam, of which no README said what brings it."""
+    setup = "setup(ext_modules=[CMakeExtension(name='Bindings', install_prefix='foam')], cmdclass=dict(build_ext=BuildExtension))"
+    files = {
+        ".gitmodules": '[submodule "tbb"]\npath = ext/tbb\nurl = https://example.org/t\n',
+        "CMakeLists.txt": "add_subdirectory(src)\n",
+        "src/CMakeLists.txt": "pybind11_add_module(torch_bindings MODULE a.cpp)\ntarget_link_libraries(x CUDA::cuda_driver)\n",
+        "ext/tbb/CMakeLists.txt": "pybind11_add_module(of_tbb MODULE b.cpp)\n",
+        "setup.cfg": "[metadata]\nname = foam-package\n",
+    }
+    found = source(tmp_path, setup, **files)
+    assert [item.name for item in found.modules] == ["foam.torch_bindings"]
+    assert (found.name, found.libraries) == ("foam-package", ("cuda",))
+    assert not found.uses_torch_builder
+
+
 def test_kernels_of_an_extension_below_are_not_its_own(tmp_path: Path) -> None:
     """Pointnet2_PyTorch's pure package lies around pointnet2_ops_lib, which has the kernels and a setup.py of its own."""
     kernels = ("ops_lib/setup.py", "ops_lib/src/kernel.cu")
