@@ -230,6 +230,11 @@ def test_a_broken_stack_is_refused_for_that_reason(name: str, checkout: Path, re
 def test_a_whole_stack_is_rehearsed(rehearse: Rehearse) -> None:
     made = rehearse(100, renders=True)
     assert made.verdict is Verdict.REHEARSED and exit_code_of(made) == 0, made.reasons
+    (run,) = made.scenes
+    spent = run.record.phases
+    assert min(spent[name] or 0.0 for name in ("forward", "backward", "optimizer", "densify")) > 0, spent
+    (time,) = (item for item in run.criteria if item.code == "time-by-phase")
+    assert time.outcome is Outcome.MET, time
     levels = reached(made.proof)
     assert levels[RungName.REHEARSED]
     assert levels[RungName.COMPUTES] is None and levels[RungName.TRAINS] is None

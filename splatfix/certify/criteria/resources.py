@@ -76,6 +76,11 @@ def memory_utilisation(record: TrainingRecord) -> Criterion:
     if memory.cuda:
         share = memory.cuda.used_share
         kind = "of the GPU's memory in use, by all programs"
+        total, reserved = record.machine.gpu_memory, memory.cuda.train.reserved
+        if total and reserved and reserved > total:
+            # Windows' driver, also under WSL2, goes on in host memory where others refuse
+            share = reserved / total
+            kind = "of the GPU's memory reserved: what is beyond lies in host memory"
     else:
         kind = f"of the {(memory.limit or 0) / 2**30:.1f} GiB that this process may use"
         if memory.rss is not None and memory.limit:
@@ -94,7 +99,12 @@ def time_by_phase(record: TrainingRecord) -> Criterion:
     if timed and total:
         shares = sorted(((seconds / timed, name) for name, seconds in phases.items()), reverse=True)
         listed = ", ".join(f"{name} {share:.0%}" for share, name in shares)
-        measured = f"{listed}; most in {shares[0][1]}; {timed:.1f} of {total:.1f} s timed"
+        share, slowest = shares[0]
+        bound = f"most in {slowest}"
+        if share < 1.0:
+            # Amdahl's law: what a faster kernel gains in all ends where the other phases begin
+            bound += f": {1.0 / (1.0 - share):.2f} times as fast in all if that took no time"
+        measured = f"{listed}; {bound}; {timed:.1f} of {total:.1f} s timed"
     both = phases.get("forward", 0.0) > 0 and phases.get("backward", 0.0) > 0
     return criterion(
         "time-by-phase", total > 0 and both and timed >= MIN_TIMED * total, measured, least=MIN_TIMED

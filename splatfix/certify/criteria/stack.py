@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from splatfix.certify.advice import explained, steps_in_words
-from splatfix.certify.criteria import gradients, learning
+from splatfix.certify.criteria import gradients, learning, resources
 from splatfix.certify.criteria.criterion import criterion, not_measured
 from splatfix.certify.model import Criterion, Mend, Outcome
 from splatfix.certify.record import FailedImport, SavedCloud, TrainerError, TrainingRecord
@@ -23,9 +23,7 @@ RENDERING, METRICS = "rendering", "metrics"
 
 _OF_RENDERINGS = ("held-out-views", "held-out-psnr-rises", "held-out-not-above-training")
 _UNOBSERVED = {
-    "evaluation-memory": "the trainer does not say when it evaluates",
     "memory-growth": "what belongs to the model and what to the trainer is not told apart from outside",
-    "time-by-phase": "its phases are its own",
     "ply-round-trip": "only the trainer could render before and after saving",
 }
 _LEARNS_SLOWLY = "It learns, though less than a run of this length shows with splatfix's own trainer: more iterations decide it."
@@ -89,9 +87,25 @@ def _of_training(
     criteria = [_unless_cut(item, obstacles.get(item.code, cut)) for item in learned]
     for name, script in scripts.items():
         criteria.append(_script_finishes(name, script, record.script_errors.get(name)))
+    criteria += _of_resources(record)
     for code, reason in _UNOBSERVED.items():
         criteria.append(not_measured(code, reason, "not observed"))
     return tuple(criteria)
+
+
+def _of_resources(record: TrainingRecord) -> Iterator[Criterion]:
+    """Time and memory by phase, as the observer's clock has them; memory of a GPU only."""
+    time = resources.time_by_phase(record)
+    if time.outcome is not Outcome.MET:
+        # a trainer that draws by functions that are not watched is no fault of it
+        time = not_measured("time-by-phase", "its phases could not be told apart", time.measured)
+    yield time
+    if record.memory.cuda is None or record.memory.cuda.eval.allocated is None:
+        yield not_measured("evaluation-memory", "no evaluation was seen, or none on a GPU", "not observed")
+    else:
+        yield resources.evaluation_memory(record)
+    if record.memory.cuda is not None:
+        yield resources.memory_utilisation(record)
 
 
 def end_of(error: TrainerError | None, done: Completed) -> str:

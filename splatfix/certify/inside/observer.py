@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any, Optional
 
 from splatfix.certify.inside import cuda_on_cpu, importing, loaded, loads
+from splatfix.certify.inside.phases import Phases
 
 POSITIONS = ("xyz", "means", "anchor", "means3d", "positions", "points")
 """Parameter groups whose rows are Gaussians (or Scaffold's anchors), by the names that trainers give them."""
@@ -32,6 +33,8 @@ EVERY = 2.0
 """Seconds between two writings of ``observed.json``."""
 FOLLOWED = frozenset({2, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000})
 """Steps of an optimizer that are computed again."""
+_DRAWS = ("gaussianraster", "surfelraster", "rasteriz")
+"""How the names begin of what draws a picture, in lower case."""
 _OF_TORCH = (os.sep + "torch" + os.sep, os.sep + "splatfix" + os.sep + "certify" + os.sep + "inside" + os.sep)
 
 
@@ -68,7 +71,9 @@ class Record:
             "rss": 0,
             "vram": 0,
             "gpu": None,
+            "phases": {},
         }
+        self.phases: Optional[Phases] = None
         self.pid = os.getpid()
         self._written = 0.0
         self._lock = threading.Lock()
@@ -206,7 +211,13 @@ class _Extensions:
         def counted(*args: Any, **kwargs: Any) -> Any:
             calls[name] += 1
             self._settings(args)
-            return function(*args, **kwargs)
+            phases = self.record.phases
+            if phases is None or not name.lower().startswith(_DRAWS):
+                return function(*args, **kwargs)
+            phases.drawing()
+            drawn = function(*args, **kwargs)
+            phases.drawn()
+            return drawn
 
         return counted
 
@@ -247,7 +258,10 @@ class _Training:
         self.updates: Any = None
         self._reached: Optional[Any] = None
         self._steps = 0
-        self._last = time.perf_counter()
+        record.phases = self.phases = Phases(
+            torch, not record.state["rehearsed"] and bool(torch.cuda.is_available())
+        )
+        record.state["phases"] = self.phases.state
         self._rows: Optional[int] = None
         self._inside = False
 
@@ -270,6 +284,7 @@ class _Training:
             if self._inside:  # torch hands a call on to its own wrapped name where a mode is active
                 return backward(this, *args, **kwargs)
             self._inside = True
+            self.phases.backward()
             try:
                 done = backward(this, *args, **kwargs)
             finally:
@@ -290,6 +305,7 @@ class _Training:
         return row
 
     def _before_step(self, optimizer: Any, row: dict[str, Any]) -> None:
+        self.phases.stepping()
         if row["steps"] + 1 in FOLLOWED:
             try:
                 self._follow(optimizer)
@@ -311,6 +327,7 @@ class _Training:
                     )
 
     def _after_step(self, row: dict[str, Any]) -> None:
+        self.phases.stepped()
         row["steps"] += 1
         if self.updates is not None and row["steps"] in FOLLOWED:
             self.updates.after()
@@ -319,7 +336,7 @@ class _Training:
 
     def after(self, root: Any) -> None:
         """One backward pass ended: its loss, the gradients of every group, and the number of Gaussians."""
-        state = self.record.state
+        state, rows = self.record.state, self._rows
         state["backward"] += 1
         loss: Optional[float] = None
         norms: dict[str, Any] = {}
@@ -337,16 +354,14 @@ class _Training:
         if not state["not_tensors"]:
             state["not_tensors"] = self._not_tensors()
         state["losses"].append(loss)
-        now = time.perf_counter()
         line: dict[str, Any] = {
             "iteration": state["backward"],
             "loss": loss,
             "gaussians": self._rows,
             "rss_gb": round(resident() / 2**30, 4),
-            "ms": {"iteration": round(1000 * (now - self._last), 3)},
+            "ms": self.phases.passed(rows is not None and rows != self._rows),
             "gradients": norms,
         }
-        self._last = now
         line.update(self._gpu())
         if self._rows is not None and (not state["counts"] or state["counts"][-1][1] != self._rows):
             state["counts"].append([state["backward"], self._rows])

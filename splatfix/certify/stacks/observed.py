@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from splatfix.certify.inside.phases import of_a_run
 from splatfix.core.lenient import object_in
 from splatfix.core.limits import MOST_TEXT
 from splatfix.core.reading import as_text, read_start
@@ -56,6 +57,7 @@ def result_of(
     passes = int(observed.get("backward", 0))
     seconds = float(observed.get("seconds") or done.seconds)
     rss, vram, gpu = observed.get("rss") or None, observed.get("vram"), observed.get("gpu")
+    phases = observed.get("phases") or {}
     result: dict[str, Any] = {
         "schema_version": 1,
         "status": "ok" if done.ok else "failed",
@@ -81,14 +83,29 @@ def result_of(
         },
         "machine": {},
         "iterations_per_second": round(passes / seconds, 3) if passes and seconds else None,
-        "seconds": {"total": seconds},
+        "seconds": {
+            "total": seconds,
+            "setup": phases.get("load"),
+            "train": phases.get("train"),
+            "eval": phases.get("evaluation"),
+        },
         "saves": {str(name): dict(row) for name, row in saves.items()},
         "failed_imports": observed.get("failed_imports", []),
         "error": observed.get("error"),
         "observer": {"started": bool(observed.get("python")), "trouble": observed.get("trouble", "")},
     }
+    held = phases.get("memory", {})
     if vram:
-        result["memory"]["cuda"] = {"train": {"allocated": vram}}
+        result["memory"]["cuda"] = {
+            "train": {"allocated": held.get("train") or vram, "reserved": held.get("reserved")},
+            "eval": {"allocated": held.get("eval")},
+            "used_share": held.get("used_share"),
+        }
+        result["machine"]["gpu_memory"] = held.get("total")
+    elif held.get("eval"):
+        result["memory"]["host"]["eval"] = held["eval"]
+    if means := of_a_run(phases, passes):
+        result["phases"] = means
     if gpu:
         result["machine"]["gpu"] = gpu
     if losses := list(observed.get("losses", ())):

@@ -43,8 +43,8 @@ class Lines:
         for line in lines:
             try:
                 row = json.loads(line)
-                number, seconds = int(row["iteration"]), float(row["ms"]["iteration"]) / 1000
-            except (ValueError, KeyError, TypeError):
+                number, seconds = int(row["iteration"]), sum(map(float, row["ms"].values())) / 1000
+            except (ValueError, KeyError, TypeError, AttributeError):
                 continue  # of a trainer that writes into our file: no line of ours
             if number > 1:  # the first has waited for the scene
                 self._times.append(seconds)

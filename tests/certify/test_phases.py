@@ -1,0 +1,147 @@
+"""What a trainer's time and memory go to, by the order of its calls: the clock is advanced by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from splatfix.certify import Outcome
+from splatfix.certify.criteria import resources
+from splatfix.certify.criteria.stack import judge_stack
+from splatfix.certify.inside import phases
+from splatfix.certify.record import TrainingRecord
+from splatfix.certify.stacks.observed import result_of
+from splatfix.core.runner import Completed
+
+GIB = 1 << 30
+
+
+class Machine:
+    """A clock, and a GPU whose memory is set by hand."""
+
+    def __init__(self) -> None:
+        self.now, self.autograd, self.synchronized = 0.0, True, 0
+        self.allocated = self.peak = self.reserved = 0
+        self.total = 16 * GIB
+        self.cuda = SimpleNamespace(
+            synchronize=self._synchronize,
+            memory_allocated=lambda: self.allocated,
+            max_memory_allocated=lambda: self.peak,
+            max_memory_reserved=lambda: self.reserved,
+            mem_get_info=lambda: (self.total // 4, self.total),
+        )
+
+    def is_grad_enabled(self) -> bool:
+        return self.autograd
+
+    def _synchronize(self) -> None:
+        self.synchronized += 1
+
+    def hold(self, gibibytes: float) -> None:
+        self.allocated = self.reserved = int(gibibytes * GIB)
+        self.peak = max(self.peak, self.allocated)
+
+
+@pytest.fixture(name="machine")
+def _machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(phases.time, "perf_counter", lambda: machine.now)
+    return machine
+
+
+def draw(clock: phases.Phases, machine: Machine, seconds: float, gibibytes: float = 4.0) -> None:
+    clock.drawing()
+    machine.hold(gibibytes)
+    machine.now += seconds
+    clock.drawn()
+
+
+def run(machine: Machine, iterations: int, *, gpu: bool = False, evaluate_at: int = 0) -> phases.Phases:
+    """Load 5 s; of each iteration forward 0.2, backward 0.3, optimizer 0.1, densify or other 0.05 s; evaluation 0.7 s."""
+    clock = phases.Phases(machine, gpu)
+    machine.now += 5.0
+    for number in range(1, iterations + 1):
+        draw(clock, machine, 0.2)
+        clock.backward()
+        machine.now += 0.3
+        clock.passed(grown=number == 4)
+        if number == evaluate_at:
+            draw(clock, machine, 0.7, 9.0)
+        clock.stepping()
+        machine.now += 0.1
+        clock.stepped()
+        machine.now += 0.05
+    return clock
+
+
+def test_phases_of_a_cpu_run(machine: Machine) -> None:
+    state = run(machine, 11, evaluate_at=6).state
+    assert (state["load"], state["timed"], state["evaluation"]) == (5.0, 10, 0.7)
+    seconds = phases.of_a_run(state, 11)
+    assert seconds == pytest.approx(
+        {
+            "forward": 2.2,
+            "backward": 3.3,
+            "optimizer": 1.1,
+            "densify": 0.055,
+            "other": 0.495,
+            "evaluation": 0.7,
+        }
+    )
+    assert phases.of_a_run(phases.Phases(machine, False).state, 3) is None
+
+
+def test_a_gpu_is_waited_for_now_and_then_only(machine: Machine) -> None:
+    state = run(machine, 40, gpu=True).state
+    assert state["timed"] == 3 and 0 < machine.synchronized < 40
+    assert phases.of_a_run(state, 40) == pytest.approx(
+        {"forward": 8.0, "backward": 12.0, "optimizer": 4.0, "other": 2.0}
+    )
+
+
+def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
+    clock = run(machine, 2)
+    machine.autograd = False
+    draw(clock, machine, 2.0)
+    machine.autograd = True
+    draw(clock, machine, 0.2)
+    clock.backward()
+    machine.now += 0.3
+    assert clock.passed(grown=False)["evaluation"] == 2000.0
+
+
+def record_of(machine: Machine, clock: phases.Phases) -> TrainingRecord:
+    observed: dict[str, Any] = {
+        "backward": 40,
+        "seconds": machine.now,
+        "vram": machine.peak,
+        "phases": clock.state,
+        "python": "3.11",
+    }
+    done = Completed(("train.py",), 0, "", "", machine.now)
+    return TrainingRecord.of(result_of(observed, done, 40, {}, {}))
+
+
+def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine) -> None:
+    record = record_of(machine, run(machine, 40, gpu=True, evaluate_at=7))
+    assert record.memory.cuda is not None
+    assert (record.memory.cuda.train.allocated, record.memory.cuda.eval.allocated) == (4 * GIB, 9 * GIB)
+    done = Completed(("train.py",), 0, "", "", 1.0)
+    outcomes = {item.code: item.outcome for item in judge_stack(record, done, (), (), {})}
+    assert outcomes["evaluation-memory"] is Outcome.FAILED
+    assert outcomes["time-by-phase"] is outcomes["memory-utilisation"] is Outcome.MET
+
+
+def test_memory_beyond_the_card_is_refused(machine: Machine) -> None:
+    """Windows' driver, also under WSL2, gives more than the card has."""
+    machine.total = 3 * GIB
+    criterion = resources.memory_utilisation(record_of(machine, run(machine, 40, gpu=True)))
+    assert criterion.outcome is Outcome.FAILED and "host memory" in criterion.measured
+
+
+def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much(machine: Machine) -> None:
+    """A forward pass of 43.5 % that becomes 88 times faster is 1.75 times in all: without it 1.77."""
+    record = TrainingRecord.of({"phases": {"forward": 0.435, "backward": 0.565}, "seconds": {"train": 1.0}})
+    assert "2.30 times as fast in all" in resources.time_by_phase(record).measured
