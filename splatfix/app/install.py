@@ -29,6 +29,7 @@ from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, 
 from splatfix.install.repair import plan_repair
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
+from splatfix.knowledge.dropins import has_reference
 from splatfix.plan import NO_SOURCES, InstallPlan, has_stack_files, plan_install, summarise
 from splatfix.plan import Request as Request  # built by the command line
 from splatfix.report import console, installation
@@ -98,7 +99,7 @@ def carried_out(
     from splatfix.app.measure import measured
 
     if not request.as_json:
-        installation.show_plan(console.out(), plan, why=request.why)
+        installation.show_plan(console.out(), plan, why=request.why, verbose=request.verbose)
         confirm("Go ahead?")
     state = EnvironmentState(Path(plan.prefix), plan.python)
     with (
@@ -111,7 +112,9 @@ def carried_out(
     return Result(
         command,
         lambda: installation.install_document(outcome=outcome),
-        lambda console: installation.show_outcome(console, outcome, next_step(command, outcome)),
+        lambda console: installation.show_outcome(
+            console, outcome, next_step(command, outcome), verbose=request.verbose
+        ),
     )
 
 
@@ -128,7 +131,7 @@ def plan(request: InstallRequest) -> Result:
             installation.show_fetched(console.err(), folder, ())
     interpreter, to_install = _prepare(request)
     plan = planned(to_install, _facts(interpreter, to_install), named=request.is_named)
-    return shown(plan, dry_run=True)
+    return shown(plan, dry_run=True, verbose=request.verbose)
 
 
 def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *, dry_run: bool) -> Result:
@@ -147,7 +150,12 @@ def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *
 
 
 def shown(
-    plan: InstallPlan, *, dry_run: bool = False, command: str = "install", execute_it: Step | None = None
+    plan: InstallPlan,
+    *,
+    dry_run: bool = False,
+    command: str = "install",
+    execute_it: Step | None = None,
+    verbose: bool = False,
 ) -> Result:
     """A plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
     if plan.steps:
@@ -155,7 +163,7 @@ def shown(
     return Result(
         command,
         lambda: installation.install_document(plan=plan, dry_run=dry_run),
-        lambda console: installation.show_plan(console, plan, execute_it),
+        lambda console: installation.show_plan(console, plan, execute_it, verbose=verbose),
     )
 
 
@@ -343,13 +351,15 @@ def install_step(plan: InstallPlan) -> Step:
 
 
 def next_step(command: str, outcome: InstallOutcome) -> Step | None:
-    """Where kernels were verified on the GPU, training; else their verification, which of most packages that are repaired
-    shows nothing. None where nothing was changed."""
+    """Where kernels were verified on the GPU, training; else their verification, where there is a reference for one of them.
+    None where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
         return None
     python = outcome.plan.python
     if command == "repair":
         return run("splatfix", "diagnose", "--python", python, text="Next: see that nothing else is altered")
+    if not any(has_reference(item.subject) for item in outcome.items):
+        return run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment")
     for item in outcome.items:
         for rung in item.proof:
             if rung.name is RungName.COMPUTES and rung.reached:

@@ -118,7 +118,9 @@ def install(
     ] = False,
     resume: Annotated[bool, option("--resume", "Retry the last failed installation.", RUN)] = False,
     yes: Annotated[bool, option("--yes -y", "Do not ask for confirmation.", RUN)] = False,
-    verbose: Annotated[bool, option("--verbose -v", "Stream the build output.", OUTPUT)] = False,
+    verbose: Annotated[
+        bool, option("--verbose -v", "Show every step by itself, and stream the build output.", OUTPUT)
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Build an extension for a GPU, verify the result, and install it so that it can be undone."""

@@ -6,8 +6,7 @@ import os
 import re
 import shlex
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from splatfix import __version__
@@ -158,7 +157,7 @@ def _run_pip(
     def follow(line: str) -> None:
         text = lines.describe(line)
         if text:
-            tell(text, lines.left)
+            tell(text)
 
     with writable_log(log):
         with log.open("a", encoding="utf-8") as file:
@@ -297,17 +296,11 @@ def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
 
 
 class BuildLines:
-    """Turns lines of a build's log into what is compiled, how much is left, and about how long that takes.
+    """Turns lines of a build's log into what is compiled, and how many of how many files are done.
 
-    ninja names a file when it is done with it (its output is no terminal), distutils before it starts.
+    ninja names a file when it is done with it (its output is no terminal), distutils before it starts. How long the rest takes
+    nothing tells: the large files often come last.
     """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """``clock`` in seconds; the build starts now."""
-        self._clock = clock
-        self._started = clock()
-        self.left: float | None = None
-        """Seconds for the rest, if it goes on as before; None where nothing tells."""
 
     def describe(self, line: str) -> str | None:
         """What this line says is being worked on; None for most lines."""
@@ -317,12 +310,7 @@ class BuildLines:
             count = _NINJA.match(line)
             if count is None:
                 return f"compiling {name}"
-            done, total = map(int, count.groups())
-            elapsed = self._clock() - self._started
-            self.left = None
-            if 0 < done < total:
-                self.left = elapsed / done * (total - done)
-            return f"compiled {name} ({done} of {total})"
+            return f"compiled {name} ({count[1]} of {count[2]})"
         # before ninja is done with the first file of many minutes
         begins = _BEGINS.match(line)
         if begins:

@@ -37,7 +37,7 @@ from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
-from splatfix.knowledge.dropins import dropin_of
+from splatfix.knowledge.dropins import dropin_of, has_reference
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import (
     BuildWheel,
@@ -57,11 +57,6 @@ _NEEDS = {
     "nvrtc": "NVRTC came with torch, and compiles for these GPUs",
     "warp": "gswarp and Warp fit this Python, torch and driver",
 }
-# What an installation does not verify.
-_NOT_VERIFIED = (
-    Rung(RungName.COMPUTES, None, "not run; next: splatfix verify"),
-    Rung(RungName.TRAINS, None, "not trained; next: splatfix certify"),
-)
 
 
 def execute(
@@ -437,7 +432,7 @@ class _Execution:
             modules=item.modules,
             wheel=item.wheel.path.name,
             seconds=item.seconds,
-            proof=(Rung(RungName.RESOLVED, not forced, reason), *item.rungs, *_NOT_VERIFIED),
+            proof=(Rung(RungName.RESOLVED, not forced, reason), *item.rungs, *_not_verified(subject)),
         )
 
 
@@ -460,3 +455,14 @@ def _request_of(plan: InstallPlan) -> dict[str, str]:
 
 def _killed_for_memory(error: Exception) -> bool:
     return isinstance(error, SplatfixError) and error.details.get("cause") == "killed"
+
+
+def _not_verified(subject: str) -> tuple[Rung, ...]:
+    """What an installation leaves open."""
+    computes = "not run; next: splatfix verify"
+    if not has_reference(subject):
+        computes = "not run; splatfix has no reference for it"
+    return (
+        Rung(RungName.COMPUTES, None, computes),
+        Rung(RungName.TRAINS, None, "not trained; next: splatfix certify"),
+    )

@@ -133,8 +133,8 @@ class RevertOutcome:
 class Tell(Protocol):
     """:meth:`InstallProgress.doing` of one step."""
 
-    def __call__(self, text: str, left: float | None = None) -> None:
-        """What is worked on now, and for how many seconds still."""
+    def __call__(self, text: str) -> None:
+        """What is worked on now."""
         ...
 
 
@@ -144,12 +144,8 @@ class InstallProgress:
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         """An step starts, the ``number``-th of ``total``; ``log`` is the file that its output goes to."""
 
-    def doing(self, step: InstallStep, text: str, left: float | None = None) -> None:
-        """What the step is working on now, such as the file being compiled; called from several threads.
-
-        Args:
-            left: seconds that the step will take from now on, as far as can be told.
-        """
+    def doing(self, step: InstallStep, text: str) -> None:
+        """What the step is working on now, such as the file being compiled; called from several threads."""
 
     def end(self, step: InstallStep, result: str) -> None:
         """The step is done; ``result`` says in a few words what it showed."""

@@ -9,7 +9,7 @@ from typing import Any
 from splatfix.core.data import dataclass, field
 from splatfix.core.toml import parse_toml
 from splatfix.knowledge.rows import decode
-from splatfix.knowledge.stacks import Variant, variant
+from splatfix.knowledge.stacks import Variant, variant, variants
 
 
 @dataclass(frozen=True)
@@ -153,3 +153,9 @@ def refusal(variant_key: str) -> str | None:
 def dropin_for_variant(variant_key: str) -> Dropin | None:
     """The drop-in that answers the calls of this variant."""
     return next((dropin for dropin in DROPINS if variant_key in dropin.serves), None)
+
+
+def has_reference(distribution: str) -> bool:
+    """``splatfix verify`` has something to hold its kernels against."""
+    module = distribution.replace("-", "_")
+    return module == "gsplat" or bool(variants(module)) or any(item.module == module for item in DROPINS)

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from splatfix.checks import FAMILIES, Finding, Status, check_named, run_checks, select
 from splatfix.context import Context, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import Step, commands
+from splatfix.core.step import Command, Step, commands
 from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import COMPANIONS, build
 from splatfix.plan.assessment import Assessment, most_urgent_first, repair_of, stops_everything
@@ -38,14 +38,36 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
     advised: set[Step] = set()
     for item in refused:
         advised.update(item.steps)
+    # what the option itself begins with needs not be said again
+    done: set[Command] = set()
+    if best is not None:
+        done.update(commands(best.steps))
     for finding in failed:
         if finding in cured or (finding.remedy and advised.issuperset(finding.remedy)):
+            continue
+        if finding.remedy and finding.remedy[0].command in done:
             continue
         # one remedy answers each failure that names it, once
         key = tuple(step.text for step in finding.remedy if step.text) or finding.summary
         needed.setdefault(key, _also_needed(finding, options, assessment))
         advised.update(finding.remedy)
-    return Advice(best, (*refused, *needed.values()))
+    return Advice(best, (*refused, *needed.values()), _mended(best, cured, failed))
+
+
+def _mended(best: Option | None, cured: Sequence[Finding], failed: Sequence[Finding]) -> tuple[str, ...]:
+    """Codes of the failures that the build of an option mends, all of a code."""
+    if best is None or _step_of(best, Rebuild) is None:
+        return ()
+    others = {finding.code for finding in failed if finding not in cured}
+    codes = []
+    for finding in cured:
+        by_build = FAMILIES[finding.family].building
+        if finding.family == "checkout":
+            # what the option tells the user to do first is no doing of install's
+            by_build = not set(repair_of(finding)) <= set(best.steps)
+        if by_build and finding.code not in others and not stops_everything(finding.code):
+            codes.append(finding.code)
+    return tuple(dict.fromkeys(codes))
 
 
 def _best_cure(

@@ -270,6 +270,8 @@ class Advice:
     option: Option | None
     """The first of the options that cure most of what failed; None where none cures any."""
     also_needed: tuple[AlsoNeeded, ...] = ()
+    mended: tuple[str, ...] = ()
+    """Codes of the failures that ``splatfix install`` mends by itself when it builds: by variables, and edits of its copy."""
 
 
 @dataclass(frozen=True)

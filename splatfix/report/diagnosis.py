@@ -39,6 +39,7 @@ _MARKS = {
     Status.SKIP: Mark.NONE,
     Status.CRASH: Mark.CRASH,
 }
+_EVIDENCE_SHOWN = 3
 _SECTIONS = {
     "Problems": (Status.FAIL, Status.CRASH),
     "Warnings": (Status.WARN,),
@@ -70,7 +71,8 @@ def show(
     short: Callable[[str], str] = str
     if not verbose:
         short = environment_paths(facts)
-    _show_verdict(console, findings)
+    mended = _mended_by(options)
+    _show_verdict(console, findings, mended)
     if options is not None:
         # of no use where nothing failed, and a tenth of the time of a diagnosis: it knows all of plan
         from splatfix.report.options import show_suggestion
@@ -83,11 +85,22 @@ def show(
     suggested = _suggested_remedies(options)
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
+        if heading == "Problems" and not verbose:
+            _show_mended(console, [item for item in group if item.code in mended], short)
+            group = [item for item in group if item.code not in mended]
         if group:
             section(console, heading)
-        for item in group:
+        for item, likewise in _gathered(group, together=not verbose):
             repeated = item.remedy in suggested
-            show_finding(console, item, short=short, windows=windows, remedy=not repeated)
+            show_finding(
+                console,
+                item,
+                short=short,
+                windows=windows,
+                remedy=not repeated,
+                likewise=likewise,
+                most=None if verbose else _EVIDENCE_SHOWN,
+            )
 
     passed = [item for item in findings if item.status is Status.PASS]
     hint = ""
@@ -104,6 +117,17 @@ def show(
         prose(console, f"  [bold]{name:<13}[/]  ", escape(short(value)))
 
 
+def _gathered(findings: Sequence[Finding], *, together: bool) -> list[tuple[Finding, tuple[Finding, ...]]]:
+    """The findings, each with those of the same check and status for which the same is to be done elsewhere."""
+    if not together:
+        return [(item, ()) for item in findings]
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for item in findings:
+        kinds = tuple(step.command and step.command.argv[:2] for step in item.remedy)
+        groups.setdefault((item.code, item.status, kinds), []).append(item)
+    return [(first, tuple(others)) for first, *others in groups.values()]
+
+
 def _suggested_remedies(options: Options | None) -> set[tuple[Step, ...]]:
     """What stands above the findings already, so that it is not printed a second time below one of them."""
     if options is None or options.advice is None:
@@ -111,10 +135,28 @@ def _suggested_remedies(options: Options | None) -> set[tuple[Step, ...]]:
     return {item.steps for item in options.advice.also_needed if item.steps}
 
 
-def _show_verdict(console: Console, findings: tuple[Finding, ...]) -> None:
+def _mended_by(options: Options | None) -> tuple[str, ...]:
+    """Codes of the failures that the suggested fix mends without anybody's doing."""
+    if options is None or options.advice is None:
+        return ()
+    return options.advice.mended
+
+
+def _show_mended(console: Console, findings: Sequence[Finding], short: Callable[[str], str]) -> None:
+    if findings:
+        section(console, "Mended by splatfix install itself (other builds meet them; details with -v)")
+    for item, likewise in _gathered(findings, together=True):
+        more = ""
+        if likewise:
+            more = f" (and {len(likewise)} alike)"
+        marked(console, Mark.NONE, f"{escape(short(item.summary) + more)} [dim]\\[{item.code}][/]")
+
+
+def _show_verdict(console: Console, findings: tuple[Finding, ...], mended: Sequence[str] = ()) -> None:
     number = Counter(item.status for item in findings)
     failed = number[Status.FAIL] + number[Status.CRASH]
     unknown = number[Status.UNKNOWN]
+    by_install = sum(item.status is Status.FAIL and item.code in mended for item in findings)
     # Warnings never change the verdict; what is unknown does, because a check that could not look has found nothing.
     if failed:
         mark, parts = Mark.BAD, [f"{counted(failed, 'problem')} found"]
@@ -122,6 +164,8 @@ def _show_verdict(console: Console, findings: tuple[Finding, ...]) -> None:
         mark, parts = Mark.UNKNOWN, [f"No problem found, but {counted(unknown, 'check')} undetermined"]
     else:
         mark, parts = Mark.GOOD, ["No problems found"]
+    if by_install:
+        parts[0] += f" ({by_install} of them mended by splatfix install itself)"
     if number[Status.WARN]:
         parts.append(counted(number[Status.WARN], "warning"))
     if failed and unknown:
@@ -137,6 +181,8 @@ def show_finding(
     windows: bool = os.name == "nt",
     evidence: bool = False,
     remedy: bool = True,
+    likewise: Sequence[Finding] = (),
+    most: int | None = None,
 ) -> None:
     """Print one finding; one that needs attention with its code, evidence and remedy.
 
@@ -144,18 +190,26 @@ def show_finding(
         short: shortens the paths in prose.
         evidence: print the evidence whatever the status.
         remedy: False where what to do about it was printed before.
+        likewise: others of the same kind, of which only the summary is printed.
+        most: so many pieces of evidence at most; None for all.
     """
     needs_attention = item.status not in (Status.PASS, Status.SKIP)
     headline = escape(short(item.summary))
     if needs_attention:
         headline += f" [dim]\\[{item.code}][/]"
     marked(console, _MARKS[item.status], headline)
+    for other in likewise:
+        marked(console, _MARKS[other.status], escape(short(other.summary)))
     if needs_attention or evidence:
-        for entry in item.evidence:
+        for entry in item.evidence[:most]:
             text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
             if entry.found_via:
                 text += f" [dim]({escape(short(entry.found_via))})[/]"
             paragraph(console, text, first=6, then=8)
+        hidden = len(item.evidence[:0] if most is None else item.evidence[most:])
+        if hidden or (likewise and needs_attention):
+            more = [f"{hidden} more" if hidden else "", "the others' too" if likewise else ""]
+            paragraph(console, f"[dim]({', '.join(filter(None, more))}, with -v)[/]", first=6, then=8)
     if not needs_attention:
         return
     if remedy:

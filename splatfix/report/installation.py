@@ -9,12 +9,14 @@ from typing import Any
 from rich.console import Console
 
 from splatfix.core.codec import to_json
+from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run
 from splatfix.core.words import counted
 from splatfix.install.journal import Entry, EntryStatus
 from splatfix.install.outcome import (
     CachedWheel,
     FetchedSubmodule,
+    InstalledItem,
     InstallOutcome,
     Kept,
     Restored,
@@ -23,7 +25,7 @@ from splatfix.install.outcome import (
 from splatfix.plan.option import InstallPlan, Options
 from splatfix.report.console import escape, marked, paragraph, prose, show_step
 from splatfix.report.marks import Mark
-from splatfix.report.options import show_notes, show_reasons, show_rejected, show_steps
+from splatfix.report.options import show_notes, show_phases, show_reasons, show_rejected, show_steps
 
 
 def install_document(
@@ -86,12 +88,18 @@ _BACKENDS = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC", "warp": "
 
 
 def show_plan(
-    console: Console, plan: InstallPlan, next_step: Step | None = None, *, why: bool = False
+    console: Console,
+    plan: InstallPlan,
+    next_step: Step | None = None,
+    *,
+    why: bool = False,
+    verbose: bool = False,
 ) -> None:
     """The plan's title and what to run next, then its steps; with ``why`` the reasons, and what was rejected.
 
     Args:
         next_step: the command that executes it; None when it is executed right away.
+        verbose: each step by itself, as also with ``why``.
     """
     if not plan.steps:  # --backend auto, and what is installed serves already
         headline = f"[bold]Nothing to install[/] in {escape(plan.prefix)}: {escape(plan.title)}"
@@ -107,7 +115,10 @@ def show_plan(
     if next_step is not None:
         show_step(console, next_step, indent=2)
         console.print()
-    show_steps(console, plan, why=why)
+    if not (why or verbose):
+        show_phases(console, plan)
+    else:
+        show_steps(console, plan, why=why)
     if why:
         show_reasons(console, plan)
         if plan.considered:
@@ -128,11 +139,21 @@ def show_fetched(console: Console, folder: Path, fetched: Sequence[FetchedSubmod
         prose(console, "", escape(f"No submodule that is needed is empty in {folder}"))
 
 
-def show_outcome(console: Console, outcome: InstallOutcome, next_step: Step | None = None) -> None:
-    """What was installed and how to undo it, then how far each part is verified."""
-    new = [f"{item.subject} {item.version}" for item in outcome.items if not item.up_to_date]
+def show_outcome(
+    console: Console, outcome: InstallOutcome, next_step: Step | None = None, *, verbose: bool = False
+) -> None:
+    """What was installed and how to undo it, then how far it is verified: rung by rung, or each part by itself.
+
+    Args:
+        verbose: each part by itself.
+    """
+    new = [item for item in outcome.items if not item.up_to_date]
+    names = [f"{item.subject} {item.version}" for item in new]
+    # drop-ins have splatfix's own version, all of them
+    if len({item.version for item in new}) == 1:
+        names = [*(item.subject for item in new[:-1]), names[-1]]
     if new:
-        headline = f"Installed {', '.join(new)} in {outcome.seconds:.0f} s"
+        headline = f"Installed {', '.join(names)} in {outcome.seconds:.0f} s"
     else:
         current = (f"{item.subject} {item.version}" for item in outcome.items)
         headline = f"Already up to date: {', '.join(current)}"
@@ -148,7 +169,34 @@ def show_outcome(console: Console, outcome: InstallOutcome, next_step: Step | No
     _show_kept(console, outcome.kept)
     show_notes(console, outcome.notes)
     console.print()
-    for item in outcome.items:
+    if len(outcome.items) > 1 and not verbose:
+        _show_ladder(console, outcome.items)
+    else:
+        _show_items(console, outcome.items)
+    prose(console, "Logs: ", escape(outcome.log))
+
+
+def _show_ladder(console: Console, items: Sequence[InstalledItem]) -> None:
+    """Each rung once: what showed it, where that is the same of all; else of how many it was shown."""
+    rungs: dict[RungName, dict[str, bool | None]] = {}
+    for item in items:
+        for rung in item.proof:
+            # each part's own name is no difference
+            rungs.setdefault(rung.name, {})[f"{item.subject}: {rung.shown_by}"] = rung.reached
+    for name, shown in rungs.items():
+        texts = dict.fromkeys(text.partition(": ")[2] for text in shown)
+        reached = sum(value is True for value in shown.values())
+        mark = Mark.GOOD if reached == len(items) else Mark.NONE
+        text = next(iter(texts))
+        if len(texts) > 1 and reached in (0, len(items)):
+            text = f"each of the {len(items)} by itself (how, with -v)"
+        elif len(texts) > 1:
+            text = f"{reached} of {len(items)} (which, with -v)"
+        prose(console, f"  {mark.markup} {name.value:<10}  ", escape(text))
+
+
+def _show_items(console: Console, items: Sequence[InstalledItem]) -> None:
+    for item in items:
         remark = ""
         if item.up_to_date:
             remark = " (already up to date)"
@@ -159,7 +207,6 @@ def show_outcome(console: Console, outcome: InstallOutcome, next_step: Step | No
             # a level that failed has ended the installation: it is not among these
             mark = Mark.GOOD if rung.reached else Mark.NONE
             prose(console, f"  {mark.markup} {rung.name.value:<10}  ", escape(rung.shown_by))
-    prose(console, "Logs: ", escape(outcome.log))
 
 
 def _revert_step(entry: str, python: str, text: str) -> Step:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
 from splatfix.context.model import Rejected
 from splatfix.core.step import Step
 from splatfix.core.words import few
-from splatfix.plan.option import Option, OptionKind, Options
-from splatfix.plan.steps import BuildWheel, PlannedStep
+from splatfix.plan.option import InstallPlan, Option, OptionKind, Options
+from splatfix.plan.steps import BuildWheel, InstallWheel, MakeDropin, PlannedStep
 from splatfix.report.console import escape, escape_lines, paragraph, prose, show_command, show_step, show_todo
 
 _WINDOWS = os.name == "nt"
@@ -99,6 +99,73 @@ def show_steps(console: Console, option: Option, *, why: bool = False, windows: 
                 prose(console, "     [dim]because[/] ", escape(reason.text))
 
 
+def show_phases(console: Console, option: InstallPlan) -> None:
+    """The steps, those of one kind together; what all builds set stands once."""
+    by_kind: dict[str, list[Step]] = {}
+    for step in option.steps:
+        kind = step.text
+        if isinstance(step, PlannedStep) and step.kind in _TOGETHER:
+            kind = step.kind
+        by_kind.setdefault(kind, []).append(step)
+    for number, steps in enumerate(by_kind.values(), 1):
+        prose(console, f"  {number}. ", escape(_phase(steps, option.subjects)))
+        builds = [step for step in steps if isinstance(step, BuildWheel)]
+        if len(builds) == 1:
+            _show_build(console, builds[0])
+        elif builds:
+            _show_builds(console, builds)
+
+
+_TOGETHER = {"build-wheel", "make-drop-in", "verify-wheel", "install-wheel", "check-import"}
+
+
+def _phase(steps: Sequence[Step], every: Sequence[str]) -> str:
+    """What steps of one kind do, with their names where they are not those of all."""
+    first = steps[0]
+    if len(steps) == 1:
+        return first.text
+    subjects = [getattr(step, "subject", "") for step in steps]
+    names = ", ".join(subjects)
+    if subjects == list(every):
+        names = "each of them"
+    if isinstance(first, MakeDropin):
+        dropins = [step for step in steps if isinstance(step, MakeDropin) and step.variant]
+        variants = [f"{step.subject} as {step.variant}" for step in dropins]
+        if not variants:
+            return "make the drop-ins"
+        return f"make the drop-ins, {', '.join(variants)}"
+    if isinstance(first, BuildWheel):
+        return f"build {names} from a scratch copy"
+    if isinstance(first, InstallWheel):
+        text = f"install {names}"
+        replaced = [step for step in steps if isinstance(step, InstallWheel) and step.replaces]
+        if replaced:
+            text += f" ({len(replaced)} in place of another version, which is backed up)"
+        return text
+    return first.text.replace(subjects[0], names, 1)
+
+
+def _show_builds(console: Console, builds: Sequence[BuildWheel]) -> None:
+    """The variables that all have, then those of one alone; each edit once, with the files of all."""
+    common = {
+        name: value
+        for name, value in builds[0].variables.items()
+        if all(build.variables.get(name) == value for build in builds)
+    }
+    unset = [name for name in builds[0].unset if all(name in build.unset for build in builds)]
+    _show_variables(console, common, unset)
+    files_by_rule: dict[str, list[str]] = {}
+    for build in builds:
+        own = {name: value for name, value in build.variables.items() if name not in common}
+        _show_variables(
+            console, own, [name for name in build.unset if name not in unset], f"{build.subject}: "
+        )
+        for edit in build.edits:
+            files_by_rule.setdefault(edit.rule, []).extend(f"{build.subject}/{name}" for name in edit.files)
+    for rule, files in files_by_rule.items():
+        prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(files)))
+
+
 def show_reasons(console: Console, option: Option) -> None:
     """Why an option is what it is, what is not known about it, and how far it can be verified here."""
     for reason in option.reasons:
@@ -127,10 +194,16 @@ def show_notes(console: Console, notes: Sequence[str]) -> None:
 
 
 def _show_build(console: Console, step: BuildWheel) -> None:
-    # shown as a shell would take them: people copy them into their own scripts
-    for name, value in step.variables.items():
-        console.print(f"     [cyan]{escape(name)}[/]={escape(value)}", soft_wrap=True)
-    for name in step.unset:
-        console.print(f"     [cyan]{escape(name)}[/] [dim]is unset[/]", soft_wrap=True)
+    _show_variables(console, step.variables, step.unset)
     for edit in step.edits:
         prose(console, f"     [magenta]edit {escape(edit.rule)}[/] ", escape(few(edit.files)))
+
+
+def _show_variables(
+    console: Console, variables: Mapping[str, str], unset: Sequence[str], whose: str = ""
+) -> None:
+    # shown as a shell would take them: people copy them into their own scripts
+    for name, value in variables.items():
+        console.print(f"     {escape(whose)}[cyan]{escape(name)}[/]={escape(value)}", soft_wrap=True)
+    for name in unset:
+        console.print(f"     {escape(whose)}[cyan]{escape(name)}[/] [dim]is unset[/]", soft_wrap=True)

@@ -24,7 +24,6 @@ from rich.table import Column
 from rich.text import Text
 
 from splatfix.certify.progress import title, words
-from splatfix.core.data import dataclass, field
 from splatfix.core.threads import start
 from splatfix.install.outcome import InstallProgress
 from splatfix.plan.steps import InstallStep
@@ -158,35 +157,23 @@ def _key(step: InstallStep) -> _Key:
     return step.kind, step.subject
 
 
-@dataclass(frozen=True)
-class Doing:
-    """What an step is at, since when, and for how many seconds still, as it seemed then."""
-
-    text: str = ""
-    left: float | None = None
-    since: float = field(default_factory=time.monotonic)
-
-    def words(self, now: float | None = None) -> str:
-        """The same as of now: what is left grows less, and after that it says for how long nothing came."""
-        if self.left is None:
-            return self.text
-        if now is None:
-            now = time.monotonic()
-        passed = now - self.since
-        if passed < self.left:
-            return f"{self.text}, {_about(self.left - passed)} more"
-        # ninja tells of a file when it is compiled: the last ones may be the large ones
-        return f"{self.text}, the next takes longer: {_minutes(passed)} so far"
+# What takes no time that anybody waits for: the plan names it, and the outcome says what it showed.
+_QUICK = {"make-drop-in", "verify-wheel", "edit-source", "install-wheel", "check-import"}
 
 
 class _ConsoleProgress(InstallProgress, AbstractContextManager["_ConsoleProgress"]):
     """Writes to a console (standard error)."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, *, verbose: bool) -> None:
+        self._console, self._verbose = console, verbose
+
+    def _is_told(self, step: InstallStep) -> bool:
+        return self._verbose or step.kind not in _QUICK
 
     def end(self, step: InstallStep, result: str) -> None:
         """See :class:`InstallProgress`."""
+        if not self._is_told(step):
+            return
         text = f"{escape(step.kind)} {escape(step.subject)}: {escape(result)}"
         marked(self._console, Mark.GOOD, text, indent=0)
 
@@ -195,19 +182,19 @@ def install_progress(console: Console, *, verbose: bool = False, every: float = 
     """The listener that suits the console.
 
     Args:
-        verbose: in a log, every line about what an step is at.
+        verbose: every step when it begins and ends; in a log, every line about what an step is at.
         every: in a log, after so many seconds an step that is still under way says so.
     """
     if _is_live(console):
-        return _LiveProgress(console)
+        return _LiveProgress(console, verbose=verbose)
     return _LoggedProgress(console, verbose=verbose, every=every)
 
 
 class _LiveProgress(_ConsoleProgress):
     """A moving line for each step under way."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
+    def __init__(self, console: Console, *, verbose: bool) -> None:
+        super().__init__(console, verbose=verbose)
         self._tasks: dict[_Key, TaskID] = {}
         # the time comes first: a narrow terminal cuts off the end of a line
         time_column = Column(no_wrap=True, min_width=len("0:00:00"))
@@ -230,13 +217,13 @@ class _LiveProgress(_ConsoleProgress):
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         """See :class:`InstallProgress`."""
         label = escape(f"[{number}/{total}] {step.kind} {step.subject}")
-        self._tasks[_key(step)] = self._rows.add_task(label, total=None, doing=Doing())
+        self._tasks[_key(step)] = self._rows.add_task(label, total=None, doing="")
 
-    def doing(self, step: InstallStep, text: str, left: float | None = None) -> None:
+    def doing(self, step: InstallStep, text: str) -> None:
         """See :class:`InstallProgress`."""
         task = self._tasks.get(_key(step))
         if task is not None:  # a last line of a build may come after its end
-            self._rows.update(task, doing=Doing(text, left), refresh=True)
+            self._rows.update(task, doing=text, refresh=True)
 
     def end(self, step: InstallStep, result: str) -> None:
         """See :class:`InstallProgress`."""
@@ -250,18 +237,18 @@ class _DoingColumn(ProgressColumn):
     """What an step is, and what it is at."""
 
     def render(self, task: Task) -> Text:
-        return Text.from_markup(f"{task.description}  [dim]{escape(task.fields['doing'].words())}[/]")
+        return Text.from_markup(f"{task.description}  [dim]{escape(task.fields['doing'])}[/]")
 
 
 class _LoggedProgress(_ConsoleProgress):
-    """Lines of a log. A thread of its own says now and then that an step is still under way, how long, and at what:
+    """Lines of a log. A thread of its own says now and then that an step is still under way, for how long, and at what:
     CI systems end a job that prints nothing, and one file of CUDA may compile for twenty minutes."""
 
     def __init__(self, console: Console, *, verbose: bool, every: float) -> None:
-        super().__init__(console)
-        self._verbose, self._every = verbose, every
+        super().__init__(console, verbose=verbose)
+        self._every = every
         self._lock = threading.Lock()
-        self._under_way: dict[_Key, tuple[float, Doing]] = {}
+        self._under_way: dict[_Key, tuple[float, str]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._remind, name="install-progress", daemon=True)
 
@@ -277,17 +264,19 @@ class _LoggedProgress(_ConsoleProgress):
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         """See :class:`InstallProgress`."""
         with self._lock:
-            self._under_way[_key(step)] = (time.monotonic(), Doing())
+            self._under_way[_key(step)] = (time.monotonic(), "")
+        if not self._is_told(step):
+            return
         self._console.print(escape(f"[{number}/{total}] {step.text}"), soft_wrap=True)
         if log:
             self._console.print(f"      log: {escape(log)}", soft_wrap=True)
 
-    def doing(self, step: InstallStep, text: str, left: float | None = None) -> None:
+    def doing(self, step: InstallStep, text: str) -> None:
         """See :class:`InstallProgress`."""
         with self._lock:
             if _key(step) in self._under_way:
                 began, _ = self._under_way[_key(step)]
-                self._under_way[_key(step)] = (began, Doing(text, left))
+                self._under_way[_key(step)] = (began, text)
         if self._verbose:
             self._console.print(f"      {escape(step.subject)}: {escape(text)}", soft_wrap=True)
 
@@ -302,18 +291,11 @@ class _LoggedProgress(_ConsoleProgress):
             now = time.monotonic()
             with self._lock:
                 under_way = list(self._under_way.items())
-            for (_, subject), (began, state) in under_way:
+            for (_, subject), (began, text) in under_way:
                 if now - began < self._every / 2:  # what has just begun has just said so
                     continue
-                text = ", ".join(filter(None, (_minutes(now - began), state.words())))
-                self._console.print(escape(f"      {subject}: {text}"), soft_wrap=True)
-
-
-def _about(seconds: float) -> str:
-    """A guess, no more exact than it is."""
-    if seconds < 90:
-        return f"about {max(5, round(seconds / 5) * 5)} s"
-    return f"about {seconds / 60:.0f} min"
+                told = ", ".join(filter(None, (_minutes(now - began), text)))
+                self._console.print(escape(f"      {subject}: {told}"), soft_wrap=True)
 
 
 def _minutes(seconds: float) -> str:

@@ -68,7 +68,7 @@ class Heard(InstallProgress):
     def begin(self, step: InstallStep, number: int, total: int, log: str = "") -> None:
         self.lines.append(f"{number}/{total} {step.kind} {step.subject}")
 
-    def doing(self, step: InstallStep, text: str, left: float | None = None) -> None:
+    def doing(self, step: InstallStep, text: str) -> None:
         self.lines.append(f"{step.subject}: {text}")
 
     def end(self, step: InstallStep, result: str) -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import Status, run_checks
+from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.step import Step, say
-from splatfix.facts import Distribution, Fact, Facts, ToolkitChoice
+from splatfix.facts import Distribution, Fact, Facts, ToolkitChoice, with_checkout
 from splatfix.plan import OptionKind, Options, advised_options, summarise
 from splatfix.plan.steps import Rebuild
 from tests.archs import goal
 from tests.checks.test_packages import package
+from tests.files import put
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import (
     CUDA_12,
@@ -62,7 +63,7 @@ def test_a_rebuild_cures_a_wrong_cuda_home() -> None:
     for facts in (wrapped(healthy()), wrapped(calling("mip", 3))):
         advice = diagnosed(facts).advice
         assert advice and advice.option and advice.option.kind is OptionKind.REBUILD
-        assert advice.also_needed == ()
+        assert advice.also_needed == () and "cuda-home-wrong" in advice.mended
 
 
 def test_a_rebuild_cures_a_call_that_does_not_fit() -> None:
@@ -117,6 +118,25 @@ def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:
     first = plan(options, OptionKind.REBUILD).steps[0]
     assert type(first) is Step and "submodules/simple-knn is missing or empty" in first.text
     assert argv(first)[:2] == ("git", "clone") and "https://example.org/simple-knn" in argv(first)
+
+
+def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        {
+            ".git/HEAD": "a" * 40,
+            ".gitmodules": '[submodule "c"]\npath = ext/cutlass\nurl = https://example.org/c\n',
+            "ext/setup.py": "setup(ext_modules=[CUDAExtension('e', ['a.cu'], include_dirs=['cutlass'])])",
+            "ext/a.cu": "",
+        },
+    )
+    context = make_context(with_checkout(wrapped(healthy()), tmp_path, ()))
+    findings = run_checks(context, select(("submodules-missing", "cuda-home-wrong")))
+    options = advised_options(findings, context, sources=summarise((str(tmp_path),), named=("HERE",)))
+    assert [item.status for item in findings] == [Status.FAIL] * 2
+    assert options.advice and options.advice.option
+    assert argv(options.advice.option.steps[0])[0] == "git"
+    assert options.advice.also_needed == () and options.advice.mended == ("cuda-home-wrong",)
 
 
 def test_one_remedy_is_said_once() -> None:

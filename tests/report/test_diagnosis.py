@@ -55,6 +55,27 @@ def shown(*findings: Finding, facts: Facts = FACTS, width: int = 60, **options: 
     return stream.getvalue()
 
 
+def test_findings_of_one_kind_are_gathered_with_the_evidence_of_the_first() -> None:
+    """glm stood there four times, and "radfoam needs it" six times."""
+    facts = tuple(Evidence(f"fact {number}", "value", "road") for number in range(5))
+    several = [
+        dataclasses.replace(LOUD, summary=f"{name} is wrong.", evidence=facts, remedy=(say(f"Mend {name}."),))
+        for name in ("one", "two", "three")
+    ]
+    text, everything = shown(*several), shown(*several, verbose=True)
+    assert [text.count(word) for word in ("is wrong.", "Mend", "fact ", "2 more")] == [3, 1, 3, 1]
+    assert [everything.count(word) for word in ("is wrong.", "Mend", "fact ")] == [3, 3, 15]
+
+
+def test_what_install_mends_by_itself_is_no_problem() -> None:
+    other = dataclasses.replace(LOUD, code="c-check", summary="Another is wrong.")
+    options = Options((), (), (), (), advice=Advice(None, mended=(LOUD.code,)))
+    text = shown(LOUD, other, options=options)
+    mended, _, problems = text.partition("Problems")
+    assert LOUD.code in mended and "$ export" not in mended and LOUD.code not in problems
+    assert "c-check" in problems and "(1 of them" in text
+
+
 def test_what_to_do_is_said_once() -> None:
     """The advice and the problem below it named the same commands."""
     needed = AlsoNeeded(LOUD.code, LOUD.summary, LOUD.remedy)

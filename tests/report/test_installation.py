@@ -10,10 +10,11 @@ from typing import Any
 from rich.console import Console
 
 from splatfix.app.install import shown as result_of
-from splatfix.install.outcome import Restored, RevertOutcome
+from splatfix.core.proof import Rung, RungName
+from splatfix.install.outcome import InstalledItem, InstallOutcome, Restored, RevertOutcome
 from splatfix.plan import BuildWheel, InstallPlan, OptionKind
 from splatfix.plan.steps import Reason
-from splatfix.report.installation import show_plan, show_revert
+from splatfix.report.installation import show_outcome, show_plan, show_revert
 from tests.archs import request_for
 from tests.checks.test_packages import package
 from tests.plan.machines import cuda_source, machine, make_plan, rasterizer_source
@@ -50,6 +51,39 @@ def test_no_line_names_hundreds_of_files(tmp_path: Path) -> None:
     (build,) = (step for step in plan.steps if isinstance(step, BuildWheel))
     assert max(len(edit.files) for edit in build.edits) >= 90
     assert max(map(len, shown(show_plan, plan, why=True).splitlines())) < 500
+
+
+def test_the_plan_of_many_extensions_says_each_thing_once(tmp_path: Path) -> None:
+    """torch-ngp's five took 62 lines, with the same six variables under each."""
+    folders = [cuda_source(tmp_path / name, name, '"-std=c++14"') for name in ("aa", "bb", "cc", "dd", "ee")]
+    plan = make_plan(request_for(tuple(map(str, folders)), ("sm_120",)), machine())
+    text = shown(show_plan, plan)
+    assert len(text.splitlines()) <= 20
+    assert text.count("TORCH_CUDA_ARCH_LIST=") == text.count("CUDA_HOME=") == 1
+    assert shown(show_plan, plan, verbose=True).count("TORCH_CUDA_ARCH_LIST=") == 5
+    for name in ("aa", "ee"):
+        assert f"{name}/setup.py" in text
+
+
+def test_the_outcome_of_many_extensions_says_each_rung_once() -> None:
+    rungs = (Rung(RungName.BUILT, True, "code for sm_120"), Rung(RungName.COMPUTES, None, "not run"))
+    items = [
+        InstalledItem(
+            name,
+            "1.0",
+            "",
+            (name,),
+            "",
+            1.0,
+            (*rungs, Rung(RungName.LOADS, name != "bb", f"imported {name}")),
+        )
+        for name in ("aa", "bb", "cc")
+    ]
+    plan = InstallPlan(OptionKind.REBUILD, "title", steps=(), python="p", prefix="/env")
+    outcome = InstallOutcome(plan, "0001-x", tuple(items), "/env/log")
+    text = shown(show_outcome, outcome)
+    assert [text.count(word) for word in ("built", "loads", "computes", "2 of 3")] == [1, 1, 1, 1]
+    assert shown(show_outcome, outcome, verbose=True).count("code for sm_120") == 3
 
 
 def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None:

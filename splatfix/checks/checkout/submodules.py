@@ -42,7 +42,10 @@ def submodules_missing(context: Context, this: Check) -> Iterator[Finding]:
         else:
             optional.append(submodule)
     if needed:
-        names = "; ".join(f"{submodule.path} ({reason})" for submodule, reason in needed.items())
+        paths_by_reason: dict[str, list[str]] = {}
+        for submodule, reason in needed.items():
+            paths_by_reason.setdefault(reason, []).append(submodule.path)
+        names = "; ".join(f"{', '.join(paths)} ({reason})" for reason, paths in paths_by_reason.items())
         remedy = list(fetching(context, list(needed)))
         # install finds an extension in the checkout, at the latest once these were fetched
         if checkout.sources or any(_is_extension(submodule, checkout) for submodule in needed):
