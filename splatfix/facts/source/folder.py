@@ -36,7 +36,9 @@ _CLONED = re.compile(r"\bgit[ ]{1,9}clone\b[^\n]{0,200}?((?:(?:https?|ssh|git):/
 _SOURCE_ENDINGS = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
 _CODE_ENDINGS = frozenset({*_SOURCE_ENDINGS, ".toml", ".ipynb", ".rs", ".cmake", ".sh"})
 _PHOTO_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".heic", ".tif", ".tiff", ".webp"})
-_NOT_EDITED = frozenset({"third_party", "build", "dist", "docs", "doc", "tests", "test", "images"})
+_NOT_EDITED = frozenset(
+    {"third_party", "build", "dist", "docs", "doc", "tests", "test", "images", "example", "examples"}
+)
 _MOST_FOLDERS_ABOVE = 6
 _MOST_FOLDERS_OF_PHOTOS = 100
 _MOST_CLONES = 20

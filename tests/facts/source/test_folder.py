@@ -62,6 +62,7 @@ def test_packages_and_texts_of_a_source(folder: Path) -> None:
     assert read_package(folder, "pkg").exports == ("run",)
     with pytest.raises(ValueError, match="no such file"):
         read_package(folder, "nothing")
+    put(folder, {"ext/tbb/examples/fib.cpp": "int main() {}"})  # of a library: nobody builds it
     assert [name for name, _ in source_texts(folder)] == [
         "a.cu",
         "train.py",
