@@ -43,9 +43,11 @@ def headline(checked: CheckedScene) -> str:
     problems = [counted(failures, "problem")] * bool(failures) + [counted(warnings, "warning")] * bool(
         warnings
     )
+    name = scene.folder.name or scene.folder
+    if not scene.images:
+        return f"{name}: no scene that a trainer takes."
     takers = sum(verdict.takes_it for verdict in checked.stacks)
-    stacks = f"{takers} of {len(checked.stacks)} loaders take it"
-    return f"{scene.folder.name or scene.folder}: {' and '.join(problems) or 'no problem'}; {stacks}."
+    return f"{name}: {' and '.join(problems) or 'no problem'}; {takers} of {len(checked.stacks)} loaders take it."
 
 
 def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
@@ -57,6 +59,8 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
     models = sorted(
         {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
     )
+    if not scene.images:
+        return (("layout", scene.layout or "none"), ("files", str(len(scene.photos))))
     points = "none: trainers start from random ones"
     if scene.points is not None:
         points = f"{scene.points.count:,}"
@@ -85,6 +89,8 @@ def show(console: Console, checked: CheckedScene) -> None:
             prose(console, f"  {name:<12}", escape(value))
     for finding in checked.findings:
         show_finding(console, finding)
+    if not checked.scene.images:
+        return
     section(console, "Which trainers take it, by the source of their loaders")
     for verdict in checked.stacks:
         mark = Mark.GOOD
@@ -99,7 +105,7 @@ def answer(verdict: StackVerdict) -> str:
         options = ", ".join(refusal.option for refusal in verdict.refusals)
         return f"with {options}" if options else "takes it"
     refusal = next(item for item in verdict.refusals if not item.option)
-    text = refusal.says or refusal.fault.replace("-", " ")
+    text = refusal.says or f"{refusal.fault} (its own words are not known)"
     if refusal.way_out:
         text += f" ({refusal.way_out})"
     return text

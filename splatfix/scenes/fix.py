@@ -244,7 +244,7 @@ def _pycolmap(runner: Runner, script: str, *arguments: object) -> None:
     raise SplatfixError(
         "model-not-converted",
         f"pycolmap could not do it: {done.why()}",
-        todo=(run("splatfix", "scenes", "check", "SCENE"),),
+        todo=(say("Look at the model with splatfix scenes check, or export it again."),),
         exit_code=Exit.FAILURE,
     )
 

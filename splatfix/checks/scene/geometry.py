@@ -39,7 +39,7 @@ def camera_unknown(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     names = [image.name for image in scene.images if image.camera is None]
     if names:
         yield this.fail(
-            f"{counted(len(names), 'image')} refer to a camera that the reconstruction does not have.",
+            f"With a camera that the reconstruction does not have: {counted(len(names), 'image')}.",
             "Copy or export the reconstruction again, with all of its files.",
             names=names,
         )
@@ -54,7 +54,7 @@ def camera_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             wrong[reason] += 1
     for reason, count in wrong.items():
         yield this.fail(
-            f"{counted(count, 'image')} have a camera whose {reason}.",
+            f"With a camera whose {reason}: {counted(count, 'image')}.",
             "Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
         )
 
@@ -85,7 +85,7 @@ def pose_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     names = [image.name or "a frame without a file_path" for image in scene.images if image.pose is None]
     if names:
         yield this.fail(
-            f"{counted(len(names), 'image')} have a pose that is no rotation and position (no numbers, stretched or mirrored).",
+            f"With a pose that is no rotation and position (no numbers, stretched, mirrored): {counted(len(names), 'image')}.",
             "Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
             names=names,
         )
@@ -141,7 +141,7 @@ def far_away(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     names = [name for name, distance in distances.items() if distance > limit > 0]
     if names:
         yield this.fail(
-            f"{counted(len(names), 'camera')} stand more than {_FAR_AWAY:.0f} times as far away as the others.",
+            f"More than {_FAR_AWAY:.0f} times as far away as the others: {counted(len(names), 'camera')}.",
             "Remove them from the reconstruction (colmap image_deleter).",
             names=names,
         )
@@ -157,7 +157,7 @@ def flipped(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         blind = [name for name, share in shares.items() if share == 0.0]
         if blind:
             yield this.fail(
-                f"{counted(len(blind), 'camera')} see none of the points, and the others do: their poses are wrong.",
+                f"Seeing none of the points, while the others do: {counted(len(blind), 'camera')}. Their poses are wrong.",
                 "Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
                 names=blind,
             )

@@ -147,7 +147,7 @@ def split(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     both = sorted(image.path for image in scene.images if not image.held_out and image.path in held_out)
     if both:
         yield this.fail(
-            f"{counted(len(both), 'image')} are trained on and held out: quality on them is that of training views.",
+            f"Trained on and held out, so that their quality is that of training views: {counted(len(both), 'image')}.",
             "Remove them from one of the two files.",
             names=both,
         )
@@ -162,7 +162,7 @@ def named_twice(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     twice = sorted(path for (path, _), count in counts.items() if count > 1)
     if twice:
         yield this.warn(
-            f"{counted(len(twice), 'image')} are named more than once.",
+            f"Named more than once: {counted(len(twice), 'image')}.",
             "Remove the second entry.",
             names=twice,
         )

@@ -48,7 +48,9 @@ def missing(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         if other := next((path for path in by_lower.values() if path.startswith(stem)), None):
             remedy = f"{other} has another ending than {image.path}: convert the files back."
             break
-    summary = f"{len(absent)} of {counted(len(scene.images), 'image')} are not there."
+    summary = (
+        f"Named by the reconstruction and not there: {len(absent)} of {counted(len(scene.images), 'photo')}."
+    )
     yield this.fail(summary, remedy, names=[image.path for image in absent])
 
 
@@ -60,13 +62,13 @@ def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     others = [path for path in broken if path not in cameras]
     if others:
         yield this.fail(
-            f"{counted(len(others), 'file')} are no images, or their headers are damaged.",
+            f"Not images, or with damaged headers: {counted(len(others), 'file')}.",
             "Copy them again from the camera.",
             names=others,
         )
     if cameras:
         yield this.fail(
-            f"{counted(len(cameras), 'photo')} are in a camera's own format, which trainers do not read.",
+            f"In a camera's own format, which trainers do not read: {counted(len(cameras), 'photo')}.",
             "Export them as JPEG or PNG before the reconstruction.",
             names=cameras,
         )
@@ -82,7 +84,7 @@ def truncated(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     ]
     if cut:
         yield this.fail(
-            f"{counted(len(cut), 'photo')} end too early: the copy was cut off.",
+            f"Cut off before their end: {counted(len(cut), 'photo')}.",
             "Copy them again from the camera.",
             names=cut,
         )
@@ -104,13 +106,13 @@ def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             scales.append(f"{image.path}: {photo.width}x{photo.height}, not {camera.width}x{camera.height}")
     if shapes:
         yield this.fail(
-            f"{counted(len(shapes), 'photo')} have another shape than their camera states.",
+            f"Of another shape than their camera states: {counted(len(shapes), 'photo')}.",
             "Use the photos that were reconstructed, neither cropped nor turned.",
             names=shapes,
         )
     if scales:
         yield this.warn(
-            f"{counted(len(scales), 'photo')} are smaller or larger than their camera states.",
+            f"Smaller or larger than their camera states: {counted(len(scales), 'photo')}.",
             "Put the photos that were reconstructed into images, and smaller copies into images_2, images_4, images_8.",
             FIX,
             names=scales,
@@ -125,7 +127,7 @@ def turned(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     ]
     if paths:
         yield this.warn(
-            f"{counted(len(paths), 'photo')} are stored turned, and EXIF tells viewers to turn them back: programs differ in it.",
+            f"Stored turned, with a mark of EXIF that some programs obey and others do not: {counted(len(paths), 'photo')}.",
             "Turn the files themselves before the reconstruction.",
             FIX,
             names=paths,
@@ -147,7 +149,7 @@ def not_rgb(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             strange.append(f"{path}: {photo.bits} bits")
     if strange:
         yield this.fail(
-            f"{counted(len(strange), 'photo')} are not RGB of 8 bits: many trainers end on them, or read them as white.",
+            f"Not RGB of 8 bits, on which trainers end, or which they read as white: {counted(len(strange), 'photo')}.",
             "Convert them to RGB of 8 bits.",
             names=strange,
         )
@@ -170,7 +172,7 @@ def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         )
     else:
         yield this.warn(
-            f"{counted(len(paths), 'photo')} have an alpha channel: Inria's family masks with it, others drop it.",
+            f"With an alpha channel, by which Inria's family masks and which others drop: {counted(len(paths), 'photo')}.",
             "Save them without, unless they are meant to be masks.",
             names=paths,
         )
@@ -186,7 +188,7 @@ def copied(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     groups = [paths for paths in same.values() if len(paths) > 1]
     if groups:
         yield this.warn(
-            f"{counted(len(groups), 'photo')} are there under more than one name.",
+            f"There under more than one name: {counted(len(groups), 'photo')}.",
             "Remove the copies, and reconstruct again.",
             names=[" = ".join(paths[:3]) for paths in groups],
         )
@@ -203,7 +205,7 @@ def mixed(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         usual = max(sizes, key=lambda size: len(sizes[size]))
         others = [path for size, paths in sizes.items() if size != usual for path in paths]
         yield this.fail(
-            f"{counted(len(others), 'image')} have another size than {usual[0]}x{usual[1]}, as the others have.",
+            f"Of another size than the others' {usual[0]}x{usual[1]}: {counted(len(others), 'image')}.",
             "Export all of them at one size.",
             names=others,
         )
@@ -228,7 +230,7 @@ def copies(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             yield this.fail(f"images_{divisor} lacks {counted(len(absent), 'photo')}.", FIX, names=absent)
         if sizes:
             yield this.fail(
-                f"{counted(len(sizes), 'copy')} in images_{divisor} are not the photo at a {divisor}th of its size.",
+                f"In images_{divisor}, and not the photo divided by {divisor}: {counted(len(sizes), 'copy')}.",
                 FIX,
                 names=sizes,
             )
@@ -249,13 +251,13 @@ def masks(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             sizes.append(f"{image.name}: {mask.width}x{mask.height}")
     if absent:
         yield this.warn(
-            f"{counted(len(absent), 'image')} have no mask, and the others do.",
+            f"Without a mask, while others have one: {counted(len(absent), 'image')}.",
             "Add the masks.",
             names=absent,
         )
     if sizes:
         yield this.fail(
-            f"{counted(len(sizes), 'mask')} are not as large as their photo.",
+            f"Not as large as their photo: {counted(len(sizes), 'mask')}.",
             "Export them again.",
             names=sizes,
         )
