@@ -342,7 +342,8 @@ void run(void (*kernel)(A...), dim3 grid, dim3 block, void** raw, std::index_seq
         run_block();
     }
 }
-template <class... A> void run(void (*kernel)(A...), dim3 grid, dim3 block, void** raw) {
+template <class... A> void run(void (*kernel)(A...), dim3 grid, dim3 block, void** raw, size_t count) {
+    if (count != sizeof...(A)) return problem("%s takes %lld arguments", "the kernel", (long long)sizeof...(A));
     run(kernel, grid, block, raw, std::index_sequence_for<A...>());
 }
 

@@ -30,7 +30,7 @@ CALLERS = ("ssim_cuda", "knn_cuda", "rasterizer_cuda", "surfels_cuda", "contribu
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(')
 _ENTRY = """
 extern "C" int emulate(
-    const char* name, const unsigned* grid, const unsigned* block, unsigned first, void** arguments, unsigned seed,
+    const char* name, const unsigned* grid, const unsigned* block, unsigned first, void** arguments, size_t count, unsigned seed,
     char* said, size_t room
 ) {
     auto& m = emu::machine();
@@ -67,7 +67,7 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     assert COMPILER is not None
     names = _KERNEL.findall(text)
     calls = "\n    ".join(
-        f'if (!strcmp(name, "{name}")) emu::run({name}, g, b, arguments); else' for name in names
+        f'if (!strcmp(name, "{name}")) emu::run({name}, g, b, arguments, count); else' for name in names
     )
     source = text + _ENTRY % (calls + " return -1;")
     shim = "".join(header.read_text() for header in (HERE / "cuda_on_cpu.h", *sorted(SOURCES.glob("*.h"))))
@@ -133,6 +133,7 @@ class Emulated:
             three(*_three(block)),
             first_block,
             pointers,
+            ctypes.c_size_t(len(kept)),
             seed,
             message,
             ctypes.c_size_t(len(message)),

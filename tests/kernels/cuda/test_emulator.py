@@ -53,6 +53,11 @@ def test_what_is_right_runs(kernels: Emulated) -> None:
     assert result[:64].tolist() == [22.0] * 64
 
 
+def test_an_argument_too_few_is_reported(kernels: Emulated) -> None:
+    with pytest.raises(KernelError, match="takes 2 arguments"):
+        kernels.launch("reverse", (1,), (64,), [torch.arange(64.0)])
+
+
 def test_where_four_numbers_are_one_load(kernels: Emulated) -> None:
     numbers = torch.arange(65.0)
     kernels.launch("four_at_once", (1,), (32,), [numbers[4:36], torch.zeros(32)])

@@ -227,7 +227,7 @@ def test_blending(channels: int) -> None:
         lists = [*at.pairs(order), at.place(splats), at.place(features)]
         image, extras, lasts = new(channels, 16, 16), new(3, 16, 16), whole(16, 16)
         background = torch.ones(channels, dtype=torch.float64)
-        at.tile("blend", [*lists, background, None, channels, 0, 16, 16, image, extras, lasts])
+        at.tile("blend", [*lists, background, None, channels, 0, 16, 16, image, extras, lasts, None])
         sums, ones = new(COUNT, 8 + channels + 3), [torch.ones_like(image), torch.ones_like(extras)]
         numbers = [channels, 0, 8 + channels + 3, 16, 16]
         at.tile("blend_backward", [*lists, None, image, extras, *ones, lasts, *numbers, at.place(sums)])
