@@ -16,6 +16,15 @@ from splatfix.core.resources import kernels_folder
 from splatfix.core.step import run
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
 from splatfix.knowledge.dropins import Dropin
+from splatfix.knowledge.faces import (
+    BASE_SETTINGS,
+    REQUIRED,
+    SUMS,
+    UNREAD,
+    DeclaredFace,
+    role_of_argument,
+    role_of_setting,
+)
 from splatfix.knowledge.stacks import Variant, variant
 
 _HEAD = '"""{name} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
@@ -110,6 +119,9 @@ def _templates(dropin: Dropin) -> dict[str, str]:
         return {dropin.api: _sections()["fused-ssim"]}
     if dropin.distribution == "simple-knn":
         return {dropin.api: _sections()["simple-knn"]}
+    if dropin.declared:
+        half = _sections()["compiled-half"].replace("@imports@", "").replace("@module@", dropin.module)
+        return {dropin.api: _declared_package(dropin.declared), f"{dropin.module}/_C.py": half}
     row = variant(dropin.serves[0])
     assert row is not None
     return {dropin.api: _rasterizer_package(row), f"{dropin.module}/_C.py": _compiled_half(row)}
@@ -169,12 +181,111 @@ def _rasterizer_package(row: Variant) -> str:
         "used": used,
         "keyword": keyword,
         "imports": imports,
+        "check": sections["check"],
     }
     for mark, value in replacements.items():
         text = text.replace(f"@{mark}@", value)
     if "visible_filter" in row.methods:
         text += sections["visible-filter"]
     return text + "".join(sections[f"extra-{name}"] for name in extras[:1])
+
+
+_RESULTS = {
+    UNREAD: "None",
+    "color": "drawn.color",
+    "radii": "drawn.radii",
+    "depth": "drawn.depth",
+    "invdepth": "drawn.invdepth",
+    "alpha": "drawn.alpha",
+    "weight-sum": "drawn.sums.blend",
+    "pixel-count": "drawn.sums.pixels",
+    "near-count": "drawn.sums.near",
+    "strongest-count": "drawn.sums.strongest",
+    "opacity-sum": "drawn.sums.transmittance * opacities.detach().view(-1)",
+    "used": "drawn.sums.pixels > 0",
+}
+_KEYWORDS = {
+    "shs": "shs",
+    "colors": "colors_precomp",
+    "scales": "scales",
+    "rotations": "rotations",
+    "covariances": "cov3D_precomp",
+    "theta": "theta",
+    "rho": "rho",
+    "absolute": "absolute",
+}
+"""Roles of arguments, and what `composite` calls them."""
+
+
+def _declared_package(face: DeclaredFace) -> str:
+    """The package of a face that was declared."""
+    types = dict(line.split(": ") for line in _sections()["types"].splitlines())
+    required = len(face.settings) - face.settings_defaults
+    fields = [f"    {name}: {types.get(name, 'object')}" for name in face.settings[:required]]
+    fields += [f"    {name}: {types.get(name, 'object')} = None" for name in face.settings[required:]]
+    parameters = [f"        {name}," for name in face.forward[: face.forward_required]]
+    parameters += [f"        {name}=None," for name in face.forward[face.forward_required :]]
+    options = [name for name in face.settings if name in BASE_SETTINGS or role_of_setting(name) == "option"]
+    roles = {role_of_setting(name): name for name in face.settings}
+
+    arguments = []
+    for name in face.forward[REQUIRED:]:
+        keyword = _KEYWORDS.get(role_of_argument(name))
+        if keyword:
+            arguments.append(f"            {keyword}=_given({name}),")
+    maps = ""
+    if face.features:
+        asked = "".join(f"_given({name}), " for name in face.features)
+        maps = f"        features = [{asked.rstrip(', ')}]\n"
+        if "features-if" in roles:
+            maps = (
+                f"        features = [{asked.rstrip(', ')}] if settings.{roles['features-if']} else [None]\n"
+            )
+        arguments.append("            features=[item for item in features if item is not None],")
+    option, instead = face.instead
+    if SUMS & set(face.results):
+        arguments.append("            with_sums=True,")
+    elif SUMS & set(instead):
+        arguments.append(f"            with_sums=bool(settings.{option}),")
+    results, kinds = [], 0
+    for number, role in enumerate(face.results):
+        value = _RESULTS.get(role, "")
+        if role == "features":
+            value = f"maps[{kinds}]"
+            kinds += 1
+        if role == "alpha" and "alpha-if" in roles:
+            value = f"({value} if settings.{roles['alpha-if']} else None)"
+        elif number in face.gradients_ignored and role in ("depth", "invdepth", "alpha"):
+            value += ".detach()"  # the original's backward pass does not use its gradient
+        results.append(value)
+    after = ""
+    if face.features:
+        # of an absent feature there is no map
+        after = "        drawn_maps = iter(drawn.features)\n"
+        after += "        maps = [drawn.color.new_zeros(1) if item is None else next(drawn_maps) for item in features]\n"
+
+    if option:
+        others = ", ".join(_RESULTS[role] for role in instead)
+        after += f"        if settings.{option}:\n            return {others}\n"
+    covariances = next(
+        (name for name in face.forward if role_of_argument(name) == "covariances"), "cov3D_precomp"
+    )
+    text = _sections()["declared"]
+    if maps:
+        text = text.replace("        drawn = _composite(", f"{maps}        drawn = _composite(")
+    replacements = {
+        "check": _sections()["check"].replace("cov3D_precomp", covariances),
+        "fields": "\n".join(fields),
+        "options": repr(tuple(options)),
+        "parameters": "\n".join(parameters),
+        "returns": ", ".join(face.results),
+        "arguments": "\n".join(arguments),
+        "maps": after,
+        "results": ", ".join(results),
+    }
+    for mark, value in replacements.items():
+        text = text.replace(f"@{mark}@", value)
+    return text
 
 
 def _compiled_half(row: Variant) -> str:

@@ -37,7 +37,7 @@ from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
-from splatfix.knowledge.dropins import dropin_of, has_reference
+from splatfix.knowledge.dropins import declared_dropin, dropin_of, has_reference
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import (
     BuildWheel,
@@ -303,7 +303,7 @@ class _Execution:
     def _make_dropin(self, step: MakeDropin, item: _Item) -> str:
         record = self._begin(StepRecord(step.kind, step.subject))
         started = time.monotonic()
-        dropin = dropin_of(step.subject, step.variant)
+        dropin = declared_dropin(step.declared) if step.declared else dropin_of(step.subject, step.variant)
         compiled = None
         log = self.folder / f"{step.backend}-{file_name(step.subject)}.log"
         gswarp = step.backend == "warp"

@@ -3,8 +3,9 @@
 A Gaussian *contributes* to a pixel where its alpha is at least 1/255 and the pixel has not stopped: where it is blended, in the
 terms of `rasterizer.py`, whose projection, tiles and blending these sums use. Taming-3DGS (Mallick et al. 2024) sums over such
 pixels a weight of the pixel, 1, alpha T and the distance from the Gaussian's center; FastGS (2025) counts those of them that a
-map marks; whether there is any, as 3dgs-mcmc asks, `rasterize` tells along with the image. No gradient flows through them, in the
-originals either.
+map marks; whether there is any, as 3dgs-mcmc asks, `rasterize` tells along with the image. MonoGS (2024) counts the pixels that
+are still mostly transparent behind a Gaussian, Mini-Splatting (2024) those where none weighs more, and LightGaussian (2024) sums
+its opacity times the transmittance in front of it. No gradient flows through them, in the originals either.
 """
 
 from __future__ import annotations
@@ -30,12 +31,18 @@ class Contributions(NamedTuple):
         weight: [P], the sum of `pixel_weights` over them (0 where none were given).
         blend: [P], the sum of alpha T over them.
         distance: [P], the sum of the distances from its center to theirs, pixels.
+        transmittance: [P], the sum of T in front of it over them.
+        near: [P] int32, at how many of them more than half of the light still passes behind it.
+        strongest: [P] int32, at how many of them no other alpha T is larger; of equal ones the first counts.
     """
 
     pixels: Tensor
     weight: Tensor
     blend: Tensor
     distance: Tensor
+    transmittance: Tensor
+    near: Tensor
+    strongest: Tensor
 
 
 @torch.no_grad()
@@ -81,12 +88,16 @@ def contributions(
         if pixel_weights is not None:
             planes[1] = pixel_weights.detach().to(means3D).view(height, width)
         per_tile = to_tiles(planes, tiles, scene.pairs.tile)
-        totals = geometry.new_zeros(4, scene.features.shape[0])
+        totals = geometry.new_zeros(6, scene.features.shape[0])
+        largest = means3D.new_zeros(per_tile.shape[0], AREA)
+        largest_row = torch.full_like(largest, totals.shape[1] - 1, dtype=torch.int64)
 
         def visit(chosen: Tensor, state: Alpha, weights: Tensor) -> None:
             shape = (-1, chosen.numel(), AREA)
-            blended = (weights > 0).to(weights.dtype).view(shape)
             inside, marked = per_tile.index_select(0, chosen).unbind(1)
+            blended = (weights > 0).to(weights.dtype).view(shape)
+            in_front = state.transmittance[:-1].view(shape) * blended * inside
+            passing = (state.transmittance[1:] > 0.5).to(weights.dtype).view(shape)
             across = state.offset_x.to(weights.dtype).view(-1, chosen.numel(), 1) - scene.basis[1]
             down = state.offset_y.to(weights.dtype).view(-1, chosen.numel(), 1) - scene.basis[2]
             sums = (
@@ -94,15 +105,25 @@ def contributions(
                 blended * marked,
                 weights.view(shape) * inside,
                 torch.sqrt(across * across + down * down) * blended * inside,
+                in_front,
+                passing * blended * inside,
             )
             per_row = torch.stack([item.sum(-1).view(-1) for item in sums])
             add_rows(totals, state.rows, per_row.to(totals.dtype))
+            best, rank = (weights.view(shape) * inside).max(0)
+            rows = state.rows.view(-1, chosen.numel(), 1).expand(-1, -1, AREA).gather(0, rank[None])[0]
+            before = largest.index_select(0, chosen)
+            row_before = largest_row.index_select(0, chosen)
+            largest.index_copy_(0, chosen, torch.maximum(best, before))
+            largest_row.index_copy_(0, chosen, torch.where(best > before, rows, row_before))
 
         blend(scene, 0, chunk_cells(budget_bytes, means3D), keep=False, visit=visit)
-        full = geometry.new_zeros(4, means3D.shape[0]).index_copy_(1, made.order, totals[:, :-1])
-    pixels, weight, share, distance = full.unbind(0)
-    others = (item.to(means3D.dtype) for item in (weight, share, distance))
-    return Contributions(pixels.round().to(torch.int32), *others)
+        full = geometry.new_zeros(6, means3D.shape[0]).index_copy_(1, made.order, totals[:, :-1])
+        strongest = torch.bincount(largest_row.view(-1), minlength=totals.shape[1])[:-1].to(torch.int32)
+        counts = strongest.new_zeros(means3D.shape[0]).index_copy_(0, made.order, strongest)
+    weight, share, distance, in_front = full[1:5].to(means3D.dtype).unbind(0)
+    pixels, near = full[0].round().to(torch.int32), full[5].round().to(torch.int32)
+    return Contributions(pixels, weight, share, distance, in_front, near, counts)
 
 
 def _by_cuda_kernels(

@@ -16,17 +16,17 @@ __all__ = ["sums"]
 def sums(
     settings: Any, given: Sequence[Optional[Tensor]], pixel_weights: Optional[Tensor]
 ) -> Tuple[Tensor, ...]:
-    """Pixels (int32), their weights, alpha times transmittance and distances, [P] each; float32 on one GPU, from checked inputs.
+    """What `Contributions` has, in its order, [P] each; float32 on one GPU, from checked inputs.
 
     `given` are means3D, means2D, opacities, shs, colors (of one channel), scales, rotations, cov3D.
     """
     means3D = given[0]
     assert means3D is not None
     count = means3D.shape[0]
-    pixels = torch.zeros(count, dtype=torch.int32, device=means3D.device)
-    sums_of = means3D.new_zeros(count, 3)
+    counts = torch.zeros(count, 3, dtype=torch.int32, device=means3D.device)
+    sums_of = means3D.new_zeros(count, 4)
     if not count:
-        return (pixels, *sums_of.unbind(1))
+        return _in_order(counts, sums_of)
     frame = frame_of(settings, means3D)._replace(background=means3D.new_zeros(1))
     _, pairs = arrange(frame, plain(given))
     weights: Optional[Tensor] = None
@@ -34,5 +34,10 @@ def sums(
         weights = pixel_weights.detach().to(means3D).contiguous()
     arguments = [pairs.ranges, pairs.gaussians, pairs.splats, weights, frame.width, frame.height]
     kernels = module("contributions.cu", {}, means3D)
-    kernels.launch("contribute", frame.tiles, (256,), [*arguments, pixels, sums_of])
-    return (pixels, *sums_of.unbind(1))
+    kernels.launch("contribute", frame.tiles, (256,), [*arguments, counts, sums_of])
+    return _in_order(counts, sums_of)
+
+
+def _in_order(counts: Tensor, sums_of: Tensor) -> Tuple[Tensor, ...]:
+    pixels, near, strongest = counts.unbind(1)
+    return (pixels, *sums_of.unbind(1), near, strongest)

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.data import dataclass, field
+from splatfix.core.data import dataclass, field, replace
 from splatfix.core.toml import parse_toml
+from splatfix.knowledge.faces import (
+    BASE_ARGUMENTS,
+    REQUIRED,
+    UNREAD,
+    DeclaredFace,
+    declare,
+    role_of_argument,
+    role_of_result,
+)
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.stacks import Variant, variant, variants
 
@@ -31,6 +40,8 @@ class Dropin:
     """Files of ``splatfix.kernels`` that it needs besides, to run its CUDA kernels."""
     functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """What it has beside a rasterizer, with the parameters: names below the module, such as ``_C.distCUDA2``."""
+    declared: DeclaredFace | None = None
+    """How it is called, where it is made after a declaration."""
 
     @property
     def name(self) -> str:
@@ -43,7 +54,7 @@ class Dropin:
     def gives_used(self) -> bool:
         """With each image it tells which Gaussians took part, as 3DGS-MCMC's rasterizer does."""
         row = None
-        if self.serves:
+        if self.serves and self.declared is None:
             row = variant(self.serves[0])
         return row is not None and "is_used" in (row.returns or ())
 
@@ -71,6 +82,9 @@ _RASTERIZER_NOTE = (
 )
 
 
+_PARTS_OF_FACES = ("rasterizer", "gaussians", "faces")
+
+
 def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     module = row["module"]
     notes = []
@@ -82,13 +96,38 @@ def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     for part in row["parts"]:
         for kind, names in files.items():
             names += parts[part].get(kind, ())
-    return decode(
+    made: Dropin = decode(
         Dropin,
         {"api": f"{module}/__init__.py", **row, **files},
         f"dropins.{module}",
         distribution=module.replace("_", "-"),
         note="; ".join(notes),
     )
+    if "faces" in row["parts"] and made.serves:
+        return replace(made, declared=_declared(made.serves[0]))
+    return made
+
+
+def _declared(key: str) -> DeclaredFace:
+    row = variant(key)
+    assert (
+        row is not None and row.settings is not None and row.forward is not None and row.returns is not None
+    )
+    results = [role_of_result(name) for name in row.returns]
+    return declare(row.module, row.settings, row.forward, results, read=[("its face", "the tables")])
+
+
+def declared_dropin(face: DeclaredFace) -> Dropin:
+    """The drop-in with a face that no table lists: the rasterizer's kernels behind it."""
+    # what tells it from others of its name, beside the image and radii
+    beside = [role for role in face.results if role not in ("color", "radii", UNREAD)]
+    roles = (role_of_argument(name) for name in face.forward[REQUIRED:] if name not in BASE_ARGUMENTS)
+    beside += [role for role in roles if role != "features"]
+    variant_name = "+".join(beside) or "declared"
+    if any(row.get("variant") == variant_name for row in _TABLE["dropin"]):
+        variant_name += "+declared"
+    row = {"module": face.module, "variant": variant_name, "serves": [], "parts": _PARTS_OF_FACES}
+    return replace(_dropin(row, _TABLE["parts"]), declared=face)
 
 
 _TABLE = parse_toml((Path(__file__).parent / "dropins.toml").read_text(encoding="utf-8"))
@@ -101,6 +140,19 @@ IRREPLACEABLE: Mapping[str, str] = _TABLE["irreplaceable"]
 
 def face_of(dropin: Dropin) -> Face:
     """How a drop-in is called."""
+    if dropin.declared:
+        declared = dropin.declared
+        # by names that a table gives them; of others the roles were read from the callers themselves
+        row = variant(dropin.serves[0]) if dropin.serves else None
+        return Face(
+            values=row.returns or () if row else (),
+            settings=declared.settings,
+            settings_defaults=declared.settings_defaults,
+            forward=declared.forward,
+            forward_required=declared.forward_required,
+            returns=None if declared.instead[0] else len(declared.results),
+            functions={"GaussianRasterizer.markVisible": None},
+        )
     row = variant(dropin.serves[0])
     if row is None or row.forward is None:
         return Face(functions=dropin.functions)
@@ -148,6 +200,11 @@ def known_names() -> str:
 def refusal(variant_key: str) -> str | None:
     """Why nothing replaces this variant; None when something does, or when it is not known."""
     return IRREPLACEABLE_VARIANTS.get(variant_key)
+
+
+def refusals() -> frozenset[str]:
+    """Every reason for which nothing replaces a variant or a distribution."""
+    return frozenset({*IRREPLACEABLE_VARIANTS.values(), *IRREPLACEABLE.values()})
 
 
 def dropin_for_variant(variant_key: str) -> Dropin | None:

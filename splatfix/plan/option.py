@@ -158,6 +158,8 @@ class Native:
     """"" where the reason is about all of them."""
     reason: str
     """"" where nobody made one."""
+    undetermined: bool = False
+    """Whether there is one could not be read."""
 
     @property
     def text(self) -> str:

@@ -2,34 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
 from splatfix.facts import Checkout, PackageSource, Source
-from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal
+from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal, refusals
+from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import Stack, Traits, explain_mismatch, variant
+from splatfix.plan.faces import derived_dropin, known_rasterizer
 from splatfix.plan.option import Native, Replacement
 from splatfix.plan.parts import variants_of_face
 
 
-def replacement_for(checkout: Checkout) -> Replacement:
+def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacement:
     """Decide for every extension that a checkout brings or calls. The one place that decides; reads nothing but the facts.
 
     A drop-in stands in where it answers every call of the checkout, and where the extension's own source, if it is
-    there, is a variant that the drop-in was made for.
+    there, is a variant that the drop-in was made for. A rasterizer that no table lists gets a drop-in with the face by
+    which it is called, where all of that face has a meaning.
+
+    Args:
+        order: what rasterizers that no table lists give back, in order, where the user says it.
     """
     dropins: list[Dropin] = []
     native: list[Native] = []
     for module in dict.fromkeys(_modules(checkout)):
-        dropin = _decide(module, checkout)
-        if isinstance(dropin, Dropin):
-            dropins.append(dropin)
+        chosen = _refused_by_address(module, checkout) or _decide(module, checkout)
+        if isinstance(chosen, Native) and _may_be_declared(module, checkout):
+            chosen = _declared(chosen, checkout, order)
+        if isinstance(chosen, Dropin):
+            dropins.append(chosen)
         else:
-            native.append(Native(module, dropin))
+            native.append(chosen)
     return Replacement(tuple(dropins), tuple(native))
+
+
+def _may_be_declared(module: str, checkout: Checkout) -> bool:
+    """It is a rasterizer, and not one that a table says nothing replaces."""
+    if canonicalize_name(module) in IRREPLACEABLE:
+        return False
+    if any(call.module == module for call in checkout.calls):
+        return True
+    return _face_of(module, checkout) is not None
+
+
+def _refused_by_address(module: str, checkout: Checkout) -> Native | None:
+    """Why nothing replaces a rasterizer whose source is not there, where its repository is known for it."""
+    known = known_rasterizer(module, checkout)
+    if known and known.refused and _face_of(module, checkout) is None:
+        return Native(module, f"{known.refused} ({known.repository})")
+    return None
+
+
+def _declared(native: Native, checkout: Checkout, order: Sequence[str]) -> Dropin | Native:
+    try:
+        dropin = derived_dropin(native.module, checkout, order)
+    except NotReadable as refused:
+        # what a table says of it is more than what was read
+        known = native.reason and native.reason in refusals()
+        reason = native.reason if known else refused.reason
+        return Native(native.module, reason, undetermined=refused.undetermined and not known)
+    missing = next(unanswered(checkout, dropin), None)
+    if missing is None:
+        return dropin
+    place, problems = missing
+    return Native(native.module, f"a drop-in with its face does not answer {place}: {'; '.join(problems)}")
 
 
 def _modules(checkout: Checkout) -> Iterator[str]:
@@ -75,8 +115,15 @@ def modules_of(source: Source) -> tuple[str, ...]:
     return tuple(modules) or tops or (source.label.replace("-", "_"),)
 
 
-def _decide(module: str, checkout: Checkout) -> Dropin | str:
-    """The drop-in for a module, else why there is none."""
+def _decide(module: str, checkout: Checkout) -> Dropin | Native:
+    """The drop-in for a module by the tables, else why there is none."""
+    chosen = _by_tables(module, checkout)
+    if isinstance(chosen, Dropin):
+        return chosen
+    return Native(module, chosen)
+
+
+def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
     candidates = [dropin for dropin in DROPINS if dropin.module == module]
     package, _, last = module.rpartition(".")
     if package and any(dropin.module == last for dropin in DROPINS):

@@ -18,6 +18,7 @@ from splatfix.core.data import dataclass, field, fields
 from splatfix.core.step import Step
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
+from splatfix.knowledge.faces import DeclaredFace
 from splatfix.plan.edits import PlannedEdit
 
 _IMPLEMENTATIONS = {
@@ -247,6 +248,8 @@ class MakeDropin(PlannedStep):
     module: str
     version: str
     variant: str = ""
+    declared: DeclaredFace | None = None
+    """How it is called, where no table lists it."""
     """Which of the packages that share the name it answers for."""
     backend: str = "pure"
     """``pure``, ``nvrtc`` or ``warp``."""

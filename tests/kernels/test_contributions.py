@@ -1,4 +1,4 @@
-"""The per-Gaussian sums of taming-3dgs and FastGS against their definition, over the naive float64 renderer's pixels."""
+"""The per-Gaussian sums of several forks against their definition, over the naive float64 renderer's pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from splatfix.kernels import binning, projection
-from splatfix.kernels.contributions import contributions, screen_positions
+from splatfix.kernels.contributions import Contributions, contributions, screen_positions
 from splatfix.kernels.rasterizer import rasterize
 
 from . import rasterizer_reference as reference
@@ -21,7 +21,12 @@ def by_definition(settings: Any, inputs: dict[str, Any], pixel_weights: Any) -> 
     """Pixel after pixel, Gaussian after Gaussian: a Gaussian contributes where it is blended."""
     drawn = reference.render(settings, **inputs)
     centers, blended = drawn.pixel_positions[:, 0, 0], drawn.weights
-    sums = {name: [0.0] * len(blended) for name in ("pixels", "weight", "blend", "distance")}
+    sums = {name: [0.0] * len(blended) for name in Contributions._fields}
+    view = inputs["means3D"] @ settings.viewmatrix[:3, 2] + settings.viewmatrix[3, 2]
+    order = view.argsort(stable=True)
+    behind = torch.zeros_like(blended)
+    behind[order] = 1 - blended[order].cumsum(0)
+    strongest = blended.argmax(0) if len(blended) else None
     for i, (x, y) in enumerate(centers.tolist()):
         for row in range(settings.image_height):
             for column in range(settings.image_width):
@@ -32,6 +37,9 @@ def by_definition(settings: Any, inputs: dict[str, Any], pixel_weights: Any) -> 
                 sums["weight"][i] += float(pixel_weights[row, column])
                 sums["blend"][i] += through
                 sums["distance"][i] += ((x - column) ** 2 + (y - row) ** 2) ** 0.5
+                sums["transmittance"][i] += float(behind[i, row, column]) + through
+                sums["near"][i] += bool(behind[i, row, column] > 0.5)
+                sums["strongest"][i] += bool(strongest[row, column] == i)
     return sums
 
 

@@ -356,6 +356,8 @@ def _read_package(
         "module": module,
         "native": tuple(dict.fromkeys((*native, *inside))),
     }
+    for name in ("values", "gradients_ignored", "depth"):  # by which drop-ins are made, from sources
+        del shown[name]
     return SplatPackage(
         **shown,
         folder=folder,

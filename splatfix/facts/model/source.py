@@ -99,6 +99,12 @@ class PackageSource:
     """How many values a forward gives back; None where the source does not say."""
     exports: tuple[str, ...] = ()
     """Functions of its compiled module that it calls."""
+    values: tuple[str, ...] = ()
+    """What a forward gives back, by the names of its variables; () where it is not read."""
+    gradients_ignored: tuple[int, ...] = ()
+    """Positions among them whose gradient its backward pass does not use."""
+    depth: str = ""
+    """``sum`` where its CUDA source sums up depth times alpha T; else the statement that makes the map; "" for not read."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from splatfix.facts.model.source import (
     Source,
     Submodule,
 )
+from splatfix.facts.source.depth_map import read_depth
 from splatfix.facts.source.extension import code_matches, extension_folders, read_source
 from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.folder import (
@@ -202,7 +203,8 @@ def _packages_in(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:
         if not text:
             continue
         try:
-            yield read_package_source(entry.name, text, reader.parse)
+            source = read_package_source(entry.name, text, reader.parse)
+            yield replace(source, depth=read_depth(reader.text(folder / "cuda_rasterizer" / "forward.cu")))
         except NotPython as error:
             reader.leave_out(file, f"it is not Python that this version can read: {error}")
 

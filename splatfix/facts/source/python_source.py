@@ -45,6 +45,7 @@ def read_package_source(
     settings, settings_defaults = _settings(classes)
     forward, forward_required = _forward(classes)
     native, exports = _native_use(module, nodes)
+    values, gradients_ignored = _values(classes)
     return PackageSource(
         module=module,
         native=native,
@@ -55,6 +56,8 @@ def read_package_source(
         forward_required=forward_required,
         returns=_returns(classes),
         exports=exports,
+        values=values,
+        gradients_ignored=gradients_ignored,
     )
 
 
@@ -112,25 +115,23 @@ def _settings(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...] | None, int]
 
 def _forward(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...] | None, int]:
     """(parameters, how many must be given) of the rasterizer's forward, without self; (None, 0) where there is none."""
-    for method in _forward_methods(classes, r"\w*Rasterizer"):
+    for method in _methods(classes, r"\w*Rasterizer", "forward"):
         parameters = tuple(argument.arg for argument in method.args.args[1:])
         return parameters, len(parameters) - len(method.args.defaults)
     return None, 0
 
 
-def _forward_methods(classes: list[ast.ClassDef], pattern: str) -> Iterator[ast.FunctionDef]:
-    """``forward`` of every class of such a name that has one."""
+def _methods(classes: list[ast.ClassDef], pattern: str, name: str) -> Iterator[ast.FunctionDef]:
+    """The method of this name of every class of such a name that has one."""
     for node in classes:
         if re.fullmatch(pattern, node.name):
-            methods = (
-                item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward"
-            )
+            methods = (item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == name)
             yield from islice(methods, 1)
 
 
 def _returns(classes: list[ast.ClassDef]) -> int | None:
     """How many values the forward of the autograd function ``_Rasterize...`` returns."""
-    for method in _forward_methods(classes, r"_Rasterize\w*"):
+    for method in _methods(classes, r"_Rasterize\w*", "forward"):
         counts = set()
         for statement in ast.walk(method):
             if isinstance(statement, ast.Return):
@@ -138,6 +139,25 @@ def _returns(classes: list[ast.ClassDef]) -> int | None:
                 counts.add(len(value.elts) if isinstance(value, ast.Tuple) else 1)
         return counts.pop() if len(counts) == 1 else None
     return None
+
+
+def _values(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """(names of what the autograd function ``_Rasterize...`` returns, positions whose gradient its backward leaves unused)."""
+    for method in _methods(classes, r"_Rasterize\w*", "forward"):
+        returned = [item.value for item in ast.walk(method) if isinstance(item, ast.Return)]
+        tuples = [item.elts for item in returned if isinstance(item, ast.Tuple)]
+        each = {tuple(map(last_name, items)) for items in tuples}
+        if len(tuples) != len(returned) or len(each) != 1:
+            return (), ()
+        names = each.pop()
+        for backward in _methods(classes, r"_Rasterize\w*", "backward"):
+            gradients = [argument.arg for argument in backward.args.args[1:]]
+            used = {node.id for node in ast.walk(backward) if isinstance(node, ast.Name)}
+            if len(gradients) == len(names):
+                ignored = [number for number, name in enumerate(gradients) if name not in used]
+                return names, tuple(ignored)
+        return names, ()
+    return (), ()
 
 
 def _native_use(module: str, nodes: Sequence[ast.AST]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -104,6 +104,7 @@ def dropins_on_gpu(assessment: Assessment, kernels_by: KernelMaker) -> Option:
     replacement = _usable_dropins(assessment)
     try:
         in_table_order = [dropin for dropin in DROPINS if dropin in replacement.dropins]
+        in_table_order += [dropin for dropin in replacement.dropins if dropin not in DROPINS]
         kernels = kernels_by(assessment.context, in_table_order)
     except SplatfixError as error:
         raise NotApplicable(error.what.rstrip(".")) from error
@@ -277,6 +278,7 @@ def dropin_plan(
             module=dropin.module,
             version=_VERSION,
             variant=dropin.variant,
+            declared=dropin.declared if not dropin.serves else None,
             reasons=(Reason(dropin.note),),
         )
         if kernels:

@@ -30,7 +30,7 @@ def compare(settings: Any, inputs: Inputs, dtype: torch.dtype = torch.float64, w
     rasterizer_cuda.rasterize(many, *gaussians_of(inputs, dtype, colors=11), used=used)
     assert torch.equal(used, result[0].clamp_max(1))
     if len(expected) > 1:
-        assert expected.any(0).tolist() == [True, weighted, True, True]
+        assert expected.any(0).tolist() == [True, weighted, True, True, True, True, True]
 
 
 @BOTH
@@ -59,8 +59,8 @@ def test_more_pixels_than_single_precision_counts(monkeypatch: pytest.MonkeyPatc
         None,
     )
     expected = contributions_cuda.sums(*call)[0]
-    counted = {1: before, 2: 0}  # the ranges of the tiles have two dimensions
-    monkeypatch.setattr(torch, "zeros", lambda *size, **how: zeros(*size, **how) + counted[len(size)])
+    counted = {3: before, 2: 0}  # the ranges of the tiles are pairs
+    monkeypatch.setattr(torch, "zeros", lambda *size, **how: zeros(*size, **how) + counted[size[-1]])
     pixels = contributions_cuda.sums(*call)[0]
     assert bool((expected % 2).any()) and torch.equal(pixels - before, expected)
 
@@ -74,6 +74,10 @@ def test_more_pixels_than_single_precision_counts(monkeypatch: pytest.MonkeyPatc
         ("takes ? sqrt(dx * dx + dy * dy)", "takes ? dx * dx + dy * dy"),
         ("__popc(those))", "1)"),
         ("alpha * left : ", "alpha : "),
+        ("takes ? left : ", "takes ? after : "),
+        ("takes && after > (real)0.5", "takes && left > (real)0.5"),
+        ("takes && share > largest", "takes && share > 0"),
+        ("(long long)strongest * 3 + 2, 1)", "(long long)strongest * 3 + 2, 2)"),
         ("for (int d = WARP / 2; d;", "for (int d = WARP / 4; d;"),
         ("        __syncthreads();\n", ""),
         ("if (threadIdx.x % WARP) continue;", ""),

@@ -242,11 +242,17 @@ def test_contributions() -> None:
     order = splats[:, 6].argsort().int()
 
     def work(at: Launch) -> Sequence[Tensor]:
-        made = [whole(COUNT), new(COUNT, 3)]
+        made = [whole(COUNT, 3), new(COUNT, 4)]
         at.tile("contribute", [*at.pairs(order), at.place(splats), None, 16, 16, *map(at.place, made)])
         return made
 
-    hold(work, "contributions.cu", "(long long)numbers")
+    hold(
+        work,
+        "contributions.cu",
+        "(long long)numbers[k] * 3",
+        "(long long)numbers[k] * 4",
+        "(long long)strongest * 3",
+    )
 
 
 def test_ssim() -> None:

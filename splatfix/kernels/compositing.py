@@ -1,0 +1,164 @@
+"""What rasterizers of the family give back beside the image, composed from `rasterizer.py` and `contributions.py`.
+
+Forks of Inria's rasterizer add maps (depth, alpha), features that are blended with the weights of the colors, gradients of the
+camera's pose and sums per Gaussian. All of it stands on one drawing:
+
+Maps      depth is the sum of z alpha T, not divided by alpha; alpha the sum of alpha T.
+Features  [P, F] numbers a Gaussian, drawn as channels behind the colors over a black background. The gradient is the derivative:
+          it reaches opacities and shapes too.
+Pose      theta and rho, the rotation and translation of Exp(rho, theta) W with W the world-to-view matrix: MonoGS (Matsuki et al.
+          2024) optimizes them and calls with zeros. A camera that moves is a world that moves the other way: the centers by
+          R^T (rho + theta x point in view), the orientations by R^T theta, what SH sees by R^T rho. Values are ignored.
+absolute  its gradient [:, :2] gets the sums over pixels of |dL/dx| and |dL/dy| (AbsGS, Ye et al. 2024).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from splatfix.kernels.contributions import Contributions, contributions
+from splatfix.kernels.projection import GaussianRasterizationSettings, Gaussians, colors_of
+from splatfix.kernels.rasterizer import rasterize
+
+__all__ = ["Composite", "composite"]
+
+
+class Composite(NamedTuple):
+    """All but `radii` and `sums` are differentiable.
+
+    Attributes:
+        color: [C, H, W], background included.
+        radii: [P] int32, pixels; 0 where culled.
+        invdepth, alpha, depth: [1, H, W], as of `rasterize`.
+        features: a map [F, H, W] for each of `features`.
+        sums: per Gaussian; None where they were not asked for.
+    """
+
+    color: Tensor
+    radii: Tensor
+    invdepth: Tensor
+    alpha: Tensor
+    depth: Tensor
+    features: tuple[Tensor, ...]
+    sums: Optional[Contributions]
+
+
+def composite(
+    settings: GaussianRasterizationSettings,
+    means3D: Tensor,
+    means2D: Optional[Tensor],
+    opacities: Tensor,
+    shs: Optional[Tensor] = None,
+    colors_precomp: Optional[Tensor] = None,
+    scales: Optional[Tensor] = None,
+    rotations: Optional[Tensor] = None,
+    cov3D_precomp: Optional[Tensor] = None,
+    *,
+    features: Sequence[Tensor] = (),
+    theta: Optional[Tensor] = None,
+    rho: Optional[Tensor] = None,
+    absolute: Optional[Tensor] = None,
+    with_sums: bool = False,
+) -> Composite:
+    """Draw once, and give back all of it.
+
+    Args:
+        settings, means3D to cov3D_precomp: as for `rasterizer.rasterize`.
+        features: of each kind [P, F] or [P, 1, F].
+        theta, rho: three numbers each, in view space, both or none; rotations are normalized then.
+        absolute: [P, 2] or [P, 3] leaf that only receives the absolute densification statistic.
+        with_sums: also the sums per Gaussian, which cost a second pass.
+
+    Raises:
+        ValueError, TypeError: as `rasterize`; one of `theta` and `rho` alone.
+    """
+    if (theta is None) != (rho is None):
+        raise ValueError("A pose has two parts: give both of `theta` and `rho`, or none.")
+    seen_from = means3D
+    if theta is not None and rho is not None:
+        pose = _Pose(settings.viewmatrix.detach().to(means3D)[:3, :3], _change(theta), _change(rho))
+        seen_from = means3D + pose.shift
+        means3D, rotations, cov3D_precomp = _moved(settings, pose, means3D, rotations, cov3D_precomp)
+    if absolute is not None:
+        if means2D is None:
+            means2D = torch.zeros_like(means3D)
+        means2D = torch.cat([means2D[:, :2], absolute[:, :2]], dim=1)
+    kinds = [item.reshape(means3D.shape[0], -1) for item in features]
+    widths = [item.shape[1] for item in kinds]
+    count = settings.bg.numel()
+    if shs is not None and (kinds or theta is not None):
+        seen = Gaussians(seen_from, None, opacities, shs, None, scales, rotations, cov3D_precomp)
+        shs, colors_precomp = None, colors_of(settings, seen)
+    wider = settings
+    if kinds and colors_precomp is not None:
+        colors_precomp = torch.cat([colors_precomp, *kinds], dim=1)
+        wider = settings._replace(bg=torch.cat([settings.bg.reshape(-1), settings.bg.new_zeros(sum(widths))]))
+    shapes = (scales, rotations, cov3D_precomp)
+    drawn = rasterize(wider, means3D, means2D, opacities, shs, colors_precomp, *shapes)
+    sums = None
+    if with_sums:
+        still = settings._replace(subpixel_offset=None)
+        sums = contributions(still, means3D, opacities, *shapes)
+    maps = torch.split(drawn.color, [count, *widths]) if kinds else (drawn.color,)
+    return Composite(maps[0], drawn.radii, drawn.invdepth, drawn.alpha, drawn.depth, maps[1:], sums)
+
+
+class _Pose(NamedTuple):
+    """A change of the camera's pose by nothing, of which there are derivatives."""
+
+    turn: Tensor  # [3, 3], for row vectors: world to view
+    theta: Tensor
+    rho: Tensor
+
+    @property
+    def shift(self) -> Tensor:
+        """[3] of the camera's center, against its sign, in the world."""
+        return self.rho @ self.turn.t()
+
+
+def _change(part: Tensor) -> Tensor:
+    """[3] zeros with the derivative of a part of the pose."""
+    flat = part.reshape(3)
+    return flat - flat.detach()
+
+
+def _moved(
+    settings: GaussianRasterizationSettings,
+    pose: _Pose,
+    means3D: Tensor,
+    rotations: Optional[Tensor],
+    cov3D_precomp: Optional[Tensor],
+) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    """The Gaussians where the camera, had it stayed, would see them as the moved one does."""
+    in_view = means3D.detach() @ pose.turn + settings.viewmatrix.detach().to(means3D)[3, :3]
+    turned = torch.cross(pose.theta.expand_as(in_view), in_view, dim=1)
+    means3D = means3D + (pose.rho + turned) @ pose.turn.t()
+    axis = pose.theta @ pose.turn.t()
+    x, y, z = axis.unbind()
+    nothing = torch.zeros_like(x)
+    if rotations is not None:
+        half = 0.5 * torch.stack(
+            [
+                torch.stack([nothing, -x, -y, -z]),
+                torch.stack([x, nothing, -z, y]),
+                torch.stack([y, z, nothing, -x]),
+                torch.stack([z, -y, x, nothing]),
+            ]
+        )
+        rotations = rotations + rotations.detach() @ half.t()
+    if cov3D_precomp is not None:
+        cross = torch.stack(
+            [
+                torch.stack([nothing, -z, y]),
+                torch.stack([z, nothing, -x]),
+                torch.stack([-y, x, nothing]),
+            ]
+        )
+        full = cov3D_precomp.detach()[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].view(-1, 3, 3)
+        change = cross @ full
+        change = (change + change.transpose(1, 2)).reshape(-1, 9)[:, [0, 1, 2, 4, 5, 8]]
+        cov3D_precomp = cov3D_precomp + change
+    return means3D, rotations, cov3D_precomp

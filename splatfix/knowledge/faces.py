@@ -1,0 +1,216 @@
+"""Faces of rasterizers (``faces.toml``): what the names of settings, arguments and results mean, where no table lists a fork."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from splatfix.core.data import dataclass
+from splatfix.core.toml import parse_toml
+
+BASE_SETTINGS = (
+    "image_height",
+    "image_width",
+    "tanfovx",
+    "tanfovy",
+    "bg",
+    "scale_modifier",
+    "viewmatrix",
+    "projmatrix",
+    "sh_degree",
+    "campos",
+    "prefiltered",
+    "debug",
+)
+"""The fields of Inria's Settings tuple."""
+BASE_ARGUMENTS = (
+    "means3D",
+    "means2D",
+    "opacities",
+    "shs",
+    "colors_precomp",
+    "scales",
+    "rotations",
+    "cov3D_precomp",
+)
+"""The parameters of its forward; the first three must be given."""
+NEEDED_SETTINGS = frozenset(BASE_SETTINGS) - {"prefiltered", "debug"}
+"""Without which no camera is known."""
+REQUIRED = 3
+
+_TABLE = parse_toml((Path(__file__).parent / "faces.toml").read_text(encoding="utf-8"))
+_SETTINGS: Mapping[str, str] = _TABLE["settings"]
+_ARGUMENTS: Mapping[str, str] = _TABLE["arguments"]
+_RESULTS = {role: re.compile(pattern) for role, pattern in _TABLE["results"].items()}
+_REFUSED: Mapping[str, str] = _TABLE["refused"]
+_INSTEAD = {name: tuple(order.split(",")) for name, order in _TABLE["instead"].items()}
+UNREAD = "unread"
+"""The role of a result that no caller reads."""
+ROLES = (*_RESULTS, UNREAD)
+"""What a result can be."""
+SUMS = frozenset({"weight-sum", "pixel-count", "near-count", "strongest-count", "opacity-sum", "used"})
+"""The results that are numbers per Gaussian, without a gradient."""
+
+
+@dataclass(frozen=True)
+class KnownAddress:
+    """A repository of a rasterizer, as it was read once."""
+
+    repository: str
+    """``owner/name``."""
+    commit: str
+    module: str
+    results: tuple[str, ...] = ()
+    refused: str = ""
+    """Why nothing replaces it."""
+
+
+_ADDRESSES = [
+    KnownAddress(**{**row, "results": tuple(filter(None, row.get("results", "").split(",")))})
+    for row in _TABLE["address"]
+]
+_REPOSITORY = re.compile(r"[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?(?:@[\w./-]+)?(?:#.*)?")
+
+
+def known_address(address: str, module: str) -> KnownAddress | None:
+    """What is known of the repository behind an address, as .gitmodules or pip writes it, that brings this module."""
+    match = re.search(_REPOSITORY.pattern + "$", address)
+    if match is None:
+        return None
+    name = match.group(1).lower()
+    return next((row for row in _ADDRESSES if row.repository.lower() == name and row.module == module), None)
+
+
+class NotReadable(Exception):
+    """A face means what no drop-in does, or (``undetermined``) what it means cannot be read."""
+
+    def __init__(self, reason: str, *, undetermined: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.undetermined = reason, undetermined
+
+
+@dataclass(frozen=True)
+class DeclaredFace:
+    """How a rasterizer is called, and what each part of its face is."""
+
+    module: str
+    settings: tuple[str, ...]
+    """Fields of the Settings tuple, in order."""
+    settings_defaults: int
+    """How many of them, counted from the end, may be left out; they are None then."""
+    forward: tuple[str, ...]
+    """Parameters of the rasterizer's forward, without self."""
+    forward_required: int
+    results: tuple[str, ...]
+    """What comes back, in order, each one of ``ROLES``."""
+    gradients_ignored: tuple[int, ...] = ()
+    """Positions among the results whose gradient the original does not use."""
+    read: tuple[tuple[str, str], ...] = ()
+    """What was read, and where: ``("settings", "submodules/x/x/__init__.py")``."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Arguments that are drawn as maps of their own, in order."""
+        return tuple(name for name in self.forward if _ARGUMENTS[name] == "features")
+
+    @property
+    def instead(self) -> tuple[str, tuple[str, ...]]:
+        """(a field of the settings, what comes back where it is true); ("", ()) where nothing else does."""
+        return next(((name, _INSTEAD[name]) for name in self.settings if name in _INSTEAD), ("", ()))
+
+    @property
+    def words(self) -> str:
+        """As ``--face`` takes it: ``color,radii,depth,alpha``."""
+        return ",".join(self.results)
+
+
+def role_of_argument(name: str) -> str:
+    """The role of a parameter of the forward; "" for an unknown one."""
+    return _ARGUMENTS.get(name, "")
+
+
+def role_of_setting(name: str) -> str:
+    """The role of a field beside Inria's; "" for an unknown one."""
+    return _SETTINGS.get(name, "")
+
+
+def alternative(settings: Sequence[str]) -> tuple[str, ...]:
+    """What comes back instead where one of these settings is true; () where none of them changes it."""
+    return next((_INSTEAD[name] for name in settings if name in _INSTEAD), ())
+
+
+def role_of_result(name: str) -> str:
+    """One of ``ROLES`` by the name of a variable; "" where it tells nothing, as ``_`` or ``x`` does.
+
+    Raises:
+        NotReadable: nothing gives back what is called so.
+    """
+    reason = _REFUSED.get(name)
+    if reason:
+        raise NotReadable(f"{name} comes back: {reason}")
+    bare = name.lower().replace("_", "")
+    return next((role for role, pattern in _RESULTS.items() if pattern.fullmatch(bare)), "")
+
+
+def refuse_names(settings: Sequence[str], forward: Sequence[str]) -> None:
+    """Refuse settings and arguments of which no drop-in does what they mean.
+
+    Raises:
+        NotReadable: with the first of them.
+    """
+    known = {*BASE_SETTINGS, *_SETTINGS, *_INSTEAD}
+    for subject, names, meant in (("settings", settings, known), ("the call", forward, set(_ARGUMENTS))):
+        for name in names:
+            if name in _REFUSED:
+                raise NotReadable(f"{subject} gives {name}: {_REFUSED[name]}")
+            if name not in meant:
+                raise NotReadable(f"{subject} gives {name}, of which nothing says what it means")
+
+
+def declare(
+    module: str,
+    settings: Sequence[str],
+    forward: Sequence[str],
+    results: Sequence[str],
+    *,
+    settings_defaults: int = 0,
+    forward_required: int = REQUIRED,
+    gradients_ignored: Sequence[int] = (),
+    read: Sequence[tuple[str, str]] = (),
+) -> DeclaredFace:
+    """A face from its parts, each of which has a meaning.
+
+    Args:
+        results: in order, each one of ``ROLES``.
+
+    Raises:
+        NotReadable: a part is refused by name, or means nothing that is known.
+    """
+    refuse_names(settings, forward)
+    lacking = sorted(NEEDED_SETTINGS - set(settings)) + [
+        name for name in BASE_ARGUMENTS[:REQUIRED] if name not in forward
+    ]
+    if lacking:
+        raise NotReadable(f"it is called without {', '.join(lacking)}")
+    if tuple(forward[:REQUIRED]) != BASE_ARGUMENTS[:REQUIRED]:
+        raise NotReadable(f"its first arguments are {', '.join(forward[:REQUIRED])}")
+    face = DeclaredFace(
+        module,
+        tuple(settings),
+        settings_defaults,
+        tuple(forward),
+        forward_required,
+        tuple(results),
+        tuple(gradients_ignored),
+        tuple(read),
+    )
+    maps = face.results.count("features")
+    if maps != len(face.features):
+        given = ", ".join(face.features) or "none"
+        raise NotReadable(
+            f"{maps} maps of features come back, for these arguments: {given}", undetermined=True
+        )
+    if face.results.count("color") != 1 or face.results.count("radii") > 1:
+        raise NotReadable(f"one image must come back, not {face.words}", undetermined=True)
+    return face

@@ -1,0 +1,223 @@
+"""The face of a rasterizer that no table lists, read from its own source and from how a checkout calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from splatfix.checks.checkout.rasterizer_calls import alternatives, fewest
+from splatfix.core.words import counted
+from splatfix.facts import Checkout, PackageSource, RenderCall
+from splatfix.knowledge.dropins import Dropin, Face, declared_dropin, face_of
+from splatfix.knowledge.faces import (
+    BASE_ARGUMENTS,
+    ROLES,
+    UNREAD,
+    DeclaredFace,
+    KnownAddress,
+    NotReadable,
+    alternative,
+    declare,
+    known_address,
+    refuse_names,
+    role_of_result,
+)
+
+
+def derived_dropin(module: str, checkout: Checkout, order: Sequence[str] = ()) -> Dropin:
+    """A drop-in with the face by which a checkout calls this rasterizer.
+
+    Args:
+        order: what comes back, in order, where the user says it (``--face``); each one of ``ROLES``.
+
+    Raises:
+        NotReadable: why there is none.
+    """
+    face = derive_face(module, checkout, order)
+    dropin = declared_dropin(face)
+    _refuse_calls_that_do_not_fit(checkout.calls, module, face_of(dropin))
+    return dropin
+
+
+def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> DeclaredFace:
+    """The face by which a checkout calls this rasterizer.
+
+    Raises:
+        NotReadable: a part has no meaning that is known, or two.
+    """
+    calls = [call for call in checkout.calls if call.module == module]
+    place, source = _source_of(module, checkout)
+    if source is None:
+        known = known_rasterizer(module, checkout)
+        if known and known.refused:
+            raise NotReadable(f"{known.refused} ({known.repository})")
+        return _by_calls(module, calls, order, known)
+    settings, forward = source.settings, source.forward
+    if settings is None or forward is None:
+        raise NotReadable(f"{place} shows no settings, or no forward", undetermined=True)
+    refuse_names(settings, forward)
+    values = source.values
+    if order:
+        results = tuple(order)
+    elif values and len(values) == source.returns:
+        results = tuple(_role(name, number, place) for number, name in enumerate(values))
+    else:
+        raise NotReadable(f"what comes back cannot be read from {place}{_say_it(order)}", undetermined=True)
+    if not order:
+        _refuse_other_names(calls, results, place)
+    if "depth" in results and source.depth not in ("sum", ""):
+        raise NotReadable(f"its depth map is not the sum of z alpha T: {source.depth}")
+    return declare(
+        module,
+        settings,
+        forward,
+        results,
+        settings_defaults=source.settings_defaults,
+        forward_required=source.forward_required,
+        gradients_ignored=source.gradients_ignored,
+        read=tuple(_read_of_source(place, source, results)),
+    )
+
+
+def known_rasterizer(module: str, checkout: Checkout) -> KnownAddress | None:
+    """What is known of the repository that brings this module, where the checkout names one that was read."""
+    addresses = [item.url for item in checkout.submodules]
+    addresses += [item.address for item in checkout.pins]
+    addresses += checkout.clones
+    rows = (known_address(address, module) for address in addresses if address)
+    return next(filter(None, rows), None)
+
+
+def _refuse_other_names(calls: Iterable[RenderCall], results: Sequence[str], place: str) -> None:
+    """Where a caller's variable says something else of a result than the rasterizer's own source does."""
+    for call in calls:
+        for number, (name, role) in enumerate(zip(call.results, results, strict=False)):
+            other = role_of_result(name)
+            if other and other != role:
+                raise NotReadable(
+                    f"result {number + 1} is {role} by {place}, and {name} in {call.file}:{call.line}{_say_it()}",
+                    undetermined=True,
+                )
+
+
+def _source_of(module: str, checkout: Checkout) -> tuple[str, PackageSource | None]:
+    for item in checkout.sources:
+        for face in item.faces:
+            if face.module == module and face.settings:
+                return f"{item.path}/{module}/__init__.py".removeprefix("./"), face
+    return "", None
+
+
+def _read_of_source(place: str, source: PackageSource, results: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield "settings, arguments and order of results", place
+    if "depth" in results:
+        how = "forward.cu sums up depth times alpha T"
+        if not source.depth:
+            how = "taken for the sum of z alpha T: there is no forward.cu"
+        yield "depth", how
+    for number in source.gradients_ignored:
+        if results[number] not in ("radii",):
+            yield f"{results[number]} without a gradient", f"the backward pass of {place} does not use it"
+
+
+def _by_calls(
+    module: str, calls: Sequence[RenderCall], order: Sequence[str], known: KnownAddress | None
+) -> DeclaredFace:
+    """From the callers, where the rasterizer's own source is not there, and from what is known of its repository."""
+    readable = [call for call in calls if call.settings_positional == 0 and call.settings]
+    if not readable:
+        raise NotReadable("how it is called cannot be read", undetermined=True)
+    places = [f"{call.file}:{call.line}" for call in calls]
+    settings = list(dict.fromkeys(name for call in readable for name in call.settings))
+    forward = list(BASE_ARGUMENTS)
+    forward += dict.fromkeys(name for call in calls for name in call.forward if name not in forward)
+    refuse_names(settings, forward)
+    where = ", ".join(dict.fromkeys(places[:3]))
+    read = [("settings and arguments", f"{where} (its own source is not there)")]
+    results = tuple(order)
+    if not results and known:
+        results = known.results
+        read.append(("order of results", f"{known.repository} at {known.commit}"))
+    elif not results:
+        results = _results_by_calls(calls, alternative(settings))
+        read.append(("order of results", where))
+    # not every caller gives all of them, and a caller that does not is no less right
+    shared = [name for name in settings if all(name in call.settings for call in readable)]
+    optional = [name for name in settings if name not in shared]
+    if "depth" in results:
+        read.append(("depth", "taken for the sum of z alpha T"))
+    return declare(module, [*shared, *optional], forward, results, settings_defaults=len(optional), read=read)
+
+
+def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> tuple[str, ...]:
+    """What comes back, by the variables that it goes to; they must agree, and one must tell, for each result that is read.
+
+    Args:
+        instead: what comes back by an option of the settings, and is no part of the answer.
+    """
+    unpacking = [call for call in calls if call.results and call.unpacks == len(call.results)]
+    usual = [
+        call
+        for call in unpacking
+        if not instead or tuple(map(role_of_result, call.results)) != tuple(instead)
+    ]
+    unpacking = usual or unpacking
+    counts = {call.unpacks for call in unpacking}
+    if len(counts) != 1:
+        numbers = " and ".join(str(count) for count in sorted(filter(None, counts))) or "no"
+        raise NotReadable(f"it is called for {numbers} results{_say_it()}", undetermined=True)
+    results = []
+    for number in range(counts.pop() or 0):
+        names = {call.results[number]: f"{call.file}:{call.line}" for call in unpacking}
+        roles = {role: name for name in names if (role := role_of_result(name))}
+        if number == 0 and not roles:
+            roles = {"color": ""}
+        elif set(names) == {"_"}:
+            roles = {UNREAD: "_"}
+        if len(roles) != 1:
+            listed = ", ".join(f"{name or 'no name'} ({place})" for name, place in names.items())
+            raise NotReadable(
+                f"result {number + 1} is called {listed}, by which it can be "
+                f"{' or '.join(roles) or 'anything'}{_say_it()}",
+                undetermined=True,
+            )
+        results.append(next(iter(roles)))
+    return tuple(results)
+
+
+def _role(name: str, number: int, place: str) -> str:
+    role = role_of_result(name)
+    if not role:
+        raise NotReadable(
+            f"{name or 'a value without a name'}, result {number + 1} of {place}, means nothing that is known{_say_it()}",
+            undetermined=True,
+        )
+    return role
+
+
+def _say_it(order: Sequence[str] = ()) -> str:
+    if order:
+        return ""
+    return ": say it with --face, as --face color,radii,depth"
+
+
+def _refuse_calls_that_do_not_fit(calls: Iterable[RenderCall], module: str, face: Face) -> None:
+    for (file, function, called), group in alternatives(calls).items():
+        problems = fewest(group, face) if called == module else []
+        if problems:
+            place = f"{function}() in {file}:{group[0].line}"
+            raise NotReadable(f"{place} calls it otherwise than it is made: {'; '.join(problems)}")
+
+
+def order_of(text: str) -> tuple[str, ...]:
+    """``color,radii,depth`` of ``--face``.
+
+    Raises:
+        ValueError: with what is wrong with it.
+    """
+    order = tuple(part.strip() for part in text.split(","))
+    unknown = [part for part in order if part not in ROLES]
+    if unknown:
+        raise ValueError(
+            f"{counted(len(unknown), 'word')} of no meaning: {', '.join(unknown)}; known are {', '.join(ROLES)}"
+        )
+    return order

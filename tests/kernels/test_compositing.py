@@ -1,0 +1,133 @@
+"""Maps, features, pose and sums against the naive float64 renderer, whose own weights say what each must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from splatfix.kernels.compositing import Composite, composite
+from splatfix.kernels.contributions import contributions
+
+from . import rasterizer_reference as reference
+from .compare import BOTH, assert_close, in_precision
+from .scenes import Inputs, cloud, look_at, rand
+
+HEIGHT, WIDTH = 29, 37
+
+
+def leaves(inputs: Inputs, dtype: torch.dtype) -> Inputs:
+    return {name: item.to(dtype).requires_grad_() for name, item in inputs.items()}
+
+
+def gradients(loss: Tensor, *of: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, of))
+
+
+@BOTH
+@pytest.mark.parametrize("given", ["shs", "colors"])
+def test_features_have_the_weights_of_the_colors(given: str, dtype: torch.dtype) -> None:
+    """Two kinds at once, over black, with the gradient of a renderer that draws each as colors."""
+    inputs = cloud(25, precomputed=given == "colors")
+    many, one = rand(25, 1, 5, seed=7), rand(25, 2, seed=8)
+    settings = look_at(WIDTH, HEIGHT)
+    pulled = [rand(width, HEIGHT, WIDTH, seed=width) for width in (3, 5, 2)]
+    exact = leaves({**inputs, "many": many, "one": one}, torch.float64)
+    expected, loss = [], torch.zeros((), dtype=torch.float64)
+    shape = {name: exact[name] for name in ("means3D", "opacities", "scales", "rotations")}
+    for name, pull in zip((None, "many", "one"), pulled, strict=True):
+        colors = {key: exact[key] for key in inputs if key not in shape}
+        at = settings
+        if name:
+            colors = {"colors_precomp": exact[name].reshape(25, -1)}
+            at = settings._replace(bg=torch.zeros(pull.shape[0]))
+        drawn = reference.render(at, **shape, **colors).color
+        expected.append(drawn)
+        loss = loss + (drawn * pull).sum()
+    slopes = gradients(loss, *exact.values())
+
+    own = leaves({**inputs, "many": many, "one": one}, dtype)
+    arguments = {name: own[name] for name in inputs}
+    result = composite(
+        in_precision(settings, dtype), means2D=None, **arguments, features=[own["many"], own["one"]]
+    )
+    near = 1e-9 if dtype == torch.float64 else 2e-5
+    maps = (result.color, *result.features)
+    for number, (made, exactly) in enumerate(zip(maps, expected, strict=True)):
+        assert_close(f"map {number}", made, exactly, near, least=1.0)
+    loss = sum((made * pull.to(dtype)).sum() for made, pull in zip(maps, pulled, strict=True))
+    for name, made, exactly in zip(own, gradients(loss, *own.values()), slopes, strict=True):
+        assert_close(name, made, exactly, 1e-8 if dtype == torch.float64 else 1e-4, least=1.0)
+
+
+def test_depth_and_alpha_are_sums_of_weights() -> None:
+    inputs, settings = cloud(40), look_at(WIDTH, HEIGHT)
+    drawn = reference.render(settings, **inputs)
+    result = composite(settings, means2D=None, **inputs)
+    view = inputs["means3D"] @ settings.viewmatrix[:3, 2] + settings.viewmatrix[3, 2]
+    assert torch.allclose(result.alpha[0], drawn.weights.sum(0))
+    assert torch.allclose(result.depth[0], (drawn.weights * view[:, None, None]).sum(0))
+    assert torch.allclose(result.invdepth[0], (drawn.weights / view[:, None, None]).sum(0))
+
+
+def moved(settings: Any, change: Tensor) -> Any:
+    """The camera with Exp(change) W for its world-to-view matrix; `change` is (rho, theta)."""
+    view = settings.viewmatrix.T
+    projection = settings.projmatrix.T @ torch.linalg.inv(view)
+    x, y, z = change[3:]
+    generator = torch.zeros(4, 4, dtype=torch.float64)
+    generator[:3, :3] = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
+    generator[:3, 3] = change[:3]
+    view = torch.linalg.matrix_exp(generator) @ view
+    return settings._replace(
+        viewmatrix=view.T.contiguous(),
+        projmatrix=(projection @ view).T.contiguous(),
+        campos=torch.linalg.inv(view)[:3, 3],
+    )
+
+
+def loss_of(drawn: Composite) -> Tensor:
+    by_color, by_map = rand(3, HEIGHT, WIDTH, seed=4), rand(1, HEIGHT, WIDTH, seed=5)
+    return (drawn.color * by_color).sum() + ((drawn.depth + 2 * drawn.alpha) * by_map).sum()
+
+
+@pytest.mark.parametrize("covariance", [False, True], ids=["scales", "covariance"])
+def test_the_pose_has_the_gradient_of_a_camera_that_moves(covariance: bool) -> None:
+    """Against central differences of cameras that were really moved; harmonics of degree 3 turn with them."""
+    inputs, settings = cloud(30, covariance=covariance), look_at(WIDTH, HEIGHT)
+    theta, rho = (torch.full((1, 3), 0.7, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    still = composite(settings, means2D=None, **inputs)
+    drawn = composite(settings, means2D=None, **inputs, theta=theta, rho=rho)
+    assert torch.equal(drawn.color, still.color), "what they hold is ignored"
+    slopes = torch.cat([item.view(3) for item in gradients(loss_of(drawn), rho, theta)])
+    steps = 1e-6 * torch.eye(6, dtype=torch.float64)
+    expected = []
+    for step in steps:
+        both = [loss_of(composite(moved(settings, way), means2D=None, **inputs)) for way in (step, -step)]
+        expected.append((both[0] - both[1]) / 2e-6)
+    assert_close("pose", slopes, torch.stack(expected), 1e-6, least=1.0)
+
+
+def test_half_a_pose_is_refused() -> None:
+    with pytest.raises(ValueError, match="both"):
+        composite(look_at(8, 8), means2D=None, **cloud(3), theta=torch.zeros(3, dtype=torch.float64))
+
+
+def test_the_absolute_statistic_and_the_sums() -> None:
+    inputs, settings = cloud(30), look_at(WIDTH, HEIGHT)
+    zeros = torch.zeros(30, 3, dtype=torch.float64)
+    signed, absolute = zeros.clone().requires_grad_(), zeros.clone().requires_grad_()
+    drawn = composite(settings, means2D=signed, **inputs, absolute=absolute, with_sums=True)
+    by_sign, by_size = gradients((drawn.color * rand(3, HEIGHT, WIDTH)).sum(), signed, absolute)
+    four = torch.zeros(30, 4, dtype=torch.float64, requires_grad=True)
+    (both,) = gradients(
+        (composite(settings, means2D=four, **inputs).color * rand(3, HEIGHT, WIDTH)).sum(), four
+    )
+    assert torch.equal(torch.cat([by_sign[:, :2], by_size[:, :2]], 1), both)
+    assert (by_size[:, :2] >= by_sign[:, :2].abs() - 1e-12).all() and by_size.any()
+    shape = {name: item for name, item in inputs.items() if name != "shs"}
+    assert drawn.sums is not None
+    for made, expected in zip(drawn.sums, contributions(settings, **shape), strict=True):
+        assert torch.equal(made, expected)

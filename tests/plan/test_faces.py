@@ -1,0 +1,273 @@
+"""Faces that no table lists: what is read of them, what is refused, and the drop-ins that are made of them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from splatfix.facts.source.depth_map import read_depth
+from splatfix.install.dropins import make_dropin_wheel
+from splatfix.knowledge.dropins import Dropin
+from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, NotReadable
+from splatfix.plan.faces import derive_face, derived_dropin, order_of
+from splatfix.plan.replacement import replacement_for
+
+from .machines import cuda_source
+from .test_replacement import checkout, read, rendering
+
+NAME = "diff_gaussian_rasterization"
+SUM = "renderCUDA(\n{ D += depths[j] * alpha * T; out_depth[pix_id] = D; }"
+MEDIAN = "renderCUDA(\n{ float D = 15.0f; if (T > 0.5f) { D = dep; } out_depth[pix_id] = D; }"
+
+
+def source(
+    folder: Path,
+    settings: Sequence[str] = (),
+    forward: Sequence[str] = (),
+    values: Sequence[str] = ("color", "radii"),
+    *,
+    used: Sequence[str] | None = None,
+    kernel: str = "",
+) -> None:
+    """A rasterizer's own source, with these beside Inria's; `used`: whose gradients its backward pass takes."""
+    cuda_source(folder, NAME)
+    fields = "".join(f"    {name}: int\n" for name in (*BASE_SETTINGS, *settings))
+    parameters = [*BASE_ARGUMENTS[:3], *(f"{name}=None" for name in (*BASE_ARGUMENTS[3:], *forward))]
+    gradients = [f"grad_{name}" for name in values]
+    taken = [f"grad_{name}" for name in (values if used is None else used)]
+    (folder / NAME).mkdir(exist_ok=True)
+    (folder / NAME / "__init__.py").write_text(
+        f"from typing import NamedTuple\nfrom . import _C\n"
+        f"class GaussianRasterizationSettings(NamedTuple):\n{fields}"
+        f"class _RasterizeGaussians:\n    def forward(ctx):\n        return {', '.join(values)}\n"
+        f"    def backward(ctx, {', '.join(gradients)}):\n        return _C.back({', '.join(taken)})\n"
+        f"class GaussianRasterizer:\n    def forward(self, {', '.join(parameters)}):\n        ...\n"
+    )
+    (folder / "cuda_rasterizer").mkdir(exist_ok=True)
+    (folder / "cuda_rasterizer" / "forward.cu").write_text(kernel)
+
+
+def called(
+    folder: Path,
+    settings: Sequence[str] = (),
+    forward: Sequence[str] = (),
+    results: Sequence[str] = ("image", "radii"),
+    module: str = NAME,
+) -> Path:
+    """A checkout with an empty submodule, and a renderer that calls what should be in it."""
+    arguments = [name for name in BASE_ARGUMENTS if name not in ("colors_precomp", "cov3D_precomp")]
+    text = rendering((*BASE_SETTINGS, *settings), (*arguments, *forward), results, module)
+    return checkout(folder, text, submodules=(module.replace("_", "-"),))
+
+
+def made_for(folder: Path, module: str = NAME) -> Dropin:
+    return derived_dropin(module, read(folder))
+
+
+@pytest.mark.parametrize(
+    ("settings", "forward", "values", "roles"),
+    [
+        ((), (), "color,radii,depth,alpha", "color,radii,depth,alpha"),
+        ((), (), "rendered_image,depth,acc,radii", "color,depth,alpha,radii"),
+        ((), ("semantic_feature",), "color,feature_map,radii,depth", "color,features,radii,depth"),
+        (("include_feature",), ("language_feature_precomp",), "color,language_feature_image,radii",
+         "color,features,radii"),
+        ((), (), "rendered_image,radii,gs_w", "color,radii,weight-sum"),
+        (("projmatrix_raw",), ("theta", "rho"), "color,radii,depth,opacity,n_touched",
+         "color,radii,depth,alpha,near-count"),
+        ((), (), "color,radii,accum_weights_ptr,accum_weights_count,accum_max_count",
+         "color,radii,weight-sum,pixel-count,strongest-count"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
+def test_what_is_read(
+    tmp_path: Path, settings: Sequence[str], forward: Sequence[str], values: str, roles: str, fetched: bool
+) -> None:
+    folder = called(tmp_path, settings, forward, values.split(","))
+    if fetched:
+        source(
+            folder / "submodules" / NAME.replace("_", "-"), settings, forward, values.split(","), kernel=SUM
+        )
+    face = made_for(folder).declared
+    assert face and face.words == roles
+    assert set(face.settings) == {*BASE_SETTINGS, *settings}
+    assert face.forward == (*BASE_ARGUMENTS, *forward)
+    places = " ".join(place for _, place in face.read)
+    assert ("__init__.py" if fetched else "its own source is not there") in places
+
+
+@pytest.mark.parametrize(
+    ("settings", "forward", "results", "words"),
+    [
+        (("confidence",), (), "image,radii", "confidence"),
+        (("far_plane",), (), "image,radii", "far_plane, of which nothing says"),
+        ((), ("fishers",), "image,radii", "fishers, of which nothing says"),
+        ((), (), "image,radii,normal", "normals"),
+    ],
+)
+def test_what_has_another_meaning_is_refused_by_name(
+    tmp_path: Path, settings: Sequence[str], forward: Sequence[str], results: str, words: str
+) -> None:
+    with pytest.raises(NotReadable, match=words) as refused:
+        made_for(called(tmp_path, settings, forward, results.split(",")))
+    assert not refused.value.undetermined
+
+
+@pytest.mark.parametrize("results", ["image,radii,x", "image,radii,weights_map", "a,b,c,d"])
+def test_what_can_be_two_things_is_not_guessed(tmp_path: Path, results: str) -> None:
+    """The user says it; what no caller reads needs no meaning."""
+    folder = called(tmp_path, results=results.split(","))
+    with pytest.raises(NotReadable, match="--face") as refused:
+        made_for(folder)
+    assert refused.value.undetermined
+    native = next(item for item in replacement_for(read(folder)).native if item.module == NAME)
+    assert native.undetermined
+    order = order_of(",".join(["color", "radii", "depth", "alpha"][: len(results.split(","))]))
+    assert replacement_for(read(folder), order).dropins[0].module == NAME
+
+
+def test_results_that_nobody_reads(tmp_path: Path) -> None:
+    face = made_for(called(tmp_path, results=("image", "radii", "_", "_"))).declared
+    assert face and face.results == ("color", "radii", "unread", "unread")
+
+
+def test_words_of_no_meaning() -> None:
+    with pytest.raises(ValueError, match="dept"):
+        order_of("color,radii,dept")
+
+
+def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
+    folder = called(tmp_path, results=("image", "radii", "alpha"))
+    source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "depth"), kernel=SUM)
+    with pytest.raises(NotReadable, match=r"is depth by .* and alpha in") as refused:
+        derive_face(NAME, read(folder))
+    assert refused.value.undetermined
+
+
+def test_a_median_is_no_sum(tmp_path: Path) -> None:
+    """SplaTAM's rasterizer is called as others with a depth map are, and gives back another one."""
+    folder = called(tmp_path, results=("image", "radii", "depth"))
+    assert made_for(folder).declared
+    source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "depth"), kernel=MEDIAN)
+    with pytest.raises(NotReadable, match=r"D = 15\.0f"):
+        derive_face(NAME, read(folder))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (SUM, "sum"),
+        (MEDIAN, "D = 15.0f;"),
+        ("renderCUDA(\n{ float w = alpha * T; D += dep * w; out_depth[i] = D; }", "sum"),
+        ("renderCUDA(\n{ D += 1 / depths[j] * alpha * T; out_depth[i] = D; }", "D += ...;"),
+        ("renderCUDA(\n{ D += d * alpha * T; depth_map[i] = D / W; }", "depth_map[i] = D / W;"),
+        ("renderCUDA(\n{ // out_depth[i] = D;\n collected_depth[j] = depth[i]; }", ""),
+        ("out_depth[i] = D;", ""),
+    ],
+)
+def test_what_a_depth_map_is(text: str, kind: str) -> None:
+    assert read_depth(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("address", "served"),
+    [
+        ("git@github.com:JonathonLuiten/diff-gaussian-rasterization-w-depth.git", False),
+        ("https://github.com/ingra14m/depth-diff-gaussian-rasterization", True),
+    ],
+)
+def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path, address: str, served: bool) -> None:
+    folder = called(tmp_path, results=("image", "radii", "x"))
+    with (folder / ".gitmodules").open("a") as file:
+        file.write(f"\turl = {address}\n")
+    names = [item.module for item in replacement_for(read(folder)).dropins]
+    assert (NAME in names) is served
+
+
+def test_a_module_of_another_name_with_the_same_face(tmp_path: Path) -> None:
+    folder = called(tmp_path, module="diff_gaussian_rasterization_c3")
+    assert [item.name for item in replacement_for(read(folder)).dropins] == [
+        "diff_gaussian_rasterization_c3@declared",
+        "simple_knn",
+    ]
+
+
+# What is made
+
+
+def imported(dropin: Dropin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    with zipfile.ZipFile(make_dropin_wheel(dropin, "0+splatfix.1", folder)) as archive:
+        archive.extractall(folder / "site")
+    monkeypatch.syspath_prepend(str(folder / "site"))
+    for name in [name for name in sys.modules if name.partition(".")[0] == dropin.module]:
+        monkeypatch.delitem(sys.modules, name)
+    return importlib.import_module(dropin.module)
+
+
+def drawn(package: ModuleType, more: dict[str, Any], **arguments: Any) -> tuple[Any, ...]:
+    from tests.kernels.scenes import cloud, look_at
+
+    inputs = cloud(20)
+    camera = {name: getattr(look_at(24, 20), name) for name in BASE_SETTINGS}
+    fields = package.GaussianRasterizationSettings._fields
+    settings = package.GaussianRasterizationSettings(
+        **{name: value for name, value in {**camera, **more}.items() if name in fields}
+    )
+    result = package.GaussianRasterizer(raster_settings=settings)(means2D=None, **inputs, **arguments)
+    assert isinstance(result, tuple)
+    return result
+
+
+def test_a_drop_in_gives_back_what_its_face_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MonoGS's: its opacity has no gradient, as the backward pass of its source has no use for one."""
+    torch = pytest.importorskip("torch")
+    from splatfix.kernels.compositing import composite
+    from tests.kernels.scenes import cloud, look_at
+
+    values = ("color", "radii", "depth", "opacity", "n_touched")
+    folder = called(tmp_path, ("projmatrix_raw",), ("theta", "rho"), values)
+    extension = folder / "submodules" / NAME.replace("_", "-")
+    source(extension, ("projmatrix_raw",), ("theta", "rho"), values, used=("color", "depth"), kernel=SUM)
+    package = imported(made_for(folder), tmp_path / "made", monkeypatch)
+    theta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    color, radii, depth, opacity, touched = drawn(package, {"projmatrix_raw": None}, theta=theta, rho=theta)
+    expected = composite(look_at(24, 20), means2D=None, **cloud(20), with_sums=True)
+    assert expected.sums is not None and touched.any()
+    for made, exactly in (
+        (color, expected.color),
+        (radii, expected.radii),
+        (depth, expected.depth),
+        (opacity, expected.alpha),
+        (touched, expected.sums.near),
+    ):
+        assert torch.equal(made, exactly)
+    assert color.requires_grad and depth.requires_grad and not opacity.requires_grad
+
+
+def test_features_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LangSplat's: one number where no features are asked for, as the original."""
+    torch = pytest.importorskip("torch")
+    results = ("image", "language_feature_image", "radii")
+    folder = called(tmp_path, ("include_feature",), ("language_feature_precomp",), results)
+    package = imported(made_for(folder), tmp_path / "made", monkeypatch)
+    features = torch.rand(20, 3, dtype=torch.float64)
+    for asked, shape in ((True, (3, 20, 24)), (False, (1,))):
+        result = drawn(package, {"include_feature": asked}, language_feature_precomp=features)
+        assert tuple(result[1].shape) == shape and len(result) == 3
+
+
+def test_sums_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LightGaussian's: two results, or with counts in front four."""
+    pytest.importorskip("torch")
+    folder = called(tmp_path, ("f_count",))
+    package = imported(made_for(folder), tmp_path / "made", monkeypatch)
+    assert len(drawn(package, {"f_count": False})) == 2
+    counts, score, color, radii = drawn(package, {"f_count": True})
+    assert counts.any() and (score <= counts).all() and color.shape == (3, 20, 24) and len(radii) == 20
