@@ -38,6 +38,7 @@ from splatfix.plan import InstallPlan, Options
 from splatfix.plan.image import ImageFile, ImagePlan
 from splatfix.report.difference import Difference
 from splatfix.report.documents import SCHEMA_VERSION
+from splatfix.report.dry_run import DryRun
 from splatfix.report.merging import Merged
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
@@ -272,6 +273,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     },
     "report diff": typing.get_type_hints(Difference),
     "rehearse": CERTIFIED,
+    "rehearse dry-run": typing.get_type_hints(DryRun),
     "monitor": {
         "command_exit_code": int | None,
         **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},

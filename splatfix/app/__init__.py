@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         checks,
         diagnose,
         dockerfile,
+        dry_run,
         explain,
         inspect,
         install,

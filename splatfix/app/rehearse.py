@@ -12,18 +12,20 @@ from splatfix.app.result import target_python
 from splatfix.certify import Mend, RehearseRequest, device_for
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
 from splatfix.certify.stacks import prepare
+from splatfix.certify.stacks.entry import choose_script, reached_by
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Goal, make_context
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import run, say
-from splatfix.facts import Checkout, Facts
+from splatfix.facts import Checkout, Facts, Reach
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.scratch import copy_source
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.plan.edits import apply
+from splatfix.plan.faces import order_of
 from splatfix.plan.option import Replacement
 from splatfix.plan.replacement import replacement_for
 
@@ -59,9 +61,14 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     checkout = facts.checkout.value
     if checkout is None:
         raise usage_error("not-a-checkout", f"{request.checkout} cannot be read: {facts.checkout.error}")
+    script = choose_script(request, checkout)
+    checkout, reach = reached_by(checkout, script)
+    facts = replace(facts, checkout=replace(facts.checkout, value=checkout))
     context = make_context(facts, Goal())
     rehearsed = device == "cpu"
-    replacement = _replacement(checkout, rehearsed=rehearsed)
+    replacement = replacement_of(request, checkout, reach)
+    if rehearsed and replacement.useless:
+        raise _nothing_replaces_it(request, replacement)
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
     source, mends = mended_copy(checkout, gaps.mends, folder)
     key, name = prepare.recognised_stack(checkout)
@@ -77,6 +84,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
         key=key,
         remote=checkout.remote,
         commit=checkout.commit or "",
+        script=script,
         scene=prepare.choose_scene(request, folder, rehearsed=rehearsed),
         iterations=prepare.length_of(request, key, rehearsed=rehearsed),
         extensions=prepare.called_extensions(checkout, served),
@@ -94,28 +102,47 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     )
 
 
-def _replacement(checkout: Checkout, *, rehearsed: bool) -> Replacement:
-    """The drop-ins for all that the checkout calls.
+def replacement_of(request: RehearseRequest, checkout: Checkout, reach: Reach) -> Replacement:
+    """The drop-ins for what the trainer reaches, and what of that has none.
+
+    Args:
+        checkout: as far as it is reached.
 
     Raises:
-        SplatfixError: ``nothing-replaces-it``, for a rehearsal without a rasterizer.
+        SplatfixError: ``wrong-face`` (exit code 2).
     """
-    replacement = replacement_for(checkout)
+    order: tuple[str, ...] = ()
+    if request.face:
+        try:
+            order = order_of(request.face)
+        except ValueError as error:
+            raise usage_error("wrong-face", f"--face {request.face}: {error}.") from error
+    replacement = replacement_for(checkout, order)
+    if not reach.everything:
+        native = [item for item in replacement.native if item.module.partition(".")[0] in reach.modules]
+        replacement = replace(replacement, native=tuple(native))
     # what an import in a try asks for is no need of the checkout, and yet what runs where it is installed
     guarded = {item.module for item in checkout.guarded} - {item.module for item in replacement.dropins}
     beside = tuple(item for item in DROPINS if item.module in guarded and not item.variant)
-    replacement = replace(replacement, dropins=(*replacement.dropins, *beside))
-    if rehearsed and replacement.useless:
-        raise SplatfixError(
-            "nothing-replaces-it",
-            f"There is no drop-in for {replacement.refused}.",
-            meaning="Without it the trainer cannot draw on a CPU: it was not run.",
-            todo=(
-                run("splatfix", "diagnose", "--repo", checkout.folder, text="See what else it needs"),
-                say("Or certify it on a machine with a GPU: --device cuda."),
-            ),
-        )
-    return replacement
+    return replace(replacement, dropins=(*replacement.dropins, *beside))
+
+
+def _nothing_replaces_it(request: RehearseRequest, replacement: Replacement) -> SplatfixError:
+    exit_code = Exit.FAILURE
+    if any(item.undetermined for item in replacement.native):
+        exit_code = Exit.UNDETERMINED
+    folder = str(request.checkout)
+    return SplatfixError(
+        "nothing-replaces-it",
+        f"There is no drop-in for {replacement.refused}.",
+        meaning="Without it the trainer cannot draw on a CPU: it was not run.",
+        todo=(
+            run("splatfix", "rehearse", folder, "--dry-run", "--why", text="See what was read where"),
+            run("splatfix", "diagnose", "--repo", folder, text="See what else it needs"),
+            say("Or certify it on a machine with a GPU: --device cuda."),
+        ),
+        exit_code=exit_code,
+    )
 
 
 def _unpacked(replacement: Replacement, folder: Path) -> Path:

@@ -26,7 +26,7 @@ from splatfix.certify.model import (
     Verdict,
 )
 from splatfix.certify.prerequisites import idle_gpu
-from splatfix.certify.stacks.subject import TRAIN, StackSubject, Started
+from splatfix.certify.stacks.subject import StackSubject, Started
 from splatfix.certify.subject import SmokeSubject
 from splatfix.certify.summary import summarize, summarize_stack, undetermined_because
 from splatfix.checks import Finding, run_checks
@@ -155,7 +155,7 @@ def _of_stack(
         folder=str(subject.checkout),
         remote=subject.remote,
         commit=subject.commit,
-        command=Command((subject.python, str(subject.checkout / TRAIN), *started.arguments)),
+        command=Command((subject.python, str(subject.checkout / subject.script), *started.arguments)),
         rehearsed=subject.rehearsed,
         dropins=subject.dropin_names,
         mends=(*subject.gaps.mends, *started.mends),

@@ -53,6 +53,10 @@ class RehearseRequest(TrainingRequest):
     checkout: Path
     scene: Path | None = None
     """The folder of a scene; None: a bundled one."""
+    script: str = ""
+    """The trainer, a file below the checkout; "" for ``train.py``, or the only one there is."""
+    face: str = ""
+    """What rasterizers that no table lists give back, in order: ``color,radii,depth``."""
     train_arguments: tuple[str, ...] = ()
     """The user's own, for train.py."""
 

@@ -272,6 +272,35 @@ def rehearse(
             show_default="a bundled one",
         ),
     ] = None,
+    script: Annotated[
+        str,
+        option(
+            "--script",
+            "The trainer, a file of the checkout.",
+            TRAINING,
+            "FILE",
+            show_default="train.py, or the only script that trains",
+        ),
+    ] = "",
+    face: Annotated[
+        str,
+        option(
+            "--face",
+            "What its rasterizer gives back, in order, where that cannot be read: color,radii,depth,alpha.",
+            TRAINING,
+            "NAMES",
+            show_default="read from its source and its callers",
+        ),
+    ] = "",
+    dry_run: Annotated[
+        bool,
+        option(
+            "--dry-run",
+            "Say from text alone which drop-ins it would run on, or why not; run nothing.",
+            TRAINING,
+        ),
+    ] = False,
+    why: Annotated[bool, option("--why", "With --dry-run: what was read where.", TRAINING)] = False,
     python: options.Python = None,
     iterations: Annotated[
         Optional[int],
@@ -305,6 +334,8 @@ def rehearse(
     request = app.certify.RehearseRequest(
         checkout=checkout,
         scene=scene,
+        script=script,
+        face=face,
         train_arguments=tuple(train_arguments or ()),
         python=python,
         out=out,
@@ -315,6 +346,10 @@ def rehearse(
         verbose=verbose,
         monitoring=exit_codes is options.ExitCodes.monitoring,
     )
+    if why and not dry_run:
+        raise usage_error("why-alone", "--why belongs to --dry-run.")
+    if dry_run:
+        finish(app.dry_run.dry_run(request, why=why), as_json)
     finish(app.certify.rehearse(request), as_json, form.value)
 
 

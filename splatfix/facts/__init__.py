@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from splatfix.facts.source.pins import read_pins
     from splatfix.facts.source.python_source import read_package_source
     from splatfix.facts.source.reach import repository_of
+    from splatfix.facts.source.reached import Reach, as_reached, find_trainers
     from splatfix.facts.source.scripts import (
         Argument,
         FirstUse,
@@ -128,6 +129,7 @@ _OF_SOURCES = {
     "pins": ("read_pins",),
     "python_source": ("read_package_source",),
     "reach": ("repository_of",),
+    "reached": ("Reach", "as_reached", "find_trainers"),
     "scripts": ("Argument", "FirstUse", "compiled_at_first_use", "read_arguments", "read_scripts"),
 }
 

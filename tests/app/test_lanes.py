@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import _thread
 import json
+import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,14 @@ def test_one_matrix(
     result.text(out())
     shown = capsys.readouterr().out
     assert ("Lanes without a certificate" in shown) is bool(refused) and "Not read" not in shown
+
+
+@pytest.fixture(autouse=True)
+def python_hears_ctrl_c() -> Iterator[None]:
+    """Not a handler of splatfix's that a test in this process left."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

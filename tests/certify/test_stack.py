@@ -424,7 +424,7 @@ def test_what_cannot_be_rehearsed_is_not_run(
     if old:
         edit(checkout / file, old, new)
     else:
-        (checkout / file).rename(checkout / "start.py")
+        (checkout / file).unlink()
     with pytest.raises(SplatfixError) as refused:
         rehearse(3)
     assert (refused.value.code, int(refused.value.exit_code)) == (code, exit_code)

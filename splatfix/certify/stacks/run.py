@@ -27,8 +27,8 @@ from splatfix.certify.stacks.child import copy_scene, stage_inside, training_arg
 from splatfix.certify.stacks.observed import read_observed, result_of
 from splatfix.certify.stacks.progress import following
 from splatfix.certify.stacks.scene_layout import scene_problems
-from splatfix.certify.stacks.subject import METRICS, RENDER, TRAIN, StackSubject, Started
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.certify.stacks.subject import METRICS, RENDER, StackSubject, Started
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import make_folder, write_json
 from splatfix.core.lenient import object_in
 from splatfix.core.runner import Completed, Runner
@@ -79,15 +79,7 @@ class StackTrainer:
             SplatfixError: ``no-trainer`` or ``not-our-folder`` (exit code 2), ``no-length`` (3), ``cannot-write``.
         """
         subject = self._subject
-        if not (subject.source / TRAIN).is_file():
-            raise usage_error(
-                "no-trainer",
-                f"{subject.checkout} has no {TRAIN}.",
-                say(
-                    "Give the folder of a stack whose trainer is called so, or certify the environment alone."
-                ),
-            )
-        options = read_arguments(subject.source, TRAIN)
+        options = read_arguments(subject.source, subject.script)
         if "iterations" not in options and not subject.request.train_arguments:
             raise _no_length(subject)
         # a trainer may write into its scene, as Inria's does with points3D.ply
@@ -103,7 +95,7 @@ class StackTrainer:
         began = time.monotonic()
         subject = self._subject
         problems = scene_problems(subject.source, subject.scene.folder, subject.scene.images)
-        done, observed = self._run_script(TRAIN, self._arguments, "trainer.log", tell)
+        done, observed = self._run_script(subject.script, self._arguments, "trainer.log", tell)
         scripts: dict[str, Completed] = {}
         if done.ok:
             scripts = self._after_training(tell)
@@ -162,7 +154,7 @@ class StackTrainer:
         variables = stage_inside(inside, subject, folder, (self._model, work))
         variables[loaded.VARIABLE] = str(self._loaded.folder)
         with ExitStack() as stack:
-            if script == TRAIN:
+            if script == subject.script:
                 self._observed = folder
                 lines = folder / "metrics.jsonl"
                 stack.enter_context(following(lines, subject.iterations, lambda state: tell(where, state)))
@@ -177,7 +169,7 @@ class StackTrainer:
         self.save()
         observed = read_observed(folder, script)
         self._note(script, observed)
-        if not done.ok and script != TRAIN and observed.get("error"):
+        if not done.ok and script != subject.script and observed.get("error"):
             self._script_errors[RENDERING if script == RENDER else OF_METRICS] = observed["error"]
         return done, observed
 
@@ -310,7 +302,7 @@ def _no_length(subject: StackSubject) -> SplatfixError:
     checkout = subject.checkout
     return SplatfixError(
         "no-length",
-        f"{checkout / TRAIN} has no option --iterations that could be read.",
+        f"{checkout / subject.script} has no option --iterations that could be read.",
         meaning="It would train as long as it does by default: it was not run.",
         todo=(
             fill_in(

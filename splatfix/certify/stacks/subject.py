@@ -10,7 +10,7 @@ from splatfix.certify.stacks.threads import Threads
 from splatfix.core.data import dataclass
 from splatfix.core.step import Command, target_options, value_options
 
-TRAIN, RENDER, METRICS = "train.py", "render.py", "metrics.py"
+RENDER, METRICS = "render.py", "metrics.py"
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class StackSubject:
     """Of the stack in the tables; "" where it is none of them."""
     remote: str
     commit: str
+    script: str
+    """The trainer, a file below the checkout."""
     scene: ChosenScene
     iterations: int
     gaps: Gaps
@@ -85,7 +87,8 @@ class StackSubject:
         request = self.request
         arguments = ["splatfix", "rehearse", str(request.checkout)]
         arguments += ["--python", self.python, "--device", self.device]
-        arguments += value_options({"--scene": request.scene})
+        arguments += value_options({"--scene": request.scene, "--script": request.script or None})
+        arguments += value_options({"--face": request.face or None})
         arguments += target_options(request.targets)
         arguments += value_options({"--iterations": request.iterations, "--resolution": request.resolution})
         if request.train_arguments:

@@ -101,12 +101,14 @@ def extension_calls(
         nodes: the file's syntax tree, as :func:`ast.walk` gives it.
         most: how many are told at most.
     """
-    names = _extension_names(nodes)
-    if not names:
+    if not _extension_names(nodes):
         return (), ()
+    functions = list(_functions(nodes[0]))
+    # what one function imports is not what a name is in another
+    names = _extension_names([node for statement in functions[-1][1] for node in ast.walk(statement)])
     calls = _Calls(most)
     attributes = _Scope[_Rasterizer]()  # self.rasterizer, made in one method and called in another
-    for function, body in _functions(nodes[0]):
+    for function, body in functions:
         inside = [node for statement in body for node in ast.walk(statement)]
         local = _extension_names(inside)
         used = {node.id for node in inside if isinstance(node, ast.Name)}

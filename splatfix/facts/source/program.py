@@ -140,13 +140,13 @@ class _Reading:
             base = file.parents[min(node.level, len(file.parents)) - 1]
             inner = node.module.split(".") if node.module else []
             for alias in node.names:
-                yield from _files_of_module(base, [*inner, alias.name])
+                yield from files_of_module(base, [*inner, alias.name])
             return
         for item in imported(node):
             top = item.module.partition(".")[0]
-            home = next((folder for folder in self.search if _holds(folder, top)), None)
+            home = next((folder for folder in self.search if holds_module(folder, top)), None)
             if home is not None:
-                yield from _files_of_module(home, item.deepest.split("."))
+                yield from files_of_module(home, item.deepest.split("."))
                 continue
             foreign = [other for other in _NEEDS_ANOTHER if f"{item.deepest}.".startswith(f"{other}.")]
             if top not in sys.stdlib_module_names:
@@ -262,7 +262,7 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     return True
 
 
-def _holds(folder: Path, module: str) -> bool:
+def holds_module(folder: Path, module: str) -> bool:
     """``import module`` would find it in this folder: a file, a package, or a folder with Python in it (or empty)."""
     if is_regular_file(folder / f"{module}.py"):
         return True
@@ -280,7 +280,7 @@ def _holds(folder: Path, module: str) -> bool:
     return False
 
 
-def _files_of_module(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+def files_of_module(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """The files that importing ``a.b.c`` reads, of those that are there: every ``__init__.py`` on the way, then c.py."""
     for name in names:
         if not name.isidentifier():

@@ -1,0 +1,103 @@
+"""``splatfix rehearse --dry-run``: what a checkout's trainer would run on, from text alone."""
+
+from __future__ import annotations
+
+from splatfix import facts as machine_facts
+from splatfix.app.rehearse import replacement_of
+from splatfix.app.result import Result, target_python
+from splatfix.certify import RehearseRequest
+from splatfix.certify.stacks.entry import choose_script, reached_by
+from splatfix.certify.stacks.prepare import recognised_stack
+from splatfix.context.imports import brought_by, missing_modules
+from splatfix.core.codec import to_json
+from splatfix.core.errors import Exit, usage_error
+from splatfix.core.step import say
+from splatfix.facts import Checkout, Facts
+from splatfix.knowledge.breakages import source_patterns
+from splatfix.plan.option import Replacement
+from splatfix.report import dry_run as report
+from splatfix.report.dry_run import BesideThePoint, DryRun, RefusedModule, ServedModule
+
+
+def dry_run(request: RehearseRequest, *, why: bool) -> Result:
+    """Say what a rehearsal would run on; nothing is run, written or imported.
+
+    Raises:
+        SplatfixError: ``not-a-folder``, ``not-a-checkout``, ``no-such-script``, ``which-script``, ``no-trainer``,
+            ``wrong-face`` (exit code 2).
+    """
+    if not request.checkout.is_dir():
+        raise usage_error(
+            "not-a-folder", f"There is no folder {request.checkout}.", say("Give the folder of the checkout.")
+        )
+    facts = machine_facts.with_checkout(
+        machine_facts.gather(target_python(request.python)), request.checkout, source_patterns()
+    )
+    checkout = facts.checkout.value
+    if checkout is None:
+        raise usage_error("not-a-checkout", f"{request.checkout} cannot be read: {facts.checkout.error}")
+    script = choose_script(request, checkout)
+    reached, reach = reached_by(checkout, script)
+    replacement = replacement_of(request, reached, reach)
+    raster = [item for item in replacement.native if "raster" in item.module or "gauss" in item.module]
+    exit_code = Exit.OK
+    if raster or not replacement.trains:
+        exit_code = Exit.FAILURE
+        if any(item.undetermined for item in raster):
+            exit_code = Exit.UNDETERMINED
+    needs, beside = _also_needed(facts, reached)
+    found = DryRun(
+        checkout=checkout.folder,
+        stack=recognised_stack(checkout)[1],
+        script=script,
+        reached_by=reach.everything,
+        dropins=_served(replacement, reached),
+        refused=tuple(
+            RefusedModule(item.module, item.reason, item.undetermined) for item in replacement.native
+        ),
+        also_needed=needs,
+        beside_the_point=beside,
+    )
+    return Result(
+        "rehearse dry-run",
+        lambda: to_json(found),
+        lambda console: report.show(console, found, exit_code, why=why),
+        exit_code,
+    )
+
+
+def _served(replacement: Replacement, checkout: Checkout) -> tuple[ServedModule, ...]:
+    """The drop-ins, with what was read of the face of each."""
+    empty = {item.path.rpartition("/")[2].replace("-", "_") for item in checkout.submodules if item.empty}
+    served = []
+    for item in replacement.dropins:
+        returns, read = "", tuple[tuple[str, str], ...]()
+        if item.declared:
+            returns, read = item.declared.words, item.declared.read
+        elif item.serves:
+            read = (("its face", f"the table's {item.serves[0]}"),)
+        calls = [f"{call.file}:{call.line}" for call in checkout.calls if call.module == item.module]
+        calls += [
+            f"{call.file}:{call.line}"
+            for call in checkout.extension_calls
+            if call.module.partition(".")[0] == item.module
+        ]
+        if calls:
+            read = (*read, ("called", ", ".join(dict.fromkeys(calls))))
+        if item.module in empty:
+            read = (*read, ("its submodule", "is empty: judged by its calls and its address"))
+        served.append(ServedModule(item.module, item.name, returns, read))
+    return tuple(served)
+
+
+def _also_needed(facts: Facts, checkout: Checkout) -> tuple[tuple[str, ...], tuple[BesideThePoint, ...]]:
+    """(modules of others that are missing here, those of them without which a rehearsal does)."""
+    missing = missing_modules(
+        facts,
+        (item for item in checkout.needs if not item.beside),
+        declared=checkout.pins,
+        brought=brought_by(item.source for item in checkout.sources),
+    )
+    names = dict.fromkeys(item.name.partition(".")[0] for item in missing.places)
+    beside = [BesideThePoint(name, report.WITHOUT[name]) for name in names if name in report.WITHOUT]
+    return tuple(name for name in names if name not in report.WITHOUT), tuple(beside)

@@ -1,0 +1,72 @@
+"""Which script of a checkout is run, and what of the checkout that script reaches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from splatfix.certify.request import RehearseRequest
+from splatfix.certify.stacks.subject import METRICS, RENDER
+from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.source_pattern import NamePattern
+from splatfix.core.step import Step, run, say
+from splatfix.facts import Checkout, Reach, as_reached, find_trainers
+from splatfix.knowledge.breakages import source_patterns
+
+_MOST_LISTED = 8
+
+
+def choose_script(request: RehearseRequest, checkout: Checkout) -> str:
+    """The trainer that was asked for, else ``train.py``, else the only one.
+
+    Raises:
+        SplatfixError: ``no-such-script``, ``which-script``, ``no-trainer`` (exit code 2).
+    """
+    root = Path(checkout.folder)
+    if request.script:
+        if not (root / request.script).is_file():
+            raise usage_error(
+                "no-such-script",
+                f"{request.checkout} has no {request.script}.",
+                *_start_with(request, find_trainers(root)),
+            )
+        return Path(request.script).as_posix()
+    trainers = find_trainers(root)
+    if len(trainers) > 1:
+        raise usage_error(
+            "which-script",
+            f"{request.checkout} has no train.py, and several scripts that train.",
+            *_start_with(request, trainers),
+        )
+    if trainers:
+        return trainers[0]
+    raise _no_trainer(request, checkout)
+
+
+def _start_with(request: RehearseRequest, trainers: tuple[str, ...]) -> tuple[Step, ...]:
+    folder = str(request.checkout)
+    return tuple(run("splatfix", "rehearse", folder, "--script", name) for name in trainers[:_MOST_LISTED])
+
+
+def _no_trainer(request: RehearseRequest, checkout: Checkout) -> SplatfixError:
+    folder = str(request.checkout)
+    own = next((item for item in checkout.sources if item.path == "."), None)
+    if own is not None:
+        return usage_error(
+            "no-trainer",
+            f"{folder} is the source of an extension ({own.source.label}), and no trainer is in it.",
+            run("splatfix", "install", folder, text="Build it, or take a drop-in in its place"),
+            run("splatfix", "verify", text="Compare what is installed with references"),
+        )
+    return usage_error(
+        "no-trainer",
+        f"{folder} has no train.py, and no other script that trains.",
+        say("Give the folder of a stack with a trainer, or name its script with --script."),
+    )
+
+
+def reached_by(checkout: Checkout, script: str) -> tuple[Checkout, Reach]:
+    """The checkout as far as the trainer, its renderer and its metrics reach it."""
+    root = Path(checkout.folder)
+    beside = [name for name in (RENDER, METRICS) if (root / name).is_file()]
+    patterns = [pattern for pattern in source_patterns() if isinstance(pattern, NamePattern)]
+    return as_reached(checkout, (script, *beside), patterns)

@@ -1,0 +1,96 @@
+"""Shows what a checkout's trainer would run on: its script, the drop-ins, what has none, and what was read where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+
+from splatfix.core.data import dataclass
+from splatfix.core.errors import Exit
+from splatfix.core.words import few
+from splatfix.report.console import escape, marked, prose, section
+from splatfix.report.marks import Mark
+
+WITHOUT: Mapping[str, str] = {
+    "tinycudann": "it runs on CUDA alone; a trainer that has another encoding is told to use that",
+    "torch_scatter": "a rehearsal brings a stand-in for it",
+}
+"""Compiled modules that are beside the point on a CPU."""
+
+
+@dataclass(frozen=True)
+class ServedModule:
+    """A module that a drop-in takes the place of."""
+
+    module: str
+    dropin: str
+    returns: str
+    """What comes back, in order, where its face was declared."""
+    read: tuple[tuple[str, str], ...]
+    """What was read, and where."""
+
+
+@dataclass(frozen=True)
+class RefusedModule:
+    """A module that none takes the place of."""
+
+    module: str
+    reason: str
+    undetermined: bool
+
+
+@dataclass(frozen=True)
+class BesideThePoint:
+    """A module that is missing, and that a rehearsal does without."""
+
+    module: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a rehearsal would run on."""
+
+    checkout: str
+    stack: str
+    script: str
+    reached_by: str
+    """Where a computed import may reach all of the checkout; "" for nowhere, so that only what the script reaches counts."""
+    dropins: tuple[ServedModule, ...]
+    refused: tuple[RefusedModule, ...]
+    also_needed: tuple[str, ...]
+    """Modules of others that are missing in the environment."""
+    beside_the_point: tuple[BesideThePoint, ...]
+
+
+_MARKS: Mapping[Exit, tuple[Mark, str]] = {
+    Exit.OK: (Mark.GOOD, "would run on these drop-ins"),
+    Exit.FAILURE: (Mark.BAD, "would not run: nothing replaces what it draws with"),
+    Exit.UNDETERMINED: (Mark.UNKNOWN, "it cannot be told what it draws with"),
+}
+
+
+def show(console: Console, found: DryRun, exit_code: Exit, *, why: bool) -> None:
+    """On the terminal."""
+    mark, words = _MARKS[exit_code]
+    marked(console, mark, escape(f"{found.stack}, {found.script}: {words}."), indent=0)
+    for item in found.dropins:
+        returns = f": {item.returns}" if item.returns else ""
+        marked(console, Mark.GOOD, escape(f"{item.dropin}{returns}"))
+        for subject, place in item.read if why else ():
+            prose(console, "      ", escape(f"{subject}: {place}"))
+    for refused in found.refused:
+        mark = Mark.UNKNOWN if refused.undetermined else Mark.BAD
+        marked(console, mark, escape(f"{refused.module}: {refused.reason or 'it has no drop-in'}"))
+    if why:
+        section(console, "What counts")
+        reached = f"what {found.script}, render.py and metrics.py reach"
+        if found.reached_by:
+            reached = f"all of the checkout, for {found.reached_by} imports by a computed name"
+        prose(console, "  ", escape(reached))
+    if found.also_needed:
+        section(console, "Also needed")
+        prose(console, "  ", escape(few(found.also_needed, most=20)))
+    for beside in found.beside_the_point:
+        prose(console, "  ", escape(f"not needed: {beside.module}; {beside.reason}"))

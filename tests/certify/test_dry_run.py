@@ -1,0 +1,137 @@
+"""``rehearse --dry-run``: which script is run, what it reaches, and what it would run on, from text alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.facts.source.reached import find_trainers, reach_of
+from splatfix.facts.source.reader import FolderReader
+from tests.plan.test_faces import called
+from tests.plan.test_replacement import NAME
+
+TRAIN = """
+from argparse import ArgumentParser
+from gaussian_renderer import render
+def training(camera, pc):
+    render(camera, pc).backward()
+if __name__ == "__main__":
+    training(None, None)
+"""
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "splatfix", "rehearse", *words, "--python", sys.executable]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def tried(*words: str) -> tuple[int, Any]:
+    done = run("--dry-run", "--json", *words)
+    return done.returncode, json.loads(done.stdout)
+
+
+def trainer(folder: Path, text: str = TRAIN, name: str = "train.py", **face: Any) -> Path:
+    called(folder, **face)
+    (folder / "train.py").unlink()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [(("image", "radii", "depth"), 0), (("image", "radii", "normal"), 1), (("image", "radii", "x"), 3)],
+)
+def test_it_says_whether_it_would_run(tmp_path: Path, results: tuple[str, ...], code: int) -> None:
+    folder = trainer(tmp_path / "gs", results=results)
+    exit_code, document = tried(str(folder))
+    assert (exit_code, document["exit_code"], document["script"]) == (code, code, "train.py")
+    served = [item["module"] for item in document["dropins"]]
+    assert (NAME in served) is (code == 0)
+    if code == 3:
+        assert tried(str(folder), "--face", "color,radii,depth")[0] == 0
+        assert tried(str(folder), "--face", "color,radii,deep")[0] == 2
+
+
+def test_why_names_places(tmp_path: Path) -> None:
+    folder = trainer(tmp_path / "gs", results=("image", "radii", "depth"))
+    done = run("--dry-run", "--why", str(folder))
+    assert done.returncode == 0 and "gaussian_renderer/__init__.py:7" in done.stdout
+    assert run("--why", str(folder)).returncode == 2
+
+
+SECOND = """
+def render_other(camera, pc):
+    from diff_gaussian_rasterization_odd import GaussianRasterizationSettings, GaussianRasterizer
+    settings = GaussianRasterizationSettings(beams=7)
+    return GaussianRasterizer(raster_settings=settings)(means3D=pc, means2D=pc, opacities=pc)
+"""
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+def test_what_the_trainer_never_calls_does_not_refuse(tmp_path: Path, is_called: bool) -> None:
+    """Mini-Splatting and PUP 3D-GS import rasterizers of their pruning in functions that their trainers do not call."""
+    text = TRAIN
+    if is_called:
+        text = text.replace("import render\n", "import render, render_other\n")
+        text = text.replace("render(camera, pc)", "render_other(camera, pc)")
+    folder = trainer(tmp_path / "gs", text)
+    with (folder / "gaussian_renderer" / "__init__.py").open("a") as file:
+        file.write(SECOND)
+    assert tried(str(folder))[0] == int(is_called)
+
+
+def test_a_script_of_another_name(tmp_path: Path) -> None:
+    folder = trainer(tmp_path / "gs", name="ms/train.py")
+    assert tried(str(folder))[1]["script"] == "ms/train.py"
+    (folder / "train_dash.py").write_text(TRAIN)
+    code, document = tried(str(folder))
+    error = document["error"]
+    assert code == 2 and "which-script" in json.dumps(error) and "--script train_dash.py" in json.dumps(error)
+    assert tried(str(folder), "--script", "train_dash.py")[0] == 0
+    assert "no-such-script" in json.dumps(tried(str(folder), "--script", "nothing.py")[1])
+
+
+def test_an_extension_alone_has_no_trainer(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "setup(name='odd', ext_modules=[CUDAExtension('odd._C', ['a.cu'])])\n"
+    )
+    code, document = tried(str(tmp_path))
+    assert code == 2 and "the source of an extension" in json.dumps(document["error"])
+
+
+REACHED = {
+    "train.py": "import a\nfrom b import used\nif __name__ == '__main__':\n    used()\n    a.Net()\n",
+    "a.py": "import json\nclass Net:\n    def forward(self):\n        import deep\n    def never(self):\n        import absent\n",
+    "b.py": "def used():\n    from c import late\n    late()\ndef unused():\n    import wrong\n"
+    "if __name__ == '__main__':\n    import only_started\n",
+    "c.py": "import numpy\ndef late():\n    return getattr(numpy, 'by_text')()\ndef by_text():\n    import told\n",
+}
+
+
+def test_what_a_script_reaches(tmp_path: Path) -> None:
+    for name, text in REACHED.items():
+        (tmp_path / name).write_text(text)
+    reach = reach_of(tmp_path, [tmp_path / "train.py"], FolderReader())
+    assert reach.modules == {"json", "deep", "numpy", "told"} and not reach.everything
+    assert reach.has("b.py", "used") and not reach.has("b.py", "unused")
+    (tmp_path / "c.py").write_text("import importlib\ndef late():\n    importlib.import_module(name)\n")
+    reach = reach_of(tmp_path, [tmp_path / "train.py"], FolderReader())
+    assert reach.everything == "c.py:3" and reach.has("b.py", "unused")
+
+
+def test_trainers_by_what_they_reach(tmp_path: Path) -> None:
+    """MonoGS starts slam.py, whose backward pass is two modules away."""
+    (tmp_path / "utils").mkdir()
+    (tmp_path / "slam.py").write_text("from utils.back import run\nif __name__ == '__main__':\n    run()\n")
+    (tmp_path / "view.py").write_text("if __name__ == '__main__':\n    print()\n")
+    (tmp_path / "utils" / "back.py").write_text("def run(loss):\n    loss.backward()\n")
+    assert find_trainers(tmp_path) == ("slam.py",)
+    (tmp_path / "train.py").write_text("")
+    assert find_trainers(tmp_path) == ("train.py",)
