@@ -55,6 +55,24 @@ def land(torch: Any, memory: Callable[[], int]) -> None:
     torch.load = load_here
 
 
+def declare_operators(extension: Any) -> bool:
+    """Declare the operators by which torchvision describes itself at its import, where its compiled part does not load: PyPI's
+    is built for CUDA, and a torch for the CPU refuses it ("operator torchvision::nms does not exist"). True where that was
+    needed; calling one still fails, with torchvision's own words.
+
+    Args:
+        extension: the module ``torchvision.extension``.
+    """
+    if extension._has_ops():
+        return False
+    torch = sys.modules["torch"]
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    extension.declared_by_splatfix = library  # a library that nobody holds is taken back
+    return True
+
+
 def _mode(torch: Any) -> Any:
     from torch.overrides import TorchFunctionMode
 

@@ -134,7 +134,12 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
         loads.collect_refused(torch, record, configuration["written"])
         _Training(record, torch).hook()
 
+    def on_vision(extension: ModuleType) -> None:
+        record.state["declared_operators"] = cuda_on_cpu.declare_operators(extension)
+
     actions: dict[str, importing.Action] = {"torch": on_torch}
+    if configuration["cpu"]:
+        actions["torchvision.extension"] = on_vision
     actions.update({f"{name}.*": extensions.watch for name in configuration["extensions"]})
     sys.meta_path.insert(0, importing.AfterImport(actions, record))
     ending = sys.excepthook

@@ -123,6 +123,11 @@ class StackTrainer:
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
         if self._subject.resumes and (kinds := observed.get("not_tensors")):
             notes.append(_cannot_resume(self._subject.resumes, kinds))
+        if observed.get("declared_operators"):
+            notes.append(
+                "torchvision's compiled part does not load beside this torch (operator torchvision::nms does not exist); "
+                "its operators were declared so that it imports, and none was run"
+            )
         return notes
 
     def obstacle(self) -> str:
