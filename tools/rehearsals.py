@@ -1,6 +1,8 @@
 """Adds certificates of ``splatfix rehearse`` to the record of rehearsed stacks: ``python -m tools.rehearsals REPORT...``.
 
 A row for each stack, commit and scene, with its options, seconds, losses, quality and verdict, as the certificate has them.
+``python -m tools.rehearsals --forks FOLDER`` replaces the rows of public forks by the documents of ``splatfix rehearse --dry-run
+--json`` in a folder, each called ``OWNER+NAME@COMMIT.json``, or ``OWNER+NAME@COMMIT~SCRIPT.json``.
 """
 
 from __future__ import annotations
@@ -53,18 +55,63 @@ def row_of(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+OUTCOMES = {0: "served", 1: "refused", 2: "not-tried", 3: "undetermined"}
+
+
+def fork_of(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of one dry run.
+
+    Args:
+        name: of its file, without the ending.
+    """
+    repository, _, commit = name.partition("@")
+    refused = [f"{item['module']}: {item['reason']}" for item in document.get("refused", ())]
+    if document["error"]:
+        refused = [
+            f"{document['error']['code']}: {document['error']['what']}".replace(
+                _folder_in(document), repository
+            )
+        ]
+    return {
+        "repository": repository.replace("+", "/"),
+        "commit": commit.partition("~")[0],
+        "script": document.get("script", ""),
+        "outcome": OUTCOMES[document["exit_code"]],
+        "drop_ins": [item["dropin"] for item in document.get("dropins", ())],
+        "refused": refused,
+    }
+
+
+def _folder_in(document: Mapping[str, Any]) -> str:
+    """The folder that an error speaks of: a path of the machine that it was met on."""
+    words = str(document["error"]["what"]).split()
+    return next((word for word in words if word.startswith("/")), "\0")
+
+
+def write_forks(folder: Path) -> None:
+    """Replace the rows of forks."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    files = sorted(folder.glob("*.json"))
+    record["forks"] = [fork_of(file.stem, json.loads(file.read_text("utf-8"))) for file in files]
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
 def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return row["stack"], row["commit"], row["scene"]
 
 
 def main(reports: list[str]) -> None:
     """Replace the rows of the stacks, commits and scenes that the reports are of."""
-    rows = json.loads(RECORD.read_text(encoding="utf-8"))["rows"] if RECORD.exists() else []
+    if reports[:1] == ["--forks"]:
+        write_forks(Path(reports[1]))
+        return
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    rows = record.get("rows", [])
     made = [row_of(json.loads((Path(name) / "certificate.json").read_text("utf-8"))) for name in reports]
     keys = set(map(_key, made))
     rows = [row for row in rows if _key(row) not in keys] + made
-    about = "made by python -m tools.rehearsals from the certificates of splatfix rehearse, on unmodified public checkouts"
-    document = {"about": about, "rows": sorted(rows, key=_key)}
+    about = "made by python -m tools.rehearsals from the certificates (rows) and dry runs (forks) of splatfix rehearse"
+    document = {**record, "about": about, "rows": sorted(rows, key=_key)}
     RECORD.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

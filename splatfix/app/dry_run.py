@@ -39,23 +39,27 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     script = choose_script(request, checkout)
     reached, reach = reached_by(checkout, script)
     replacement = replacement_of(request, reached, reach)
-    raster = [item for item in replacement.native if "raster" in item.module or "gauss" in item.module]
+    called = {call.module for call in reached.calls}
+    judged = [item for item in replacement.native if item.module in called or "raster" in item.module]
+    refused = tuple(RefusedModule(item.module, item.reason, item.undetermined) for item in judged)
+    if not refused and not (called and replacement.trains):
+        refused = (RefusedModule("its rasterizer", "no call of one could be read", undetermined=True),)
     exit_code = Exit.OK
-    if raster or not replacement.trains:
+    if refused:
         exit_code = Exit.FAILURE
-        if any(item.undetermined for item in raster):
+        if any(item.undetermined for item in refused):
             exit_code = Exit.UNDETERMINED
     needs, beside = _also_needed(facts, reached)
+    # extensions that draw nothing: whether they can be had here is not for a rehearsal to say
+    needs = (*(item.module for item in replacement.native if item not in judged), *needs)
     found = DryRun(
         checkout=checkout.folder,
         stack=recognised_stack(checkout)[1],
         script=script,
         reached_by=reach.everything,
         dropins=_served(replacement, reached),
-        refused=tuple(
-            RefusedModule(item.module, item.reason, item.undetermined) for item in replacement.native
-        ),
-        also_needed=needs,
+        refused=refused,
+        also_needed=tuple(dict.fromkeys(needs)),
         beside_the_point=beside,
     )
     return Result(

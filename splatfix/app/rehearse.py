@@ -12,7 +12,7 @@ from splatfix.app.result import target_python
 from splatfix.certify import Mend, RehearseRequest, device_for
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
 from splatfix.certify.stacks import prepare
-from splatfix.certify.stacks.entry import choose_script, reached_by
+from splatfix.certify.stacks.entry import choose_script, not_called_by, reached_by
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Goal, make_context
@@ -72,6 +72,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
     source, mends = mended_copy(checkout, gaps.mends, folder)
     key, name = prepare.recognised_stack(checkout)
+    uncalled = not_called_by(checkout, script)
     served = [item.module for item in replacement.dropins]
     served += [item.module for item in replacement.native]
     subject = StackSubject(
@@ -87,7 +88,9 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
         script=script,
         scene=prepare.choose_scene(request, folder, rehearsed=rehearsed),
         iterations=prepare.length_of(request, key, rehearsed=rehearsed),
-        extensions=prepare.called_extensions(checkout, served),
+        extensions=tuple(
+            name for name in prepare.called_extensions(checkout, served) if name not in uncalled
+        ),
         gaps=replace(gaps, mends=mends),
         needed=tuple(item.name for item in checkout.needs if not item.beside),
         resumes=prepare.checkpoint_loads(context),

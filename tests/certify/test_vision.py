@@ -25,3 +25,25 @@ def test_what_its_import_needs_is_declared(loads: bool) -> None:
     # with a compiled part that loads nothing is declared: here, where there is none, the import fails as it does without us
     assert done.stdout.split() == (["False"] if loads else ["True", "imported"])
     assert ("does not exist" in done.stderr) is loads
+
+
+ACCELERATOR = """
+import torch
+from splatfix.certify.inside.cuda_on_cpu import land
+land(torch, lambda: 0)
+print(torch.accelerator.current_stream().is_capturing(), torch.accelerator.current_device_index())
+weight = torch.nn.Parameter(torch.ones(3, device="cuda"))
+optimizer = torch.optim.Adam([weight], lr=0.1)
+weight.sum().backward()
+optimizer.step()
+print(bool((weight < 1).all()))
+"""
+
+
+def test_an_optimizer_that_asks_for_the_accelerator() -> None:
+    """Of torch 2.15, in a CUDA build without a driver: "CUDA driver version is insufficient" at the first step."""
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, "accelerator"):
+        pytest.skip("this torch has no torch.accelerator")
+    done = subprocess.run([sys.executable, "-c", ACCELERATOR], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["False", "0", "True"], done.stderr

@@ -61,7 +61,8 @@ CODES = {item.code: item for item in all_checks()}
     ],
 )
 def test_a_message_is_explained_by_its_record(line: str, key: str, failure: str) -> None:
-    found = explain_message(line, "compiler")
+    kind = "python" if line.startswith("ModuleNotFoundError") else "compiler"
+    found = explain_message(line, kind)
     assert (found.key, found.failure_class) == (key, failure)
     assert found.meaning and found.steps and "{" not in found.meaning
 

@@ -189,6 +189,9 @@ class _Stream:
     def query(self) -> bool:
         return True
 
+    def is_capturing(self) -> bool:
+        return False
+
     def record_event(self, event: Any = None) -> Any:
         event = event or _Event()
         event.record()
@@ -246,6 +249,11 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
     for name in ("range_push", "range_pop", "mark"):
         setattr(cuda.nvtx, name, says(0))
     cuda.nvtx.range = _Stream
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is not None:  # of torch 2.6 and newer; optimizers of 2.15 ask it for the stream
+        accelerator.is_available, accelerator.device_count = says(True), says(1)
+        accelerator.current_device_index = accelerator.current_device_idx = says(0)
+        accelerator.current_stream, accelerator.synchronize = says(_Stream()), says(None)
 
 
 def _total_memory() -> int:

@@ -64,6 +64,13 @@ def _no_trainer(request: RehearseRequest, checkout: Checkout) -> SplatfixError:
     )
 
 
+def not_called_by(checkout: Checkout, script: str) -> frozenset[str]:
+    """Modules of rasterizers that other scripts than the trainer call, and it alone does not."""
+    reach = as_reached(checkout, (script,), ())[1]
+    called = {call.module for call in checkout.calls if reach.has(call.file, call.function)}
+    return frozenset(call.module for call in checkout.calls) - called
+
+
 def reached_by(checkout: Checkout, script: str) -> tuple[Checkout, Reach]:
     """The checkout as far as the trainer, its renderer and its metrics reach it."""
     root = Path(checkout.folder)
