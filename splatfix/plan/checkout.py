@@ -239,7 +239,7 @@ def declared_by(folder: Path) -> tuple[Pin, ...]:
     return tuple(read_pins(folder))
 
 
-def checkout_to_replace(text: str, checkout: Checkout | None) -> Checkout | None:
+def checkout_to_replace(text: str, checkout: Checkout | None, backend: str) -> Checkout | None:
     """What is known of a SOURCE whose extensions drop-ins are to take the place of; None where it is no folder.
 
     Args:
@@ -253,7 +253,7 @@ def checkout_to_replace(text: str, checkout: Checkout | None) -> Checkout | None
         return None
     require_one_thing(folder)
     if not is_source(folder):
-        raise no_checkout(folder, "--backend", "pure")
+        raise no_checkout(folder, "--backend", backend)
     if checkout and checkout.folder == str(folder):
         return checkout
     return read_checkout(folder, ()).value

@@ -26,11 +26,14 @@ from splatfix.plan.replacement import replacement_for
 _SHARED_NAME = "diff-gaussian-rasterization"
 
 
-def choose_dropins(sources: Iterable[str], checkout: Checkout | None = None) -> Replacement:
+def choose_dropins(
+    sources: Iterable[str], checkout: Checkout | None = None, backend: str = "pure"
+) -> Replacement:
     """The drop-ins for names, source folders or whole checkouts, each once, and what they cannot replace.
 
     Args:
         checkout: as it was read already, if one of the sources is one.
+        backend: the one that was asked for, which the commands of errors name.
 
     Raises:
         SplatfixError: ``nothing-replaces-it`` (exit 1) with the reason; ``variant-not-said``, ``unknown-drop-in``,
@@ -46,7 +49,7 @@ def choose_dropins(sources: Iterable[str], checkout: Checkout | None = None) -> 
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}
     for text in named:
-        replacement = _replacement(text, checkout)
+        replacement = _replacement(text, checkout, backend)
         native.update(dict.fromkeys(replacement.native))
         for dropin in replacement.dropins:
             other = dropins.setdefault(dropin.distribution, dropin)
@@ -60,17 +63,19 @@ def choose_dropins(sources: Iterable[str], checkout: Checkout | None = None) -> 
     return Replacement(tuple(dropins.values()), tuple(native))
 
 
-def _replacement(text: str, checkout: Checkout | None) -> Replacement:
+def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacement:
     """For one name or folder."""
-    checkout = checkout_to_replace(text, checkout)
+    checkout = checkout_to_replace(text, checkout, backend)
     if checkout is None:
-        return Replacement((_by_name(text),))
+        return Replacement((_by_name(text, backend),))
     replacement = replacement_for(checkout)
     if not (replacement.dropins or replacement.native):
         raise _no_extension(text, checkout)
     if replacement.useless:
         beside = replacement.names or companions(replacement.native[0].module)
-        raise _only_native(replacement.refused, "", *_native_build(text, checkout), *_by_their_names(beside))
+        raise _only_native(
+            replacement.refused, "", *_native_build(text, checkout), *_by_their_names(beside, backend)
+        )
     return replacement
 
 
@@ -110,18 +115,18 @@ def _only_native(subject: str, reason: str, *todo: Step) -> SplatfixError:
     )
 
 
-def _by_name(text: str) -> Dropin:
+def _by_name(text: str, backend: str) -> Dropin:
     name, _, kind = text.partition("@")
     name = canonicalize_name(name)
     if name == _SHARED_NAME and kind:
-        return _named_variant(text, kind)
+        return _named_variant(text, kind, backend)
     if name == _SHARED_NAME:
         raise usage_error(
             "variant-not-said",
             f"At least nine incompatible packages are called {text}; which of them does your trainer call?",
             say(f"Name it: {_variant_names()}"),
             fill_in(
-                *("splatfix", "install", "CHECKOUT", "--backend", "pure"),
+                *("splatfix", "install", "CHECKOUT", "--backend", backend),
                 text="Or give the trainer's checkout",
             ),
         )
@@ -129,7 +134,9 @@ def _by_name(text: str) -> Dropin:
         if name == dropin.distribution and not kind:
             return dropin
     if name in IRREPLACEABLE:
-        raise _only_native(text, IRREPLACEABLE[name], _build(name), *_by_their_names(companions(name)))
+        raise _only_native(
+            text, IRREPLACEABLE[name], _build(name), *_by_their_names(companions(name), backend)
+        )
     raise usage_error(
         "unknown-drop-in",
         f"splatfix has no drop-in for {text}.",
@@ -137,7 +144,7 @@ def _by_name(text: str) -> Dropin:
     )
 
 
-def _named_variant(text: str, key: str) -> Dropin:
+def _named_variant(text: str, key: str, backend: str) -> Dropin:
     for dropin in DROPINS:
         if dropin.distribution == _SHARED_NAME and key in (dropin.variant, *dropin.serves):
             return dropin
@@ -154,7 +161,7 @@ def _named_variant(text: str, key: str) -> Dropin:
     module = subject = key
     if row:
         module, subject = row.module, f"{row.module} ({key})"
-    beside = _by_their_names(companions(module, key))
+    beside = _by_their_names(companions(module, key), backend)
     raise _only_native(subject, refusal(key) or "", _build(module), *beside)
 
 
@@ -162,12 +169,12 @@ def _variant_names() -> str:
     return ", ".join(dropin.name for dropin in DROPINS if dropin.variant)
 
 
-def _by_their_names(names: Sequence[str]) -> tuple[Step, ...]:
+def _by_their_names(names: Sequence[str], backend: str) -> tuple[Step, ...]:
     """The command for the drop-ins of what is called beside an extension."""
     if not names:
         return ()
     text = "What is called beside it can be replaced"
-    return (run("splatfix", "install", *names, "--backend", "pure", text=text),)
+    return (run("splatfix", "install", *names, "--backend", backend, text=text),)
 
 
 def _build(extension: str) -> Step:

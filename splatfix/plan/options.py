@@ -334,7 +334,7 @@ def _best_dropins(
 
 def _with_dropins(request: Request, context: Context) -> InstallPlan:
     """By the backend that was named; its refusal names the best of the others."""
-    replacement = choose_dropins(request.sources, context.checkout)
+    replacement = choose_dropins(request.sources, context.checkout, request.backend)
     _, kernels_by = _WITHOUT_COMPILER[request.backend]
     try:
         return dropin_plan(request, context, replacement, kernels_by)
