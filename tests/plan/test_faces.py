@@ -18,8 +18,10 @@ from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, NotReadable
 from splatfix.plan.faces import derive_face, derived_dropin, order_of
 from splatfix.plan.replacement import replacement_for
+from splatfix.plan.steps import MakeDropin
+from tests.archs import request_for
 
-from .machines import cuda_source
+from .machines import cuda_source, healthy, make_plan
 from .test_replacement import checkout, read, rendering
 
 NAME = "diff_gaussian_rasterization"
@@ -200,6 +202,19 @@ def test_a_module_of_another_name_with_the_same_face(tmp_path: Path) -> None:
 
 
 # What is made
+
+
+def test_install_is_told_the_face(tmp_path: Path) -> None:
+    """The wheel is made of the plan's step alone."""
+    folder = called(tmp_path, results=("image", "radii", "depth", "alpha", "n_touched"))
+    request = request_for((str(folder),), ("sm_120",), backend="pure")
+    (step,) = (
+        item
+        for item in make_plan(request, healthy()).steps
+        if isinstance(item, MakeDropin) and item.module == NAME
+    )
+    assert step.declared and step.declared.words == "color,radii,depth,alpha,near-count"
+    assert step.variant == "depth+alpha+near-count"
 
 
 def imported(dropin: Dropin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
