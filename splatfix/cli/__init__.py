@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from splatfix import __version__
 from splatfix.app.result import show_traceback
 from splatfix.cli import certify, diagnose, dockerfile, explain, install, process, report, vram
-from splatfix.cli.options import option
+from splatfix.cli.options import examples, option
 from splatfix.core.errors import usage_error
 from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
 
@@ -39,17 +40,9 @@ def _version(asked_for: bool) -> None:
 @app.callback()
 def _options(
     context: typer.Context,
-    version: Annotated[
-        Optional[bool],
-        option("--version", "Print the version and exit.", callback=_version, is_eager=True),
-    ] = None,
-    debug: Annotated[bool, option("--debug", "Show tracebacks.")] = False,
-    knowledge: Annotated[
-        Optional[Path],
-        option(
-            "--knowledge", "TOML or JSON file that extends or overrides splatfix's tables.", metavar="FILE"
-        ),
-    ] = None,
+    version: Annotated[Optional[bool], option("splatfix.version", callback=_version, is_eager=True)] = None,
+    debug: Annotated[bool, option("splatfix.debug")] = False,
+    knowledge: Annotated[Optional[Path], option("splatfix.knowledge")] = None,
 ) -> None:
     """Options that come before the command's name."""
     context.ensure_object(process.Invocation).debug = debug
@@ -62,75 +55,26 @@ def _options(
             raise usage_error("bad-knowledge", str(error)) from error
 
 
-def _example(*lines: str) -> str:
-    """The end of a command's help."""
-    return "\n\n".join(f"Example: {line}" for line in lines)
-
-
-app.command(
-    "diagnose",
-    rich_help_panel=FIND,
-    epilog=_example("splatfix diagnose", "splatfix diagnose --repo ./gaussian-splatting --target sm_120"),
-)(diagnose.diagnose)
-app.command("inspect", rich_help_panel=FIND, epilog=_example("splatfix inspect build/_C.so --target sm_120"))(
-    diagnose.inspect
+# Panel of the help, name, function, and what else typer is told.
+_COMMANDS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
+    (FIND, "diagnose", diagnose.diagnose, {}),
+    (FIND, "inspect", diagnose.inspect, {}),
+    (FIND, "explain", explain.explain, {"cls": explain.WithCommand}),
+    (FIND, "vram", vram.vram, {}),
+    (FIX, "install", install.install, {}),
+    (FIX, "dockerfile", dockerfile.dockerfile, {}),
+    (FIX, "repair", install.repair, {}),
+    (FIX, "revert", install.revert, {}),
+    (PROVE, "verify", certify.verify, {}),
+    (PROVE, "certify", certify.certify, {}),
+    (PROVE, "rehearse", certify.rehearse, {}),
+    # options after the command to watch are the command's own
+    (PROVE, "monitor", certify.monitor, {"context_settings": {"allow_interspersed_args": False}}),
 )
-app.command(
-    "explain",
-    cls=explain.WithCommand,
-    rich_help_panel=FIND,
-    epilog=_example(
-        "pip install ./submodules/simple-knn 2>&1 | splatfix explain", "splatfix explain -- make"
-    ),
-)(explain.explain)
-app.command(
-    "vram",
-    rich_help_panel=FIND,
-    epilog=_example(
-        'splatfix vram --gpu "RTX 3090" --stack inria --images 1362 --resolution 1600x1300 --gaussians 3000000',
-        "splatfix vram --stack gsplat --scene ./garden --html vram.html",
-    ),
-)(vram.vram)
+for _panel, _name, _function, _more in _COMMANDS:
+    app.command(_name, rich_help_panel=_panel, epilog=examples(_name), **_more)(_function)
 app.add_typer(diagnose.checks_app, name="checks", rich_help_panel=FIND)
-app.command(
-    "install",
-    rich_help_panel=FIX,
-    epilog=_example("splatfix install ./gaussian-splatting --target sm_120 --dry-run --why"),
-)(install.install)
-app.command(
-    "dockerfile",
-    rich_help_panel=FIX,
-    epilog=_example(
-        "splatfix dockerfile --repo ./gaussian-splatting --target sm_120 --out ./gaussian-splatting",
-        "splatfix dockerfile --repo ./2d-gaussian-splatting --target sm_86 --toolkit wheels",
-    ),
-)(dockerfile.dockerfile)
-app.command("repair", rich_help_panel=FIX, epilog=_example("splatfix repair torch --dry-run"))(install.repair)
-app.command("revert", rich_help_panel=FIX, epilog=_example("splatfix revert --list"))(install.revert)
 app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
-app.command("verify", rich_help_panel=PROVE, epilog=_example("splatfix verify --device cuda"))(certify.verify)
-app.command(
-    "certify",
-    rich_help_panel=PROVE,
-    epilog=_example(
-        "splatfix certify --suite standard", "splatfix certify --data ./scenes --renderer gsplat"
-    ),
-)(certify.certify)
-app.command(
-    "rehearse",
-    rich_help_panel=PROVE,
-    epilog=_example(
-        "splatfix rehearse ./gaussian-splatting",
-        "splatfix rehearse ./mip-splatting --scene ./garden -- --kernel_size 0.2",
-    ),
-)(certify.rehearse)
-# Options after the command to watch are the command's own.
-app.command(
-    "monitor",
-    rich_help_panel=PROVE,
-    context_settings={"allow_interspersed_args": False},
-    epilog=_example("splatfix monitor --interval 0.5 python train.py -s scene"),
-)(certify.monitor)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
 app.add_typer(certify.lanes_app, name="lanes", rich_help_panel=PROVE)
 app.add_typer(report.report_app, name="report", rich_help_panel=PROVE)

@@ -10,7 +10,7 @@ import typer
 
 from splatfix import app
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import OUTPUT, SCENES, TRAINING, finish, folder_to_write, option
+from splatfix.cli.options import examples, finish, folder_to_write, option
 from splatfix.core.errors import usage_error
 from splatfix.core.step import say
 
@@ -19,7 +19,6 @@ scenes_app = typer.Typer(
 )
 lanes_app = typer.Typer(help="List the container lanes of certify --container.", no_args_is_help=True)
 
-CONTAINER = "Container"
 LANES = options.names_of(lambda: app.lanes.list_lanes(), "lanes")
 SAMPLES = options.names_of(lambda: app.scenes.list_scenes(), "scenes")
 
@@ -34,7 +33,7 @@ class RendererChoice(str, Enum):
 
 def verify(
     python: options.Python = None,
-    device: Annotated[options.Device, option("--device", "Where the kernels run.")] = options.Device.auto,
+    device: Annotated[options.Device, option("verify.device")] = options.Device.auto,
     as_json: options.Json = False,
 ) -> None:
     """Check kernels against float64 references: SSIM, kNN and rasterizer, native and drop-in."""
@@ -43,155 +42,30 @@ def verify(
 
 def certify(
     context: typer.Context,
-    level: Annotated[
-        Optional[int],
-        option(
-            "--level",
-            "How much to run, each with all below it: 1 diagnosis, 2 kernels, 3 quick suite, 4 standard suite, or with --data "
-            "the thirteen public scenes. A level skips nothing that belongs to it.",
-            SCENES,
-            "1-4",
-            min=1,
-            max=4,
-            show_default="the suite, without a diagnosis",
-        ),
-    ] = None,
-    suite: Annotated[
-        Optional[str],
-        option(
-            "--suite",
-            "quick (three scenes) or standard (all sample scenes).",
-            SCENES,
-            show_default="quick, or the lane's own",
-        ),
-    ] = None,
-    data: Annotated[
-        Optional[Path],
-        option(
-            "--data",
-            "Train the scenes in this folder instead: the public ones (garden, truck, ...) by name, any other COLMAP, Blender "
-            "or nerfstudio scene too.",
-            SCENES,
-            "ROOT",
-        ),
-    ] = None,
-    repo: Annotated[
-        Optional[Path],
-        option(
-            "--repo",
-            "Run this checkout's own trainer instead of splatfix's; see splatfix rehearse.",
-            SCENES,
-            "CHECKOUT",
-        ),
-    ] = None,
-    scene: Annotated[
-        Optional[str],
-        option(
-            "--scene",
-            "Train this sample scene only. With --repo: the folder of the scene that the stack's own trainer trains; it is "
-            "copied, and never written into.",
-            SCENES,
-            "NAME|FOLDER",
-            show_default="the suite's, or a bundled one with --repo",
-            autocompletion=SAMPLES,
-        ),
-    ] = None,
-    iterations: Annotated[
-        Optional[int],
-        option(
-            "--iterations",
-            "Length of each training.",
-            TRAINING,
-            min=1,
-            show_default="the suite's; with --data 300 on a CPU, 7000 on a GPU",
-        ),
-    ] = None,
-    resolution: Annotated[
-        Optional[int],
-        option(
-            "--resolution",
-            "1, 2, 4, 8: divisor of the image size; larger: width in pixels.",
-            TRAINING,
-            min=1,
-            show_default="the suite's; with --data 320 on a CPU, each scene's usual one on a GPU",
-        ),
-    ] = None,
+    level: Annotated[Optional[int], option("certify.level")] = None,
+    suite: Annotated[Optional[str], option("certify.suite")] = None,
+    data: Annotated[Optional[Path], option("certify.data")] = None,
+    repo: Annotated[Optional[Path], option("certify.repo")] = None,
+    scene: Annotated[Optional[str], option("certify.scene", autocompletion=SAMPLES)] = None,
+    iterations: Annotated[Optional[int], option("certify.iterations")] = None,
+    resolution: Annotated[Optional[int], option("certify.resolution")] = None,
     python: options.Python = None,
     out: options.Out = Path("splatfix-report"),
-    renderer: Annotated[
-        RendererChoice, option("--renderer", "Rasterizer to train with.", TRAINING)
-    ] = RendererChoice.torch,
+    renderer: Annotated[RendererChoice, option("certify.renderer")] = RendererChoice.torch,
     device: options.TrainingDevice = options.Device.auto,
-    seed: Annotated[int, option("--seed", "Random seed.", TRAINING, min=0, max=2**32 - 1)] = 0,
-    baseline: Annotated[
-        Optional[str],
-        option(
-            "--baseline",
-            "An earlier certificate.json to compare with; or, with --data, published figures: inria-2023, inria-2023-7k, "
-            "gsplat-30k, gsplat-7k, mip-splatting, 3dgs-mcmc, taming-3dgs. Trains as they were measured.",
-            OUTPUT,
-            "FILE|NAME",
-        ),
-    ] = None,
-    sign: Annotated[
-        Optional[Path],
-        option(
-            "--sign",
-            "Sign the report with this ed25519 private key (PEM or OpenSSH), as an in-toto statement.",
-            OUTPUT,
-            "KEY",
-        ),
-    ] = None,
-    appendix: Annotated[
-        bool,
-        option(
-            "--appendix",
-            "Also write an artifact-evaluation appendix: appendix.md and appendix.tex.",
-            OUTPUT,
-        ),
-    ] = False,
-    host_label: Annotated[
-        str,
-        option("--host-label", "What the report calls this machine.", OUTPUT, show_default="not named"),
-    ] = "",
+    seed: Annotated[int, option("certify.seed")] = 0,
+    baseline: Annotated[Optional[str], option("certify.baseline")] = None,
+    sign: Annotated[Optional[Path], option("certify.sign")] = None,
+    appendix: Annotated[bool, option("certify.appendix")] = False,
+    host_label: Annotated[str, option("certify.host_label")] = "",
     target: options.CertifyTargets = None,
-    container: Annotated[
-        Optional[str],
-        option(
-            "--container",
-            "Certify inside these container lanes, such as cpu or cpu,cu130; see splatfix lanes list.",
-            CONTAINER,
-            "LANE[,LANE]",
-            autocompletion=LANES,
-        ),
-    ] = None,
-    jobs: Annotated[int, option("--jobs", "Lanes at a time.", CONTAINER, min=1)] = 1,
-    extension: Annotated[
-        Optional[list[str]],
-        option(
-            "--extension",
-            "Source folder of a CUDA extension to build inside, in a lane with a toolkit; repeatable.",
-            CONTAINER,
-            "SOURCE",
-        ),
-    ] = None,
-    keep: Annotated[bool, option("--keep", "Leave the container, to look into it.", CONTAINER)] = False,
-    docker_host: Annotated[
-        Optional[str], option("--docker-host", "Address of the Docker engine.", CONTAINER)
-    ] = None,
-    base_image: Annotated[
-        Optional[str], option("--base-image", "Base image to use instead of the lane's.", CONTAINER)
-    ] = None,
-    ca_certificates: Annotated[
-        Optional[Path],
-        option(
-            "--ca-certificates",
-            "PEM file of certificate authorities for the image build.",
-            CONTAINER,
-            "FILE",
-            show_default="what pip uses here",
-        ),
-    ] = None,
+    container: Annotated[Optional[str], option("certify.container", autocompletion=LANES)] = None,
+    jobs: Annotated[int, option("certify.jobs")] = 1,
+    extension: Annotated[Optional[list[str]], option("certify.extension")] = None,
+    keep: Annotated[bool, option("certify.keep")] = False,
+    docker_host: Annotated[Optional[str], option("certify.docker_host")] = None,
+    base_image: Annotated[Optional[str], option("certify.base_image")] = None,
+    ca_certificates: Annotated[Optional[Path], option("certify.ca_certificates")] = None,
     verbose: options.Verbose = False,
     form: options.Format = options.Form.text,
     exit_codes: options.ExitCodesOption = options.ExitCodes.splatfix,
@@ -257,71 +131,16 @@ def certify(
 
 
 def rehearse(
-    checkout: Annotated[Path, typer.Argument(help="Folder of a stack's checkout.", metavar="CHECKOUT")],
-    train_arguments: Annotated[
-        Optional[list[str]],
-        typer.Argument(help="After --: words for its train.py.", metavar="[-- WORD...]", show_default=False),
-    ] = None,
-    scene: Annotated[
-        Optional[Path],
-        option(
-            "--scene",
-            "Folder of the scene to train; it is copied, and never written into.",
-            SCENES,
-            "FOLDER",
-            show_default="a bundled one",
-        ),
-    ] = None,
-    script: Annotated[
-        str,
-        option(
-            "--script",
-            "The trainer, a file of the checkout.",
-            TRAINING,
-            "FILE",
-            show_default="train.py, or the only script that trains",
-        ),
-    ] = "",
-    face: Annotated[
-        str,
-        option(
-            "--face",
-            "What its rasterizer gives back, in order, where that cannot be read: color,radii,depth,alpha.",
-            TRAINING,
-            "NAMES",
-            show_default="read from its source and its callers",
-        ),
-    ] = "",
-    dry_run: Annotated[
-        bool,
-        option(
-            "--dry-run",
-            "Say from text alone which drop-ins it would run on, or why not; run nothing.",
-            TRAINING,
-        ),
-    ] = False,
-    why: Annotated[bool, option("--why", "With --dry-run: what was read where.", TRAINING)] = False,
+    checkout: Annotated[Path, option("rehearse.checkout")],
+    train_arguments: Annotated[Optional[list[str]], option("rehearse.train_arguments")] = None,
+    scene: Annotated[Optional[Path], option("rehearse.scene")] = None,
+    script: Annotated[str, option("rehearse.script")] = "",
+    face: Annotated[str, option("rehearse.face")] = "",
+    dry_run: Annotated[bool, option("rehearse.dry_run")] = False,
+    why: Annotated[bool, option("rehearse.why")] = False,
     python: options.Python = None,
-    iterations: Annotated[
-        Optional[int],
-        option(
-            "--iterations",
-            "Length of the training; densification and saving are shortened with it.",
-            TRAINING,
-            min=1,
-            show_default="120 on a CPU, 1000 on a GPU",
-        ),
-    ] = None,
-    resolution: Annotated[
-        Optional[int],
-        option(
-            "--resolution",
-            "What the trainer's own --resolution is given.",
-            TRAINING,
-            min=1,
-            show_default="128 with --scene on a CPU",
-        ),
-    ] = None,
+    iterations: Annotated[Optional[int], option("rehearse.iterations")] = None,
+    resolution: Annotated[Optional[int], option("rehearse.resolution")] = None,
     out: options.Out = Path("splatfix-report"),
     device: options.TrainingDevice = options.Device.auto,
     target: options.CertifyTargets = None,
@@ -354,18 +173,10 @@ def rehearse(
 
 
 def monitor(
-    target: Annotated[
-        list[str],
-        typer.Argument(help="PID of a running process, or a command to start.", metavar="PID|COMMAND..."),
-    ],
-    out: Annotated[
-        Path,
-        option("--out", "Folder for the series and the summary.", metavar="DIR", callback=folder_to_write),
-    ] = Path("splatfix-monitor"),
-    interval: Annotated[
-        float, option("--interval", "Seconds between two samples.", min=0.05, max=86400.0)
-    ] = 1.0,
-    tensorboard: Annotated[bool, option("--tensorboard", "Also write TensorBoard event files.")] = False,
+    target: Annotated[list[str], option("monitor.target")],
+    out: Annotated[Path, option("monitor.out", callback=folder_to_write)] = Path("splatfix-monitor"),
+    interval: Annotated[float, option("monitor.interval")] = 1.0,
+    tensorboard: Annotated[bool, option("monitor.tensorboard")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Record a trainer's VRAM (through NVML), memory and load to metrics.jsonl; exit with the command's own code.
@@ -404,53 +215,27 @@ def divisors(text: str) -> tuple[int, ...]:
     return numbers
 
 
-@scenes_app.command("list", epilog="Example: splatfix scenes list")
+@scenes_app.command("list", epilog=examples("scenes-list"))
 def list_scenes(as_json: options.Json = False) -> None:
     """List the sample scenes: layout, number and size of views, kind."""
     finish(app.scenes.list_scenes(), as_json)
 
 
-@scenes_app.command("export", epilog="Example: splatfix scenes export fruit --out scenes")
+@scenes_app.command("export", epilog=examples("scenes-export"))
 def export_scenes(
-    names: Annotated[
-        Optional[list[str]],
-        typer.Argument(
-            help="Sample scenes.", show_default="all", metavar="[NAME...]", autocompletion=SAMPLES
-        ),
-    ] = None,
-    out: Annotated[
-        Path,
-        option(
-            "--out", "Folder to write one folder per scene into.", metavar="DIR", callback=folder_to_write
-        ),
-    ] = Path("splatfix-scenes"),
+    names: Annotated[Optional[list[str]], option("scenes-export.names", autocompletion=SAMPLES)] = None,
+    out: Annotated[Path, option("scenes-export.out", callback=folder_to_write)] = Path("splatfix-scenes"),
     as_json: options.Json = False,
 ) -> None:
     """Copy sample scenes to a folder."""
     finish(app.scenes.export_scenes(tuple(names or ()), out), as_json)
 
 
-@scenes_app.command("check", epilog="Example: splatfix scenes check ./my-scene --html scene.html")
+@scenes_app.command("check", epilog=examples("scenes-check"))
 def check_scenes(
-    names: Annotated[
-        Optional[list[str]],
-        typer.Argument(
-            help="Folders with scenes of yours, or sample scenes.",
-            show_default="all samples",
-            metavar="[FOLDER|NAME...]",
-            autocompletion=SAMPLES,
-        ),
-    ] = None,
-    root: Annotated[
-        Optional[Path],
-        option("--root", "Folder with the samples.", metavar="DIR", show_default="the bundled ones"),
-    ] = None,
-    html: Annotated[
-        Optional[Path],
-        option(
-            "--html", "Also write a page: cameras and points from above, and a contact sheet.", metavar="FILE"
-        ),
-    ] = None,
+    names: Annotated[Optional[list[str]], option("scenes-check.names", autocompletion=SAMPLES)] = None,
+    root: Annotated[Optional[Path], option("scenes-check.root")] = None,
+    html: Annotated[Optional[Path], option("scenes-check.html")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Say what is wrong with a scene before hours are spent, and which trainers take it; no torch, no photo decoded.
@@ -460,22 +245,14 @@ def check_scenes(
     finish(app.scenes.check_scenes(tuple(names or ()), root, html), as_json)
 
 
-@scenes_app.command(
-    "fix", epilog="Example: splatfix scenes fix ./my-scene --out ./my-scene-mended --undistort"
-)
+@scenes_app.command("fix", epilog=examples("scenes-fix"))
 def fix_scene(
-    scene: Annotated[Path, typer.Argument(help="Folder of a scene; it is only read.", metavar="FOLDER")],
-    out: Annotated[Path, option("--out", "New folder for the copy.", metavar="COPY")],
-    copies: Annotated[
-        str, option("--copies", "Divisors of the smaller copies to make; none for none.", metavar="N,N...")
-    ] = "2,4,8",
-    model: Annotated[ModelForm, option("--model", "Form of a COLMAP model in the copy.")] = ModelForm.binary,
-    undistort: Annotated[
-        bool, option("--undistort", "Make pinhole photos of those of any camera model, by pycolmap.")
-    ] = False,
-    split: Annotated[
-        bool, option("--split", "Also hold out every eighth view, in lists that nerfstudio reads.")
-    ] = False,
+    scene: Annotated[Path, option("scenes-fix.scene")],
+    out: Annotated[Path, option("scenes-fix.out")],
+    copies: Annotated[str, option("scenes-fix.copies")] = "2,4,8",
+    model: Annotated[ModelForm, option("scenes-fix.model")] = ModelForm.binary,
+    undistort: Annotated[bool, option("scenes-fix.undistort")] = False,
+    split: Annotated[bool, option("scenes-fix.split")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Make a mended copy of a scene: photos upright, images_2 to images_8, a binary model in sparse/0, a split.
@@ -488,15 +265,15 @@ def fix_scene(
     finish(app.scenes.fix(request), as_json)
 
 
-@lanes_app.command("list", epilog="Example: splatfix lanes list")
+@lanes_app.command("list", epilog=examples("lanes-list"))
 def list_lanes(as_json: options.Json = False) -> None:
     """List the lanes: torch, GPU, what extensions are built for."""
     finish(app.lanes.list_lanes(), as_json)
 
 
-@lanes_app.command("show", epilog="Example: splatfix lanes show cuda-from-pypi")
+@lanes_app.command("show", epilog=examples("lanes-show"))
 def show_lane(
-    name: Annotated[str, typer.Argument(help="Name of the lane.", metavar="LANE", autocompletion=LANES)],
+    name: Annotated[str, option("lanes-show.name", autocompletion=LANES)],
     as_json: options.Json = False,
 ) -> None:
     """Show everything about one lane: images, packages, what it can prove without a GPU, what was run of it."""

@@ -9,11 +9,10 @@ import typer
 
 from splatfix import app
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import file_to_write, finish, option
+from splatfix.cli.options import examples, file_to_write, finish, option
 
 checks_app = typer.Typer(help="List the checks, or show the page of one.", no_args_is_help=True)
 
-FILES = "Saving and replaying facts"
 CODES = options.names_of(lambda: app.checks.list_checks(), "checks", "code")
 
 
@@ -21,56 +20,14 @@ def diagnose(
     context: typer.Context,
     python: options.Python = None,
     target: options.Targets = None,
-    repo: Annotated[
-        Optional[Path], option("--repo", "Also check this checkout of a splatting stack.", metavar="DIR")
-    ] = None,
-    imports: Annotated[
-        bool, option("--imports", "Also import torch and every extension in a child process (seconds).")
-    ] = False,
-    only: Annotated[
-        Optional[list[str]],
-        option("--only", "Run only this check or family; repeatable.", autocompletion=CODES),
-    ] = None,
-    skip: Annotated[
-        Optional[list[str]], option("--skip", "Skip this check or family; repeatable.", autocompletion=CODES)
-    ] = None,
-    facts_file: Annotated[
-        Optional[Path],
-        option(
-            "--facts",
-            "Diagnose facts saved (or a machine recorded) elsewhere instead of this machine.",
-            FILES,
-            "FILE",
-        ),
-    ] = None,
-    save: Annotated[
-        Optional[Path],
-        option(
-            "--save",
-            "Also write the facts to FILE, for --facts on another machine.",
-            FILES,
-            "FILE",
-            callback=file_to_write,
-        ),
-    ] = None,
-    record: Annotated[
-        Optional[Path],
-        option(
-            "--record",
-            "Also write the raw answers of this machine into the new folder DIR, to attach to a bug report.",
-            FILES,
-            "DIR",
-        ),
-    ] = None,
-    redact: Annotated[
-        bool,
-        typer.Option(
-            " /--no-redact",
-            help="Keep user and host names, home folders and GPU UUIDs in --record.",
-            show_default=False,
-            rich_help_panel=FILES,
-        ),
-    ] = True,
+    repo: Annotated[Optional[Path], option("diagnose.repo")] = None,
+    imports: Annotated[bool, option("diagnose.imports")] = False,
+    only: Annotated[Optional[list[str]], option("diagnose.only", autocompletion=CODES)] = None,
+    skip: Annotated[Optional[list[str]], option("diagnose.skip", autocompletion=CODES)] = None,
+    facts_file: Annotated[Optional[Path], option("diagnose.facts_file")] = None,
+    save: Annotated[Optional[Path], option("diagnose.save", callback=file_to_write)] = None,
+    record: Annotated[Optional[Path], option("diagnose.record")] = None,
+    redact: Annotated[bool, option("diagnose.redact")] = True,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
@@ -93,9 +50,7 @@ def diagnose(
 
 
 def inspect(
-    paths: Annotated[
-        list[Path], typer.Argument(help="Libraries, wheels or folders.", metavar="FILE|WHEEL|DIR...")
-    ],
+    paths: Annotated[list[Path], option("inspect.paths")],
     target: options.Targets = None,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
@@ -105,15 +60,15 @@ def inspect(
     finish(inspected, as_json)
 
 
-@checks_app.command("list", epilog="Example: splatfix checks list")
+@checks_app.command("list", epilog=examples("checks-list"))
 def list_checks(as_json: options.Json = False) -> None:
     """List every check with its code, family and title."""
     finish(app.checks.list_checks(), as_json)
 
 
-@checks_app.command("show", epilog="Example: splatfix checks show no-kernel-image")
+@checks_app.command("show", epilog=examples("checks-show"))
 def show_check(
-    code: Annotated[str, typer.Argument(help="A check's code.", autocompletion=CODES)],
+    code: Annotated[str, option("checks-show.code", autocompletion=CODES)],
     as_json: options.Json = False,
 ) -> None:
     """Show the page of one check: what it looks at, and why it matters."""

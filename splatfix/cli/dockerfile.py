@@ -19,43 +19,15 @@ class ToolkitChoice(str, Enum):
 
 
 def dockerfile(
-    repo: Annotated[Path, option("--repo", "Folder of the checkout.", metavar="CHECKOUT")],
+    repo: Annotated[Path, option("dockerfile.repo")],
     target: options.Targets = None,
-    out: Annotated[
-        Optional[Path],
-        option(
-            "--out -o",
-            "Folder for the Dockerfile and a wheel of this splatfix, made where it is missing; or the Dockerfile itself.",
-            metavar="DIR|FILE",
-            show_default="print it",
-        ),
-    ] = None,
-    toolkit: Annotated[
-        ToolkitChoice,
-        option(
-            "", "CUDA compiler from NVIDIA's devel image, or from PyPI wheels (CUDA 13) on a plain Debian."
-        ),
-    ] = ToolkitChoice.image,
-    torch: Annotated[
-        str,
-        option(
-            "",
-            "torch to take, such as 2.11.0 or 2.8.0+cu128.",
-            metavar="VERSION",
-            show_default="the newest that fits",
-        ),
-    ] = "",
-    jobs: Annotated[
-        int,
-        option(
-            "--jobs -j", "Parallel compiler processes, as far as MAX_JOBS is not given to the build.", min=1
-        ),
-    ] = 4,
-    compose: Annotated[bool, option("--compose", "Also write compose.yaml.")] = False,
-    devcontainer: Annotated[
-        bool, option("--devcontainer", "Also write .devcontainer/devcontainer.json.")
-    ] = False,
-    force: Annotated[bool, option("--force", "Overwrite files that are there.")] = False,
+    out: Annotated[Optional[Path], option("dockerfile.out")] = None,
+    toolkit: Annotated[ToolkitChoice, option("dockerfile.toolkit")] = ToolkitChoice.image,
+    torch: Annotated[str, option("dockerfile.torch")] = "",
+    jobs: Annotated[int, option("dockerfile.jobs")] = 4,
+    compose: Annotated[bool, option("dockerfile.compose")] = False,
+    devcontainer: Annotated[bool, option("dockerfile.devcontainer")] = False,
+    force: Annotated[bool, option("dockerfile.force")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""

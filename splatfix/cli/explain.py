@@ -30,33 +30,12 @@ class WithCommand(TyperCommand):
 
 def explain(
     context: typer.Context,
-    log: Annotated[
-        Optional[Path],
-        typer.Argument(
-            help="The log; - or nothing: standard input. After --: a command to run.", metavar="[LOG|-]"
-        ),
-    ] = None,
-    facts: Annotated[
-        Optional[Path],
-        option("--facts", "Facts of the machine where it failed (diagnose --save).", metavar="FILE"),
-    ] = None,
-    python: Annotated[
-        Optional[str],
-        option("--python", "It failed here, in this environment: read its facts.", metavar="ENV"),
-    ] = None,
-    listed: Annotated[bool, option("--list", "List the failure classes.")] = False,
-    class_name: Annotated[
-        str,
-        option("--class", "Show one failure class and its sources.", metavar="NAME", autocompletion=CLASSES),
-    ] = "",
-    jsonl: Annotated[
-        bool,
-        option(
-            "--jsonl",
-            "Many logs: reads lines of JSON with id and log, prints lines with id and causes.",
-            options.OUTPUT,
-        ),
-    ] = False,
+    log: Annotated[Optional[Path], option("explain.log")] = None,
+    facts: Annotated[Optional[Path], option("explain.facts")] = None,
+    python: Annotated[Optional[str], option("explain.python")] = None,
+    listed: Annotated[bool, option("explain.listed")] = False,
+    class_name: Annotated[str, option("explain.class_name", autocompletion=CLASSES)] = "",
+    jsonl: Annotated[bool, option("explain.jsonl")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Name the cause of a failed build or training by its log, and the fix."""

@@ -11,13 +11,9 @@ import typer
 
 from splatfix import app
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import OUTPUT, confirm_unless, finish, option
+from splatfix.cli.options import confirm_unless, examples, finish, option
 
 cache_app = typer.Typer(help="List or remove the wheels that splatfix has built.", no_args_is_help=True)
-
-PLAN = "Planning"
-BUILD = "Building"
-RUN = "Running"
 
 
 class Backend(str, Enum):
@@ -42,85 +38,28 @@ def _stacks_packages(incomplete: str) -> list[str]:
 def install(
     context: typer.Context,
     sources: Annotated[
-        Optional[list[str]],
-        typer.Argument(
-            help="Source folders, checkouts, gsplat==VERSION; with --backend nvrtc, warp or pure also package names.",
-            show_default="the current folder",
-            metavar="SOURCE",
-            autocompletion=_stacks_packages,
-        ),
+        Optional[list[str]], option("install.sources", autocompletion=_stacks_packages)
     ] = None,
-    target: Annotated[
-        Optional[list[str]],
-        option("--target -t", "GPU architecture such as sm_120, or auto; repeatable.", metavar="ARCH"),
-    ] = None,
+    target: Annotated[Optional[list[str]], option("install.target")] = None,
     python: options.Python = None,
-    backend: Annotated[
-        Backend,
-        option(
-            "",
-            "native: compile; drop-ins: CUDA code by torch's NVRTC (nvrtc), gswarp (warp), PyTorch (pure); or auto.",
-        ),
-    ] = Backend.native,
-    dry_run: Annotated[bool, option("--dry-run", "Show the plan and change nothing.", PLAN)] = False,
-    why: Annotated[bool, option("--why", "Explain choices and rejected alternatives.", PLAN)] = False,
-    keep: Annotated[
-        Optional[list[str]],
-        option(
-            "--keep",
-            "With --dry-run --why: exclude options that modify NAME, such as torch; repeatable.",
-            PLAN,
-            "NAME",
-        ),
-    ] = None,
-    facts_file: Annotated[
-        Optional[Path],
-        option(
-            "--facts", "With --dry-run --why: the options of a machine whose facts were saved.", PLAN, "FILE"
-        ),
-    ] = None,
-    jobs: Annotated[
-        Optional[int], option("--jobs -j", "Number of parallel compiler processes.", BUILD, min=1)
-    ] = None,
-    cuda_home: Annotated[
-        Optional[str], option("--cuda-home", "CUDA toolkit to build with.", BUILD, "DIR")
-    ] = None,
-    provide_toolkit: Annotated[
-        bool,
-        option("--provide-toolkit", "If no CUDA toolkit fits, download one into splatfix's cache.", BUILD),
-    ] = False,
-    force_cuda_mismatch: Annotated[
-        bool, option("--force-cuda-mismatch", "Allow a CUDA major mismatch (recorded in the wheel).", BUILD)
-    ] = False,
-    ptx: Annotated[
-        bool, option("--ptx", "If no toolkit supports the GPU, embed PTX for the driver to compile.", BUILD)
-    ] = False,
-    in_place: Annotated[
-        bool, option("--in-place", "Write the edits into the checkout too, with a backup.", BUILD)
-    ] = False,
-    fetch_submodules: Annotated[
-        bool,
-        option(
-            "--fetch-submodules", "Fetch the checkout's empty submodules first, with git over https.", BUILD
-        ),
-    ] = False,
-    no_cache: Annotated[bool, option("--no-cache", "Compile even if a cached wheel exists.", BUILD)] = False,
-    reinstall: Annotated[
-        bool, option("--reinstall", "Install even if it is already up to date.", RUN)
-    ] = False,
-    with_dependencies: Annotated[
-        bool,
-        option(
-            "--with-dependencies",
-            "Also install what the code imports and is missing; reverted together.",
-            RUN,
-        ),
-    ] = False,
-    resume: Annotated[bool, option("--resume", "Retry the last failed installation.", RUN)] = False,
-    yes: Annotated[bool, option("--yes -y", "Do not ask for confirmation.", RUN)] = False,
-    verbose: Annotated[
-        bool, option("--verbose -v", "Show every step by itself, and stream the build output.", OUTPUT)
-    ] = False,
+    backend: Annotated[Backend, option("install.backend")] = Backend.native,
+    dry_run: Annotated[bool, option("install.dry_run")] = False,
+    why: Annotated[bool, option("install.why")] = False,
+    keep: Annotated[Optional[list[str]], option("install.keep")] = None,
+    facts_file: Annotated[Optional[Path], option("install.facts_file")] = None,
+    jobs: Annotated[Optional[int], option("install.jobs")] = None,
+    cuda_home: Annotated[Optional[str], option("install.cuda_home")] = None,
+    provide_toolkit: Annotated[bool, option("install.provide_toolkit")] = False,
+    force_cuda_mismatch: Annotated[bool, option("install.force_cuda_mismatch")] = False,
+    ptx: Annotated[bool, option("install.ptx")] = False,
+    in_place: Annotated[bool, option("install.in_place")] = False,
+    fetch_submodules: Annotated[bool, option("install.fetch_submodules")] = False,
+    no_cache: Annotated[bool, option("install.no_cache")] = False,
+    reinstall: Annotated[bool, option("install.reinstall")] = False,
+    with_dependencies: Annotated[bool, option("install.with_dependencies")] = False,
+    resume: Annotated[bool, option("install.resume")] = False,
+    yes: Annotated[bool, option("install.yes")] = False,
+    verbose: Annotated[bool, option("install.verbose")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Build an extension for a GPU, verify the result, and install it so that it can be undone."""
@@ -160,9 +99,9 @@ def install(
 
 
 def repair(
-    package: Annotated[str, typer.Argument(help="The installed package.", metavar="PACKAGE")],
+    package: Annotated[str, option("repair.package")],
     python: options.Python = None,
-    dry_run: Annotated[bool, option("--dry-run", "Show the plan and change nothing.")] = False,
+    dry_run: Annotated[bool, option("repair.dry_run")] = False,
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
@@ -175,15 +114,12 @@ def repair(
 
 def revert(
     context: typer.Context,
-    entry: Annotated[
-        Optional[str],
-        typer.Argument(help="Journal entry.", show_default="the latest active entry", metavar="ID"),
-    ] = None,
+    entry: Annotated[Optional[str], option("revert.entry")] = None,
     python: options.Python = None,
-    everything: Annotated[bool, option("--all", "Undo every installation, newest first.")] = False,
-    dry_run: Annotated[bool, option("--dry-run", "Show what would be removed and restored.")] = False,
-    yes: Annotated[bool, option("--yes -y", "For scripts; revert asks nothing, with or without it.")] = False,
-    listing: Annotated[bool, option("--list", "Show the journal and change nothing.")] = False,
+    everything: Annotated[bool, option("revert.everything")] = False,
+    dry_run: Annotated[bool, option("revert.dry_run")] = False,
+    yes: Annotated[bool, option("revert.yes")] = False,
+    listing: Annotated[bool, option("revert.listing")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Put an environment back to what it was before an installation."""
@@ -194,20 +130,15 @@ def revert(
     finish(reverted, as_json)
 
 
-@cache_app.command("list", epilog="Example: splatfix cache list")
+@cache_app.command("list", epilog=examples("cache-list"))
 def list_wheels(as_json: options.Json = False) -> None:
     """List every wheel in the cache."""
     finish(app.cache.list_wheels(), as_json)
 
 
-@cache_app.command("clear", epilog="Example: splatfix cache clear simple_knn")
+@cache_app.command("clear", epilog=examples("cache-clear"))
 def clear(
-    name: Annotated[
-        Optional[str],
-        typer.Argument(
-            help="A distribution, or the beginning of a key.", show_default="all wheels", metavar="NAME"
-        ),
-    ] = None,
+    name: Annotated[Optional[str], option("cache-clear.name")] = None,
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:

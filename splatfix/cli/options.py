@@ -6,8 +6,9 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Optional
 
@@ -16,27 +17,35 @@ import typer
 from splatfix.app.result import Result, deliver, is_terminal, show_message, show_question
 from splatfix.core.errors import cannot_write, usage_error
 from splatfix.core.step import say
+from splatfix.core.toml import parse_toml
 
 if TYPE_CHECKING:
     from splatfix.knowledge import Arch, Auto
 
-# Help panels: the sections of --help
-OUTPUT = "Output"
-SCENES = "Scenes"
-TRAINING = "Training"
+
+@cache
+def _declared() -> Mapping[str, Mapping[str, Any]]:
+    return parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def option(
-    names: str, text: str, panel: str | None = None, metavar: str | None = None, **settings: Any
-) -> Any:
-    """An option as typer has it.
+def option(place: str, **functions: Any) -> Any:
+    """An option or argument of a command as typer has it; its words and limits stand in ``options.toml``.
 
     Args:
-        names: such as ``--jobs -j``; "" for that of the parameter.
-        panel: the section of ``--help``.
-        settings: typer's own, such as ``min`` and ``callback``; ``show_default`` as words.
+        place: of it there, such as ``install.jobs``.
+        functions: typer's ``callback`` and ``autocompletion``.
     """
-    return typer.Option(*names.split(), help=text, rich_help_panel=panel, metavar=metavar, **settings)
+    command, _, parameter = place.partition(".")
+    row = dict(_declared()[command][parameter])
+    declare: Callable[..., Any] = typer.Argument
+    if "names" in row:
+        declare = typer.Option
+    return declare(*row.pop("names", ()), rich_help_panel=row.pop("panel", None), **row, **functions)
+
+
+def examples(command: str) -> str:
+    """The end of a command's help."""
+    return "\n\n".join(f"Example: {line}" for line in _declared()["examples"][command])
 
 
 def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> Callable[[str], list[str]]:
@@ -83,50 +92,30 @@ class ExitCodes(str, Enum):
 
 Python = Annotated[
     Optional[str],
-    option(
-        "--python",
-        "Target environment: a Python interpreter, or a venv or conda folder.",
-        metavar="ENV",
-        show_default="the activated one, or .venv of this project",
-    ),
+    option("shared.python"),
 ]
 Targets = Annotated[
     Optional[list[str]],
-    option("--target -t", "GPU architecture such as sm_120; repeatable.", metavar="ARCH"),
+    option("shared.targets"),
 ]
-Json = Annotated[bool, option("--json", "Print one JSON document instead of text.", OUTPUT)]
-Verbose = Annotated[bool, option("--verbose -v", "Show passing checks and all evidence too.", OUTPUT)]
-Yes = Annotated[bool, option("--yes -y", "Do not ask for confirmation.")]
+Json = Annotated[bool, option("shared.json")]
+Verbose = Annotated[bool, option("shared.verbose")]
+Yes = Annotated[bool, option("shared.yes")]
 
 # Of certify and rehearse.
-Out = Annotated[Path, option("--out", "Folder for the report.", OUTPUT, "DIR")]
-TrainingDevice = Annotated[Device, option("--device", "Where to train.", TRAINING)]
+Out = Annotated[Path, option("shared.out")]
+TrainingDevice = Annotated[Device, option("shared.training_device")]
 CertifyTargets = Annotated[
     Optional[list[str]],
-    option(
-        "--target -t",
-        "Without a GPU: judge the CUDA extensions for this architecture, such as sm_120; in a container, build them for it. "
-        "Repeatable.",
-        TRAINING,
-        "ARCH",
-    ),
+    option("shared.certify_targets"),
 ]
 Format = Annotated[
     Form,
-    option(
-        "--format",
-        "Print text, Markdown, JUnit's XML, Prometheus' text format, what a bug report needs, or an artifact-evaluation "
-        "appendix.",
-        OUTPUT,
-    ),
+    option("shared.format"),
 ]
 ExitCodesOption = Annotated[
     ExitCodes,
-    option(
-        "--exit-codes",
-        "monitoring: 0 certified, 1 with reservations, 2 not certified, 3 undetermined or not run.",
-        OUTPUT,
-    ),
+    option("shared.exit_codes_option"),
 ]
 
 

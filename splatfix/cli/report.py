@@ -10,7 +10,7 @@ import typer
 
 from splatfix import app
 from splatfix.cli import options
-from splatfix.cli.options import OUTPUT, finish, folder_to_write, one_form, option
+from splatfix.cli.options import examples, finish, folder_to_write, one_form, option
 
 report_app = typer.Typer(help="Show, compare, merge, sign and verify certificates.", no_args_is_help=True)
 
@@ -35,26 +35,20 @@ class DiffForm(str, Enum):
     markdown = "markdown"
 
 
-CertificateFile = Annotated[
-    Path, typer.Argument(help="A certificate.json, or the report folder it is in.", metavar="FILE")
-]
+CertificateFile = Annotated[Path, option("shared.certificate_file")]
 
 
 Keys = Annotated[
     Optional[list[Path]],
-    option(
-        "--key", "Check signatures with this ed25519 public key (PEM or OpenSSH); repeatable.", None, "PUBLIC"
-    ),
+    option("shared.keys"),
 ]
 
 
-@report_app.command(
-    "show", epilog="Example: splatfix report show splatfix-report/certificate.json --format markdown"
-)
+@report_app.command("show", epilog=examples("report-show"))
 def show(
     file: CertificateFile,
-    form: Annotated[ReportForm, option("--format", "The form to print.", OUTPUT)] = ReportForm.text,
-    verbose: Annotated[bool, option("--verbose -v", "Text: every criterion of every scene.", OUTPUT)] = False,
+    form: Annotated[ReportForm, option("report-show.form")] = ReportForm.text,
+    verbose: Annotated[bool, option("report-show.verbose")] = False,
     key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
@@ -63,13 +57,11 @@ def show(
     finish(app.report.show(file, key or (), verbose=verbose), as_json, form.value)
 
 
-@report_app.command(
-    "diff", epilog="Example: splatfix report diff monday/certificate.json today/certificate.json"
-)
+@report_app.command("diff", epilog=examples("report-diff"))
 def diff(
-    a: Annotated[Path, typer.Argument(help="The certificate to compare with, or its folder.", metavar="A")],
-    b: Annotated[Path, typer.Argument(help="The certificate to judge, or its folder.", metavar="B")],
-    form: Annotated[DiffForm, option("--format", "The form to print.", OUTPUT)] = DiffForm.text,
+    a: Annotated[Path, option("report-diff.a")],
+    b: Annotated[Path, option("report-diff.b")],
+    form: Annotated[DiffForm, option("report-diff.form")] = DiffForm.text,
     key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
@@ -78,24 +70,10 @@ def diff(
     finish(app.report.diff(a, b, key or ()), as_json, form.value)
 
 
-@report_app.command("merge", epilog="Example: splatfix report merge lab-*/certificate.json --out matrix")
+@report_app.command("merge", epilog=examples("report-merge"))
 def merge(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Certificates, or folders with certificate.json files below.", metavar="FILE|DIR..."
-        ),
-    ],
-    out: Annotated[
-        Path,
-        option(
-            "--out",
-            "Folder for certificates.html, .md, .csv and .json.",
-            OUTPUT,
-            "DIR",
-            callback=folder_to_write,
-        ),
-    ] = Path("splatfix-matrix"),
+    paths: Annotated[list[Path], option("report-merge.paths")],
+    out: Annotated[Path, option("report-merge.out", callback=folder_to_write)] = Path("splatfix-matrix"),
     key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
@@ -103,33 +81,24 @@ def merge(
     finish(app.report.merge(paths, out, keys=key or ()), as_json)
 
 
-ReportFolder = Annotated[
-    Path, typer.Argument(help="A report folder, or the certificate.json in it.", metavar="FOLDER")
-]
+ReportFolder = Annotated[Path, option("shared.report_folder")]
 
 
-@report_app.command("sign", epilog="Example: splatfix report sign splatfix-report --key key.pem")
+@report_app.command("sign", epilog=examples("report-sign"))
 def sign(
     folder: ReportFolder,
-    key: Annotated[
-        Path, option("--key", "An ed25519 private key, in PEM or OpenSSH's form.", metavar="PRIVATE")
-    ],
+    key: Annotated[Path, option("report-sign.key")],
     as_json: options.Json = False,
 ) -> None:
     """Sign all files of a report folder, as an in-toto statement in certificate.intoto.jsonl."""
     finish(app.attest.sign(folder, key), as_json)
 
 
-@report_app.command("verify", epilog="Example: splatfix report verify splatfix-report --key key.pub.pem")
+@report_app.command("verify", epilog=examples("report-verify"))
 def verify(
     folder: ReportFolder,
-    key: Annotated[
-        Path, option("--key", "The signer's ed25519 public key, in PEM or OpenSSH's form.", metavar="PUBLIC")
-    ],
-    python: Annotated[
-        Optional[str],
-        option("--python", "Also compare what ran with the files of this environment.", metavar="ENV"),
-    ] = None,
+    key: Annotated[Path, option("report-verify.key")],
+    python: Annotated[Optional[str], option("report-verify.python")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Check a signed report folder, offline: what is as it was signed, and what a signature says nothing about."""
