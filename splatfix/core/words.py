@@ -19,6 +19,18 @@ def counted(number: float, noun: str) -> str:
     return f"{number:.0f} {plural}"
 
 
+def verb(number: float, singular: str, plural: str) -> str:
+    """The form of a verb that agrees with a number: ``is`` with 1, ``are`` with 2."""
+    if round(number) == 1:
+        return singular
+    return plural
+
+
+def subject(number: float, noun: str, singular: str, plural: str) -> str:
+    """How a sentence about a number begins: ``1 file is``, ``2 files are``."""
+    return f"{counted(number, noun)} {verb(number, singular, plural)}"
+
+
 def few(items: Sequence[str], most: int = 5, between: str = ", ") -> str:
     """The first of a list, and how many more there are: a line that a person reads names no hundreds."""
     if len(items) <= most + 1:  # to name the one takes no more room than to count it

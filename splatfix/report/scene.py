@@ -45,9 +45,10 @@ def headline(checked: CheckedScene) -> str:
     )
     name = scene.folder.name or scene.folder
     if not scene.images:
-        return f"{name}: no scene that a trainer takes."
-    takers = sum(verdict.takes_it for verdict in checked.stacks)
-    return f"{name}: {' and '.join(problems) or 'no problem'}; {takers} of {len(checked.stacks)} loaders take it."
+        return f"{name}: not a scene that a trainer can load"
+    loaders = sum(verdict.takes_it for verdict in checked.stacks)
+    found = " and ".join(problems) or "no problems"
+    return f"{name}: {found}, {loaders} of {len(checked.stacks)} loaders accept it"
 
 
 def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
@@ -61,15 +62,15 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
     )
     if not scene.images:
         return (("layout", scene.layout or "none"), ("files", str(len(scene.photos))))
-    points = "none: trainers start from random ones"
+    points = "none (trainers start from random ones)"
     if scene.points is not None:
         points = f"{scene.points.count:,}"
     memory = "not known"
     if checked.host_bytes is not None:
-        memory = f"{checked.host_bytes / 2**30:.2f} GiB while Inria's trainer loads it (computed)"
+        memory = f"{checked.host_bytes / 2**30:.2f} GiB to load it with Inria's trainer (computed)"
     return (
         ("layout", scene.layout or "none"),
-        ("images", f"{len(scene.images)} in the reconstruction, {len(scene.photos)} files"),
+        ("images", f"{len(scene.images)} in the reconstruction, {counted(len(scene.photos), 'file')}"),
         ("size", few([f"{width}x{height}" for width, height in sorted(sizes)])),
         ("cameras", f"{scene.cameras} ({few(models) or 'an angle of view'})"),
         ("points", points),
@@ -91,7 +92,7 @@ def show(console: Console, checked: CheckedScene) -> None:
         show_finding(console, finding)
     if not checked.scene.images:
         return
-    section(console, "Which trainers take it, by the source of their loaders")
+    section(console, "Trainers (by the source of their loaders; none was run)")
     for verdict in checked.stacks:
         mark = Mark.GOOD
         if not verdict.takes_it:
@@ -100,14 +101,14 @@ def show(console: Console, checked: CheckedScene) -> None:
 
 
 def answer(verdict: StackVerdict) -> str:
-    """A verdict in words: the options that it needs, or the first refusal in the trainer's own words, where they are known."""
+    """A verdict in words: the options that it needs, or the first error in the trainer's own words, where they are known."""
     if verdict.takes_it:
         options = ", ".join(refusal.option for refusal in verdict.refusals)
-        return f"with {options}" if options else "takes it"
+        return f"accepts it with {options}" if options else "accepts it"
     refusal = next(item for item in verdict.refusals if not item.option)
-    text = refusal.says or f"{refusal.fault} (its own words are not known)"
+    text = refusal.says or f"{refusal.fault} (its error message is not known)"
     if refusal.way_out:
-        text += f" ({refusal.way_out})"
+        text += f" (fix: {refusal.way_out})"
     return text
 
 
@@ -237,7 +238,8 @@ def thumbnails(scene: Scene) -> Sequence[tuple[str, str]]:
         from PIL import Image
     except ImportError:  # it belongs to what is certified, not to splatfix
         return ()
-    paths = [image.path for image in scene.images if scene.photos.get(image.path) is not None]
+    registered = {image.path for image in scene.images}
+    paths = [path for path, photo in scene.photos.items() if photo is not None]
     made = []
     for path in paths[:: max(1, math.ceil(len(paths) / MOST_PHOTOS))]:
         buffer = io.BytesIO()
@@ -250,5 +252,8 @@ def thumbnails(scene: Scene) -> Sequence[tuple[str, str]]:
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             continue  # the findings name it
         data = base64.b64encode(buffer.getvalue()).decode()
-        made.append((Path(path).name, f"data:image/jpeg;base64,{data}"))
+        caption = Path(path).name
+        if registered and path not in registered:
+            caption += " (not in the reconstruction)"
+        made.append((caption, f"data:image/jpeg;base64,{data}"))
     return made

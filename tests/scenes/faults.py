@@ -90,6 +90,14 @@ def look_back(words: list[str], _: int) -> None:
     words[1:8] = map(str, (-x, w, -z, y, shift[0], -shift[1], -shift[2]))
 
 
+def exchange_poses(scene: Path) -> None:
+    """Of the first and the middle image, which look from different sides."""
+    rows = rows_of(scene, "images")
+    first, other = 0, len(rows) // 2
+    for at, source in ((first, other), (other, first)):
+        change(scene, "images", setting(1, *rows[source][1:8]), range(at, at + 1))
+
+
 def jpeg_that_is_turned(scene: Path) -> None:
     """EXIF's orientation, in the file of the first photo, whatever its name ends with."""
     photo = photos_of(scene)[0]
@@ -201,6 +209,10 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     ),
     "photos in input": ("photos-missing", lambda scene: move(scene, "images", "input")),
     "an empty photo": ("photos-unreadable", lambda scene: photos_of(scene)[0].write_bytes(b"")),
+    "a pointer of Git LFS": (
+        "photos-unreadable",
+        lambda scene: photos_of(scene)[0].write_text("version https://git-lfs.github.com/spec/v1\n"),
+    ),
     "a page in its place": (
         "photos-unreadable",
         lambda scene: photos_of(scene)[0].write_bytes(b"<!DOCTYPE html><html>"),
@@ -250,6 +262,15 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "a negative focal length": (
         "camera-impossible",
         lambda scene: change(scene, "cameras", times(-1.0, 4, 6)),
+    ),
+    "twice the focal length": (
+        "reprojection-error",
+        lambda scene: change(scene, "cameras", times(2.0, 4, 6)),
+    ),
+    "two poses exchanged": ("reprojection-error", exchange_poses),
+    "a camera model of COLMAP 4": (
+        "camera-unknown",
+        lambda scene: change(scene, "cameras", setting(1, "DIVISION")),
     ),
     "a tiny focal length": ("camera-impossible", lambda scene: change(scene, "cameras", times(1e-3, 4, 6))),
     "a center outside": ("camera-impossible", lambda scene: change(scene, "cameras", times(3.0, 6, 8))),

@@ -79,6 +79,9 @@ def test_undistorted_photos_are_taken_by_all(tmp_path: Path) -> None:
     reconstruction = pycolmap.Reconstruction(model)
     for camera in reconstruction.cameras.values():
         camera.rescale(0.25)
+    for image in reconstruction.images.values():
+        for keypoint in image.points2D:
+            keypoint.xy = 0.25 * keypoint.xy
     reconstruction.write_binary(model)
     fixed(scene, tmp_path / "copy", undistort=True, copies=(4,))
     mended = read_scene(tmp_path / "copy")

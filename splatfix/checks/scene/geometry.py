@@ -9,7 +9,8 @@ from statistics import median
 
 from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import SceneCheck, check
-from splatfix.core.words import counted
+from splatfix.core.words import subject, verb
+from splatfix.facts.scene.colmap import MODELS
 from splatfix.facts.scene.model import Camera, Pose, Scene, SceneImage, Vector
 
 NEAR = 0.2
@@ -29,19 +30,30 @@ _FAR_AWAY = 30.0
 _WILD, _MOST_WILD = 1000.0, 0.01
 """A point further away than so many times the median is wild; COLMAP leaves a few."""
 _FEW_POINTS = 300
+_OFF = 0.05
+"""Of an image's width: COLMAP leaves less than a hundredth of that, and distortion some hundredths at the corners."""
+_FEWEST_KEYPOINTS = 8
+_MODELS = {name for name, _ in MODELS.values()}
+_PERSPECTIVE = {"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV"}
 
 
 @check("camera-unknown", "Every image has a camera")
 def camera_unknown(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
-    """An image refers to its camera by number."""
+    """An image refers to its camera by number, and a camera to its model."""
     if scene.damage:
         return
     names = [image.name for image in scene.images if image.camera is None]
     if names:
         yield this.fail(
-            f"With a camera that the reconstruction does not have: {counted(len(names), 'image')}.",
+            f"{subject(len(names), 'image', 'refers', 'refer')} to a camera that the model does not have.",
             "Copy or export the reconstruction again, with all of its files.",
             names=names,
+        )
+    models = {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
+    for model in sorted(models - _MODELS):
+        yield this.fail(
+            f"The camera model {model} is not one of COLMAP's first {len(_MODELS)}, which trainers know.",
+            "Undistort the photos with the COLMAP that made the model (colmap image_undistorter).",
         )
 
 
@@ -54,7 +66,7 @@ def camera_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             wrong[reason] += 1
     for reason, count in wrong.items():
         yield this.fail(
-            f"With a camera whose {reason}: {counted(count, 'image')}.",
+            f"{subject(count, 'image', 'has', 'have')} a camera whose {reason}.",
             "Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
         )
 
@@ -62,12 +74,12 @@ def camera_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 def _impossible(camera: Camera) -> str:
     """What is wrong with it; "" for nothing."""
     if not all(map(math.isfinite, camera.parameters)):
-        return "parameters are no numbers"
+        return "parameters are not finite numbers"
     focal, center = camera.focal_lengths, camera.center
-    if focal is None:
+    if focal is None or camera.model not in _MODELS:
         return ""
     if min(focal) <= 0:
-        return "focal length is not above zero"
+        return "focal length is not positive"
     if not (camera.width and camera.height):
         return "size is zero"
     if max(camera.width / focal[0], camera.height / focal[1]) > 2 * math.tan(math.radians(87.5)):
@@ -85,7 +97,8 @@ def pose_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     names = [image.name or "a frame without a file_path" for image in scene.images if image.pose is None]
     if names:
         yield this.fail(
-            f"With a pose that is no rotation and position (no numbers, stretched, mirrored): {counted(len(names), 'image')}.",
+            f"{subject(len(names), 'image', 'has', 'have')} a pose that is not a rotation and a position "
+            "(not finite, scaled or mirrored).",
             "Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
             names=names,
         )
@@ -102,8 +115,8 @@ def poses_equal(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if same:
         total = sum(map(len, same))
         yield this.warn(
-            f"{total} images have the very pose of another one.",
-            "Unless they were taken from a tripod: reconstruct them again.",
+            f"{total} images share their pose with another image.",
+            "Reconstruct them again, unless they were taken from a tripod.",
             names=[" = ".join(names[:3]) for names in same],
         )
 
@@ -124,8 +137,8 @@ def one_place(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         reach = median(distances or [1.0])
     if spread <= _ONE_PLACE * reach:
         yield this.fail(
-            "All cameras stand in one place: nothing tells how far away things are.",
-            "Move between the photos.",
+            "All cameras stand in one place: without parallax depth cannot be learned.",
+            "Take the photos from different positions.",
         )
 
 
@@ -141,7 +154,8 @@ def far_away(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     names = [name for name, distance in distances.items() if distance > limit > 0]
     if names:
         yield this.fail(
-            f"More than {_FAR_AWAY:.0f} times as far away as the others: {counted(len(names), 'camera')}.",
+            f"{subject(len(names), 'camera', 'is', 'are')} more than {_FAR_AWAY:.0f} times as far from the "
+            "center as the others.",
             "Remove them from the reconstruction (colmap image_deleter).",
             names=names,
         )
@@ -157,13 +171,13 @@ def flipped(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         blind = [name for name, share in shares.items() if share == 0.0]
         if blind:
             yield this.fail(
-                f"Seeing none of the points, while the others do: {counted(len(blind), 'camera')}. Their poses are wrong.",
+                f"{subject(len(blind), 'camera', 'sees', 'see')} none of the points, while the others do.",
                 "Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
                 names=blind,
             )
         if median(_widths(scene)) < _NARROW:
             yield this.fail(
-                "The points fill less than a hundredth of the images: poses and points have different units.",
+                "The points fill less than 1 % of the images' width: poses and points have different units.",
                 "Take poses and points from one export.",
             )
         return
@@ -172,9 +186,56 @@ def flipped(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             yield this.fail(f"The cameras look away from the points: {words}.", "Export the poses again.")
             return
     yield this.fail(
-        "The cameras do not see the points: poses and points are of different scenes, or have different units.",
+        "The cameras do not see the points: poses and points are from different scenes, or in different units.",
         "Take poses and points from one export.",
     )
+
+
+@check("reprojection-error", "The points project to their keypoints")
+def reprojection(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+    """A pose, a focal length or a point that changed after the reconstruction no longer fits the keypoints in the model."""
+    shares, errors = _shares(scene), _errors(scene)
+    if not errors or (shares and median(shares.values()) < _SEEN):
+        return
+    off = [name for name, error in errors.items() if error > _OFF and shares.get(name) != 0.0]
+    if len(off) > len(errors) / 2:
+        yield this.fail(
+            f"The points project {median(errors.values()):.0%} of the image's width away from their keypoints: "
+            "cameras, poses or points are not those of the reconstruction.",
+            "Take cameras, images and points3D from one reconstruction.",
+        )
+    elif off:
+        yield this.fail(
+            f"{subject(len(off), 'image', 'does', 'do')} not fit {verb(len(off), 'its', 'their')} keypoints: "
+            "the pose or the camera is wrong.",
+            "Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
+            names=off,
+        )
+
+
+def _errors(scene: Scene) -> Mapping[str, float]:
+    """By image: the median distance of its points from their keypoints, as a share of its width. Distortion is left out, and
+    wide-angle models with it; so is a common factor, for many scale cameras and photos and leave the keypoints."""
+    if scene.points is None:
+        return {}
+    positions = dict(zip(scene.points.numbers, scene.points.sample, strict=True))
+    errors = {}
+    for image, pose in _posed(scene):
+        camera = image.camera
+        if camera is None or camera.model not in _PERSPECTIVE or _impossible(camera):
+            continue
+        pairs = []
+        for column, row, number in image.keypoints:
+            if number in positions:
+                point = _projected(camera, pose.seen_from(positions[number])) or (math.inf, math.inf)
+                pairs.append((point, (column, row)))
+        if len(pairs) >= _FEWEST_KEYPOINTS:
+            factor = median(math.hypot(*point) for point, _ in pairs) / median(
+                math.hypot(*key) for _, key in pairs
+            )
+            distances = [math.dist(point, (factor * x, factor * y)) for point, (x, y) in pairs]
+            errors[image.name] = min(1.0, median(distances) / camera.width)
+    return errors
 
 
 @check("scene-scale", "The scene has a usual size")
@@ -191,13 +252,13 @@ def scale(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     usual = median(depths)
     if usual < NEAR:
         yield this.fail(
-            f"Points lie {usual:.2g} units before the cameras: nearer than {NEAR} nothing is drawn.",
-            "Multiply positions and points by a number that makes that some units.",
+            f"Points lie {usual:.2g} units in front of the cameras, and nothing nearer than {NEAR} is rendered.",
+            "Scale poses and points so that this distance becomes a few units (colmap model_transformer).",
         )
     elif usual > FAR:
         yield this.warn(
-            f"Points lie {usual:.2g} units before the cameras: positions in float32 are too coarse for detail there.",
-            "Divide positions and points by a number that makes that some units, and move the scene to the origin.",
+            f"Points lie {usual:.2g} units in front of the cameras, where float32 positions are too coarse for detail.",
+            "Scale poses and points so that this distance becomes a few units, and move the scene to the origin.",
         )
 
 
@@ -213,7 +274,7 @@ def no_points(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         )
     elif scene.points.count < _FEW_POINTS:
         yield this.warn(
-            f"The reconstruction has {scene.points.count} points only: most of the scene has to grow from nothing.",
+            f"The reconstruction has only {scene.points.count} points to start from.",
             "Take sharper photos with more overlap, or match them exhaustively.",
         )
 
@@ -227,7 +288,7 @@ def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     finite = [point for point in sample if all(map(math.isfinite, point))]
     if len(finite) < len(sample):
         yield this.fail(
-            f"{len(sample) - len(finite)} of {len(sample)} points have no finite position.",
+            f"{len(sample) - len(finite)} of {len(sample)} points have a position that is not finite.",
             "Remove them from points3D, and delete points3D.ply beside it.",
         )
     if not finite:
@@ -239,7 +300,7 @@ def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if number:
         farthest = max(distances) / median(distances)
         yield this.warn(
-            f"{number} of {len(sample)} points lie up to {farthest:.0f} times as far away as the usual point.",
+            f"{number} of {len(sample)} points {verb(number, 'is', 'are')} up to {farthest:.0f} times as far out as the median.",
             "Remove them (colmap point_filtering), and delete points3D.ply beside the model.",
         )
 
@@ -249,8 +310,8 @@ def one_color(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Gaussians start with them."""
     if scene.points is not None and len(scene.points.sample) > 1 and scene.points.colours == 1:
         yield this.warn(
-            "All points have one color.",
-            "Extract colors: colmap color_extractor.",
+            "All points have the same color.",
+            "Extract the colors (colmap color_extractor).",
         )
 
 
@@ -261,8 +322,8 @@ def stale_ply(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         return
     if scene.ply_points != scene.points.count:
         yield this.warn(
-            f"points3D.ply has {scene.ply_points} points, the model {scene.points.count}: it is of an earlier one, and is read.",
-            "Delete points3D.ply; the trainer makes it again.",
+            f"points3D.ply has {scene.ply_points} points and the model {scene.points.count}: trainers read the outdated file.",
+            "Delete points3D.ply; the trainer writes it again.",
         )
 
 
@@ -342,9 +403,16 @@ def _widths(scene: Scene) -> Sequence[float]:
 
 
 def _sees(camera: Camera, point: Vector) -> bool:
+    projected = _projected(camera, point)
+    if projected is None:
+        return False
+    return 0 <= projected[0] <= camera.width and 0 <= projected[1] <= camera.height
+
+
+def _projected(camera: Camera, point: Vector) -> tuple[float, float] | None:
+    """Column and row of a point in the camera's axes; None behind it."""
     x, y, depth = point
     focal, center = camera.focal_lengths, camera.center
     if depth <= 0 or focal is None or center is None:
-        return False
-    column, row = focal[0] * x / depth + center[0], focal[1] * y / depth + center[1]
-    return 0 <= column <= camera.width and 0 <= row <= camera.height
+        return None
+    return focal[0] * x / depth + center[0], focal[1] * y / depth + center[1]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from splatfix.checks.model import Finding
-from splatfix.checks.scene.model import SceneCheck, check
+from splatfix.checks.scene.model import SceneCheck, check, fix_command
 from splatfix.core.step import run
-from splatfix.core.words import counted
+from splatfix.core.words import counted, few, subject, verb
 from splatfix.facts.scene.colmap import PARTS
 from splatfix.facts.scene.model import Scene
 
@@ -32,7 +33,7 @@ def no_reconstruction(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if scene.layout == "photos":
         workspace = f"{scene.folder}-scene"
         yield this.fail(
-            f"There are {counted(len(scene.photos), 'photo')} and no reconstruction: no trainer takes them like this.",
+            f"The folder has {counted(len(scene.photos), 'photo')} and no reconstruction, which every trainer needs.",
             f"Copy the photos to {workspace}/images.",
             run(
                 *("colmap", "automatic_reconstructor", "--workspace_path", workspace),
@@ -52,7 +53,7 @@ def damaged(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         missing = [part for part in PARTS if f"{part}{scene.model.suffix}" not in scene.model.files]
         if missing:
             names = [f"{scene.model.folder}/{part}{scene.model.suffix}" for part in missing]
-            yield this.fail("The COLMAP model has not all of its three files.", again, names=names)
+            yield this.fail("The COLMAP model is incomplete.", again, names=names)
             return
     yield this.fail(f"The reconstruction cannot be read: {scene.damage}.", again)
 
@@ -62,7 +63,7 @@ def elsewhere(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Inria's family reads ``sparse/0`` and nothing else."""
     if scene.model is not None and scene.model.folder != "sparse/0":
         yield this.warn(
-            f"The COLMAP model lies in {scene.model.folder}; most trainers read sparse/0 only.",
+            f"The COLMAP model is in {scene.model.folder}; most trainers read only sparse/0.",
             "Move its files to sparse/0.",
         )
 
@@ -75,14 +76,14 @@ def several(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     largest = max(scene.models, key=lambda model: model.images)
     if largest.images > scene.model.images:
         yield this.fail(
-            f"{largest.folder} has {counted(largest.images, 'image')}, and {scene.model.folder}, which trainers read, "
-            f"{scene.model.images}.",
-            f"Exchange the two folders, or merge the models (colmap model_merger), and train on {largest.folder}.",
+            f"Trainers read {scene.model.folder} with {counted(scene.model.images, 'image')}, and {largest.folder} has "
+            f"{largest.images}.",
+            f"Rename {largest.folder} to {scene.model.folder}, or merge the models (colmap model_merger).",
         )
     elif len(scene.models) > 1:
         others = ", ".join(f"{model.folder} ({model.images})" for model in scene.models[1:])
         yield this.note(
-            f"Trainers read {scene.model.folder} ({scene.model.images}) only; there are others: {others}."
+            f"Trainers read only {scene.model.folder} ({counted(scene.model.images, 'image')}); there are also: {others}."
         )
 
 
@@ -103,12 +104,19 @@ def few_views(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if scene.damage or scene.layout in ("", "photos"):
         return
     if views < FEWEST_VIEWS:
-        yield this.fail(f"The reconstruction has {counted(views, 'view')} to train on.", "Take more photos.")
+        yield this.fail(
+            f"The reconstruction has only {counted(views, 'view')} to train on.", "Take more photos."
+        )
     elif views < FEW_VIEWS:
         yield this.warn(
-            f"The reconstruction has {views} views only: what no other photo shows is learned by heart.",
-            "Take more photos, each with two thirds of the one before in it.",
+            f"The reconstruction has only {views} views: held-out views will look much worse than these.",
+            "Take more photos, each overlapping the one before by two thirds.",
         )
+
+
+def file_stem(path: str) -> str:
+    """The name of a photo without folders, of either system, and without its ending."""
+    return PurePosixPath(path.replace("\\", "/")).stem
 
 
 @check("scene-few-registered", "Most photos are part of the reconstruction")
@@ -117,11 +125,14 @@ def few_registered(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if not scene.images or scene.damage:
         return
     registered = {image.path for image in scene.images}
-    beside = [path for path, photo in scene.photos.items() if path not in registered and photo is not None]
+    # a photo that is named with another folder or ending is no photo that COLMAP left out: photos-missing tells of it
+    missing = {file_stem(path) for path in registered if scene.photos.get(path) is None}
+    photos = {path for path, photo in scene.photos.items() if photo is not None}
+    beside = sorted(path for path in photos - registered if file_stem(path) not in missing)
     total = len(beside) + len(registered)
     if not beside:
         return
-    summary = f"{len(beside)} of {total} photos are not part of the reconstruction"
+    summary = f"{len(beside)} of {total} photos {verb(len(beside), 'is', 'are')} not in the reconstruction and will not be used"
     if len(beside) > total / 4:
         yield this.warn(
             f"{summary}.",
@@ -129,7 +140,7 @@ def few_registered(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             names=beside,
         )
     else:
-        yield this.note(f"{summary}; trainers pass over them.", names=beside)
+        yield this.note(f"{summary}: {few(beside)}.")
 
 
 @check("scene-no-split", "Training and test views are apart")
@@ -139,20 +150,20 @@ def split(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         return
     if not scene.test_file:
         yield this.fail(
-            "transforms_test.json is missing, which readers of this layout open.",
-            "Move some frames of transforms_train.json into a file of that name (splatfix scenes fix does).",
+            "There is no transforms_test.json, which loaders of this layout open.",
+            fix_command(scene),
         )
         return
     held_out = {image.path for image in scene.images if image.held_out}
     both = sorted(image.path for image in scene.images if not image.held_out and image.path in held_out)
     if both:
         yield this.fail(
-            f"Trained on and held out, so that their quality is that of training views: {counted(len(both), 'image')}.",
+            f"{subject(len(both), 'image', 'is', 'are')} both trained on and held out.",
             "Remove them from one of the two files.",
             names=both,
         )
     elif not held_out:
-        yield this.warn("transforms_test.json has no frames: nothing is held out.", "Move some frames there.")
+        yield this.warn("transforms_test.json has no frames.", "Move some frames there.")
 
 
 @check("scene-named-twice", "Every image is named once")
@@ -162,7 +173,7 @@ def named_twice(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     twice = sorted(path for (path, _), count in counts.items() if count > 1)
     if twice:
         yield this.warn(
-            f"Named more than once: {counted(len(twice), 'image')}.",
+            f"{subject(len(twice), 'image', 'is', 'are')} listed more than once.",
             "Remove the second entry.",
             names=twice,
         )
@@ -178,7 +189,7 @@ def names_collide(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     same = sorted(path for group in paths.values() if len(group) > 1 for path in group)
     if same:
         yield this.warn(
-            f"{len(same)} images have the same name but for their folder or ending: trainers of Inria's family mix them up.",
-            "Put all photos into one folder under names of their own, and reconstruct again.",
+            f"{len(same)} images differ only in folder or ending, and trainers of Inria's family mix them up.",
+            "Give every photo a unique name, and reconstruct again.",
             names=same,
         )

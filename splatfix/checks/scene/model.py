@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit
-from splatfix.core.step import Step, say
+from splatfix.core.step import Step, run, say
 from splatfix.core.words import few
 from splatfix.facts.scene.model import Scene
 
@@ -55,6 +55,11 @@ class SceneCheck:
     def note(self, summary: str, *remedy: str | Step, names: Iterable[str] = (), via: str = "") -> Finding:
         """To know, and nothing to mend."""
         return self.finding(Status.SKIP, summary, *remedy, names=names, via=via)
+
+
+def fix_command(scene: Scene) -> Step:
+    """``splatfix scenes fix`` for a scene."""
+    return run("splatfix", "scenes", "fix", scene.folder, "--out", f"{scene.folder}-fixed")
 
 
 SceneFunction = Callable[[Scene, SceneCheck], Iterable[Finding]]

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from splatfix.checks.model import Finding
-from splatfix.checks.scene.model import SceneCheck, check
-from splatfix.core.step import fill_in
-from splatfix.core.words import counted
+from splatfix.checks.scene.layout import file_stem
+from splatfix.checks.scene.model import SceneCheck, check, fix_command
+from splatfix.core.words import counted, subject, verb
 from splatfix.facts.scene.model import Photo, Scene, SceneImage
 from splatfix.facts.scene.photos import CAMERA_ENDINGS
 
-FIX = fill_in("splatfix", "scenes", "fix", "SCENE", "--out", "COPY")
 _ROUNDING = 2.0
 """Pixels by which a copy's side may differ from a whole fraction of the photo's."""
 
@@ -32,46 +31,45 @@ def missing(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     absent = [image for image in scene.images if image.path and scene.photos.get(image.path) is None]
     if not absent:
         return
-    by_lower = {path.lower(): path for path, photo in scene.photos.items() if photo is not None}
-    by_name = {PurePosixPath(path).name: path for path, photo in scene.photos.items() if photo is not None}
-    remedy = "Copy them there, or remove them from the reconstruction (colmap image_deleter)."
-    for image in absent:
-        name = PurePosixPath(image.path).name
-        if other := by_lower.get(image.path.lower()):
-            remedy = f"{other} differs from {image.path} in capital letters only: rename the files."
-            break
-        if other := by_name.get(name):
-            remedy = f"One of that name is {other}: move the files to where the reconstruction names them."
-            break
-        # a folder that was converted: the same name with another ending
-        stem = str(PurePosixPath(image.path).with_suffix("")) + "."
-        if other := next((path for path in by_lower.values() if path.startswith(stem)), None):
-            remedy = f"{other} has another ending than {image.path}: convert the files back."
-            break
     summary = (
-        f"Named by the reconstruction and not there: {len(absent)} of {counted(len(scene.images), 'photo')}."
+        f"{len(absent)} of {counted(len(scene.images), 'photo')} {verb(len(absent), 'is', 'are')} missing."
     )
-    yield this.fail(summary, remedy, names=[image.path for image in absent])
+    names = [image.path for image in absent]
+    if scene.elsewhere:
+        yield this.fail(summary, f"The photos are in {scene.elsewhere}: rename it to images.", names=names)
+        return
+    by_stem = {file_stem(path).lower(): path for path, photo in scene.photos.items() if photo is not None}
+    remedy = "Copy the missing photos there, or remove them from the reconstruction (colmap image_deleter)."
+    for image in absent:
+        other = by_stem.get(file_stem(image.name).lower())
+        if other is None:
+            continue
+        if other.lower() == image.path.lower():
+            remedy = f"Rename {other} to {image.path}: capital letters count."
+        elif PurePosixPath(other).suffix.lower() == PurePosixPath(image.name).suffix.lower():
+            remedy = f"Move {other} to where the model names it ({image.name}), or reconstruct with --image_path images."
+        else:
+            remedy = f"Convert {other} back to {PurePosixPath(image.name).suffix}, as the model names it ({image.name})."
+        break
+    yield this.fail(summary, remedy, names=names)
 
 
 @check("photos-unreadable", "Every photo is an image file")
 def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Its first bytes are those of a format that Pillow and OpenCV read."""
     broken = [path for path, photo in scene.photos.items() if photo is not None and not photo.format]
+    pointers = [path for path in broken if (scene.photos[path] or Photo("", 0)).pointer]
     cameras = [path for path in broken if PurePosixPath(path).suffix.lower() in CAMERA_ENDINGS]
-    others = [path for path in broken if path not in cameras]
+    others = [path for path in broken if path not in cameras and path not in pointers]
+    if pointers:
+        summary = f"{subject(len(pointers), 'photo', 'was', 'were')} not downloaded: there is only a Git LFS pointer."
+        yield this.fail(summary, "Download with git lfs pull.", names=pointers)
     if others:
-        yield this.fail(
-            f"Not images, or with damaged headers: {counted(len(others), 'file')}.",
-            "Copy them again from the camera.",
-            names=others,
-        )
+        summary = f"{counted(len(others), 'file')} cannot be read as an image."
+        yield this.fail(summary, "Copy the originals from the camera again.", names=others)
     if cameras:
-        yield this.fail(
-            f"In a camera's own format, which trainers do not read: {counted(len(cameras), 'photo')}.",
-            "Export them as JPEG or PNG before the reconstruction.",
-            names=cameras,
-        )
+        summary = f"{subject(len(cameras), 'photo', 'is', 'are')} in a raw or HEIF format, which trainers do not read."
+        yield this.fail(summary, "Convert them to JPEG or PNG, and reconstruct again.", names=cameras)
 
 
 @check("photos-truncated", "Every photo is whole")
@@ -84,8 +82,8 @@ def truncated(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     ]
     if cut:
         yield this.fail(
-            f"Cut off before their end: {counted(len(cut), 'photo')}.",
-            "Copy them again from the camera.",
+            f"{subject(len(cut), 'photo', 'is', 'are')} truncated.",
+            "Copy the originals from the camera again.",
             names=cut,
         )
 
@@ -93,7 +91,7 @@ def truncated(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-other-size", "Photos have the size that their cameras state")
 def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Another shape draws every ray wrongly; the same shape at another size is taken by most trainers."""
-    shapes, scales = [], []
+    shapes, scales, stated = [], [], ""
     for image, photo in of_images(scene):
         camera = image.camera
         if camera is None or not (camera.width and camera.height and photo.width):
@@ -101,20 +99,22 @@ def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         across, down = photo.width / camera.width, photo.height / camera.height
         tolerance = _ROUNDING / min(photo.width, photo.height)
         if abs(across / down - 1.0) > tolerance:
-            shapes.append(f"{image.path}: {photo.width}x{photo.height}, not {camera.width}x{camera.height}")
+            shapes.append(f"{image.path} ({photo.width}x{photo.height})")
         elif across != 1.0 and not image.path.startswith("images_"):
-            scales.append(f"{image.path}: {photo.width}x{photo.height}, not {camera.width}x{camera.height}")
+            scales.append(f"{image.path} ({photo.width}x{photo.height})")
+        else:
+            continue
+        stated = f"{camera.width}x{camera.height}"
     if shapes:
         yield this.fail(
-            f"Of another shape than their camera states: {counted(len(shapes), 'photo')}.",
-            "Use the photos that were reconstructed, neither cropped nor turned.",
+            f"{subject(len(shapes), 'photo', 'has', 'have')} another aspect ratio than the camera ({stated}).",
+            "Use the photos that were reconstructed, neither cropped nor rotated.",
             names=shapes,
         )
     if scales:
         yield this.warn(
-            f"Smaller or larger than their camera states: {counted(len(scales), 'photo')}.",
-            "Put the photos that were reconstructed into images, and smaller copies into images_2, images_4, images_8.",
-            FIX,
+            f"{subject(len(scales), 'photo', 'has', 'have')} another size than the camera ({stated}).",
+            "Put the photos that were reconstructed into images, and smaller copies into images_2, images_4 and images_8.",
             names=scales,
         )
 
@@ -127,9 +127,9 @@ def turned(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     ]
     if paths:
         yield this.warn(
-            f"Stored turned, with a mark of EXIF that some programs obey and others do not: {counted(len(paths), 'photo')}.",
-            "Turn the files themselves before the reconstruction.",
-            FIX,
+            f"{subject(len(paths), 'photo', 'has', 'have')} an EXIF orientation, which some programs apply "
+            "and others ignore.",
+            fix_command(scene),
             names=paths,
         )
 
@@ -142,15 +142,15 @@ def not_rgb(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         if photo is None or not photo.width:
             continue
         if photo.format == "jpeg" and photo.channels == 4:
-            strange.append(f"{path}: CMYK")
+            strange.append(f"{path} (CMYK)")
         elif photo.channels in (1, 2):
-            strange.append(f"{path}: gray")
+            strange.append(f"{path} (gray)")
         elif photo.bits > 8:
-            strange.append(f"{path}: {photo.bits} bits")
+            strange.append(f"{path} ({photo.bits} bits)")
     if strange:
         yield this.fail(
-            f"Not RGB of 8 bits, on which trainers end, or which they read as white: {counted(len(strange), 'photo')}.",
-            "Convert them to RGB of 8 bits.",
+            f"{subject(len(strange), 'photo', 'is', 'are')} not 8-bit RGB: trainers fail, or read wrong colors.",
+            "Convert them to 8-bit RGB.",
             names=strange,
         )
 
@@ -166,14 +166,15 @@ def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         return
     if scene.layout == "blender":
         yield this.warn(
-            f"{len(paths)} of {len(there)} images have an alpha channel and the others none: they get another background.",
-            "Export all of them alike.",
+            f"{len(paths)} of {len(there)} images {verb(len(paths), 'has', 'have')} an alpha channel, the others do not.",
+            "Export all of them with alpha, or none.",
             names=paths,
         )
     else:
         yield this.warn(
-            f"With an alpha channel, by which Inria's family masks and which others drop: {counted(len(paths), 'photo')}.",
-            "Save them without, unless they are meant to be masks.",
+            f"{subject(len(paths), 'photo', 'has', 'have')} an alpha channel: a mask for Inria's family, ignored "
+            "by others.",
+            "Save them without alpha, unless it is meant as a mask.",
             names=paths,
         )
 
@@ -188,8 +189,8 @@ def copied(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     groups = [paths for paths in same.values() if len(paths) > 1]
     if groups:
         yield this.warn(
-            f"There under more than one name: {counted(len(groups), 'photo')}.",
-            "Remove the copies, and reconstruct again.",
+            f"{subject(len(groups), 'photo', 'is', 'are')} there twice, under different names.",
+            "Remove the duplicates, and reconstruct again.",
             names=[" = ".join(paths[:3]) for paths in groups],
         )
 
@@ -205,7 +206,7 @@ def mixed(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         usual = max(sizes, key=lambda size: len(sizes[size]))
         others = [path for size, paths in sizes.items() if size != usual for path in paths]
         yield this.fail(
-            f"Of another size than the others' {usual[0]}x{usual[1]}: {counted(len(others), 'image')}.",
+            f"{subject(len(others), 'image', 'is', 'are')} not {usual[0]}x{usual[1]}, as the others are.",
             "Export all of them at one size.",
             names=others,
         )
@@ -225,13 +226,14 @@ def copies(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
                 wide = abs(copy.width * divisor - image.camera.width) > _ROUNDING * divisor
                 high = abs(copy.height * divisor - image.camera.height) > _ROUNDING * divisor
                 if wide or high:
-                    sizes.append(f"{image.name}: {copy.width}x{copy.height}")
+                    sizes.append(f"{image.name} ({copy.width}x{copy.height})")
         if absent and scene.images:
-            yield this.fail(f"images_{divisor} lacks {counted(len(absent), 'photo')}.", FIX, names=absent)
+            summary = f"images_{divisor}: {subject(len(absent), 'photo', 'is', 'are')} missing."
+            yield this.fail(summary, fix_command(scene), names=absent)
         if sizes:
             yield this.fail(
-                f"In images_{divisor}, and not the photo divided by {divisor}: {counted(len(sizes), 'copy')}.",
-                FIX,
+                f"images_{divisor}: {subject(len(sizes), 'photo', 'is', 'are')} not 1/{divisor} of the size.",
+                fix_command(scene),
                 names=sizes,
             )
 
@@ -248,16 +250,16 @@ def masks(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         if mask is None:
             absent.append(image.name)
         elif mask.width and photo.width and (mask.width, mask.height) != (photo.width, photo.height):
-            sizes.append(f"{image.name}: {mask.width}x{mask.height}")
+            sizes.append(f"{image.name} ({mask.width}x{mask.height})")
     if absent:
         yield this.warn(
-            f"Without a mask, while others have one: {counted(len(absent), 'image')}.",
-            "Add the masks.",
+            f"{subject(len(absent), 'image', 'has', 'have')} no mask, while others have one.",
+            "Add the missing masks.",
             names=absent,
         )
     if sizes:
         yield this.fail(
-            f"Not as large as their photo: {counted(len(sizes), 'mask')}.",
-            "Export them again.",
+            f"{subject(len(sizes), 'mask', 'has', 'have')} another size than the photo.",
+            "Export the masks at the size of the photos.",
             names=sizes,
         )

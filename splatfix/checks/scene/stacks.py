@@ -45,7 +45,7 @@ class _Fault:
 def _faults(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
     if scene.layout not in reader.layouts:
         if scene.layout == "colmap-text" and "colmap-binary" in reader.layouts:
-            yield _Fault("text-model", "splatfix scenes fix writes the model as binary")
+            yield _Fault("text-model", "splatfix scenes fix, which writes the model as binary")
         else:
             yield _Fault("layout")
         return
@@ -85,7 +85,7 @@ def _of_model(scene: Scene, model: Model, reader: SceneReader) -> Iterator[_Faul
 
 def _of_blender(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
     if reader.opens_test_file and not scene.test_file:
-        yield _Fault("test-file", "splatfix scenes fix writes a split")
+        yield _Fault("test-file", "splatfix scenes fix, which writes a split")
     if reader.needs_angle and not scene.angle:
         yield _Fault("angle")
     if reader.adds_png and not scene.endings:

@@ -1,4 +1,4 @@
-"""COLMAP models, binary and text, as its documentation "Output Format" has them. Keypoints and tracks are passed over.
+"""COLMAP models, binary and text, as its documentation "Output Format" has them. Some keypoints are read, and no tracks.
 
 COLMAP 4 adds rigs and frames beside the three files that are read here; images.bin keeps its form.
 """
@@ -9,12 +9,12 @@ import math
 import mmap
 import struct
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from splatfix.core.reading import read_blocks, read_start
-from splatfix.facts.scene.model import Camera, Points, Pose, SceneImage, Vector
+from splatfix.facts.scene.model import Camera, Keypoint, Points, Pose, SceneImage, Vector
+from splatfix.facts.scene.photos import LFS_POINTER
 
 MODELS = {
     0: ("SIMPLE_PINHOLE", 3),
@@ -38,6 +38,9 @@ _LONGEST_LINE = 1 << 12
 _CAMERA = struct.Struct("<iiQQ")
 _IMAGE = struct.Struct("<i7di")
 _POINT = struct.Struct("<Q3d3Bd")
+_KEYPOINT = struct.Struct("<2dq")
+_KEYPOINTS = 200
+"""Of an image that are read."""
 
 
 class Damaged(Exception):
@@ -81,8 +84,14 @@ def read_images(folder: Path, suffix: str, cameras: dict[int, Camera], photos: s
     path = folder / f"images{suffix}"
     rows = _images_of_text(path) if suffix == ".txt" else _images_of_binary(path)
     return [
-        SceneImage(name, f"{photos}/{name}", cameras.get(camera), pose_of(numbers[:4], numbers[4:]))
-        for name, camera, numbers in rows
+        SceneImage(
+            name,
+            f"{photos}/{name}",
+            cameras.get(camera),
+            pose_of(numbers[:4], numbers[4:]),
+            keypoints=keypoints,
+        )
+        for name, camera, numbers, keypoints in rows
     ]
 
 
@@ -112,6 +121,7 @@ def read_points(folder: Path, suffix: str) -> Points:
     """
     path = folder / f"points3D{suffix}"
     sample: list[Vector] = []
+    numbers: list[int] = []
     colours = set()
     if suffix == ".txt":
         count = 0
@@ -122,19 +132,21 @@ def read_points(folder: Path, suffix: str) -> Points:
             columns = line.split(maxsplit=7)
             try:
                 x, y, z = (float(column) for column in columns[1:4])
+                numbers.append(int(columns[0]))
             except ValueError:
                 raise _damaged_line(path, line) from None
             sample.append((x, y, z))
             colours.add(tuple(columns[4:7]))
-        return Points(count, tuple(sample), len(colours))
+        return Points(count, tuple(sample), len(colours), tuple(numbers))
     with _Content(path) as content:
         count = content.count(_POINT.size + 8)
         for _ in range(min(count, SAMPLED)):
-            _, x, y, z, red, green, blue, _ = content.take(_POINT)
+            number, x, y, z, red, green, blue, _ = content.take(_POINT)
             sample.append((x, y, z))
+            numbers.append(number)
             colours.add((red, green, blue))
             content.skip(8 * content.count(8))
-    return Points(count, tuple(sample), len(colours))
+    return Points(count, tuple(sample), len(colours), tuple(numbers))
 
 
 def points_of_ply(path: Path) -> int | None:
@@ -163,6 +175,9 @@ class _Content:
             if not self._path.stat().st_size:
                 raise Damaged(f"{self._path.name} is empty")
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if self._bytes[: len(LFS_POINTER)] == LFS_POINTER:
+            self._bytes.close()
+            raise Damaged(f"{self._path.name} is a Git LFS pointer (download it with git lfs pull)")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -186,6 +201,15 @@ class _Content:
         self._need(size)
         self._offset += size
 
+    def keypoints(self) -> tuple[Keypoint, ...]:
+        """Some of the keypoints of an image, those that have a point; all are passed over."""
+        count = self.count(_KEYPOINT.size)
+        sampled = range(0, count, max(1, count // _KEYPOINTS))
+        rows = (_KEYPOINT.unpack_from(self._bytes, self._offset + _KEYPOINT.size * row) for row in sampled)
+        keypoints = tuple((column, row, number) for column, row, number in rows if number >= 0)
+        self.skip(count * _KEYPOINT.size)
+        return keypoints
+
     def name(self) -> str:
         """A name that ends with a zero."""
         end = self._bytes.find(b"\0", self._offset, self._offset + _LONGEST_LINE)
@@ -201,8 +225,8 @@ class _Content:
             raise Damaged(f"{self._path.name} ends too early, after {size_of_file} bytes")
 
 
-ImageRow = tuple[str, int, tuple[float, ...]]
-"""Name, number of the camera, and four numbers of a rotation and three of a translation."""
+ImageRow = tuple[str, int, tuple[float, ...], tuple[Keypoint, ...]]
+"""Name, number of the camera, four numbers of a rotation and three of a translation, some keypoints."""
 
 
 def _images_of_binary(path: Path) -> list[ImageRow]:
@@ -210,23 +234,34 @@ def _images_of_binary(path: Path) -> list[ImageRow]:
     with _Content(path) as content:
         for _ in range(min(content.count(_IMAGE.size + 9), _MOST_IMAGES)):
             _, *numbers, camera = content.take(_IMAGE)
-            rows.append((content.name(), camera, tuple(numbers)))
-            content.skip(24 * content.count(24))
+            rows.append((content.name(), camera, tuple(numbers), content.keypoints()))
     return rows
 
 
 def _images_of_text(path: Path) -> list[ImageRow]:
     rows: list[ImageRow] = []
-    for line in islice(_lines(path, blank=True), 0, None, 2):
+    lines = _lines(path, blank=True)
+    for line in lines:
+        keypoints = next(lines, "")
         if not line.strip():
             continue
         columns = line.split(maxsplit=9)
         try:
             numbers = tuple(float(column) for column in columns[1:8])
-            rows.append((columns[9].rstrip("\r"), int(columns[8]), numbers))
+            rows.append((columns[9].rstrip("\r"), int(columns[8]), numbers, _keypoints_of(keypoints)))
         except (ValueError, IndexError):
             raise _damaged_line(path, line) from None
     return rows
+
+
+def _keypoints_of(line: str) -> tuple[Keypoint, ...]:
+    """The first keypoints of a line, whose end was left out, that have a point."""
+    columns = line.split()[:-1]
+    keypoints = []
+    for column, row, number in zip(columns[0::3], columns[1::3], columns[2::3], strict=False):
+        if number != "-1":
+            keypoints.append((float(column), float(row), int(number)))
+    return tuple(keypoints)
 
 
 def _cameras_of_text(path: Path) -> dict[int, Camera]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from splatfix.core.data import dataclass, field
 
 Vector = tuple[float, float, float]
+Keypoint = tuple[float, float, int]
+"""Column and row in pixels, and the number of its point."""
 Rotation = tuple[Vector, Vector, Vector]
 """Rows; from the world's axes to the camera's (x right, y down, z forward)."""
 
@@ -88,6 +90,8 @@ class SceneImage:
     """Whether the layout itself keeps it for testing; None where the layout has no split."""
     mask: str = ""
     """The path of its mask, where the layout names one."""
+    keypoints: tuple[Keypoint, ...] = ()
+    """Some of those that have a point."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,8 @@ class Photo:
     """The file has the mark that ends its format."""
     ending: bytes = b""
     """Its last bytes, by which copies of one file are told."""
+    pointer: bool = False
+    """It is a pointer of Git LFS, and the photo was not downloaded."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,8 @@ class Points:
     """The first of them, at most :data:`splatfix.facts.scene.colmap.SAMPLED`."""
     colours: int
     """Different colours in the sample."""
+    numbers: tuple[int, ...] = ()
+    """By which keypoints refer to those of the sample."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +166,8 @@ class Scene:
     """Of the ``points3D.ply`` beside a COLMAP model, which Inria's family prefers."""
     photos: Mapping[str, Photo | None] = field(default_factory=dict)
     """By path: of all image files, and None for those that are named and not there."""
+    elsewhere: str = ""
+    """The folder that has the photos of a COLMAP model, where it is not the one in which trainers look for them."""
     copies: Mapping[int, Mapping[str, Photo]] = field(default_factory=dict)
     """Of ``images_2``, ``images_4``, ``images_8``: by divisor, then by name without its ending."""
     masks: Mapping[str, Photo] = field(default_factory=dict)

@@ -23,6 +23,8 @@ ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"}
 """Of files that loaders open."""
 CAMERA_ENDINGS = {".heic", ".heif", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".avif"}
 """Of photos that Pillow and OpenCV do not open by themselves."""
+LFS_POINTER = b"version https://git-lfs"
+"""How a file begins that stands for one in Git LFS (git-lfs, docs/spec.md)."""
 _HEAD = 1 << 12
 _TAIL = 1 << 6
 _LONG_TAIL = 1 << 18
@@ -51,6 +53,8 @@ def read_photo(path: Path) -> Photo | None:
             return _jpeg(path, start, size, ending)
         if start.startswith(b"\x89PNG\r\n\x1a\n"):
             return _png(start, size, ending)
+        if start.startswith(LFS_POINTER):
+            return Photo("", size, pointer=True)
     except (struct.error, IndexError, ValueError):
         return Photo("", size, ending=ending)
     for magic, name in OTHER_FORMATS.items():

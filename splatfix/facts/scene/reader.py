@@ -95,6 +95,7 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
         photos = next(
             (name for name in ("images_2", "images_4", "images_8") if (folder / name).is_dir()), photos
         )
+    images: tuple[SceneImage, ...] = ()
     try:
         cameras = colmap.read_cameras(where, model.suffix)
         images = tuple(colmap.read_images(where, model.suffix, cameras, photos))
@@ -105,14 +106,24 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
     except OSError as error:
         name = Path(str(error.filename or "")).name or str(error)
         scene = replace(scene, damage=f"{name} is missing or cannot be opened")
+    elsewhere = ""
+    if images and not (folder / images[0].path).is_file():
+        elsewhere = _folder_with(folder, images[0].name)
     files = list(_image_files(folder / photos))
     named = [image.path for image in scene.images]
     return replace(
         scene,
         photos=_headers(folder, dict.fromkeys((*files_below(folder, files), *named))),
+        elsewhere=elsewhere,
         copies=_copies(folder),
         masks=_masks(folder),
     )
+
+
+def _folder_with(folder: Path, name: str) -> str:
+    """The folder of the scene that has a file; "" for none."""
+    folders = (path for path in sorted(folder.iterdir()) if path.is_dir())
+    return next((path.name for path in folders if (path / name).is_file()), "")
 
 
 def _of_transforms(folder: Path, name: str) -> Scene:
@@ -170,7 +181,8 @@ def _image_files(folder: Path, *, deep: bool = True) -> Iterator[Path]:
         if not deep:
             folders.clear()
         for name in sorted(names):
-            if PurePosixPath(name).suffix.lower() in ENDINGS | CAMERA_ENDINGS:
+            # ._photo.jpg: what macOS writes beside a file on disks of other systems
+            if PurePosixPath(name).suffix.lower() in ENDINGS | CAMERA_ENDINGS and not name.startswith("._"):
                 yield Path(parent, name)
                 count += 1
         if count > _MOST_FILES:
