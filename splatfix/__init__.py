@@ -1,3 +1,24 @@
-"""splatfix: doctor, installer and certifier for 3D Gaussian Splatting (3DGS) stacks."""
+"""splatfix: doctor, installer and certifier for 3D Gaussian Splatting (3DGS) stacks; from Python, see :mod:`splatfix.api`."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from splatfix.api import SplatfixError as SplatfixError
+    from splatfix.api import diagnose as diagnose
+    from splatfix.api import explain as explain
+    from splatfix.api import plan as plan
+    from splatfix.api import report as report
 
 __version__ = "0.1.0"
+
+_API = ("SplatfixError", "diagnose", "explain", "plan", "report")
+
+
+def __getattr__(name: str) -> Any:
+    """A function of the API, imported when it is first asked for."""
+    if name not in _API:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    api = import_module("splatfix.api")
+    # three are packages too, which that import made callable
+    return globals().get(name, getattr(api, name))

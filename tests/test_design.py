@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
         *("explain", "report", "budget", "scenes"),
+        "api",  # of which the tools of splatfix mcp are functions
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
 }

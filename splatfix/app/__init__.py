@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         inspect,
         install,
         lanes,
+        mcp_server,
         monitor,
         report,
         revert,

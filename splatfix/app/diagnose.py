@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from splatfix.checks import Check, Finding
+    from splatfix.plan import Options
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,28 @@ class DiagnoseRequest:
     skip: tuple[str, ...] = ()
 
 
-def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool = False) -> Result:
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(Result):
+    """What is wrong with a machine and one environment."""
+
+    facts: Facts
+    findings: tuple[Finding, ...]
+    """Of every check that ran, also of those that passed."""
+    options: Options | None
+    """What would make it right, the least invasive first; None where nothing failed."""
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings that failed."""
+        return tuple(finding for finding in self.findings if finding.status == "fail")
+
+
+def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool = False) -> Diagnosis:
     """Run the checks on the facts of a machine.
 
     Raises:
         SplatfixError: wrong names of checks, folders or interpreters (exit code 2).
     """
-    gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
     goal = Goal(request.targets)
     selected = request.only or request.skip
     # imported while gathering waits for other processes; typed names are looked up before that
@@ -94,7 +109,15 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             verbose=verbose,
         )
 
-    return Result("diagnose", data, text, exit_code_of(findings))
+    return Diagnosis(
+        command="diagnose",
+        data=data,
+        text=text,
+        exit_code=exit_code_of(findings),
+        facts=facts,
+        findings=findings,
+        options=options,
+    )
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:

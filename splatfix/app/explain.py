@@ -49,9 +49,19 @@ class ExplainRequest:
     """Facts of the machine where it failed, as ``diagnose --save`` writes them."""
     python: str | None = None
     """It failed here, in this environment: its facts are read."""
+    words: str = ""
+    """The log itself, where it is no file."""
 
 
-def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
+@dataclass(frozen=True, kw_only=True)
+class Explained(Result):
+    """Why something failed."""
+
+    causes: tuple[FailureCause, ...] = ()
+    """The likeliest first; () where none is recognised."""
+
+
+def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
     """Name the cause; exit code 0 where one is recognised, 3 where none is. A command that was run keeps its own.
 
     Raises:
@@ -70,7 +80,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
                 copy.seek(0)
                 explanation = _Machine.of(facts).explain(copy)
     else:
-        with _opened(request.log) as stream:
+        with _opened(request) as stream:
             explanation = _Machine.of(facts).explain(stream)
     exit_code: int = Exit.OK
     collect: tuple[Step, ...] = ()
@@ -88,7 +98,8 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Result:
         if explanation is not None:  # beside a command's own output, on standard error
             report.show(consoles.err() if request.command else console, explanation, collect)
 
-    return Result("explain", data, text, exit_code)
+    causes = explanation.causes if explanation is not None else ()
+    return Explained(command="explain", data=data, text=text, exit_code=exit_code, causes=causes)
 
 
 def explain_many(request: ExplainRequest) -> Result:
@@ -100,12 +111,12 @@ def explain_many(request: ExplainRequest) -> Result:
         SplatfixError: no such file, no facts (exit code 2).
     """
     facts, _ = _facts(request)
-    lines = _explained_lines(request.log, _Machine.of(facts))
+    lines = _explained_lines(request, _Machine.of(facts))
     return Result("explain", dict, lambda _: None, Exit.OK, forms={"jsonl": lambda: lines})
 
 
-def _explained_lines(source: Path | None, machine: _Machine) -> Iterator[str]:
-    with _opened(source) as stream:
+def _explained_lines(request: ExplainRequest, machine: _Machine) -> Iterator[str]:
+    with _opened(request) as stream:
         for number in itertools.count(1):
             line = stream.readline(LONGEST_OBJECT)
             if not line:
@@ -174,8 +185,12 @@ def what_to_collect(request: ExplainRequest) -> tuple[Step, ...]:
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[BinaryIO]:
+def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
     """A log as bytes: a file, or standard input."""
+    path = request.log
+    if request.words:
+        yield io.BytesIO(request.words.encode("utf-8", "replace"))
+        return
     if path is None or str(path) == "-":
         if sys.stdin is None or sys.stdin.isatty():
             raise usage_error(

@@ -30,7 +30,7 @@ from splatfix.install.repair import plan_repair
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
-from splatfix.plan import NO_SOURCES, InstallPlan, has_stack_files, plan_install, summarise
+from splatfix.plan import NO_SOURCES, InstallPlan, Options, has_stack_files, plan_install, summarise
 from splatfix.plan import Request as Request  # built by the command line
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
@@ -68,6 +68,16 @@ class InstallRequest:
     def sources(self) -> tuple[str, ...]:
         """What was named, else the current folder."""
         return self.install.sources or (".",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(Result):
+    """What would be installed, and which options there are; nothing was changed."""
+
+    plan: InstallPlan | None = None
+    """The installation of the sources; None where none were named or they cannot be installed as they are."""
+    options: Options | None = None
+    """All options of the machine, ranked; None where only the plan was asked for."""
 
 
 def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
@@ -118,7 +128,7 @@ def carried_out(
     )
 
 
-def plan(request: InstallRequest) -> Result:
+def plan(request: InstallRequest) -> Planned:
     """``--dry-run``: the plan, and no change. Submodules to be fetched are named, not fetched.
 
     Raises:
@@ -156,18 +166,19 @@ def shown(
     command: str = "install",
     execute_it: Step | None = None,
     verbose: bool = False,
-) -> Result:
+) -> Planned:
     """A plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
     if plan.steps:
         execute_it = execute_it or install_step(plan)
-    return Result(
-        command,
-        lambda: installation.install_document(plan=plan, dry_run=dry_run),
-        lambda console: installation.show_plan(console, plan, execute_it, verbose=verbose),
+    return Planned(
+        command=command,
+        data=lambda: installation.install_document(plan=plan, dry_run=dry_run),
+        text=lambda console: installation.show_plan(console, plan, execute_it, verbose=verbose),
+        plan=plan,
     )
 
 
-def explain(request: InstallRequest) -> Result:
+def explain(request: InstallRequest) -> Planned:
     """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine.
 
     The exit code is that of the plan: 1 where named sources cannot be built as they are, although there are options.
@@ -218,27 +229,30 @@ def explain(request: InstallRequest) -> Result:
         exit_code = problem.exit_code
     elif plan is None and not options.available:
         exit_code = Exit.UNDETERMINED
-    return Result(
-        "install",
-        lambda: installation.install_document(plan=plan, options=options, dry_run=True),
-        text,
-        exit_code,
-        problem,
+    return Planned(
+        command="install",
+        data=lambda: installation.install_document(plan=plan, options=options, dry_run=True),
+        text=text,
+        exit_code=exit_code,
+        error=problem,
+        plan=plan,
+        options=options,
     )
 
 
-def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Result:
+def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
     """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
     facts = load(facts_file)
     named, sources = request.install.sources, NO_SOURCES
     if named:
         sources = summarise(named, facts, named=named)
     options = options_for(make_context(facts, Goal(request.install.targets)), sources, request.keep)
-    return Result(
-        "install",
-        lambda: installation.install_document(options=options, dry_run=True),
-        lambda console: show_options(console, options),
-        Exit.OK if options.available else Exit.UNDETERMINED,
+    return Planned(
+        command="install",
+        data=lambda: installation.install_document(options=options, dry_run=True),
+        text=lambda console: show_options(console, options),
+        exit_code=Exit.OK if options.available else Exit.UNDETERMINED,
+        options=options,
     )
 
 

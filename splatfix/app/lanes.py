@@ -137,7 +137,7 @@ def _all(
                     text = f"Lane {lane.name} crashed: {type(error).__name__}: {error}"
                     error = SplatfixError("crashed", text)
                 outcomes[lane.name] = error
-                show_error(error, f"{lane.name}: ")
+                show_error(error, whose=f"{lane.name}: ")
 
     for lane in lanes:
         waiting.put(lane)

@@ -16,9 +16,11 @@ from splatfix.app.stored import NAME, Stored, read_document, read_stored, read_w
 from splatfix.attest.keys import PublicKey, load_public
 from splatfix.attest.model import Identity, Signed
 from splatfix.attest.report import identity_of
+from splatfix.certify import Certificate
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json, write_text
 from splatfix.core.step import say
@@ -36,7 +38,14 @@ _SET_ASIDE = re.compile(r"previous(-\d+)?")
 _WHAT_TO_NAME = say("Name files that splatfix certify wrote (certificate.json), or folders with such files.")
 
 
-def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Result:
+@dataclass(frozen=True, kw_only=True)
+class Shown(Result):
+    """A certificate that was read."""
+
+    certificate: Certificate
+
+
+def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Shown:
     """A certificate in every form that ``certify`` gives, and as the page of the report folder (``html``).
 
     Args:
@@ -52,10 +61,16 @@ def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Res
     subject = stored.certificate
     content = {name: value for name, value in stored.document.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
-    return Result(
-        "report show",
-        lambda: {"file": str(stored.path), "issued_by": issued_by, "identity": to_json(identity), **content},
-        lambda console: certificate.show(
+    return Shown(
+        command="report show",
+        certificate=subject,
+        data=lambda: {
+            "file": str(stored.path),
+            "issued_by": issued_by,
+            "identity": to_json(identity),
+            **content,
+        },
+        text=lambda console: certificate.show(
             console,
             subject,
             stored.folder / "certificate.html",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import sys
 import traceback
@@ -18,6 +19,9 @@ from splatfix.report.documents import envelope
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_PAGE_WIDTH = 100
+"""Columns of the text of a result that is no terminal's."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,30 @@ class Result:
     forms: Mapping[str, Callable[[], str | Iterator[str]]] = field(default_factory=dict)
     """Other forms of the same, by name; in parts where each is to be shown as it comes."""
 
+    def document(self) -> dict[str, Any]:
+        """The JSON document that ``--json`` prints."""
+        return envelope(self.command, self.exit_code, self.data(), self.error)
+
+    def __str__(self) -> str:
+        """The text that the command prints, in lines of 100 columns."""
+        return self._printed().export_text().rstrip()
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: its page where it has one, else the text with its colors."""
+        if "html" in self.forms:
+            page = html.escape("".join(self.forms["html"]()))
+            return f'<iframe srcdoc="{page}" style="width:100%;height:80vh;border:0"></iframe>'
+        # without a background: the notebook's own may be light or dark
+        frame = '<pre style="white-space:pre-wrap">{code}</pre>'
+        return self._printed().export_html(inline_styles=True, code_format=frame)
+
+    def _printed(self) -> Console:
+        console: Console = _consoles().page(io.StringIO(), _PAGE_WIDTH, record=True)
+        self.text(console)
+        if self.error is not None:
+            _consoles().show_error(self.error, console)
+        return console
+
 
 def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
     """Show a result on standard output, as text where neither JSON nor one of its forms is asked for; returns the exit code
@@ -48,7 +76,7 @@ def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
             _write_text(part)
             sys.stdout.flush()
     elif as_json:
-        _write(envelope(result.command, result.exit_code, result.data(), result.error))
+        _write(result.document())
     else:
         consoles = _consoles()
         result.text(consoles.out())

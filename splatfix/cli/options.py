@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Optional
 
 import typer
 
+from splatfix.app.named_targets import archs as archs
+from splatfix.app.named_targets import archs_or_auto as archs_or_auto
 from splatfix.app.result import Result, deliver, is_terminal, show_message, show_question
 from splatfix.core.errors import cannot_write, usage_error
 from splatfix.core.step import say
 from splatfix.core.toml import parse_toml
 
 if TYPE_CHECKING:
-    from splatfix.knowledge import Arch, Auto
+    pass
 
 
 @cache
@@ -180,34 +182,6 @@ def _answer(question: str) -> str:
 
 
 # splatfix.knowledge, which both ask, is not needed for --help, and takes as long as all the rest of it.
-
-
-def archs(targets: list[str] | None) -> tuple[Arch, ...]:
-    """``--target`` values where only a named GPU makes sense, each once, in the order given.
-
-    Raises:
-        SplatfixError: ``unknown-arch`` (exit code 2), also for ``auto``.
-    """
-    from splatfix.knowledge import parse_targets
-
-    try:
-        return tuple(dict.fromkeys(arch for text in targets or () for arch in parse_targets(text)))
-    except ValueError as error:
-        raise usage_error("unknown-arch", str(error)) from error
-
-
-def archs_or_auto(targets: list[str] | None) -> tuple[Arch | Auto, ...]:
-    """``--target`` values, ``auto`` for this machine's own GPUs among them, each once, in the order given.
-
-    Raises:
-        SplatfixError: ``unknown-arch`` (exit code 2).
-    """
-    from splatfix.knowledge import parse_requested
-
-    try:
-        return parse_requested(targets or ())
-    except ValueError as error:
-        raise usage_error("unknown-arch", str(error)) from error
 
 
 def arch_names(targets: list[str] | None) -> tuple[str, ...]:

@@ -257,9 +257,9 @@ def _pieces(line: Text, width: int) -> list[Text]:
     return pieces
 
 
-def show_error(problem: SplatfixError, whose: str = "") -> None:
-    """What happened, what it means, what to do, in that order."""
-    console = err()
+def show_error(problem: SplatfixError, console: Console | None = None, *, whose: str = "") -> None:
+    """What happened, what it means, what to do, in that order; on standard error where no console is named."""
+    console = console or err()
     headline = f"[bold red]error[/] [dim]({problem.code})[/] {escape(whose + problem.what)}"
     paragraph(console, headline, first=0, then=2)
     if problem.meaning:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from splatfix import plan as plan_room
+import splatfix.plan as plan_room
 from splatfix.context import Choice, Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step

@@ -1,0 +1,154 @@
+"""splatfix from Python: each function is a command, and gives what that found as objects.
+
+::
+
+    import splatfix
+
+    diagnosis = splatfix.diagnose()
+    for problem in diagnosis.problems:
+        print(problem.code, problem.summary)
+
+Nothing here changes a machine. In a notebook a result shows itself, ``print`` writes what the command prints, ``document()``
+is the JSON of ``--json``, and ``exit_code`` that of the command. What cannot be done raises :class:`SplatfixError`, which says
+what to do.
+
+These functions and their results' fields keep their meaning within a major version; all else in this package may change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from splatfix.core.errors import SplatfixError as SplatfixError
+
+if TYPE_CHECKING:
+    from splatfix.app.diagnose import Diagnosis
+    from splatfix.app.explain import Explained
+    from splatfix.app.install import Planned
+    from splatfix.app.report import Shown
+
+__all__ = ["SplatfixError", "diagnose", "explain", "plan", "report"]
+
+
+def diagnose(
+    *,
+    python: str | None = None,
+    targets: Sequence[str] = (),
+    repo: str | PathLike[str] | None = None,
+    facts: str | PathLike[str] | None = None,
+) -> Diagnosis:
+    """What is wrong with this machine and one Python environment, and how to fix it.
+
+    Args:
+        python: an interpreter or environment; by default the one that runs this.
+        targets: GPU architectures such as ``sm_120``; by default the GPUs of this machine.
+        repo: a checkout of a splatting stack to look at as well.
+        facts: facts that ``splatfix diagnose --save`` wrote elsewhere, in place of this machine.
+
+    Raises:
+        SplatfixError: an architecture, folder, interpreter or file that is none.
+    """
+    from splatfix.app.diagnose import DiagnoseRequest
+    from splatfix.app.diagnose import diagnose as run
+    from splatfix.app.named_targets import archs
+
+    request = DiagnoseRequest(
+        python=_interpreter(python, facts),
+        targets=archs(targets),
+        repo=_path(repo),
+        facts_file=_path(facts),
+    )
+    return run(request)
+
+
+def plan(
+    *sources: str | PathLike[str],
+    targets: Sequence[str] = (),
+    backend: str = "native",
+    python: str | None = None,
+    facts: str | PathLike[str] | None = None,
+) -> Planned:
+    """What ``splatfix install`` would do for these sources, step by step, and every option of the machine.
+
+    Args:
+        sources: checkouts, extensions' folders, or packages that have a drop-in; without any, the options alone are of use.
+        targets: GPU architectures such as ``sm_120``; by default the GPUs of this machine.
+        backend: ``native``, ``nvrtc``, ``warp``, ``pure`` or ``auto``.
+        python: an interpreter or environment; by default the one that runs this.
+        facts: facts that ``splatfix diagnose --save`` wrote elsewhere: the options of that machine.
+
+    Raises:
+        SplatfixError: sources or architectures that are none. Why sources cannot be built is ``error`` of the result.
+    """
+    from splatfix.app import install
+    from splatfix.app.named_targets import archs_or_auto
+
+    named = install.Request(sources=tuple(map(str, sources)), targets=archs_or_auto(targets), backend=backend)
+    request = install.InstallRequest(install=named, python=_interpreter(python, facts))
+    if facts is not None:
+        return install.explain_elsewhere(request, Path(facts))
+    return install.explain(request)
+
+
+def explain(
+    log: str | PathLike[str], *, python: str | None = None, facts: str | PathLike[str] | None = None
+) -> Explained:
+    """The cause of a failed build or training, by its log.
+
+    Args:
+        log: the text of the log, or as a :class:`~pathlib.Path` its file.
+        python: it failed here, in this environment.
+        facts: facts of the machine where it failed.
+
+    Raises:
+        SplatfixError: a file that cannot be read.
+    """
+    from splatfix.app.explain import ExplainRequest
+    from splatfix.app.explain import explain as run
+
+    if isinstance(log, str):
+        return run(ExplainRequest(words=log, facts_file=_path(facts), python=python))
+    return run(ExplainRequest(log=Path(log), facts_file=_path(facts), python=python))
+
+
+def report(path: str | PathLike[str]) -> Shown:
+    """A certificate that ``splatfix certify`` or ``rehearse`` wrote, its verdict judged again from what it holds.
+
+    Args:
+        path: certificate.json, or the report folder.
+
+    Raises:
+        SplatfixError: it is none, or was changed.
+    """
+    from splatfix.app.report import show
+
+    return show(Path(path))
+
+
+def _interpreter(python: str | None, facts: object) -> str | None:
+    """The one that was named; by default, where this machine is meant, the one that runs this."""
+    if python is None and facts is None:
+        return sys.executable
+    return python
+
+
+def _path(given: str | PathLike[str] | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+class _CallableRoom(ModuleType):
+    """A package that has the name of a function: whoever calls ``splatfix.plan`` means the function."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The function of that name."""
+        return globals()[self.__name__.rpartition(".")[2]](*arguments, **named)
+
+
+for _name in ("explain", "plan", "report"):
+    import_module(f"splatfix.{_name}").__class__ = _CallableRoom

@@ -1,0 +1,39 @@
+"""Architectures as they were named, by people and by programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from splatfix.core.errors import usage_error
+
+if TYPE_CHECKING:
+    from splatfix.knowledge import Arch, Auto
+
+
+def archs(targets: Iterable[str] | None) -> tuple[Arch, ...]:
+    """``--target`` values where only a named GPU makes sense, each once, in the order given.
+
+    Raises:
+        SplatfixError: ``unknown-arch`` (exit code 2), also for ``auto``.
+    """
+    from splatfix.knowledge import parse_targets
+
+    try:
+        return tuple(dict.fromkeys(arch for text in targets or () for arch in parse_targets(text)))
+    except ValueError as error:
+        raise usage_error("unknown-arch", str(error)) from error
+
+
+def archs_or_auto(targets: Iterable[str] | None) -> tuple[Arch | Auto, ...]:
+    """``--target`` values, ``auto`` for this machine's own GPUs among them, each once, in the order given.
+
+    Raises:
+        SplatfixError: ``unknown-arch`` (exit code 2).
+    """
+    from splatfix.knowledge import parse_requested
+
+    try:
+        return parse_requested(tuple(targets or ()))
+    except ValueError as error:
+        raise usage_error("unknown-arch", str(error)) from error

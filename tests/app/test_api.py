@@ -1,0 +1,85 @@
+"""The Python API: the same results as the commands, as objects that show themselves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import splatfix
+from tests.machines import folder
+
+LOG = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+
+
+@pytest.fixture
+def machine() -> Path:
+    return folder("rtx-3090-and-5090")
+
+
+def test_a_diagnosis_has_its_findings_as_objects(machine: Path) -> None:
+    diagnosis = splatfix.diagnose(facts=machine)
+    codes = {problem.code for problem in diagnosis.problems}
+    assert "no-kernel-image" in codes
+    assert diagnosis.exit_code == 1
+    assert diagnosis.options is not None and diagnosis.options.available
+    document = diagnosis.document()
+    failed = {row["check"] for row in document["findings"] if row["status"] == "fail"}
+    assert failed == codes
+
+
+def test_a_result_prints_what_the_command_prints(machine: Path) -> None:
+    command = [sys.executable, "-m", "splatfix", "diagnose", "--facts", str(machine)]
+    said = subprocess.run(command, capture_output=True, text=True, env={"COLUMNS": "100", "PATH": ""}).stdout
+    assert str(splatfix.diagnose(facts=machine)).split() == said.split()
+
+
+class _Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_notebook_shows_the_same_text(machine: Path) -> None:
+    diagnosis = splatfix.diagnose(facts=machine)
+    reader = _Text()
+    reader.feed(diagnosis._repr_html_())
+    assert reader.text.split() == str(diagnosis).split()
+
+
+def test_plan_and_explain_are_functions_whatever_was_imported(machine: Path) -> None:
+    """Both are packages too, which importing anything of them binds to the name."""
+    import splatfix.explain
+    import splatfix.plan
+
+    planned = splatfix.plan(targets=["sm_120"], facts=machine)
+    assert planned.options is not None and planned.options.available
+    explained = splatfix.explain(LOG)
+    assert explained.causes[0].name == "no-kernel-image"
+
+
+def test_a_log_may_be_a_file(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    log.write_text(LOG)
+    assert splatfix.explain(log).causes == splatfix.explain(LOG).causes
+    with pytest.raises(splatfix.SplatfixError, match="cannot be read"):
+        splatfix.explain(tmp_path / "gone.log")
+
+
+def test_what_is_no_architecture_is_refused() -> None:
+    with pytest.raises(splatfix.SplatfixError) as refused:
+        splatfix.diagnose(targets=["sm_1"])
+    assert refused.value.code == "unknown-arch"
+
+
+def test_importing_splatfix_imports_no_room() -> None:
+    script = "import sys, splatfix; print([name for name in sys.modules if name.startswith('splatfix.')])"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert json.loads(said.replace("'", '"')) == []
