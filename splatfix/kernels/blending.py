@@ -14,8 +14,6 @@ from torch import Tensor
 from splatfix.kernels.binning import AREA
 from splatfix.kernels.scene import ALPHA_MIN, LOG2E, OFF, ProjectedScene
 
-ALPHA_CAP = 0.99
-STOP = 1e-4  # a pixel ends before its transmittance falls below this
 DEPTH_BLOCK = 32  # pairs of one tile worked on at a time; stopped tiles leave between blocks
 _BUFFERS = 7  # chunk-sized buffers alive at once in the backward pass: six, and the smaller ones together
 _CPU_CHUNK = 1 << 19  # more pixel-pairs in a chunk fall out of the CPU caches
@@ -97,6 +95,7 @@ class Alpha(NamedTuple):
     uncapped: Tensor  # the same without the 0.99 cap (the same tensor where nothing is capped)
     transmittance: Tensor  # [K + 1, G * 64]
     stopping: bool  # some pixel stops inside the chunk
+    first: int  # depth rank of the first pair
 
 
 _Visit = Callable[[Tensor, Alpha, Tensor], None]
@@ -141,23 +140,23 @@ def _alpha(
     torch.exp2(alpha, out=alpha)
     torch.threshold_(alpha, _just_below(ALPHA_MIN, alpha.dtype), 0.0)
     uncapped = alpha = alpha.view(depth, groups * AREA)
-    if float(log_opacity.max()) > math.log2(ALPHA_CAP):
+    if float(log_opacity.max()) > math.log2(scene.rules.cap):
         capped = work.take(1, alpha.numel()).view_as(alpha)
-        alpha = torch.clamp(uncapped, max=ALPHA_CAP, out=capped)
+        alpha = torch.clamp(uncapped, max=scene.rules.cap, out=capped)
 
     running = work.take(2, (depth + 1) * groups * AREA).view(depth + 1, groups * AREA)
     running[0] = before.view(-1)
     steps = running.unbind(0)
     for rank, opaque in enumerate(alpha.unbind(0)):
         torch.addcmul(steps[rank], steps[rank], opaque, value=-1.0, out=steps[rank + 1])
-    stopping = bool(((steps[-1] < STOP) & (steps[0] > 0)).any())
-    return Alpha(index, dx, dy, coefficients, alpha, uncapped, running, stopping)
+    stopping = bool(((steps[-1] < scene.rules.stop) & (steps[0] > 0)).any())
+    return Alpha(index, dx, dy, coefficients, alpha, uncapped, running, stopping, first)
 
 
-def _weights(state: Alpha, out: Tensor) -> Tensor:
+def _weights(state: Alpha, stop: float, out: Tensor) -> Tensor:
     """alpha T of every pair and pixel, 0 from the stop on. Also zeroes `state.alpha` there if the pixel stops here."""
     if state.stopping:
-        torch.ge(state.transmittance[1:], STOP, out=out)
+        torch.ge(state.transmittance[1:], stop, out=out)
         state.alpha.mul_(out)
         if state.uncapped is not state.alpha:
             state.uncapped.mul_(out)
@@ -165,17 +164,22 @@ def _weights(state: Alpha, out: Tensor) -> Tensor:
 
 
 def blend(
-    scene: ProjectedScene, channels: int, cells: int, keep: bool, visit: Optional[_Visit] = None
+    scene: ProjectedScene,
+    channels: int,
+    cells: int,
+    keep: bool,
+    visit: Optional[_Visit] = None,
+    ahead: Optional[Tensor] = None,
 ) -> tuple[Tensor, list[Chunk]]:
     """Front-to-back blending: [N, channels, 64] sums of feature times weight, and the chunks for the backward pass.
 
     `visit`, where given, sees every chunk: its tiles [G], its alpha, and its weights alpha T, [K, G * 64], 0 where a pixel
-    is not reached. They are buffers, which the next chunk overwrites.
+    is not reached. They are buffers, which the next chunk overwrites. `ahead` [N, 64] is the transmittance to begin with, else 1.
     """
     pairs, features = scene.pairs, scene.features
     tiles = pairs.tile.numel()
     sums = features.new_zeros(tiles, channels, AREA)
-    transmittance = torch.ones_like(scene.inside)
+    transmittance = torch.ones_like(scene.inside) if ahead is None else ahead.clone()
     work = _workspace(features)
     chunks: list[Chunk] = []
     active = torch.arange(tiles, device=features.device)
@@ -189,13 +193,17 @@ def blend(
             at += chosen.numel()
             before = transmittance.index_select(0, chosen)
             state = _alpha(scene, work, chosen, first, depth, before)
-            weights = _weights(state, work.take(3, state.alpha.numel()).view_as(state.alpha))
+            weights = _weights(
+                state, scene.rules.stop, work.take(3, state.alpha.numel()).view_as(state.alpha)
+            )
             if visit is not None:
                 visit(chosen, state, weights)
             rows = features.index_select(0, state.rows).view(depth, chosen.numel(), -1)[:, :, :channels]
             blended = torch.bmm(rows.permute(1, 2, 0), weights.view(depth, -1, AREA).transpose(0, 1))
             sums.index_add_(0, chosen, blended)
-            after = torch.threshold(state.transmittance[-1], _just_below(STOP, features.dtype), 0.0)
+            after = torch.threshold(
+                state.transmittance[-1], _just_below(scene.rules.stop, features.dtype), 0.0
+            )
             transmittance.index_copy_(0, chosen, after.view(-1, AREA))
             if keep:
                 chunks.append(Chunk(chosen, first, depth, before))
@@ -235,7 +243,7 @@ def blend_backward(
         groups, depth = chunk.tiles.numel(), chunk.depth
         size, slab = depth * groups * AREA, (depth, groups * AREA)
         state = _alpha(scene, work, chunk.tiles, chunk.first, depth, chunk.before)
-        weights = _weights(state, work.take(3, size).view(slab))
+        weights = _weights(state, scene.rules.stop, work.take(3, size).view(slab))
 
         rows = scene.features.index_select(0, state.rows).view(depth, groups, -1)[:, :, :channels]
         gradient = upstream.index_select(0, chunk.tiles)
@@ -260,6 +268,8 @@ def blend_backward(
         power = own.sub_(covered[1:])
         if state.uncapped is state.alpha:
             power.mul_(weights)
+        elif not scene.rules.through_cap:
+            power.mul_(weights).masked_fill_(state.uncapped > scene.rules.cap, 0.0)
         else:  # the cap passes the gradient straight through: opacity e^power instead of alpha
             power.mul_(state.transmittance[:-1]).mul_(state.uncapped)
         _gather_moments(scene, chunk, state, power.view(depth * groups, AREA), moments)

@@ -46,8 +46,6 @@ from splatfix.kernels.gsplat_projection import (
     projection_ewa_simple_fwd,
 )
 from splatfix.kernels.gsplat_rasterizer import (
-    intersect_offset,
-    intersect_tile,
     rasterize_to_indices_3dgs,
     rasterize_to_pixels_3dgs_bwd,
     rasterize_to_pixels_3dgs_fwd,
@@ -57,6 +55,7 @@ from splatfix.kernels.gsplat_surfels import (
     rasterize_to_pixels_2dgs_bwd,
     rasterize_to_pixels_2dgs_fwd,
 )
+from splatfix.kernels.gsplat_tiles import intersect_offset, intersect_tile
 
 __all__ = [
     "ANGLE_TO_PIXELDIST",

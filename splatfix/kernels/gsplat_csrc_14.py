@@ -39,6 +39,7 @@ from splatfix.kernels.gsplat_csrc import (
     spherical_harmonics_fwd,
 )
 from splatfix.kernels.gsplat_csrc import quat_scale_to_covar_preci_bwd as covariances_bwd
+from splatfix.kernels.gsplat_dispatch import gradients
 
 __all__ = [
     "FISHEYE",
@@ -115,6 +116,7 @@ def fully_fused_projection_packed_fwd(
     indptr, _, cameras, gaussians, radii, *others = projection_ewa_3dgs_packed_fwd(
         means, covars, quats, scales, None, *camera, True
     )
+    assert radii is not None
     return (indptr, cameras, gaussians, radii[..., 0].contiguous(), *others)
 
 
@@ -142,7 +144,7 @@ def isect_tiles(means2d: Tensor, radii: Tensor, *others: Any) -> Any:
 
 def world_to_cam_fwd(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tensor, Tensor]:
     """[N, 3], [N, 3, 3], [C, 4, 4] -> centers [C, N, 3] and covariances [C, N, 3, 3] in view space."""
-    raise NotImplementedError
+    return _to_camera(means, covars, viewmats)
 
 
 def world_to_cam_bwd(
@@ -156,9 +158,17 @@ def world_to_cam_bwd(
     viewmats_requires_grad: bool,
 ) -> tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
     """Gradients of `means`, `covars`, `viewmats`."""
-    raise NotImplementedError
+    needed = (means_requires_grad, covars_requires_grad, viewmats_requires_grad)
+    found = gradients(_to_camera, (means, covars, viewmats), (v_means_c, v_covars_c), needed)
+    return found[0], found[1], found[2]
 
 
 def _both(radii: Tensor) -> Tensor:
     """One radius for x and y."""
     return radii[..., None].expand(*radii.shape, 2).contiguous()
+
+
+def _to_camera(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tensor, Tensor]:
+    turn = viewmats[:, None, :3, :3]
+    means_c = (turn @ means[..., None])[..., 0] + viewmats[:, None, :3, 3]
+    return means_c, turn @ covars @ turn.transpose(-1, -2)

@@ -1,13 +1,14 @@
-"""By what a function of gsplat's module runs: the CUDA kernels of gsplat_cuda.py where they serve the call, else PyTorch."""
+"""What the functions of gsplat's module share: the CUDA kernels of gsplat_cuda.py where they serve a call, and gradients."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, List, Optional, Sequence, TypeVar
 
+import torch
 from torch import Tensor
 
-__all__ = ["served"]
+__all__ = ["gradients", "served"]
 
 _Result = TypeVar("_Result")
 
@@ -39,3 +40,42 @@ def served(function: Callable[..., _Result]) -> Callable[..., _Result]:
         return served_result
 
     return call
+
+
+def gradients(
+    function: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Optional[Tensor]],
+    upstream: Sequence[Optional[Tensor]],
+    needed: Optional[Sequence[bool]] = None,
+) -> List[Optional[Tensor]]:
+    """Gradients of the inputs, from those of what `function` makes of them; None where an input is None or not needed.
+
+    Args:
+        upstream: one for each output; None counts as 0.
+    """
+    wanted = [item is not None and (needed is None or needed[k]) for k, item in enumerate(inputs)]
+    leaves = [
+        None if item is None else item.detach().requires_grad_(wish) for item, wish in zip(inputs, wanted)
+    ]
+    targets = [leaf for leaf, wish in zip(leaves, wanted) if wish and leaf is not None]
+    with torch.enable_grad():
+        outputs = function(*leaves)
+    flow = [
+        (output, given.to(output.dtype))
+        for output, given in zip(outputs, upstream)
+        if given is not None and output.requires_grad
+    ]
+    if not flow or not targets:
+        return [
+            torch.zeros_like(leaf) if wish and leaf is not None else None
+            for leaf, wish in zip(leaves, wanted)
+        ]
+    found = iter(torch.autograd.grad([o for o, _ in flow], targets, [g for _, g in flow], allow_unused=True))
+    result: List[Optional[Tensor]] = []
+    for leaf, wish in zip(leaves, wanted):
+        if not wish or leaf is None:
+            result.append(None)
+            continue
+        gradient = next(found)
+        result.append(torch.zeros_like(leaf) if gradient is None else gradient)
+    return result

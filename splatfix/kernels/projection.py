@@ -13,7 +13,7 @@ from torch import Tensor
 NEAR = 0.20000000298023224  # float32(0.2): view-space depth at or below which v1 drops a Gaussian
 _FRUSTUM_MARGIN = 1.3  # times tan(fov / 2): clamp of t.x / t.z in the Jacobian
 _BLUR = 0.3  # v1's low-pass, pixels^2
-# Real spherical harmonics up to degree 3 in the sign convention of the 3DGS family.
+# Real spherical harmonics up to degree 4 in the sign convention of the 3DGS family.
 _SH0 = 0.28209479177387814
 _SH1 = 0.4886025119029199
 _SH2 = (1.0925484305920792, -1.0925484305920792, 0.31539156525252005, -1.0925484305920792, 0.5462742152960396)
@@ -25,6 +25,17 @@ _SH3 = (
     -0.4570457994644658,
     1.445305721320277,
     -0.5900435899266435,
+)
+_SH4 = (
+    2.5033429417967046,
+    -1.7701307697799304,
+    0.9461746957575601,
+    -0.6690465435572892,
+    0.10578554691520431,
+    -0.6690465435572892,
+    0.47308734787878004,
+    -1.7701307697799304,
+    0.6258357354491761,
 )
 
 
@@ -167,7 +178,7 @@ def rotation_matrices(quaternions: Tensor) -> Tensor:
     return torch.stack(entries).view(3, 3, -1)
 
 
-def _covariance_2d(
+def covariance_2d(
     rows: tuple[Tensor, Tensor], given: Gaussians, modifier: float, upstream_gradients: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Entries (a, b, c) of J Sigma J^T before the low-pass; `rows` are the two rows [3, P] of J, world to pixel."""
@@ -212,7 +223,7 @@ def project(camera: ViewCamera, settings: GaussianRasterizationSettings, given: 
         focal_z_y * down - (focal_z_y * edge_y / z) * forward,
     )
     upstream = settings.upstream_gradients
-    sharp_a, b, sharp_c = _covariance_2d(rows, given, camera.scale_modifier, upstream)
+    sharp_a, b, sharp_c = covariance_2d(rows, given, camera.scale_modifier, upstream)
     a, c = sharp_a + camera.blur, sharp_c + camera.blur
     det = a * c - b * b
     opacity = given.opacities.to(det.dtype).reshape(-1)
@@ -234,7 +245,7 @@ def project(camera: ViewCamera, settings: GaussianRasterizationSettings, given: 
     return Ellipses(x, y, z, a, b, c, det, opacity)
 
 
-def _sh_basis(degree: int, direction: Tensor) -> Tensor:
+def sh_basis(degree: int, direction: Tensor) -> Tensor:
     """[P, 3] unit vectors -> [P, (degree + 1)^2] basis values."""
     x, y, z = direction.unbind(-1)
     terms: list[Tensor] = [torch.full_like(x, _SH0)]
@@ -248,6 +259,12 @@ def _sh_basis(degree: int, direction: Tensor) -> Tensor:
         terms += [_SH3[0] * y * (3 * xx - yy), _SH3[1] * x * y * z, _SH3[2] * y * (4 * zz - xx - yy)]
         terms += [_SH3[3] * z * (2 * zz - 3 * xx - 3 * yy), _SH3[4] * x * (4 * zz - xx - yy)]
         terms += [_SH3[5] * z * (xx - yy), _SH3[6] * x * (xx - 3 * yy)]
+    if degree > 3:
+        terms += [_SH4[0] * x * y * (xx - yy), _SH4[1] * y * z * (3 * xx - yy)]
+        terms += [_SH4[2] * x * y * (7 * zz - 1), _SH4[3] * y * z * (7 * zz - 3)]
+        terms += [_SH4[4] * (zz * (35 * zz - 30) + 3), _SH4[5] * x * z * (7 * zz - 3)]
+        terms += [_SH4[6] * (xx - yy) * (7 * zz - 1), _SH4[7] * x * z * (xx - 3 * yy)]
+        terms += [_SH4[8] * (xx * (xx - 3 * yy) - yy * (3 * xx - yy))]
     return torch.stack(terms, dim=-1)
 
 
@@ -262,7 +279,7 @@ def colors_of(settings: GaussianRasterizationSettings, given: Gaussians) -> Tens
         return (_SH0 * shs[:, 0] + 0.5).clamp_min(0.0)
     offset = means - settings.campos.detach().to(means).reshape(1, 3)
     direction = offset / offset.norm(dim=-1, keepdim=True)
-    basis = _sh_basis(degree, direction)
+    basis = sh_basis(degree, direction)
     return ((basis[:, :, None] * shs[:, : basis.shape[1]]).sum(1) + 0.5).clamp_min(0.0)
 
 

@@ -21,8 +21,18 @@ from splatfix.kernels.projection import (
 )
 
 ALPHA_MIN = 1.0 / 255.0
+ALPHA_CAP = 0.99
+STOP = 1e-4  # a pixel ends before its transmittance falls below this
 OFF = -1.0e4  # log2 of the opacity of padding: exp2 gives 0
 LOG2E = 1.0 / math.log(2.0)
+
+
+class Rules(NamedTuple):
+    """Where rasterizers of the family differ in the blending."""
+
+    cap: float = ALPHA_CAP
+    stop: float = STOP
+    through_cap: bool = True  # a capped alpha has the gradient of the uncapped one, else none
 
 
 class ProjectedScene(NamedTuple):
@@ -36,6 +46,7 @@ class ProjectedScene(NamedTuple):
     center_y: Tensor
     basis: Tensor  # [6, 64] or, with sub-pixel offsets, [N, 6, 64]
     inside: Tensor  # [N, 64], 1 where the pixel of the tile is in the image, else 0
+    rules: Rules = Rules()
 
 
 def non_finite_rows(given: Gaussians) -> Optional[Tensor]:

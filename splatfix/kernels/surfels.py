@@ -46,7 +46,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from splatfix.kernels.binning import AREA, BIN, TILE, Pairs, arange_per_row, bins_of, sorted_by_tile, to_image
-from splatfix.kernels.blending import ALPHA_CAP, DEPTH_BLOCK, STOP, full_precision
+from splatfix.kernels.blending import DEPTH_BLOCK, full_precision
 from splatfix.kernels.projection import (
     NEAR,
     GaussianRasterizationSettings,
@@ -57,7 +57,7 @@ from splatfix.kernels.projection import (
     with_gradient_of,
 )
 from splatfix.kernels.rasterizer import check_inputs, refuse_values
-from splatfix.kernels.scene import ALPHA_MIN, non_finite_rows
+from splatfix.kernels.scene import ALPHA_CAP, ALPHA_MIN, STOP, non_finite_rows
 
 __all__ = ["SurfelImages", "rasterize_surfels"]
 
@@ -138,7 +138,7 @@ def _discs(settings: GaussianRasterizationSettings, given: Gaussians) -> _Discs:
     return _Discs(transform, torch.where(facing[:, None] > 0, normal, -normal), facing, in_view[:, 2])
 
 
-def _box(transform: Tensor, level: Any) -> tuple[Tensor, Tensor, Tensor]:
+def disc_box(transform: Tensor, level: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Center [P, 2], squared half sides [P, 2] of the box around the ellipse |s|^2 = level, and its denominator [P].
 
     The denominator is below 0 where the whole ellipse lies in front of the camera; above, the box means nothing.
@@ -167,12 +167,12 @@ def _reached(
 ) -> _Reached:
     """The rectangle of 16x16 tiles of the CUDA kernel, cut down to where alpha can reach 1/255."""
     width, height = int(settings.image_width), int(settings.image_height)
-    center, squares, denominator = _box(discs.transform, _CUTOFF**2)
+    center, squares, denominator = disc_box(discs.transform, _CUTOFF**2)
     extent = torch.sqrt(squares.clamp_min(1e-4)).amax(1)
     radius = torch.ceil(extent.clamp_min(_CUTOFF * _LOW_PASS))
     sides = []
     level = (2.0 * torch.log(255.0 * opacity)).clamp_min(0.0)
-    tight, tight_squares, tight_denominator = _box(discs.transform, level[:, None])
+    tight, tight_squares, tight_denominator = disc_box(discs.transform, level[:, None])
     known = (tight_denominator < 0) & torch.isfinite(tight_squares).all(1)
     low_pass = torch.sqrt(0.5 * level)
     for axis, edge in ((0, width), (1, height)):
@@ -242,7 +242,7 @@ def _table(
     traced: Any = _Statistic.apply
     transform = traced(discs.transform, means2D, *size)
     tu, tv, tw = transform.unbind(2)
-    center = _box(transform if given else discs.transform, _CUTOFF**2)[0]
+    center = disc_box(transform if given else discs.transform, _CUTOFF**2)[0]
     constant = torch.linalg.cross(tu, tv)
     slope_x, slope_y = torch.linalg.cross(tv, tw), torch.linalg.cross(tw, tu)
     at_center = constant + center[:, :1] * slope_x + center[:, 1:] * slope_y
