@@ -36,7 +36,8 @@ for words in (["--help"], ["diagnose", "--help"], ["certify", "--help"], ["insta
         app(words, prog_name="splatfix")
     except SystemExit as end:
         assert end.code == 0
-use_cases = {{name for name in sys.modules if name.startswith("splatfix.app.")}} - {{"splatfix.app.result", "splatfix.app.named_targets"}}
+use_cases = {{name for name in sys.modules if name.startswith("splatfix.app.")}}
+use_cases -= {{"splatfix.app.result", "splatfix.app.named_targets"}}
 assert not use_cases | ({HEAVY!r} & set(sys.modules)), use_cases
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
