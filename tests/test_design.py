@@ -9,9 +9,11 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
+from splatfix.core.errors import stated
 from splatfix.knowledge.dropins import DROPINS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,6 +194,26 @@ def _imported_files(path: Path, files: Collection[str]) -> set[str]:
                 submodule = f"{node.module}.{alias.name}"
                 imported.add(submodule if submodule in files else str(node.module))
     return imported & set(files)
+
+
+def test_errors_get_the_values_of_their_blanks() -> None:
+    """Each row of an errors.toml is raised somewhere, with exactly the values that its sentences name."""
+    given: dict[str, set[str]] = {}
+    for path, node in nodes("splatfix"):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "SplatfixError.of":
+            place = ast.literal_eval(node.args[0])
+            given.setdefault(place, set()).update(str(keyword.arg) for keyword in node.keywords)
+            assert place.partition(".")[0] == path.relative_to(ROOT / "splatfix").parts[0], f"{path}: {place}"
+    blanks: dict[str, set[str]] = {}
+    for path in (ROOT / "splatfix").glob("*/errors.toml"):
+        for name, row in stated(path.parent.name).items():
+            assert row.keys() <= {"code", "what", "meaning", "todo", "exit"}, (path, name)
+            texts = [row["what"], row.get("meaning", "")]
+            for item in row.get("todo", ()):
+                texts += [item] if isinstance(item, str) else [*item["run"], item.get("text", "")]
+            fields = {field for text in texts for _, field, _, _ in Formatter().parse(text) if field}
+            blanks[f"{path.parent.name}.{name}"] = fields
+    assert given == blanks
 
 
 @pytest.mark.parametrize("room", sorted(THIRD_PARTY))

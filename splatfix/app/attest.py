@@ -14,8 +14,7 @@ from splatfix.attest.dsse import ENVELOPE
 from splatfix.attest.keys import PrivateKey, load_private, load_public
 from splatfix.attest.report import compare_installed, require_key_elsewhere, sign_folder, verify_folder
 from splatfix.attest.statement import CERTIFICATE
-from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.visible import visible
 from splatfix.facts import gather
 from splatfix.report import verification
@@ -43,11 +42,7 @@ def open_key(path: Path) -> PrivateKey:
 
 
 def _typed(path: Path) -> str:
-    needed = usage_error(
-        "passphrase-needed",
-        f"{path} is encrypted, and there is nobody to ask for its passphrase.",
-        say(f"Put the passphrase into the variable {VARIABLE}."),
-    )
+    needed = SplatfixError.of("app.passphrase-needed", path=path, variable=VARIABLE)
     if not sys.stdin.isatty():
         raise needed
     try:
@@ -65,11 +60,7 @@ def sign_report(folder: Path, key: PrivateKey) -> Path:
     """
     _, document = read_document(folder)
     if document.get("interrupted") or document.get("unfinished"):
-        raise usage_error(
-            "cannot-sign",
-            f"Cannot sign {folder}: its run did not come to its end.",
-            say("Certify again, and sign the report of a run that came to its end."),
-        )
+        raise SplatfixError.of("app.cannot-sign", folder=folder)
     return sign_folder(folder, document, key)
 
 
@@ -123,12 +114,7 @@ def _site_packages(python: str) -> tuple[Path, ...]:
     """
     interpreter = gather(target_python(python)).environment.interpreter
     if interpreter.value is None:
-        raise SplatfixError(
-            "environment-not-ready",
-            f"{python} does not say where its packages are: {interpreter.error}.",
-            todo=(say("Choose another environment with --python."),),
-            exit_code=Exit.UNDETERMINED,
-        )
+        raise SplatfixError.of("app.environment-not-ready", python=python, error=interpreter.error)
     return tuple(map(Path, interpreter.value.site_packages))
 
 
@@ -139,13 +125,9 @@ def _folder(path: Path) -> Path:
         SplatfixError: ``cannot-read`` (exit code 2).
     """
     if not path.exists():
-        raise usage_error("cannot-read", f"Cannot read {path}: there is no such file or folder.")
+        raise SplatfixError.of("app.no-report", path=path)
     if path.is_dir():
         return path
     if path.name not in (ENVELOPE, CERTIFICATE):
-        raise usage_error(
-            "not-a-report",
-            f"{path} is neither a report folder nor the {CERTIFICATE} or {ENVELOPE} in one.",
-            say("Name the report folder."),
-        )
+        raise SplatfixError.of("app.not-a-report", path=path, certificate=CERTIFICATE, envelope=ENVELOPE)
     return path.parent

@@ -20,7 +20,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run, say
+from splatfix.core.step import run
 from splatfix.knowledge.vram import families, stack_memory
 
 RENDERERS: Mapping[str, str] = {"inria": "inria", "gsplat": "gsplat", "smoke": "torch"}
@@ -51,12 +51,7 @@ def calibrated(
     facts = machine_facts.gather(interpreter)
     require_packages(facts, interpreter, "vram --calibrate", CERTIFY_NEEDS)
     if family != "smoke" and not make_context(facts).visible_gpus:
-        raise SplatfixError(
-            "no-gpu",
-            "There is no GPU here to calibrate on.",
-            todo=(run("splatfix", "diagnose"), say("Or leave --calibrate out.")),
-            exit_code=Exit.UNDETERMINED,
-        )
+        raise SplatfixError.of("app.no-gpu-to-calibrate")
     folder = scene or samples_folder() / find_samples()[0].name
     with temporary_folder() as staged:
         stage(staged)

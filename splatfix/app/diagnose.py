@@ -12,9 +12,9 @@ from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass
-from splatfix.core.errors import Exit, usage_error
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
-from splatfix.core.step import Step, run, say, target_options, value_options
+from splatfix.core.step import Step, run, target_options, value_options
 from splatfix.facts import Facts
 from splatfix.facts.system.parallel import Job
 from splatfix.knowledge import Arch
@@ -136,9 +136,7 @@ def _facts(request: DiagnoseRequest) -> Facts:
     if request.facts_file is not None:
         return machine_facts.load(request.facts_file)
     if request.repo is not None and not request.repo.is_dir():
-        raise usage_error(
-            "not-a-folder", f"There is no folder {request.repo}.", say("Give the folder of the checkout.")
-        )
+        raise SplatfixError.of("app.not-a-folder", folder=request.repo)
     choice = machine_facts.choose_python(request.python)
     with on_interrupt(lambda: _partial_recording(request.record)):
         facts = machine_facts.gather(

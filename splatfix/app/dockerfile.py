@@ -10,11 +10,11 @@ from splatfix import __version__
 from splatfix.app.result import Result
 from splatfix.containers.image import own_source
 from splatfix.core.data import dataclass, replace
-from splatfix.core.errors import cannot_write, usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run, say, target_options
+from splatfix.core.step import run, target_options
 from splatfix.facts import read_checkout, resolved_folder
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge.breakages import source_patterns
@@ -46,9 +46,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     repo = request.image.checkout
     folder = resolved_folder(repo)
     if folder is None:
-        raise usage_error(
-            "not-a-folder", f"There is no folder {repo}.", say("Name the checkout with --repo.")
-        )
+        raise SplatfixError.of("app.no-checkout", repo=repo)
     require_one_thing(folder)
     if (request.compose or request.devcontainer) and request.out is None:
         problem = "--compose and --devcontainer write files; without --out only the Dockerfile is printed."
@@ -117,10 +115,8 @@ def _dockerignore(folder: Path) -> str:
     """
     content = read_text(folder / ".dockerignore")
     if isinstance(content, Unread):
-        raise usage_error(
-            "cannot-read",
-            f"{folder / '.dockerignore'} cannot be read: {content.reason}.",
-            say("Make it readable: without it, what it excludes would be in the image."),
+        raise SplatfixError.of(
+            "app.unreadable-dockerignore", path=folder / ".dockerignore", reason=content.reason
         )
     return content or ""
 
@@ -128,7 +124,7 @@ def _dockerignore(folder: Path) -> str:
 def _destination(out: Path) -> tuple[Path, str]:
     """(folder, the Dockerfile's name in it): what is not there is a folder to be made, unless its name speaks of a Dockerfile."""
     if not out.parent.is_dir():
-        raise cannot_write(f"There is no folder {out.parent}.", say("Create it first."))
+        raise SplatfixError.of("app.no-folder-for-dockerfile", parent=out.parent)
     if out.is_dir() or not (out.exists() or "dockerfile" in out.name.lower()):
         return out.resolve(), "Dockerfile"
     return out.parent.resolve(), out.name
@@ -143,15 +139,10 @@ def _to_write(destination: Path, contents: dict[Path, bytes], request: Dockerfil
     new = [path for path in contents if not _is_already(path, contents[path])]
     there = [path for path in new if os.path.lexists(path)]
     if any(path.is_dir() for path in there) or any(path.parent.is_symlink() for path in new):
-        raise cannot_write(
-            f"What would be written in {destination} is there as a folder or lies behind a link.",
-            say("Name another folder with --out."),
-        )
+        raise SplatfixError.of("app.dockerfile-in-the-way", destination=destination)
     if there and not request.force:
-        raise usage_error(
-            "file-exists",
-            f"{', '.join(path.name for path in there)} in {destination} would be overwritten.",
-            say("Add --force for that, or name another folder or file with --out."),
+        raise SplatfixError.of(
+            "app.file-exists", names=", ".join(path.name for path in there), destination=destination
         )
     return new
 

@@ -10,8 +10,7 @@ from splatfix.certify.stacks.entry import choose_script, reached_by
 from splatfix.certify.stacks.prepare import recognised_stack
 from splatfix.context.imports import brought_by, missing_modules
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Checkout, Facts
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.option import Replacement
@@ -27,15 +26,13 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
             ``wrong-face`` (exit code 2).
     """
     if not request.checkout.is_dir():
-        raise usage_error(
-            "not-a-folder", f"There is no folder {request.checkout}.", say("Give the folder of the checkout.")
-        )
+        raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
     facts = machine_facts.with_checkout(
         machine_facts.gather(target_python(request.python)), request.checkout, source_patterns()
     )
     checkout = facts.checkout.value
     if checkout is None:
-        raise usage_error("not-a-checkout", f"{request.checkout} cannot be read: {facts.checkout.error}")
+        raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)
     script = choose_script(request, checkout)
     reached, reach = reached_by(checkout, script)
     replacement = replacement_of(request, reached, reach)

@@ -193,21 +193,13 @@ def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
         return
     if path is None or str(path) == "-":
         if sys.stdin is None or sys.stdin.isatty():
-            raise usage_error(
-                "no-log",
-                "There is no log: standard input is a terminal.",
-                say("Name a file, or send output here: pip install ... 2>&1 | splatfix explain"),
-            )
+            raise SplatfixError.of("app.no-log")
         yield sys.stdin.buffer
         return
     try:
         stream = path.open("rb")
     except OSError as error:
-        raise usage_error(
-            "no-such-log",
-            f"{path} cannot be read: {error.strerror or error}.",
-            say("Name the file with the output of what failed, or - for standard input."),
-        ) from error
+        raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
     with stream:
         yield stream
 

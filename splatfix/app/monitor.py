@@ -12,7 +12,7 @@ from rich.console import Console
 
 from splatfix.app.result import Result
 from splatfix.certify.monitor import Summary, require_tensorboard, target_of, watch
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
 from splatfix.report.console import err, escape, paragraph
 
@@ -29,7 +29,7 @@ def monitor(
     """
     # the limits of the option let it through: NaN is neither below nor above any number
     if math.isnan(interval):
-        raise usage_error("no-interval", "--interval nan is not a number of seconds.")
+        raise SplatfixError.of("app.no-interval")
     if tensorboard:  # before anything is started that would have to be ended again
         require_tensorboard()
     summary = watch(target_of(arguments, quiet=as_json), out, interval=interval, tensorboard=tensorboard)

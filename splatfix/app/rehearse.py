@@ -16,7 +16,7 @@ from splatfix.certify.stacks.entry import choose_script, not_called_by, reached_
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Goal, make_context
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.core.step import run, say
 from splatfix.facts import Checkout, Facts, Reach
@@ -40,9 +40,7 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
         SplatfixError: wrong options (exit code 2), missing prerequisites (3), or ``nothing-replaces-it`` (1).
     """
     if not request.checkout.is_dir():
-        raise usage_error(
-            "not-a-folder", f"There is no folder {request.checkout}.", say("Give the folder of the checkout.")
-        )
+        raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
     python = target_python(request.python)
     facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
     require_packages(facts, python, "rehearse", CERTIFY_NEEDS)
@@ -60,7 +58,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     """
     checkout = facts.checkout.value
     if checkout is None:
-        raise usage_error("not-a-checkout", f"{request.checkout} cannot be read: {facts.checkout.error}")
+        raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)
     script = choose_script(request, checkout)
     checkout, reach = reached_by(checkout, script)
     facts = replace(facts, checkout=replace(facts.checkout, value=checkout))
@@ -119,7 +117,7 @@ def replacement_of(request: RehearseRequest, checkout: Checkout, reach: Reach) -
         try:
             order = order_of(request.face)
         except ValueError as error:
-            raise usage_error("wrong-face", f"--face {request.face}: {error}.") from error
+            raise SplatfixError.of("app.wrong-face", face=request.face, error=error) from error
     replacement = replacement_for(checkout, order)
     if not reach.everything:
         native = [item for item in replacement.native if item.module.partition(".")[0] in reach.modules]

@@ -100,7 +100,7 @@ def _identity(file: Path, keys: Sequence[PublicKey]) -> Identity:
     try:
         return identity_of(file, keys)
     except OSError as error:
-        raise usage_error("cannot-read", f"Cannot read {file}: {error.strerror or error}.") from error
+        raise SplatfixError.of("app.unreadable-file", file=file, reason=error.strerror or error) from error
 
 
 def diff(a: Path, b: Path, keys: Sequence[Path] = ()) -> Result:

@@ -10,7 +10,7 @@ from rich.console import Console
 from splatfix.app.result import Result
 from splatfix.certify.scenes import check_sample, export_sample, find_samples
 from splatfix.checks.scene import judge
-from splatfix.core.errors import Exit, usage_error
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import say
 from splatfix.facts.machine import resources
@@ -83,9 +83,7 @@ def check_scenes(names: tuple[str, ...], root: Path | None, html: Path | None = 
         exit_code = Exit.FAILURE
     if html is not None:
         if len(checked) != 1:
-            raise usage_error(
-                "one-scene", "A page shows one scene.", say("Give the folder of one with --html.")
-            )
+            raise SplatfixError.of("app.one-scene")
         write_text(html, report.page(checked[0]))
 
     def text(console: Console) -> None:

@@ -12,7 +12,7 @@ from splatfix import __version__
 from splatfix.certify.model import Certificate, SceneRun, Verdict
 from splatfix.core.codec import CodecError, from_json, parse_json, parse_start
 from splatfix.core.data import dataclass, fields
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.core.limits import MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
@@ -78,10 +78,8 @@ def read_stored(path: Path) -> Stored:
         if options and options.advice and options.advice.option not in (None, *options.available):
             raise ValueError("options.advice is none of the options")
     except (CodecError, ValueError) as error:
-        raise usage_error(
-            "not-a-certificate",
-            f"{file} is not a certificate as splatfix {document['splatfix_version']} writes it: {error}.",
-            say("It was changed, or written by another version: read the certificate.md beside it."),
+        raise SplatfixError.of(
+            "app.changed-certificate", file=file, version=document["splatfix_version"], error=error
         ) from error
     return Stored(file, document, certificate, facts, options)
 
@@ -114,7 +112,7 @@ def read_without_facts(file: str) -> dict[str, Any]:
         if not document.keys() >= {"verdict", "scenes", "options"}:  # its members are in another order
             document = parse_json(text)
     except ValueError as error:
-        raise usage_error("not-json", f"it is no JSON object: {error}") from error
+        raise SplatfixError.of("app.not-json", error=error) from error
     return _certificate(Path(file), document)
 
 
@@ -140,13 +138,7 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
             say(_other_schema(by)),
         )
     if contradiction := _contradiction(document):
-        raise usage_error(
-            "not-a-certificate",
-            f"{file} contradicts itself: {contradiction}.",
-            say(
-                "It was changed: certify again. splatfix report verify tells whether a signed one is as it was signed."
-            ),
-        )
+        raise SplatfixError.of("app.contradiction", file=file, contradiction=contradiction)
     return document
 
 

@@ -18,7 +18,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.facts.scene.size import SceneSize, read_scene_size
 from splatfix.knowledge.vram import card_memory, families, settings_of, stack_memory, stacks_by_key
 from splatfix.report import vram as report
@@ -145,11 +145,7 @@ def _need(request: VramRequest) -> Need:
         source_pixels = scene.width * scene.height
         size = size or _trained_size(request.stack, scene)
     if photos is None or size is None:
-        raise usage_error(
-            "no-scene-given",
-            "Nothing says how many photos there are, and of what size.",
-            say("Name the scene's folder with --scene, or give --images and --resolution."),
-        )
+        raise SplatfixError.of("app.no-scene-given")
     count = float(request.budget or request.gaussians or 0)
     lpips = None
     if request.autograd:
@@ -190,34 +186,16 @@ def _card(request: VramRequest, *, on_cpu: bool) -> Card:
     if request.gpu:
         memory = card_memory(request.gpu)
         if memory is None:
-            raise SplatfixError(
-                "unknown-gpu",
-                f"The memory of a GPU called {request.gpu!r} is not known.",
-                todo=(say('Give its size instead: --gpu "24 GB".'),),
-                exit_code=Exit.UNDETERMINED,
-            )
+            raise SplatfixError.of("app.unknown-gpu", gpu=request.gpu)
         return Card(request.gpu, memory, "its name")
     facts = machine_facts.gather("")
     if on_cpu and facts.machine.resources.memory_total is not None:
         return Card("host memory", facts.machine.resources.memory_total, "/proc/meminfo")
     largest = largest_card(make_context(facts))
     if largest is None:
-        raise SplatfixError(
-            "no-gpu",
-            "There is no NVIDIA GPU here whose memory is known.",
-            todo=(say('Name one: --gpu "RTX 3090".'),),
-            exit_code=Exit.UNDETERMINED,
-        )
+        raise SplatfixError.of("app.no-gpu-with-known-memory")
     return Card(*largest, facts.machine.gpus.found_via)
 
 
 def _unknown_stack(name: str) -> SplatfixError:
-    return SplatfixError(
-        "unknown-stack",
-        f"Nothing is known of the memory of {name!r}.",
-        todo=(
-            say(f"Known: {', '.join(stacks_by_key())}."),
-            run("splatfix", "monitor", "python", "train.py", text="Or measure it"),
-        ),
-        exit_code=Exit.UNDETERMINED,
-    )
+    return SplatfixError.of("app.unknown-stack", name=name, known=", ".join(stacks_by_key()))

@@ -122,7 +122,7 @@ def _load_encrypted(load: Any, path: Path, content: bytes, passphrase: Callable[
     try:
         return load(content, secret)
     except ValueError as error:
-        raise usage_error("wrong-passphrase", f"The passphrase does not open {path}.") from error
+        raise SplatfixError.of("attest.wrong-passphrase", path=path) from error
     except Exception as error:
         # Such as the lack of bcrypt, which OpenSSH's own format needs; the message names it.
         raise _unusable(path, str(error)) from error

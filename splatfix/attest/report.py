@@ -21,11 +21,10 @@ from splatfix.attest.statement import (
     statement_of,
     unfit_name,
 )
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, set_aside, sha256_of, write_bytes
 from splatfix.core.limits import MOST_ENVELOPE
 from splatfix.core.reading import read_bytes
-from splatfix.core.step import say
 from splatfix.core.words import few
 
 _PARTS = (
@@ -49,15 +48,11 @@ def sign_folder(folder: Path, certificate: Mapping[str, Any], key: PrivateKey) -
         payload = statement_of(folder, certificate)
     except OSError as error:
         unreadable = error.filename or folder
-        raise SplatfixError(
-            "cannot-sign", f"Cannot sign {folder}: {unreadable}: {error.strerror or error}."
+        raise SplatfixError.of(
+            "attest.unreadable-report", folder=folder, unreadable=unreadable, reason=error.strerror or error
         ) from error
     except ValueError as error:
-        raise usage_error(
-            "cannot-sign",
-            f"Cannot sign {folder}: {error}.",
-            say("A report folder holds nothing but the report: move that elsewhere."),
-        ) from error
+        raise SplatfixError.of("attest.unfit-report", folder=folder, error=error) from error
     # only now: a folder that cannot be signed keeps the signature that it has
     set_aside(folder, (ENVELOPE,))
     signature = key.sign(pae(PAYLOAD_TYPE, payload))
@@ -72,11 +67,7 @@ def require_key_elsewhere(folder: Path, key_file: Path) -> None:
         SplatfixError: ``key-in-report`` (exit code 2).
     """
     if key_file.resolve().is_relative_to(folder.resolve()):
-        raise usage_error(
-            "key-in-report",
-            f"The key {key_file} lies in the report folder {folder}, which is made to be given away.",
-            say("Move the key elsewhere."),
-        )
+        raise SplatfixError.of("attest.key-in-report", key_file=key_file, folder=folder)
 
 
 def require_room(folder: Path, scenes: tuple[str, ...]) -> None:
@@ -89,11 +80,7 @@ def require_room(folder: Path, scenes: tuple[str, ...]) -> None:
     for scene in scenes:
         reason = unfit_name(scene)
         if reason:
-            raise usage_error(
-                "unsignable-scene",
-                f"A report with the scene {scene!a} cannot be signed: {reason}.",
-                say("Rename its folder, or leave out --sign."),
-            )
+            raise SplatfixError.of("attest.unsignable-scene", scene=scene, reason=reason)
     parts = {*_PARTS, *scenes}
     if (folder / CERTIFICATE).is_file():
         # Scenes of the report that is there now, which is set aside before this one is written.
@@ -103,14 +90,12 @@ def require_room(folder: Path, scenes: tuple[str, ...]) -> None:
         try:
             names = sorted(path.name for path in folder.iterdir())
         except OSError as error:
-            raise usage_error("cannot-read", f"Cannot read {folder}: {error.strerror or error}.") from error
+            raise SplatfixError.of(
+                "attest.unreadable-signature", folder=folder, reason=error.strerror or error
+            ) from error
     for name in names:
         if name not in parts and not EARLIER.fullmatch(name):
-            raise usage_error(
-                "not-our-folder",
-                f"{folder} holds {name!a}, which is no part of a report and would be signed with it.",
-                say("Choose a folder of its own with --out."),
-            )
+            raise SplatfixError.of("attest.not-our-folder", folder=folder, name=name)
 
 
 def verify_folder(folder: Path, key: PublicKey) -> Verification:
@@ -137,12 +122,7 @@ def verify_folder(folder: Path, key: PublicKey) -> Verification:
             raise ValueError(f"its payload is {envelope.payload_type[:80]!a}")
         statement = parse_statement(envelope.payload)
     except ValueError as error:
-        raise SplatfixError(
-            "unknown-statement",
-            f"The key signed {folder / ENVELOPE}, but what it says is no statement that this splatfix knows: {error}.",
-            todo=(say("Check it with the version of splatfix that made it, or a later one."),),
-            exit_code=Exit.UNDETERMINED,
-        ) from error
+        raise SplatfixError.of("attest.unknown-statement", path=folder / ENVELOPE, error=error) from error
     mismatches = []
     if envelope.keyid != key.id:
         # Nobody signs the id: the signature holds all the same, and the file is yet not the one that was written.
@@ -151,7 +131,7 @@ def verify_folder(folder: Path, key: PublicKey) -> Verification:
         contents = look(folder)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise usage_error("cannot-read", f"Cannot look into {folder}: {reason}.") from error
+        raise SplatfixError.of("attest.cannot-read", folder=folder, reason=reason) from error
     mismatches += _compare(folder, statement, contents.files, contents.others)
     if not mismatches:
         certificate = read_json(folder / CERTIFICATE, "a certificate.json of splatfix certify")

@@ -14,7 +14,7 @@ from splatfix.binaries.reader import is_binary, is_native_name, read_binary
 from splatfix.binaries.wheel import MAGIC as ZIP_MAGIC
 from splatfix.binaries.wheel import read_wheel
 from splatfix.core.data import dataclass
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
 
 # Files people mistake for a CUDA library, by their first bytes.
@@ -62,7 +62,7 @@ def read_files(paths: Iterable[Path]) -> NativeFiles:
     named = list(paths)
     for path in named:
         if not path.exists():
-            raise usage_error("no-such-file", f"There is no file or folder {path}.")
+            raise SplatfixError.of("binaries.no-such-file", path=path)
         is_folder = path.is_dir()
         try:
             if not is_folder and not is_binary(path):

@@ -9,8 +9,7 @@ from importlib import import_module
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
 from splatfix.context import Context
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import run
+from splatfix.core.errors import SplatfixError
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
 _OF_MACHINE = (
@@ -51,7 +50,7 @@ def check_named(code: str) -> Check:
         all_checks()
     check = REGISTERED.get(code)
     if check is None:
-        raise usage_error("unknown-check", f"There is no check {code!r}.", run("splatfix", "checks", "list"))
+        raise SplatfixError.of("checks.unknown-check", code=code)
     return check
 
 
@@ -65,9 +64,7 @@ def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, .
     selected = all_checks()
     for name in (*only, *skip):
         if name not in REGISTERED and name not in FAMILIES:
-            raise usage_error(
-                "unknown-check", f"There is no check or family {name!r}.", run("splatfix", "checks", "list")
-            )
+            raise SplatfixError.of("checks.unknown-check-or-family", name=name)
     if only:
         selected = tuple(check for check in selected if check.code in only or check.family in only)
     return tuple(check for check in selected if check.code not in skip and check.family not in skip)

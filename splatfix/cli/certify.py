@@ -11,8 +11,7 @@ import typer
 from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import examples, finish, folder_to_write, option
-from splatfix.core.errors import usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import SplatfixError
 
 scenes_app = typer.Typer(
     help="Check or mend a scene of yours; list and export the sample scenes.", no_args_is_help=True
@@ -166,7 +165,7 @@ def rehearse(
         monitoring=exit_codes is options.ExitCodes.monitoring,
     )
     if why and not dry_run:
-        raise usage_error("why-alone", "--why belongs to --dry-run.")
+        raise SplatfixError.of("cli.why-alone")
     if dry_run:
         finish(app.dry_run.dry_run(request, why=why), as_json)
     finish(app.certify.rehearse(request), as_json, form.value)
@@ -207,11 +206,7 @@ def divisors(text: str) -> tuple[int, ...]:
         return ()
     numbers = tuple(int(word) for word in text.split(",") if word.isdigit() and 2 <= int(word) <= 64)
     if len(numbers) != len(text.split(",")):
-        raise usage_error(
-            "not-divisors",
-            f"--copies {text!r} is no list of numbers from 2 to 64.",
-            say("Give them as 2,4,8."),
-        )
+        raise SplatfixError.of("cli.not-divisors", text=text)
     return numbers
 
 

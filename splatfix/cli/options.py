@@ -17,7 +17,7 @@ import typer
 from splatfix.app.named_targets import archs as archs
 from splatfix.app.named_targets import archs_or_auto as archs_or_auto
 from splatfix.app.result import Result, deliver, is_terminal, show_message, show_question
-from splatfix.core.errors import cannot_write, usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
 from splatfix.core.toml import parse_toml
 
@@ -133,11 +133,7 @@ def one_form(as_json: bool, form: str) -> None:
         SplatfixError: ``json-and-format`` (exit code 2).
     """
     if as_json and form != "text":
-        raise usage_error(
-            "json-and-format",
-            f"--json and --format {form} both choose what is printed.",
-            say("Use one of them; splatfix report show FILE prints a certificate in any other form later."),
-        )
+        raise SplatfixError.of("cli.json-and-format", form=form)
 
 
 def confirm_unless(yes: bool, question: str, *, default: bool = True) -> None:
@@ -219,5 +215,5 @@ def folder_to_write(folder: Path) -> Path:
     elif not os.access(nearest, os.W_OK | os.X_OK):
         problem = "cannot be written to"
     if problem:
-        raise cannot_write(f"{nearest} {problem}.", say("Name another one with --out."))
+        raise SplatfixError.of("cli.unwritable-out", nearest=nearest, problem=problem)
     return folder

@@ -176,13 +176,7 @@ def error_of(error: Exception) -> SplatfixError:
         return error
     if isinstance(error, OSError):
         return _os_error_of(error)
-    return SplatfixError(
-        "internal-error",
-        f"splatfix itself failed: {type(error).__name__}: {error}",
-        meaning="This is a bug in splatfix, not a problem of your machine.",
-        todo=(say("Run the same command with --debug before its name, and report the traceback."),),
-        exit_code=Exit.UNDETERMINED,
-    )
+    return SplatfixError.of("cli.internal-error", kind=type(error).__name__, error=error)
 
 
 def _os_error_of(error: OSError) -> SplatfixError:
@@ -190,22 +184,8 @@ def _os_error_of(error: OSError) -> SplatfixError:
     try:
         os.getcwd()  # noqa: PTH109 - Path.cwd() says the same and imports more
     except FileNotFoundError:
-        return SplatfixError(
-            "no-current-folder",
-            "The current folder does not exist any more: it was deleted or moved.",
-            todo=(say("Change to a folder that exists, then run splatfix again."),),
-            exit_code=Exit.USAGE,
-        )
+        return SplatfixError.of("cli.no-current-folder")
     except OSError:
         pass  # it is there, and cannot be read: that is not what the command was refused
     file = f": {error.filename}" if error.filename else ""
-    return SplatfixError(
-        "os-error",
-        f"The operating system refused{file}: {error.strerror or error}.",
-        meaning="The command could not go on.",
-        todo=(
-            say(
-                "Check permissions and free space there; --debug before the command's name shows the traceback."
-            ),
-        ),
-    )
+    return SplatfixError.of("cli.os-error", file=file, reason=error.strerror or error)

@@ -10,8 +10,7 @@ from typing import Annotated, Optional
 from splatfix import app
 from splatfix.cli import options
 from splatfix.cli.options import file_to_write, finish, option
-from splatfix.core.errors import usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import SplatfixError
 
 MOST_SIDE = 65_536
 
@@ -88,9 +87,5 @@ def _size(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,5})[xX×](\d{1,5})", text.strip())
     if match is None or not all(0 < int(side) <= MOST_SIDE for side in match.groups()):
-        raise usage_error(
-            "bad-resolution",
-            f"{text!r} is no size of a photo.",
-            say(f"Give width and height, at most {MOST_SIDE} each: --resolution 1600x1300"),
-        )
+        raise SplatfixError.of("cli.bad-resolution", text=text, most_side=MOST_SIDE)
     return int(match[1]), int(match[2])

@@ -163,16 +163,10 @@ def _require_sources(lane: Lane, request: ContainerRequest) -> None:
     """Refuse what the lane cannot do with the sources that were given, or not given (exit code 2)."""
     for folder in (request.repo, *map(Path, request.extensions)):
         if folder is not None and not folder.is_dir():
-            raise usage_error(
-                "not-a-folder", f"There is no folder {folder}.", say("Give the folder of the source.")
-            )
+            raise SplatfixError.of("containers.not-a-folder", folder=folder)
     if lane.toolkit is ToolkitFrom.NOTHING and (request.extensions or request.targets):
         gpus = ", ".join(map(str, request.targets)) or "any GPU"
-        raise usage_error(
-            "lane-builds-nothing",
-            f"Lane {lane.name} has no CUDA toolkit: it cannot build for {gpus}.",
-            say("Use --container cuda-from-pypi, which has one."),
-        )
+        raise SplatfixError.of("containers.lane-builds-nothing", lane_name=lane.name, gpus=gpus)
     if lane.repository and not lane.extensions and request.repo is None:
         address, _, commit = lane.repository.partition("@")
         text = "Clone it"
@@ -295,13 +289,9 @@ def read_certificates(path: Path | None) -> bytes:
     content = read_bytes(path, MOST_AUTHORITIES)
     if not isinstance(content, bytes):
         reason = content.reason if content else "there is no such file"
-        raise usage_error("cannot-read", f"Cannot read the certificates in {path}: {reason}.")
+        raise SplatfixError.of("containers.cannot-read", path=path, reason=reason)
     if b"-----BEGIN CERTIFICATE-----" not in content:
-        raise usage_error(
-            "no-certificates",
-            f"There is no certificate in {path}.",
-            say("Give a PEM file, in which each begins with -----BEGIN CERTIFICATE-----."),
-        )
+        raise SplatfixError.of("containers.no-certificates", path=path)
     return content
 
 
@@ -313,8 +303,4 @@ def image_name(text: str) -> str:
     """
     if len(text) <= 512 and _IMAGE.fullmatch(text):
         return text
-    raise usage_error(
-        "not-an-image",
-        f"{text!r} cannot be the name of an image.",
-        say("Give it as docker image ls lists it, such as debian:bookworm-slim."),
-    )
+    raise SplatfixError.of("containers.not-an-image", text=text)

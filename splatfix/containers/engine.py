@@ -98,13 +98,7 @@ def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = 
     client.api.timeout = _API_TIMEOUT_S
     if answer.get("Os", "linux") != "linux":
         client.close()
-        raise SplatfixError(
-            "docker-engine-not-linux",
-            f"The Docker engine at {endpoint.host} runs {answer['Os']} containers.",
-            meaning="All lanes of splatfix are Linux images.",
-            todo=(say("Switch that engine to Linux containers, or name another with --docker-host."),),
-            exit_code=Exit.UNDETERMINED,
-        )
+        raise SplatfixError.of("containers.docker-engine-not-linux", host=endpoint.host, system=answer["Os"])
     version, api = str(answer.get("Version", "unknown")), str(answer.get("ApiVersion", "0"))
     parts = [str(part.get("Name", "")) for part in answer.get("Components") or ()]
     kind = "Podman" if any("podman" in name.lower() for name in parts) else "Docker"
@@ -178,11 +172,7 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
         )
     # the SDK wraps network errors, so a bare ValueError is about the address
     if "Invalid bind address" in str(error) or isinstance(error, ValueError):
-        return usage_error(
-            "docker-host-invalid",
-            f"{address} is not the address of a Docker engine: {error}.",
-            say("Use an address such as unix:///var/run/docker.sock, tcp://host:2376 or ssh://user@host."),
-        )
+        return SplatfixError.of("containers.docker-host-invalid", address=address, error=error)
     start = (
         "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker, or with Podman: systemctl --user start "
         "podman.socket), or choose another with --docker-host or DOCKER_HOST."
@@ -261,13 +251,7 @@ def _tls_from(environ: Mapping[str, str]) -> Any:
         return docker.utils.kwargs_from_env(environment=dict(environ) or {"DOCKER_HOST": ""}).get("tls")
     except docker.errors.DockerException as error:
         folder = environ.get("DOCKER_CERT_PATH") or "~/.docker"
-        raise usage_error(
-            "docker-tls-invalid",
-            f"The certificates for the Docker engine in {folder} cannot be used: {error}.",
-            say(
-                "Set DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem, or unset DOCKER_TLS_VERIFY."
-            ),
-        ) from error
+        raise SplatfixError.of("containers.docker-tls-invalid", folder=folder, error=error) from error
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -357,12 +341,8 @@ def require_gpu(engine: Engine) -> None:
     """
     docker = sdk()
     if engine.kind == "Podman" and release(engine.version) < _PODMAN_WITH_GPUS:
-        raise SplatfixError(
-            "docker-gpu-runtime-missing",
-            f"Podman {engine.version} at {engine.endpoint.host} ignores requests for GPUs that come through Docker's API.",
-            meaning="A container would start without a GPU, and without a word.",
-            todo=(say("Use Podman 5.4 or newer, or a Docker engine (--docker-host)."),),
-            exit_code=Exit.UNDETERMINED,
+        raise SplatfixError.of(
+            "containers.docker-gpu-runtime-missing", engine_version=engine.version, host=engine.endpoint.host
         )
     container = None
     name = f"splatfix-gpu-probe-{uuid.uuid4().hex[:12]}"  # unique, for parallel runs
@@ -382,10 +362,8 @@ def require_gpu(engine: Engine) -> None:
         if explained := explain_gpu_failure(message, engine.endpoint.host):
             raise explained from error
         if "/no-such-program" not in message:
-            raise SplatfixError(
-                "docker-engine-failed",
-                f"The Docker engine at {engine.endpoint.host} rejected a container with GPUs: {message}",
-                exit_code=Exit.UNDETERMINED,
+            raise SplatfixError.of(
+                "containers.docker-engine-failed", host=engine.endpoint.host, message=message
             ) from error
     finally:
         with engine_errors("cleaning up the GPU check"):

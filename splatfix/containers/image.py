@@ -21,13 +21,13 @@ from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.owner import owner_label
 from splatfix.containers.packages import constraints, own_metadata, requirements
 from splatfix.core.data import dataclass, field
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
 from splatfix.core.output import KeptLines, OutputLog
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
-from splatfix.core.step import run, say, target_options
+from splatfix.core.step import target_options
 from splatfix.explain import explain_image_build
 
 LANE_LABEL = "org.splatfix.lane"
@@ -160,7 +160,7 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
             follow_build(answers, lane, sink, log, progress)
     built = image_id(engine, tag)
     if built is None:
-        raise SplatfixError("docker-build-failed", f"The build ended without an image; see {log}.")
+        raise SplatfixError.of("containers.docker-build-failed", log=log)
     return Image(tag, built, recipe.base_image, base_id, reused=False)
 
 
@@ -174,10 +174,8 @@ def read_inside(engine: Engine, image: Image, path: str) -> bytes | None:
             for block in blocks:
                 content += block
                 if len(content) > MOST_TEXT:
-                    raise SplatfixError(
-                        "container-report-damaged",
-                        f"The file {path} of the image is larger than {MOST_TEXT >> 20} MiB.",
-                        todo=(say("Build the image anew: docker rmi, then the same command."),),
+                    raise SplatfixError.of(
+                        "containers.container-report-damaged", path=path, most=MOST_TEXT >> 20
                     )
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
                 file = archive.extractfile(archive.getmembers()[0])
@@ -261,15 +259,8 @@ def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> s
             if "error" in answer:
                 raise docker.errors.APIError(str(answer["error"]))
     except docker.errors.APIError as error:
-        raise SplatfixError(
-            "docker-base-image-unavailable",
-            f"The base image {name} is not on the Docker engine, which cannot pull it: {error.explanation or error}",
-            meaning="The engine has no network, the registry denies access, or the image does not exist.",
-            todo=(
-                run("docker", "pull", name),
-                say("Or name an image that the engine has: --base-image NAME (docker image ls lists them)."),
-            ),
-            exit_code=Exit.UNDETERMINED,
+        raise SplatfixError.of(
+            "containers.docker-base-image-unavailable", name=name, reason=error.explanation or error
         ) from error
     with engine_errors("looking for the pulled base image"):
         return str(engine.client.images.get(name).id)

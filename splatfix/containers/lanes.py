@@ -90,10 +90,8 @@ def load_lanes(path: Path | None = None) -> dict[str, Lane]:
             _check(lane, path.parent)
     except (OSError, ValueError) as error:  # CodecError and TOMLDecodeError are ValueErrors
         problem = "has an invalid lane" if isinstance(error, CodecError) else "cannot be read"
-        raise SplatfixError(
-            "lanes-unreadable",
-            f"{path} {problem}: {error}.",
-            todo=(say("Reinstall splatfix, or undo the last change of that file."),),
+        raise SplatfixError.of(
+            "containers.lanes-unreadable", path=path, problem=problem, error=error
         ) from error
     return lanes
 

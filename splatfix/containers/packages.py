@@ -23,7 +23,6 @@ from splatfix.core.isolation import find_program
 from splatfix.core.redact import HIDDEN
 from splatfix.core.resources import bundled
 from splatfix.core.runner import Runner
-from splatfix.core.step import say
 
 _SETTINGS = {
     "index-url": "PIP_INDEX_URL",
@@ -137,12 +136,7 @@ def own_metadata() -> dict[str, bytes]:
     except importlib.metadata.PackageNotFoundError:
         text = ""
     if not text:
-        raise SplatfixError(
-            "own-metadata-missing",
-            "splatfix has no metadata, so its requirements are unknown.",
-            meaning="It was copied instead of installed.",
-            todo=(say("Install splatfix with pip or pipx."),),
-        )
+        raise SplatfixError.of("containers.own-metadata-missing")
     folder = f"splatfix-{installed.version}.dist-info"
     return {
         f"{folder}/METADATA": text.partition("\n\n")[0].encode() + b"\n",

@@ -482,4 +482,4 @@ def unpack_report(archive: IO[bytes], out: Path) -> tuple[Path, ...]:
 
 
 def _too_large(why: str) -> SplatfixError:
-    return SplatfixError("container-report-too-large", f"The report in the container {why}.")
+    return SplatfixError.of("containers.container-report-too-large", why=why)

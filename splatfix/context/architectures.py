@@ -8,7 +8,7 @@ from enum import Enum
 
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.facts import ArchVariable, Source, is_arch_variable
 from splatfix.knowledge import Arch
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
@@ -53,15 +53,7 @@ def choose_archs(
     choice = _choose(source, build_archs, torch_version, ptx)
     if ptx is None or isinstance(choice, SplatfixError) or choice.decider is Decider.TORCH:
         return choice
-    return SplatfixError(
-        "ptx-not-possible",
-        f"{source.label} cannot be built with PTX: {choice.why}.",
-        meaning="Only a package that leaves its architectures to torch takes 9.0+PTX from TORCH_CUDA_ARCH_LIST.",
-        todo=(
-            say("Use a toolkit that supports the GPU."),
-            run("splatfix", "install", "--dry-run", "--why", text="See all options"),
-        ),
-    )
+    return SplatfixError.of("context.ptx-not-possible", source_label=source.label, choice_why=choice.why)
 
 
 def _choose(

@@ -71,7 +71,7 @@ class Context(PendingBuilds):
         """What a build by splatfix takes for the installed torch and the targets."""
         torch = self.torch
         if torch is None or torch.cuda is None:
-            problem = SplatfixError("no-cuda-torch", "There is no CUDA build of torch to build for.")
+            problem = SplatfixError.of("context.no-cuda-torch")
             return Choice(None, problem=problem)
         if not self.targets:
             return Choice(None, problem=self.no_target)

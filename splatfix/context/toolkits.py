@@ -129,12 +129,12 @@ def _unserved(targets: Iterable[Arch], torch: Torch) -> SplatfixError | None:
     if first:
         # the patch that was read stands for its minor
         newer = f"torch {dotted(release(first)[:2])} or newer in that environment"
-    return SplatfixError(
-        "arch-unknown-to-torch",
-        f"torch {torch.version} does not support {target.sm}: its TORCH_CUDA_ARCH_LIST takes "
-        f"{', '.join(torch.knows_archs)}.",
-        meaning="It would stop with 'Unknown CUDA arch' before compiling, and it has no kernels for this GPU either.",
-        todo=(say(f"Use {newer}; see https://pytorch.org/get-started/locally/"),),
+    return SplatfixError.of(
+        "context.arch-unknown-to-torch",
+        torch_version=torch.version,
+        sm=target.sm,
+        knows_archs=torch.knows_archs,
+        newer=newer,
     )
 
 
@@ -185,12 +185,7 @@ def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Spl
     root = str(resolved_folder(cuda_home) or PurePath(cuda_home))
     named = tuple(item for item in facts.machine.toolkits.value or () if item.root == root)
     if not named:
-        return SplatfixError(
-            "no-toolkit-there",
-            f"There is no CUDA toolkit in {cuda_home}.",
-            meaning="A toolkit root holds bin/nvcc and include/cuda_runtime.h.",
-            todo=(say("Give the root folder, for example --cuda-home /usr/local/cuda-13.0"),),
-        )
+        return SplatfixError.of("context.no-toolkit-there", cuda_home=cuda_home)
     return named
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from splatfix.core.redact import redacted, without_credentials
-from splatfix.core.step import Step, step_json
+from splatfix.core.step import Step, fill_in, say, step_json
 
 
 class Exit(IntEnum):
@@ -55,6 +58,25 @@ class SplatfixError(Exception):
         self.details = redacted(details or {})
         super().__init__(self.what)
 
+    @classmethod
+    def of(cls, place: str, /, **values: object) -> SplatfixError:
+        """The error that a room's ``errors.toml`` states, its blanks filled in.
+
+        Args:
+            place: the room and the name in its file, such as ``install.no-git``.
+            values: of the blanks; of several in one, such as a tuple, each with a comma between them.
+        """
+        room, _, name = place.partition(".")
+        row = stated(room)[name]
+        blanks = {key: _in_words(value) for key, value in values.items()}
+        return cls(
+            row.get("code", name),
+            row["what"].format_map(blanks),
+            meaning=row.get("meaning", "").format_map(blanks),
+            todo=tuple(_step(item, blanks) for item in row.get("todo", ())),
+            exit_code=Exit[row.get("exit", "failure").upper()],
+        )
+
     def with_todo(self, *todo: Step) -> SplatfixError:
         """The same error with other things to do about it."""
         return SplatfixError(
@@ -76,6 +98,28 @@ class SplatfixError(Exception):
             "exit_code": int(self.exit_code),
             "details": self.details,
         }
+
+
+@cache
+def stated(room: str) -> Mapping[str, Mapping[str, Any]]:
+    """The errors whose words are fixed, by name: ``what``, and where they have one ``code``, ``meaning``, ``todo``, ``exit``."""
+    from splatfix.core.toml import parse_toml  # where nothing goes wrong, nothing of it is needed
+
+    path = Path(__file__).parents[1] / room / "errors.toml"
+    return parse_toml(path.read_text(encoding="utf-8"))
+
+
+def _in_words(value: object) -> object:
+    if isinstance(value, (tuple, list, set, frozenset, dict)):
+        return ", ".join(map(str, value))
+    return value
+
+
+def _step(item: str | Mapping[str, Any], blanks: Mapping[str, object]) -> Step:
+    if isinstance(item, str):
+        return say(item.format_map(blanks))
+    words = (word.format_map(blanks) for word in item["run"])
+    return fill_in(*words, text=item.get("text", "").format_map(blanks))
 
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.codec import parse_json
-from splatfix.core.errors import Exit, SplatfixError, cannot_write
+from splatfix.core.errors import SplatfixError, cannot_write
 from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import read_blocks, read_bytes
 from splatfix.core.step import say
@@ -116,16 +116,11 @@ def read_json(path: Path, what: str, most: int = MOST_JSON) -> Any:
     content = read_bytes(path, most)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
-        raise SplatfixError("cannot-read", f"Cannot read {path}: {reason}.", exit_code=Exit.USAGE)
+        raise SplatfixError.of("core.cannot-read", path=path, reason=reason)
     try:
         return parse_json(content.decode("utf-8-sig"))
     except ValueError as error:
-        raise SplatfixError(
-            "not-json",
-            f"{path} is not {what}: {error}.",
-            meaning="The file is damaged, or it is something else.",
-            exit_code=Exit.USAGE,
-        ) from error
+        raise SplatfixError.of("core.not-json", path=path, what=what, error=error) from error
 
 
 def sha256_of(path: Path) -> str:

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from splatfix.core.errors import usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import SplatfixError
 from splatfix.core.threads import start
 
 _PIECE = 1 << 16
@@ -37,10 +36,8 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
     try:
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
-        raise usage_error(
-            "cannot-start",
-            f"Cannot start {argv[0]}: {error.strerror or error}.",
-            say("Give the command as you would type it, after --."),
+        raise SplatfixError.of(
+            "core.cannot-start", program=argv[0], reason=error.strerror or error
         ) from error
     assert process.stdout is not None and process.stderr is not None
     lock = threading.Lock()

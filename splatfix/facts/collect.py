@@ -10,10 +10,9 @@ from typing import Any
 
 from splatfix import __version__
 from splatfix.core.codec import CodecError, from_json
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json
 from splatfix.core.redact import redacted
-from splatfix.core.step import run
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.interpreter import refuse_other_program
 from splatfix.facts.machine import probe as machine
@@ -120,17 +119,10 @@ def load(path: Path) -> Facts:
     document = read_json(path, "a facts file of splatfix")
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise usage_error(
-            "facts-too-new",
-            f"{path} has schema_version {version}; this splatfix reads up to {SCHEMA_VERSION}.",
-            run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix"),
+        raise SplatfixError.of(
+            "facts.facts-too-new", path=path, version=version, schema_version=SCHEMA_VERSION
         )
     try:
         return redacted(from_json(Facts, document))
     except CodecError as error:
-        raise SplatfixError(
-            "not-facts",
-            f"{path} is not a facts file of splatfix ({error}).",
-            todo=(run("splatfix", "diagnose", "--save", "facts.json", text="Make one with"),),
-            exit_code=Exit.USAGE,
-        ) from error
+        raise SplatfixError.of("facts.not-facts", path=path, error=error) from error

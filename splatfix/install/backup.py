@@ -267,11 +267,8 @@ def _save(path: Path, folder: Path, number: int) -> SavedFile:
             return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
         blob, content = f"{number:05d}", b"".join(read_blocks(path))
     except OSError as error:
-        raise SplatfixError(
-            "cannot-back-up",
-            f"{path} cannot be read: {error.strerror or error}.",
-            meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
-            todo=(say("Make it readable, then run this again."),),
+        raise SplatfixError.of(
+            "install.unreadable-installed-file", path=path, reason=error.strerror or error
         ) from error
     write_bytes(folder / "blobs" / blob, content)
     return SavedFile(str(path), blob, digest(content), mode, status.st_mtime_ns)
@@ -404,12 +401,7 @@ def _refuse_foreign(
     if not environment.virtual and environment.installer.kind != "uv":
         elsewhere += [path for path in foreign if path.exists()]
     if elsewhere:
-        raise SplatfixError(
-            "cannot-back-up",
-            f"Installing {wheel.name} would change {elsewhere[0]}, which is not the environment's to change.",
-            meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
-            todo=(say("Remove the link or the line of RECORD that leads there, then run this again."),),
-        )
+        raise SplatfixError.of("install.outside-environment", wheel_name=wheel.name, elsewhere=elsewhere[0])
 
 
 def _write_backup(backup: Backup, folder: Path, paths: JournalPaths) -> None:

@@ -176,7 +176,7 @@ def _run_pip(
     if done.ok:
         return None
     if stop.is_set():
-        raise SplatfixError("build-stopped", f"The build of {step.subject} was stopped.")
+        raise SplatfixError.of("install.build-stopped", subject=step.subject)
     if done.error:
         return BuildFailure("unknown", (done.error,))
     # the scratch copy is removed before anybody reads its paths
@@ -234,11 +234,8 @@ def _take_wheel(
 ) -> Path:
     made = sorted(scratch.wheels.glob("*.whl"))
     if len(made) != 1:
-        raise SplatfixError(
-            "build-failed",
-            f"The build of {step.subject} succeeded but left {len(made) or 'no'} wheels instead of one.",
-            meaning="Nothing was installed.",
-            todo=(say(f"Read the full log: {log}"),),
+        raise SplatfixError.of(
+            "install.not-one-wheel", subject=step.subject, number=len(made) or "no", log=log
         )
     manifest = {
         "schema_version": MANIFEST_VERSION,

@@ -18,7 +18,6 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, sha256_of, write_json
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import say
 from splatfix.core.trust import distrust, private_cache
 from splatfix.install.environment import open_environment
 from splatfix.knowledge.toolkits import known_digest
@@ -135,14 +134,11 @@ def fetch_wheel(step: FetchWheel, pip: Sequence[str], runner: Runner, folder: Pa
     wheels = sorted(folder.glob("*.whl"))
     if completed.ok and len(wheels) == 1:
         return wheels[0]
-    raise SplatfixError(
-        "wheel-not-fetched",
-        f"The wheel of {step.requirement} could not be fetched: {_last_line(completed, 'ERROR')}.",
-        meaning="Nothing was changed.",
-        todo=(
-            say("Give pip the index that has it (PIP_EXTRA_INDEX_URL), then run this again."),
-            say(f"Full log: {log}"),
-        ),
+    raise SplatfixError.of(
+        "install.wheel-not-fetched",
+        requirement=step.requirement,
+        line=_last_line(completed, "ERROR"),
+        log=log,
     )
 
 
@@ -192,16 +188,7 @@ def _check_toolkit(root: Path, runner: Runner, folder: Path, log: Path) -> None:
 
 
 def _not_provided(reason: str, log: Path) -> SplatfixError:
-    return SplatfixError(
-        "toolkit-not-provided",
-        f"A CUDA toolkit could not be put into splatfix's cache: {reason}.",
-        meaning="Nothing of it was kept, and the environment was not changed.",
-        todo=(
-            say("Check the network and the disk, then run this again."),
-            say("Or install a toolkit yourself and name it with --cuda-home."),
-            say(f"Full log: {log}"),
-        ),
-    )
+    return SplatfixError.of("install.toolkit-not-provided", reason=reason, log=log)
 
 
 def fetch_source(
@@ -264,12 +251,4 @@ def _download_sdist(requirement: str, pip: Sequence[str], folder: Path, runner: 
 
 
 def _not_fetched(text: str, reason: str) -> SplatfixError:
-    return SplatfixError(
-        "source-not-fetched",
-        f"The source of {text} could not be fetched: {reason}.",
-        meaning="Nothing was changed.",
-        todo=(
-            say("The target environment needs torch, setuptools and wheel, and pip a way to its index."),
-            say("Or clone the source, and give its folder to splatfix install."),
-        ),
-    )
+    return SplatfixError.of("install.source-not-fetched", text=text, reason=reason)

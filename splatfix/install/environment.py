@@ -13,11 +13,11 @@ from typing import Any
 
 from splatfix.core import lock
 from splatfix.core.data import dataclass, field
-from splatfix.core.errors import SplatfixError, cannot_write
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
 from splatfix.core.runner import Runner
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.facts import Installer, LiveSystem, find_installer, refuse_other_program
 from splatfix.install.tampering import refuse_link, tampered
 
@@ -93,15 +93,7 @@ class Environment:
         """Raise ``cannot-write-environment`` unless the folders can be changed."""
         for folder in (*self.sites, self.prefix):
             if folder.is_dir() and not os.access(folder, os.W_OK):
-                raise SplatfixError(
-                    "cannot-write-environment",
-                    f"{folder} is not writable.",
-                    meaning="Nothing was changed.",
-                    todo=(
-                        run("python3", "-m", "venv", "my-env", text="Use an environment of your own"),
-                        say("Then name it with --python my-env."),
-                    ),
-                )
+                raise SplatfixError.of("install.unwritable-folder", folder=folder)
 
 
 def open_environment(python: str, runner: Runner) -> Environment:
@@ -117,11 +109,10 @@ def open_environment(python: str, runner: Runner) -> Environment:
             answer = json.loads(completed.stdout.strip().splitlines()[-1])
     if not answer:
         refuse_other_program(python, completed.why() or "it does not answer as one")
-        raise SplatfixError(
-            "interpreter-unusable",
-            f"The Python {python} does not answer: {completed.why() or completed.stdout.strip()[:200]}.",
-            meaning="Nothing was changed.",
-            todo=(say("Give another interpreter with --python."),),
+        raise SplatfixError.of(
+            "install.interpreter-unusable",
+            python=python,
+            reason=completed.why() or completed.stdout.strip()[:200],
         )
     paths = answer["paths"]
     user_site = Path(answer["user"]) if answer["user"] else None
@@ -172,11 +163,7 @@ def writable_log(log: Path) -> Iterator[None]:
         log.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise cannot_write(
-            f"The log {log} cannot be written: {error.strerror or error}.",
-            run("splatfix", "install", "--resume", text="Make room on that disk, then"),
-            meaning="The process that wrote it was stopped; the environment is unchanged.",
-        ) from error
+        raise SplatfixError.of("install.unwritable-log", log=log, reason=error.strerror or error) from error
 
 
 def pip_install(
@@ -207,11 +194,8 @@ def pip_install(
         errors = [line for line in completed.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
         reason = [*errors, completed.why()][0]
         names = ", ".join(path.name for path in (wheel, *beside))
-        raise SplatfixError(
-            "pip-failed",
-            f"{environment.installer.kind} could not install {names}: {reason}",
-            meaning="The environment is as it was before.",
-            todo=(say(f"Full log: {log}"),),
+        raise SplatfixError.of(
+            "install.pip-failed", kind=environment.installer.kind, names=names, reason=reason, log=log
         )
 
 
@@ -265,15 +249,7 @@ def wait_for_pip(environment: Environment) -> None:
     deadline = time.monotonic() + _ORPHAN_TIMEOUT
     while path.exists() and is_held(path):
         if time.monotonic() > deadline:
-            raise SplatfixError(
-                "environment-busy",
-                f"The pip of an interrupted installation is still running in {environment.prefix}.",
-                meaning="Nothing can be restored before it ends.",
-                todo=(
-                    say("Wait until it has finished, then run this again."),
-                    say(f"If none is running there any more, on no machine, remove {path}."),
-                ),
-            )
+            raise SplatfixError.of("install.environment-busy", prefix=environment.prefix, path=path)
         time.sleep(0.05)
 
 
@@ -325,11 +301,8 @@ def _held(folder: Path) -> Iterator[tuple[str, ...]]:
         _refuse_no_lock(path)
         held = Lock(path)
     except OSError as error:
-        raise SplatfixError(
-            "cannot-write-environment",
-            f"{path} cannot be written: {error.strerror or error}.",
-            meaning="Nothing was changed.",
-            todo=(say("Use an environment you may write to."),),
+        raise SplatfixError.of(
+            "install.unwritable-file", path=path, reason=error.strerror or error
         ) from error
     except Locked as locked:
         raise SplatfixError(

@@ -15,7 +15,6 @@ from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.reading import read_bytes, read_text
-from splatfix.core.step import say
 from splatfix.facts import name_and_version
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import WheelFile, launchers_in
@@ -191,9 +190,4 @@ def _with_bytecode(path: Path) -> Iterator[Path]:
 
 
 def _cannot_back_up(info: Path, reason: str) -> SplatfixError:
-    return SplatfixError(
-        "cannot-back-up",
-        f"{info.name} cannot be replaced safely: {reason}.",
-        meaning="splatfix replaces nothing that it could not restore; nothing was changed.",
-        todo=(say(f"Remove it yourself first, by deleting {info} and its module folder."),),
-    )
+    return SplatfixError.of("install.unsafe-to-replace", info_name=info.name, reason=reason, info=info)

@@ -240,22 +240,13 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
         reason = "there was none"
         if last:
             reason = f"the last one, {last.id}, is {last.status.value}"
-        raise usage_error(
-            "nothing-to-resume",
-            f"This environment has no failed installation to resume: {reason}.",
-            run("splatfix", "revert", "--list", "--python", python, text="See the journal"),
-        )
+        raise SplatfixError.of("install.nothing-to-resume", reason=reason, python=python)
     path = journal.folder_of(last) / "plan.json"
     document = read_json(path, "a plan of splatfix")
     try:
         request = from_json(Request, document["request"])
     except (CodecError, KeyError, TypeError) as error:
-        raise SplatfixError(
-            "journal-damaged",
-            f"{path} does not say what was asked ({error}).",
-            meaning="That installation cannot be resumed; nothing was changed.",
-            todo=(say("Give the sources to splatfix install again."),),
-        ) from error
+        raise SplatfixError.of("install.journal-damaged", path=path, error=error) from error
     if not request.sources:
         raise usage_error(
             "nothing-to-resume",

@@ -70,8 +70,4 @@ def _make_stub(cc: str, path: Path, runner: Runner) -> None:
     source.write_text("", encoding="utf-8")
     done = runner.run([cc, "-shared", f"-Wl,-soname,{DRIVER_SONAME}", "-o", path, source], timeout=60)
     if not done.ok:
-        raise SplatfixError(
-            "build-failed",
-            f"{cc} cannot make a libcuda.so to link against: {done.why()}",
-            meaning="The source links the driver's library, and there is none here. Nothing was installed.",
-        )
+        raise SplatfixError.of("install.no-libcuda-to-link", cc=cc, reason=done.why())

@@ -146,16 +146,10 @@ def _proven(code: Path, source: str, target: Arch) -> str:
     try:
         binary = read_binary(code)
     except BinaryError as error:
-        raise SplatfixError(
-            "wrong-gpu-code", f"What was made of {source} cannot be read: {error}."
-        ) from error
+        raise SplatfixError.of("install.unreadable-gpu-code", source=source, error=error) from error
     coverage = judge(binary.fatbins, target)
     if not coverage.usable:
-        raise SplatfixError(
-            "wrong-gpu-code",
-            f"What was made of {source} cannot run on {target.sm}: {coverage.reason}.",
-            meaning="Nothing was installed.",
-        )
+        raise SplatfixError.of("install.wrong-gpu-code", source=source, sm=target.sm, reason=coverage.reason)
     if coverage.via == "sass":
         return f"{source} for {target.sm} (native code)"
     return f"{source} for {target.sm} (PTX, which the driver compiles)"

@@ -161,15 +161,7 @@ class Reverter:
         if all(path.is_file() and sha256_of(path) == before for path, before in files):
             return  # somebody has restored it already
         if digest_of(self._copy_of(Path(item.path)) for item in backup.saved) != step.digest:
-            raise SplatfixError(
-                "changed-since",
-                f"Files in {step.source} were changed since splatfix edited them.",
-                meaning="Restoring them would lose that work; nothing was changed.",
-                todo=(
-                    say(f"The files as they were before are in {folder}; see its backup.json."),
-                    run("git", "-C", step.source, "diff", text="With git"),
-                ),
-            )
+            raise SplatfixError.of("install.changed-since", source=step.source, folder=folder)
 
     def _refuse_if_reinstalled_since(self, step: StepRecord) -> None:
         """A finished installation must still be the one we made; an unfinished one is undone whatever it looks like."""

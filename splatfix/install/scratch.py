@@ -19,7 +19,6 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import PREFIX, ScratchFolder, sweep
-from splatfix.core.step import say
 
 # torch adds no architecture flags when any nvcc flag contains this text, and include flags contain the scratch path.
 _FORBIDDEN = "arch"
@@ -120,17 +119,9 @@ def copy_source(source: Path, destination: Path, repository: Path | None = None)
         copy.folder(copy.repository, destination)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise SplatfixError(
-                "disk-full",
-                f"The disk is full: {source} could not be copied to {destination.parent}.",
-                meaning="Nothing was built and nothing was changed.",
-                todo=(say("Make room there, or set TMPDIR to a folder on another disk."),),
-            ) from error
-        raise SplatfixError(
-            "cannot-copy",
-            f"{error.filename or source} cannot be copied for the build: {error.strerror or error}.",
-            meaning="Nothing was built and nothing was changed.",
-            todo=(say("Make the whole source folder readable, then run this again."),),
+            raise SplatfixError.of("install.disk-full", source=source, parent=destination.parent) from error
+        raise SplatfixError.of(
+            "install.cannot-copy", path=error.filename or source, reason=error.strerror or error
         ) from error
     return tuple(copy.left_out)
 
@@ -163,12 +154,7 @@ def _make_root(bases: list[Path], source: str) -> ScratchFolder:
             return ScratchFolder(base.resolve(), PREFIX, name)
         except OSError as error:
             problems.append(f"{base}: {error.strerror or error}")
-    raise SplatfixError(
-        "no-scratch",
-        f"No folder for scratch copies could be made: {'; '.join(problems)}.",
-        meaning="Nothing was built and nothing was changed.",
-        todo=(say(f"Set TMPDIR to a writable folder whose path does not contain {_FORBIDDEN!r}."),),
-    )
+    raise SplatfixError.of("install.no-scratch", problems="; ".join(problems), forbidden=_FORBIDDEN)
 
 
 class _Copy:
@@ -258,16 +244,12 @@ class _Copy:
         if self._bytes > _MOST_BYTES or self._entries > _MOST_FILES:
             largest = sorted(self._sizes.items(), key=lambda item: -item[1])[:3]
             sizes = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in largest)
-            raise SplatfixError(
-                "source-too-large",
-                f"{self.repository} is too large to be copied for the build: more than {_MOST_BYTES >> 30} GiB or "
-                f"{_MOST_FILES} files. The largest so far: {sizes}.",
-                meaning="A build works in a copy. Nothing was built and nothing was changed.",
-                todo=(
-                    say(
-                        "Move what the build does not need (data, results) out of that folder, then run this again."
-                    ),
-                ),
+            raise SplatfixError.of(
+                "install.source-too-large",
+                repository=self.repository,
+                most=_MOST_BYTES >> 30,
+                most_files=_MOST_FILES,
+                sizes=sizes,
             )
 
 

@@ -17,7 +17,6 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import say
 from splatfix.facts import Submodule, is_empty, read_submodules
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.outcome import FetchedSubmodule
@@ -60,12 +59,7 @@ def fetch_submodules(
     if not needed:
         return ()
     if find_program("git") is None:
-        raise SplatfixError(
-            "no-git",
-            "git is not on PATH, and submodules are fetched with it.",
-            meaning="Nothing was changed.",
-            todo=(say("Install git, or unpack each submodule's archive into its folder by hand."),),
-        )
+        raise SplatfixError.of("install.no-git")
     git = _Git(runner or ProcessRunner(), tell, tuple(protocols))
     try:
         with temporary_folder(".splatfix-fetch-", folder) as scratch:
@@ -256,12 +250,4 @@ def _move_in(moves: Iterable[tuple[Path, Path]], scratch: Path) -> None:
 
 
 def _not_fetched(path: str, reason: str) -> SplatfixError:
-    return SplatfixError(
-        "submodules-not-fetched",
-        f"{path} was not fetched: {reason}.",
-        meaning="The checkout is as it was.",
-        todo=(
-            say("Check the network; a private repository needs its credentials in git's configuration."),
-            say("Or clone that repository into the folder by hand, and run this again."),
-        ),
-    )
+    return SplatfixError.of("install.submodules-not-fetched", path=path, reason=reason)

@@ -78,25 +78,11 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
     try:
         natives = read_wheel(wheel.path)
     except BinaryError as error:
-        raise SplatfixError(
-            "wheel-does-not-fit",
-            f"A native file in {wheel.path.name} is damaged: {error}.",
-            meaning="Nothing was installed.",
-        ) from error
+        raise SplatfixError.of("install.damaged-native-file", name=wheel.path.name, error=error) from error
     _check_suffixes(wheel, natives, interpreter)
     carrying = [binary for binary in natives if any(not fatbin.empty for fatbin in binary.fatbins)]
     if expects_gpu_code and not carrying:
-        raise SplatfixError(
-            "no-gpu-code",
-            f"{wheel.path.name} carries no GPU code although its source has CUDA files.",
-            meaning="It was built without CUDA; nothing was installed.",
-            todo=(
-                say(
-                    "Look for the reason in the build log: its setup.py may ask torch.cuda.is_available(), or a variable "
-                    "such as FORCE_CUDA or BUILD_NO_CUDA."
-                ),
-            ),
-        )
+        raise SplatfixError.of("install.no-gpu-code", name=wheel.path.name)
     context = make_context(facts)
     targets_of = _targets_of(carrying, targets)
     served = [_check_code(binary, targets_of[binary.path], context) for binary in carrying]
@@ -162,11 +148,12 @@ def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> st
 def _check_tags(wheel: WheelFile, interpreter: Interpreter) -> None:
     if any(fits(tag, interpreter) for tag in wheel.tags):
         return
-    raise SplatfixError(
-        "wheel-does-not-fit",
-        f"{wheel.path.name} is for {', '.join(wheel.tags)}, not for Python {interpreter.version} on {interpreter.platform_tag}.",
-        meaning="It was built by another interpreter; nothing was installed.",
-        todo=(say("Build it with the interpreter it is meant for."),),
+    raise SplatfixError.of(
+        "install.wheel-does-not-fit",
+        name=wheel.path.name,
+        tags=wheel.tags,
+        interpreter_version=interpreter.version,
+        platform_tag=interpreter.platform_tag,
     )
 
 
@@ -183,15 +170,11 @@ def _check_suffixes(wheel: WheelFile, natives: Iterable[Binary], interpreter: In
         member = binary.path.rpartition("!")[2]
         name = member.rpartition("/")[2]
         if python_of_file(name) and not extension_file_fits(name, interpreter.abi_tag):
-            raise SplatfixError(
-                "wheel-does-not-fit",
-                f"{member} is made for {name.split('.')[1]}, this interpreter loads {interpreter.abi_tag}.",
-                meaning="Python would not find the module; nothing was installed.",
-                todo=(
-                    say(
-                        "Remove compiled files of other Pythons from the source folder, then run this again."
-                    ),
-                ),
+            raise SplatfixError.of(
+                "install.module-of-another-python",
+                member=member,
+                name=name.split(".")[1],
+                abi_tag=interpreter.abi_tag,
             )
 
 
@@ -258,12 +241,7 @@ def check_import(
     ours = {path.resolve() for path in installed}
     for name, file in loaded.items():
         if file and Path(file).resolve() not in ours:
-            raise SplatfixError(
-                "import-shadowed",
-                f"import {name} loads {file}, which is not what was installed.",
-                meaning="Another copy of the module comes first on sys.path; the installation was rolled back.",
-                todo=(say(f"Remove that copy, or the distribution it belongs to: {file}"),),
-            )
+            raise SplatfixError.of("install.import-shadowed", name=name, file=file)
     missing = [name for name in modules if name not in loaded]
     if missing and not has_gpu:
         demand = wants_gpu(completed.stderr)

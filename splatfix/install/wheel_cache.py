@@ -15,12 +15,11 @@ from pathlib import Path, PurePath
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.redact import redacted
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import say
 from splatfix.core.trust import distrust, make_private
 from splatfix.core.words import counted
 from splatfix.facts import Facts, commit_of, git_folder, remote_of
@@ -120,11 +119,7 @@ class WheelCache:
             matches = [entry for entry in entries if entry.key.startswith(name)]
         if not matches:
             known = ", ".join(dict.fromkeys(entry.name for entry in entries)) or "none"
-            raise usage_error(
-                "not-in-cache",
-                f"No wheel in {self.folder} is called {name!r}.",
-                say(f"Wheels there: {known}"),
-            )
+            raise SplatfixError.of("install.not-in-cache", folder=self.folder, name=name, known=known)
         return tuple(matches)
 
     def clear(self, only: Sequence[CachedWheel] | None = None) -> int:
@@ -147,11 +142,8 @@ class WheelCache:
                 path.unlink(missing_ok=True)
         left = sum(entry.key in keys for entry in self.entries())
         if left:
-            raise SplatfixError(
-                "cache-not-cleared",
-                f"{left} of {counted(len(keys), 'wheel')} in {self.folder} could not be removed.",
-                meaning="They stay in use.",
-                todo=(say(f"Make {self.folder} and all below it writable, then run this again."),),
+            raise SplatfixError.of(
+                "install.cache-not-cleared", left=left, wheels=counted(len(keys), "wheel"), folder=self.folder
             )
         return len(keys)
 

@@ -22,7 +22,6 @@ from packaging.utils import canonicalize_name
 from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.core.step import say
 from splatfix.install.environment import Environment
 
 MANIFEST = "splatfix.json"
@@ -155,12 +154,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         OSError,
         RuntimeError,
     ) as error:
-        raise SplatfixError(
-            "not-a-wheel",
-            f"{path.name} is not a valid wheel: {error}.",
-            meaning="Nothing was installed.",
-            todo=(say("Build it again; if that does not help, the source's setup.py makes broken wheels."),),
-        ) from error
+        raise SplatfixError.of("install.not-a-wheel", path_name=path.name, error=error) from error
 
 
 def _text(archive: zipfile.ZipFile, member: str) -> str:

@@ -321,11 +321,7 @@ def no_checkout(folder: Path, *options: str) -> SplatfixError:
     problem = f"{folder} is neither a checkout of a stack nor an extension's source folder"
     below = list(islice(_candidates(folder), _MOST_NAMED + 1))
     if not below:
-        return usage_error(
-            "not-an-extension",
-            f"{problem}, and none was found in it.",
-            say("Name the folder with the extension's setup.py, or a checkout."),
-        )
+        return SplatfixError.of("plan.not-an-extension", problem=problem)
     todo = [say("Name one of those that it holds:")]
     todo += [run("splatfix", "install", as_typed(path), *options) for path in below[:_MOST_NAMED]]
     if len(below) > _MOST_NAMED:
@@ -377,11 +373,7 @@ def _extensions_of(folder: Path, known: StackRecipe | None) -> tuple[list[Path],
         return ours, ()
     walk = walk_extensions(folder)
     if not walk.complete:
-        raise usage_error(
-            "not-a-checkout",
-            f"{folder} is not a checkout: it has more than {MOST_FOLDERS} folders.",
-            say("Name the checkout, or the folder with the extension's setup.py."),
-        )
+        raise SplatfixError.of("plan.not-a-checkout", folder=folder, most_folders=MOST_FOLDERS)
     extensions = [path for path in walk.found if path not in others]
     if not extensions:
         raise _nothing_to_build(folder, known, empty, walk.unreadable)
@@ -568,11 +560,7 @@ def _notes_on(
 
 def _require_whole(source: Source) -> None:
     if source.error:
-        raise usage_error(
-            "source-unreadable",
-            f"{source.folder}: {source.error}.",
-            say("Repair that file, then run this again."),
-        )
+        raise SplatfixError.of("plan.source-unreadable", source_folder=source.folder, error=source.error)
     if source.lacking:
         raise _incomplete(source.label, Path(source.folder), source.lacking)
 
@@ -582,11 +570,8 @@ def _require_one_of_each_name(sources: Iterable[Source]) -> None:
     for source in sources:
         other = by_name.setdefault(canonicalize_name(source.label), source.folder)
         if other != source.folder:
-            raise SplatfixError(
-                "same-name-twice",
-                f"{other} and {source.folder} are both called {source.label}.",
-                meaning="An environment can have only one of them; the second would replace the first.",
-                todo=(say("Name the one you want."),),
+            raise SplatfixError.of(
+                "plan.same-name-twice", other=other, source_folder=source.folder, source_label=source.label
             )
 
 

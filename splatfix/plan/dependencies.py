@@ -106,24 +106,15 @@ def require_build_tools(
     """
     _require_python(facts, source)
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
-        raise SplatfixError(
-            "no-host-compiler",
-            f"No C compiler was found on this machine ({facts.machine.compilers.found_via}).",
-            meaning=f"{source.label} has C or C++ code to compile.",
-            todo=(
-                run("sudo", "apt-get", "install", "build-essential", text="On Debian and Ubuntu"),
-                say("Or name one: CC=/path/to/gcc"),
-            ),
+        raise SplatfixError.of(
+            "plan.no-host-compiler", found_via=facts.machine.compilers.found_via, source_label=source.label
         )
     lacks = _lacks_of(facts, source, together)
     installed = version_there(facts, "torch")
     for text in (*lacks.to_build, *lacks.to_import):
         if name_of(text) == "torch" and installed is not None:
-            raise SplatfixError(
-                "torch-does-not-fit",
-                f"{source.label} asks for {text}, and torch {installed} is installed.",
-                meaning="splatfix never changes torch by itself: everything else in the environment depends on it.",
-                todo=(say("Use an environment whose torch fits, and name it with --python."),),
+            raise SplatfixError.of(
+                "plan.torch-does-not-fit", source_label=source.label, text=text, installed=installed
             )
     if lacks.imported.repositories:
         raise _not_built(facts, source, lacks.imported.repositories)
@@ -169,14 +160,12 @@ def _require_python(facts: Facts, source: Source) -> None:
         return  # setuptools itself will say what is wrong with it
     if fits:
         return
-    raise SplatfixError(
-        "python-does-not-fit",
-        f"{source.label} asks for Python {source.python}, and {interpreter.executable} is Python {interpreter.version}.",
-        meaning="pip would refuse to install what was built; nothing was built and nothing was changed.",
-        todo=(
-            say("Use an environment whose Python fits, and name it with --python."),
-            say("Or check out a version of the source that takes this Python."),
-        ),
+    raise SplatfixError.of(
+        "plan.python-does-not-fit",
+        source_label=source.label,
+        python=source.python,
+        executable=interpreter.executable,
+        interpreter_version=interpreter.version,
     )
 
 

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from splatfix.context import Goal, Rejected, make_context
 from splatfix.context.torch_wheels import builds_for_all
 from splatfix.core.data import dataclass, replace
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.visible import visible
@@ -81,12 +81,7 @@ def plan_image(request: ImageRequest, checkout: Fact[Checkout]) -> ImagePlan:
     """
     sources, _ = sources_in((request.checkout,), None, checkout.value)
     if not any(source.needs_cuda for source in sources):
-        raise SplatfixError(
-            "no-cuda-source",
-            f"{request.checkout} has nothing with CUDA code to build.",
-            meaning="An image for a GPU architecture is for that.",
-            todo=(say("Any image with Python and torch will do: pip install it there."),),
-        )
+        raise SplatfixError.of("plan.no-cuda-source", checkout=request.checkout)
     _require_fit_names(Path(request.checkout), [source.folder for source in sources])
     archs = _archs(request.targets)
     machine = "x86_64"
@@ -120,20 +115,11 @@ def _archs(targets: Sequence[Arch | Auto]) -> tuple[Arch, ...]:
     """What the image is for; an image is built where its GPU is not, so there is no default."""
     archs = tuple(item for item in targets if isinstance(item, Arch))
     if not archs or AUTO in targets:
-        raise usage_error(
-            "no-target",
-            "An image is built where its GPU is not, so the GPU must be named.",
-            say("Name it with --target, such as --target sm_120; several with one --target each."),
-        )
+        raise SplatfixError.of("plan.no-target")
     for arch in archs:
         info = arch_info(arch.plain)
         if info and info.tegra:
-            raise SplatfixError(
-                "no-image-for-target",
-                f"{arch.sm} is a Jetson ({info.name}), whose torch is not PyTorch's own.",
-                meaning="Its images come with NVIDIA's JetPack (nvcr.io/nvidia/l4t-*), of which splatfix knows none.",
-                todo=(say("Start from such an image and run splatfix install in it, on the Jetson."),),
-            )
+            raise SplatfixError.of("plan.no-image-for-target", sm=arch.sm, info_name=info.name)
     return archs
 
 
@@ -425,16 +411,7 @@ def _require_fit_names(checkout: Path, folders: Iterable[str]) -> None:
     """
     for folder in map(Path, folders):
         if not folder.is_relative_to(checkout):
-            raise SplatfixError(
-                "name-unfit-for-dockerfile",
-                f"{folder} lies outside of the checkout {checkout}, and Docker takes nothing from outside of it.",
-                todo=(say("Replace the link by what it points to."),),
-            )
+            raise SplatfixError.of("plan.outside-checkout", folder=folder, checkout=checkout)
         path = folder.relative_to(checkout).as_posix()
         if path != "." and not _PATH.fullmatch(path):
-            raise SplatfixError(
-                "name-unfit-for-dockerfile",
-                f"The folder {path!r} has a name that cannot stand in a Dockerfile.",
-                meaning="Docker and the shell read blanks, quotes, $ and the like as something else.",
-                todo=(say("Rename it: letters, digits and . _ + @ - are good."),),
-            )
+            raise SplatfixError.of("plan.unfit-folder-name", path=path)

@@ -43,15 +43,7 @@ def usable_python(facts: Facts) -> Interpreter:
             ),
         )
     if installer_of(facts) is None:
-        raise SplatfixError(
-            "no-pip",
-            f"The environment of {interpreter.executable} has no pip, and nothing else was found that installs there.",
-            meaning="splatfix builds and installs with pip or uv.",
-            todo=(
-                run(interpreter.executable, "-m", "ensurepip", text="Add pip to it"),
-                run(sys.executable, "-m", "pip", "install", "uv", text="Or install uv beside splatfix"),
-            ),
-        )
+        raise SplatfixError.of("plan.no-pip", executable=interpreter.executable, own=sys.executable)
     return interpreter
 
 

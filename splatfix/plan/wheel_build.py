@@ -139,17 +139,8 @@ def _require_headers(source: Source, facts: Facts, tools: Tools, edits: Sequence
 
 
 def _needs_gpu(source: Source) -> SplatfixError:
-    return SplatfixError(
-        "gpu-needed-to-build",
-        f"{source.label} compiles its CUDA code only where torch sees a GPU, and none is in sight here.",
-        meaning="Its setup.py asks torch.cuda.is_available() and reads no variable such as FORCE_CUDA; here a package "
-        "without GPU code would come out. Nothing was built and nothing was changed.",
-        todo=(
-            say("Build it on a machine with a GPU, or pass the GPU through to this container."),
-            say(
-                f"Or let {source.folder}/setup.py read a variable in the place of torch.cuda.is_available()."
-            ),
-        ),
+    return SplatfixError.of(
+        "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
     )
 
 

@@ -37,13 +37,7 @@ class EnvironmentChoice:
             SplatfixError: ``no-environment`` (exit code 2).
         """
         if not self.python:
-            raise usage_error(
-                "no-environment",
-                f"Which environment is meant? {self.why.capitalize()}.",
-                say(
-                    "Activate it, go to the folder that holds its .venv, or name it with --python path/to/venv."
-                ),
-            )
+            raise SplatfixError.of("facts.no-environment", why=self.why.capitalize())
         return self.python
 
 
@@ -62,10 +56,8 @@ def choose_python(given: str | None) -> EnvironmentChoice:
     try:
         return EnvironmentChoice(_interpreter_at(given), "named with --python")
     except OSError as error:
-        raise usage_error(
-            "no-interpreter",
-            f"{given} cannot be looked at: {error.strerror or error}.",
-            say("Check its permissions."),
+        raise SplatfixError.of(
+            "facts.unreadable-interpreter", given=given, reason=error.strerror or error
         ) from error
 
 
@@ -151,11 +143,7 @@ def _interpreter_at(given: str) -> str:
         for name in (*_IN_ENVIRONMENT, *inside):
             if (path / name).is_file():
                 return str((path / name).absolute())
-        raise usage_error(
-            "no-interpreter",
-            f"The folder {given} holds no Python interpreter.",
-            say("Give the interpreter's path, e.g. --python path/to/venv/bin/python."),
-        )
+        raise SplatfixError.of("facts.no-interpreter-in-folder", given=given)
     if path.is_file():
         if not os.access(path, os.X_OK) and not _is_python(path):
             raise _no_python(path, "it is a file that cannot be run")
@@ -163,11 +151,7 @@ def _interpreter_at(given: str) -> str:
     program = find_program(given)
     if program and os.access(program, os.X_OK):
         return program
-    raise usage_error(
-        "no-interpreter",
-        f"There is no Python interpreter at {given}.",
-        say("Give the path of the interpreter, or of the folder of the venv or conda environment."),
-    )
+    raise SplatfixError.of("facts.no-interpreter", given=given)
 
 
 def _is_python(path: Path) -> bool:

@@ -12,9 +12,8 @@ from typing import Any
 from splatfix import __version__
 from splatfix.binaries import Binary
 from splatfix.core.codec import to_json
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.redact import HIDDEN, redacted, without_credentials
-from splatfix.core.step import say
 from splatfix.facts.system.live import CachingSystem, System
 from splatfix.facts.system.playback import RawMachine, packed
 
@@ -58,11 +57,7 @@ class RecordingSystem(CachingSystem):
     def __init__(self, system: System, folder: Path) -> None:
         """``folder`` is the new folder to write; raises SplatfixError (exit code 2) when there is something in it."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise usage_error(
-                "folder-not-empty",
-                f"{folder} exists and is not empty.",
-                say("Name a new folder for --record."),
-            )
+            raise SplatfixError.of("facts.folder-not-empty", folder=folder)
         super().__init__(system)
         self._folder = folder
         self._asked = _AskedVariables(system.env)
