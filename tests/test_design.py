@@ -210,7 +210,7 @@ def test_errors_get_the_values_of_their_blanks() -> None:
             assert row.keys() <= {"code", "what", "meaning", "todo", "exit"}, (path, name)
             texts = [row["what"], row.get("meaning", "")]
             for item in row.get("todo", ()):
-                texts += [item] if isinstance(item, str) else [*item["run"], item.get("text", "")]
+                texts += [item] if isinstance(item, str) else [*item["argv"], item.get("text", "")]
             fields = {field for text in texts for _, field, _, _ in Formatter().parse(text) if field}
             blanks[f"{path.parent.name}.{name}"] = fields
     assert given == blanks

@@ -62,7 +62,7 @@ def foretell(request: VramRequest) -> Result:
     """
     stack = stack_memory(request.stack)
     if stack is None:
-        raise _unknown_stack(request.stack)
+        raise SplatfixError.of("app.unknown-stack", name=request.stack, known=tuple(stacks_by_key()))
     if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
         todo = say("Give the Gaussians that you expect with --gaussians.")
         raise usage_error("no-budget", f"{stack.key} has no option for a budget of Gaussians.", todo)
@@ -195,7 +195,3 @@ def _card(request: VramRequest, *, on_cpu: bool) -> Card:
     if largest is None:
         raise SplatfixError.of("app.no-gpu-with-known-memory")
     return Card(*largest, facts.machine.gpus.found_via)
-
-
-def _unknown_stack(name: str) -> SplatfixError:
-    return SplatfixError.of("app.unknown-stack", name=name, known=", ".join(stacks_by_key()))

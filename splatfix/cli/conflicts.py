@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.errors import usage_error
-from splatfix.core.step import run, say
+from splatfix.core.step import step_of
 
 COMMAND = "a command"
 """What ``explain`` is given after ``--``, which is no parameter."""
@@ -36,11 +36,7 @@ def refuse(context: Any, also_given: Set[str] = frozenset()) -> None:
         refused = [name for name in row["refused"] if name in given]
         if refused:
             values = {**context.params, "options": ", ".join(refused)}
-            todo = []
-            if "command" in row:
-                todo.append(run(*row["command"]))
-            elif "todo" in row:
-                todo.append(say(row["todo"].format_map(values)))
+            todo = (step_of(item, named=values) for item in row.get("todo", ()))
             raise usage_error(row["code"], row["what"].format_map(values), *todo)
 
 

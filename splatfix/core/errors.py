@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from splatfix.core.redact import redacted, without_credentials
-from splatfix.core.step import Step, fill_in, say, step_json
+from splatfix.core.step import Step, step_json, step_of
 
 
 class Exit(IntEnum):
@@ -73,7 +73,7 @@ class SplatfixError(Exception):
             row.get("code", name),
             row["what"].format_map(blanks),
             meaning=row.get("meaning", "").format_map(blanks),
-            todo=tuple(_step(item, blanks) for item in row.get("todo", ())),
+            todo=tuple(step_of(item, named=blanks) for item in row.get("todo", ())),
             exit_code=Exit[row.get("exit", "failure").upper()],
         )
 
@@ -113,13 +113,6 @@ def _in_words(value: object) -> object:
     if isinstance(value, (tuple, list, set, frozenset, dict)):
         return ", ".join(map(str, value))
     return value
-
-
-def _step(item: str | Mapping[str, Any], blanks: Mapping[str, object]) -> Step:
-    if isinstance(item, str):
-        return say(item.format_map(blanks))
-    words = (word.format_map(blanks) for word in item["run"])
-    return fill_in(*words, text=item.get("text", "").format_map(blanks))
 
 
 T = TypeVar("T")

@@ -179,3 +179,24 @@ def unset_variable(name: str, text: str = "") -> Step:
 def prepend_variable(name: str, folder: str, text: str = "") -> Step:
     """Put a folder before all others of a search path such as ``PATH``."""
     return Step(text, Command(prepend=((name, folder),)))
+
+
+def step_of(
+    row: str | Mapping[str, Any], groups: tuple[str, ...] = (), named: Mapping[str, object] | None = None
+) -> Step:
+    """A step from a data file: a text, or ``text``, and ``argv``, ``env`` or ``unset`` where there is a command.
+
+    Args:
+        groups: what stands for ``{0}``, ``{1}`` in its texts.
+        named: what stands for ``{name}``.
+    """
+    named = named or {}
+    if isinstance(row, str):
+        return Step(row.format(*groups, **named))
+    text = row.get("text", "").format(*groups, **named)
+    argv = tuple(word.format(*groups, **named) for word in row.get("argv", ()))
+    env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
+    if not argv and not env:
+        return Step(text)
+    blanks = tuple(word for word in argv if word in BLANKS)
+    return Step(text, Command(argv, tuple(env.items()), blanks=blanks))

@@ -66,7 +66,10 @@ def find_installed(environment: Environment, name: str) -> tuple[InstalledDistri
                     zipfile.BadZipFile,
                     zlib.error,
                 ) as error:
-                    raise _cannot_back_up(info, f"its files are not known ({error})") from error
+                    reason = f"its files are not known ({error})"
+                    raise SplatfixError.of(
+                        "install.unsafe-to-replace", info_name=info.name, reason=reason, info=info
+                    ) from error
                 distributions.append(InstalledDistribution(project, version, info, files))
     return tuple(distributions)
 
@@ -187,7 +190,3 @@ def _with_bytecode(path: Path) -> Iterator[Path]:
     path = Path(os.path.normpath(path))  # "a/../b" -> "b" without following links, as RECORD means it
     yield path
     yield from bytecode_of(path)
-
-
-def _cannot_back_up(info: Path, reason: str) -> SplatfixError:
-    return SplatfixError.of("install.unsafe-to-replace", info_name=info.name, reason=reason, info=info)

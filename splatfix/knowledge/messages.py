@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from splatfix.core.data import dataclass
-from splatfix.core.step import Step
-from splatfix.knowledge.rows import decode, step_of
+from splatfix.core.step import Step, step_of
+from splatfix.knowledge.rows import decode
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from splatfix.core.codec import Decoder, made_by
-from splatfix.core.step import BLANKS, Command, Step
+from splatfix.core.step import Step, step_of
 from splatfix.knowledge.tables import pair, source_of, table, version
 
 T = TypeVar("T")
@@ -72,22 +72,3 @@ def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:
             given["source"] = source_of(name, row)
         decoded[row_key] = decode(kind, row, f"{name}.{section}.{row_key}", **given)
     return decoded
-
-
-def step_of(
-    row: Mapping[str, Any], groups: tuple[str, ...] = (), named: Mapping[str, str] | None = None
-) -> Step:
-    """A step from a data file: ``text``, and ``argv``, ``env`` or ``unset`` where there is a command.
-
-    Args:
-        groups: what stands for ``{0}``, ``{1}`` in its texts.
-        named: what stands for ``{name}``.
-    """
-    named = named or {}
-    text = row.get("text", "").format(*groups, **named)
-    argv = tuple(word.format(*groups, **named) for word in row.get("argv", ()))
-    env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
-    if not argv and not env:
-        return Step(text)
-    blanks = tuple(word for word in argv if word in BLANKS)
-    return Step(text, Command(argv, tuple(env.items()), blanks=blanks))

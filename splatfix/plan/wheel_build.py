@@ -71,7 +71,9 @@ def _archs_and_edits(
         # told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask
         asks_which = source.switches.asks_gpu and not own_variables(source)
         if not no_longer_asks or asks_which:
-            raise _needs_gpu(source)
+            raise SplatfixError.of(
+                "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
+            )
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, edits
@@ -135,12 +137,6 @@ def _require_headers(source: Source, facts: Facts, tools: Tools, edits: Sequence
             say("Install the part that holds them, or use a version that does."),
             say("Or check out a version of the source that does without."),
         ),
-    )
-
-
-def _needs_gpu(source: Source) -> SplatfixError:
-    return SplatfixError.of(
-        "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
     )
 
 
