@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splatfix.app import (  # noqa: F401 - so that what the command line calls is type-checked
+    from splatfix.app import (
         attest,
         cache,
         certify,

@@ -7,23 +7,3 @@ from splatfix.binaries.paths import NativeFiles, find_binaries, read_files
 from splatfix.binaries.reader import held_texts, is_binary, read_binary
 from splatfix.binaries.symbols import SymbolNeeds, missing_exports, provided_versions, read_needs
 from splatfix.binaries.wheel import read_wheel
-
-__all__ = [
-    "Binary",
-    "BinaryError",
-    "EntryKind",
-    "Fatbin",
-    "FatbinEntry",
-    "NativeFiles",
-    "SymbolNeeds",
-    "arch_order",
-    "find_binaries",
-    "held_texts",
-    "is_binary",
-    "missing_exports",
-    "provided_versions",
-    "read_binary",
-    "read_files",
-    "read_needs",
-    "read_wheel",
-]

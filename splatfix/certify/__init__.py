@@ -17,31 +17,3 @@ from splatfix.certify.report_folder import make_room, report_lock
 from splatfix.certify.request import CertifyRequest, RehearseRequest
 from splatfix.certify.scenes import SUITES, Suite, data_suite, sample_suite
 from splatfix.certify.subject import SmokeSubject, smoke_subject
-
-__all__ = [
-    "IMPLEMENTATIONS",
-    "SUITES",
-    "Certificate",
-    "CertifyRequest",
-    "Criterion",
-    "Interrupted",
-    "KernelCheck",
-    "Mend",
-    "Outcome",
-    "RehearseRequest",
-    "SceneRun",
-    "Skipped",
-    "SmokeSubject",
-    "Suite",
-    "Verdict",
-    "certify",
-    "data_suite",
-    "device_for",
-    "idle_gpu",
-    "make_room",
-    "report_lock",
-    "require_gpu",
-    "sample_suite",
-    "smoke_subject",
-    "verify",
-]

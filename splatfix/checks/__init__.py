@@ -3,16 +3,3 @@
 from splatfix.checks.catalogue import all_checks, check_named, checks_without_checkout, run_checks, select
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import FAMILIES, Check
-
-__all__ = [
-    "FAMILIES",
-    "Check",
-    "Evidence",
-    "Finding",
-    "Status",
-    "all_checks",
-    "check_named",
-    "checks_without_checkout",
-    "run_checks",
-    "select",
-]

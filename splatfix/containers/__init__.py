@@ -3,13 +3,3 @@
 from splatfix.containers.certify import ContainerResult, certify_in_container
 from splatfix.containers.lanes import GpuNeed, Lane, find_lane, load_lanes
 from splatfix.containers.run import LiveContainers
-
-__all__ = [
-    "ContainerResult",
-    "GpuNeed",
-    "Lane",
-    "LiveContainers",
-    "certify_in_container",
-    "find_lane",
-    "load_lanes",
-]

@@ -2,5 +2,3 @@
 
 from splatfix.context.context import Context, make_context
 from splatfix.context.model import Choice, Goal, Rejected, Target
-
-__all__ = ["Choice", "Context", "Goal", "Rejected", "Target", "make_context"]

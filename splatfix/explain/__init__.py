@@ -9,18 +9,3 @@ from splatfix.explain.build_output import (
 from splatfix.explain.engine import MachineEvidence, cause_of, explain, explain_text, known_classes
 from splatfix.explain.model import Explanation, FailureCause
 from splatfix.knowledge.failures import explain_message
-
-__all__ = [
-    "BuildFailure",
-    "Explanation",
-    "FailureCause",
-    "MachineEvidence",
-    "cause_of",
-    "explain",
-    "explain_build",
-    "explain_gpu_refusal",
-    "explain_image_build",
-    "explain_message",
-    "explain_text",
-    "known_classes",
-]

@@ -106,36 +106,16 @@ if TYPE_CHECKING:
         read_scripts,
     )
 
-# What reads a checkout is imported when it is first asked for: a diagnosis of a machine alone needs none of it.
-_OF_SOURCES = {
-    "checkout": ("missing_headers_of", "read_checkout", "read_identity", "with_checkout"),
-    "extension": ("MOST_FOLDERS", "extension_folders", "read_source", "walk_extensions"),
-    "folder": (
-        "as_typed",
-        "checkout_around",
-        "has_build_file",
-        "holds_everything",
-        "is_clone",
-        "is_file",
-        "packages_in",
-        "photos_alone",
-        "read_package",
-        "resolved_folder",
-        "source_texts",
-        "subfolders",
-        "telling_paths",
-    ),
-    "git_files": ("commit_of", "git_folder", "is_empty", "read_submodules", "remote_of"),
-    "pins": ("read_pins",),
-    "python_source": ("read_package_source",),
-    "reach": ("repository_of",),
-    "reached": ("Reach", "as_reached", "find_trainers"),
-    "scripts": ("Argument", "FirstUse", "compiled_at_first_use", "read_arguments", "read_scripts"),
-}
+# What reads a checkout is imported when it is first asked for: a diagnosis of a machine alone needs none of it. The modules
+# that need least come first.
+_OF_SOURCES = (
+    *("pins", "git_files", "python_source", "folder", "reach", "scripts", "reached", "extension", "checkout"),
+)
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _OF_SOURCES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.source.{module}"), name)
+    for module in _OF_SOURCES:
+        reader = import_module(f"{__name__}.source.{module}")
+        if hasattr(reader, name):
+            return getattr(reader, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

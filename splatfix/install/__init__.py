@@ -13,22 +13,3 @@ from splatfix.install.outcome import (
 )
 from splatfix.install.revert import read_journal, revert, revert_all
 from splatfix.install.wheel_cache import WheelCache
-
-__all__ = [
-    "CachedWheel",
-    "Entry",
-    "EntryStatus",
-    "InstallOutcome",
-    "InstallProgress",
-    "InstalledItem",
-    "Journal",
-    "RevertOutcome",
-    "WheelCache",
-    "execute",
-    "fetch_source",
-    "open_environment",
-    "read_journal",
-    "request_to_resume",
-    "revert",
-    "revert_all",
-]

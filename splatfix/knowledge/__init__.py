@@ -12,19 +12,3 @@ from splatfix.knowledge.archs import (
     toolkit_supports,
 )
 from splatfix.knowledge.tables import KnowledgeError, load_overrides, table_names, using
-
-__all__ = [
-    "AUTO",
-    "Arch",
-    "Auto",
-    "KnowledgeError",
-    "cubin_runs_on",
-    "load_overrides",
-    "parse_requested",
-    "parse_target",
-    "parse_targets",
-    "ptx_runs_on",
-    "table_names",
-    "toolkit_supports",
-    "using",
-]

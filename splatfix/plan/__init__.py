@@ -28,28 +28,3 @@ from splatfix.plan.steps import (
     ProvideToolkit,
     VerifyWheel,
 )
-
-__all__ = [
-    "NO_SOURCES",
-    "Advice",
-    "AlsoNeeded",
-    "BuildWheel",
-    "CheckImport",
-    "EditSource",
-    "InstallPlan",
-    "InstallStep",
-    "InstallWheel",
-    "LaneSummary",
-    "Option",
-    "OptionKind",
-    "Options",
-    "ProvideToolkit",
-    "Request",
-    "SourceSummary",
-    "VerifyWheel",
-    "advised_options",
-    "find_options",
-    "has_stack_files",
-    "plan_install",
-    "summarise",
-]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 # each registers its checks, in the order of a report
-from splatfix.checks.scene import geometry as _geometry  # noqa: F401
-from splatfix.checks.scene import layout as _layout  # noqa: F401
-from splatfix.checks.scene import photos as _photos  # noqa: F401
+from splatfix.checks.scene import geometry as _geometry
+from splatfix.checks.scene import layout as _layout
+from splatfix.checks.scene import photos as _photos
 from splatfix.checks.scene.memory import host_bytes, too_large_for_host
 from splatfix.checks.scene.model import SCENE_CHECKS as SCENE_CHECKS  # for the documentation
 from splatfix.checks.scene.model import CheckedScene
