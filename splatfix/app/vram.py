@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from splatfix import facts as machine_facts
 from splatfix.app.result import Result
@@ -109,7 +108,7 @@ def foretell(request: VramRequest) -> Result:
         write_text(request.html, report.page(budget))
     return Result(
         "vram",
-        lambda: _document(budget),
+        lambda: to_json(budget),
         lambda console: report.show(console, budget),
         _EXITS[verdict],
     )
@@ -123,11 +122,6 @@ def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
     if len(peaks) < len(phases):
         return Verdict.UNKNOWN
     return Verdict.FITS
-
-
-def _document(budget: Budget) -> dict[str, Any]:
-    document: dict[str, Any] = to_json(budget)
-    return document
 
 
 def _need(request: VramRequest) -> Need:

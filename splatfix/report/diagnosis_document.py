@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -39,13 +40,13 @@ def diagnosis_document(
     return {
         "summary": counts(findings),
         "goal": {**to_json(goal), **_NO_SOURCES},
-        "findings": [_finding_json(item, windows=windows) for item in findings],
+        "findings": [finding_json(item, windows=windows) for item in findings],
         "options": to_json(options),
         "facts": to_json(facts),
     }
 
 
-def _finding_json(item: Finding, *, windows: bool) -> dict[str, Any]:
+def finding_json(item: Finding, *, windows: bool = os.name == "nt") -> dict[str, Any]:
     """A finding, its commands for the shell of the machine that was diagnosed."""
     row = to_json(item)
     # "check", as people select it with --only; in Python "code" is what every finding and error has

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import Enum
 from xml.etree import ElementTree  # only written, never parsed  # nosec B405
 
 from splatfix.attest.model import Identity, Signed
@@ -15,6 +16,7 @@ from splatfix.report.console import shorten_home
 from splatfix.report.results import gpu_peak
 from splatfix.report.verification import signature_badge
 from splatfix.report.view import CertificateView, count_met
+from splatfix.report.wording import GAUGES
 
 _SKIPPED = (Outcome.NOT_MEASURED, Outcome.UNDETERMINED)
 
@@ -122,120 +124,86 @@ def _xml(text: str) -> str:
     return visible(shorten_home(text), keep="\n\t")
 
 
+Sample = tuple[Mapping[str, str], float | None]
+"""Labels and value."""
+
+
 def prometheus(certificate: Certificate, identity: Identity | None = None) -> str:
     """Prometheus' text format, for node_exporter's textfile collector: the verdict, levels, kernels, each criterion, and what was
-    measured."""
-    about = {"suite": certificate.suite, "renderer": certificate.renderer, "device": certificate.device}
-    if certificate.level is not None:
-        about["level"] = str(certificate.level)
-    # Every sample carries what was asked for: a dashboard must not draw two suites as one line.
-    metrics = _Metrics(about)
+    measured. What each means stands in ``wording.toml``."""
     # absent and not zero where undetermined: an alert on zero shall mean a failure
-    verdict = {Verdict.CERTIFIED: 1.0, Verdict.NOT_CERTIFIED: 0.0}
-    metrics.add(
-        "certified",
-        "1 certified, 0 not; absent where undetermined.",
-        [({}, verdict.get(certificate.verdict))],
-    )
-    verdicts = [({"verdict": item.value}, float(item is certificate.verdict)) for item in Verdict]
-    metrics.add("certificate_verdict", "1 for the verdict that it has, 0 for the others.", verdicts)
-    metrics.add(
-        "certificate_finished",
-        "1 the run came to its end, 0 it was interrupted or killed, or still runs.",
-        [({}, float(CertificateView(certificate).ended))],
-    )
+    verdict = {Verdict.CERTIFIED: 1.0, Verdict.NOT_CERTIFIED: 0.0}.get(certificate.verdict)
+    gauges: dict[str, list[Sample]] = {
+        "certified": [({}, verdict)],
+        "certificate_verdict": _states("verdict", Verdict, certificate.verdict),
+        "certificate_finished": [({}, float(CertificateView(certificate).ended))],
+    }
     if identity is not None:
-        states = [({"signature": item.value}, float(item is identity.signature)) for item in Signed]
-        metrics.add("certificate_signature", "1 for the state of its signature, 0 for the others.", states)
+        gauges["certificate_signature"] = _states("signature", Signed, identity.signature)
     issued = datetime.fromisoformat(certificate.issued).timestamp()
-    metrics.add("certificate_timestamp_seconds", "When it was issued.", [({}, issued)])
-    met = {Outcome.MET: 1.0, Outcome.FAILED: 0.0}
+    gauges["certificate_timestamp_seconds"] = [({}, issued)]
     criteria = [("", item) for item in certificate.diagnosis]
     for run in certificate.scenes:
         criteria += [(run.scene, item) for item in run.criteria]
-    metrics.add(
-        "criterion_met",
-        "1 met, 0 failed; absent where it was not judged.",
-        [({"scene": scene, "criterion": item.code}, met.get(item.outcome)) for scene, item in criteria],
-    )
+    gauges["criterion_met"] = [
+        ({"scene": scene, "criterion": item.code}, _MET.get(item.outcome)) for scene, item in criteria
+    ]
     reached = {True: 1.0, False: 0.0, None: None}
-    metrics.add(
-        "proof_level_reached",
-        "1 verified, 0 failed; absent where it was not verified.",
-        [({"proof_level": rung.name.value}, reached[rung.reached]) for rung in certificate.proof],
-    )
-    for name, help_text, of_kernel in _OF_KERNELS:
-        kernels = (
-            ({"kernel": item.name, "implementation": item.implementation}, item)
+    gauges["proof_level_reached"] = [
+        ({"proof_level": rung.name.value}, reached[rung.reached]) for rung in certificate.proof
+    ]
+    for name, of_kernel in _OF_KERNELS.items():
+        gauges[name] = [
+            ({"kernel": item.name, "implementation": item.implementation}, of_kernel(item))
             for item in certificate.kernels
-        )
-        metrics.add(name, help_text, [(labels, of_kernel(item)) for labels, item in kernels])
-    for name, help_text, measure in _MEASURES:
-        samples = [({"scene": run.scene}, measure(run.record)) for run in certificate.scenes]
-        metrics.add(name, help_text, samples)
-    return "\n".join(metrics.lines) + "\n"
+        ]
+    for name, measure in _MEASURES.items():
+        gauges[name] = [({"scene": run.scene}, measure(run.record)) for run in certificate.scenes]
+    # every sample carries what was asked for: a dashboard must not draw two suites as one line
+    about = {"suite": certificate.suite, "renderer": certificate.renderer, "device": certificate.device}
+    if certificate.level is not None:
+        about["level"] = str(certificate.level)
+    lines = [line for name, samples in gauges.items() for line in _gauge(name, samples, about)]
+    return "\n".join(lines) + "\n"
 
 
-_OF_KERNELS: tuple[tuple[str, str, Callable[[KernelCheck], float | None]], ...] = (
-    (
-        "kernel_agrees",
-        "1 as its float64 reference, 0 not; absent where it was not measured.",
-        lambda check: {Outcome.MET: 1.0, Outcome.FAILED: 0.0}.get(check.outcome),
-    ),
-    (
-        "kernel_value_error_ratio",
-        "Largest error of the values, relative to the largest value.",
-        lambda check: check.value_error,
-    ),
-    (
-        "kernel_value_error_allowed_ratio",
-        "The error of the values that is allowed.",
-        lambda check: check.value_allowed or None,
-    ),
-    (
-        "kernel_gradient_error_ratio",
-        "Largest error of the gradient, relative to the largest value.",
-        lambda check: check.gradient_error,
-    ),
-    (
-        "kernel_gradient_error_allowed_ratio",
-        "The error of the gradient that is allowed.",
-        lambda check: check.gradient_allowed,
-    ),
-)
-_MEASURES: tuple[tuple[str, str, Callable[[TrainingRecord], float | None]], ...] = (
-    ("heldout_psnr_decibels", "Held-out PSNR.", lambda record: record.heldout.psnr),
-    ("heldout_ssim_ratio", "Held-out SSIM.", lambda record: record.heldout.ssim),
-    ("iterations_per_second", "Speed of training.", lambda record: record.iterations_per_second),
-    ("gaussians", "Gaussians at the end.", lambda record: record.gaussians.final),
-    ("resident_peak_bytes", "Highest resident memory of the trainer.", lambda record: record.memory.rss),
-    ("gpu_peak_bytes", "Highest GPU memory allocated in training.", gpu_peak),
-)
+_MET = {Outcome.MET: 1.0, Outcome.FAILED: 0.0}
+_OF_KERNELS: Mapping[str, Callable[[KernelCheck], float | None]] = {
+    "kernel_agrees": lambda check: _MET.get(check.outcome),
+    "kernel_value_error_ratio": lambda check: check.value_error,
+    "kernel_value_error_allowed_ratio": lambda check: check.value_allowed or None,
+    "kernel_gradient_error_ratio": lambda check: check.gradient_error,
+    "kernel_gradient_error_allowed_ratio": lambda check: check.gradient_allowed,
+}
+_MEASURES: Mapping[str, Callable[[TrainingRecord], float | None]] = {
+    "heldout_psnr_decibels": lambda record: record.heldout.psnr,
+    "heldout_ssim_ratio": lambda record: record.heldout.ssim,
+    "iterations_per_second": lambda record: record.iterations_per_second,
+    "gaussians": lambda record: record.gaussians.final,
+    "resident_peak_bytes": lambda record: record.memory.rss,
+    "gpu_peak_bytes": gpu_peak,
+}
 """Names carry their unit, as Prometheus' naming rules ask; a ratio has none."""
 
 
-class _Metrics:
-    """Lines of Prometheus' text format."""
+def _states(label: str, states: Iterable[Enum], current: Enum) -> list[Sample]:
+    """1 for the state that it has, 0 for the others."""
+    return [({label: state.value}, float(state is current)) for state in states]
 
-    def __init__(self, about: Mapping[str, str]) -> None:
-        self.lines: list[str] = []
-        self._about = about
-        """Labels of every sample."""
 
-    def add(
-        self, name: str, help_text: str, samples: Iterable[tuple[Mapping[str, str], float | None]]
-    ) -> None:
-        """Add a gauge; a sample without a value is left out, as Prometheus has no null. Of two with the same labels, for which it
-        would refuse all, the lower stays: of outcomes the failure."""
-        known: dict[str, float] = {}
-        for labels, value in samples:
-            if value is not None:
-                pairs = [f'{key}="{_label(text)}"' for key, text in {**self._about, **labels}.items()]
-                sample = f"splatfix_{name}{{{','.join(pairs)}}}"
-                known[sample] = min(float(value), known.get(sample, float(value)))
-        if known:
-            self.lines += [f"# HELP splatfix_{name} {help_text}", f"# TYPE splatfix_{name} gauge"]
-            self.lines += [f"{sample} {value!r}" for sample, value in known.items()]
+def _gauge(name: str, samples: Iterable[Sample], about: Mapping[str, str]) -> list[str]:
+    """A gauge's lines; a sample without a value is left out, as Prometheus has no null. Of two with the same labels, for which it
+    would refuse all, the lower stays: of outcomes the failure."""
+    known: dict[str, float] = {}
+    for labels, value in samples:
+        if value is not None:
+            pairs = [f'{key}="{_label(text)}"' for key, text in {**about, **labels}.items()]
+            sample = f"splatfix_{name}{{{','.join(pairs)}}}"
+            known[sample] = min(float(value), known.get(sample, float(value)))
+    if not known:
+        return []
+    head = [f"# HELP splatfix_{name} {GAUGES[name]}", f"# TYPE splatfix_{name} gauge"]
+    return head + [f"{sample} {value!r}" for sample, value in known.items()]
 
 
 def _label(text: str) -> str:

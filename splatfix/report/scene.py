@@ -15,11 +15,11 @@ from rich.console import Console
 from splatfix.checks.model import Status
 from splatfix.checks.scene.model import CheckedScene, StackVerdict
 from splatfix.core.codec import to_json
-from splatfix.core.step import step_json
 from splatfix.core.words import counted, few
 from splatfix.facts.scene.model import Scene, Vector
 from splatfix.report.console import escape, marked, prose, section
 from splatfix.report.diagnosis import show_finding
+from splatfix.report.diagnosis_document import finding_json
 from splatfix.report.marks import Mark, Table
 
 MOST_PHOTOS = 60
@@ -115,12 +115,6 @@ def answer(verdict: StackVerdict) -> str:
 def document(checked: CheckedScene) -> dict[str, Any]:
     """The JSON of one scene; headers of photos are left out."""
     scene = checked.scene
-    findings = []
-    for finding in checked.findings:
-        row = to_json(finding)
-        findings.append(
-            {"check": row.pop("code"), **row, "remedy": [step_json(step) for step in finding.remedy]}
-        )
     held_out = None
     if scene.layout == "blender":
         held_out = sum(bool(image.held_out) for image in scene.images)
@@ -134,7 +128,7 @@ def document(checked: CheckedScene) -> dict[str, Any]:
         "photos": len(scene.photos),
         "points": None if scene.points is None else scene.points.count,
         "host_bytes": checked.host_bytes,
-        "findings": findings,
+        "findings": list(map(finding_json, checked.findings)),
         "stacks": [{**to_json(verdict), "takes_it": verdict.takes_it} for verdict in checked.stacks],
     }
 
