@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from splatfix.certify.model import Certificate
 from splatfix.core.codec import CodecError, from_json, parse_json, to_json
 from splatfix.core.data import dataclass, replace
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import dumps
-from splatfix.core.step import Command, say
+from splatfix.core.step import Command
 
 VARIABLE = "SPLATFIX_CONTAINER"
 """The variable that hands it in, as JSON."""
@@ -44,11 +44,7 @@ def placed(certificate: Certificate, variables: Mapping[str, str]) -> Certificat
     try:
         host = from_json(Host, parse_json(description))
     except (CodecError, ValueError) as error:
-        raise usage_error(
-            "not-a-container",
-            f"{VARIABLE} holds no description of a container: {error}.",
-            say(f"Remove it: only splatfix certify --container sets {VARIABLE}, inside the container."),
-        ) from error
+        raise SplatfixError.of("certify.not-a-container", variable=VARIABLE, error=error) from error
     text = f"lane {host.lane}, image {host.image}, base {host.base}"
     return replace(
         certificate, environment={**certificate.environment, "container": text}, repeat=host.repeat

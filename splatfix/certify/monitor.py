@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from splatfix.core.data import asdict, dataclass
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import run, say
+from splatfix.core.step import run
 from splatfix.facts import LiveSystem, System
 from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import HostUse, alive, host_use
@@ -43,10 +43,8 @@ class StartedCommand:
         try:
             self._process = subprocess.Popen(argv, stdout=stdout)
         except OSError as error:
-            raise usage_error(
-                "cannot-start",
-                f"Cannot start {argv[0]}: {error.strerror or error}.",
-                say("Give the command as you would type it, or the ID of a running process."),
+            raise SplatfixError.of(
+                "certify.cannot-start", program=argv[0], reason=error.strerror or error
             ) from error
         self.pid = self._process.pid
 
@@ -83,18 +81,9 @@ class RunningProcess:
         self.pid, self._system = pid, system
         self.name = f"process {pid}"
         if not system.listdir("/proc"):
-            raise SplatfixError(
-                "cannot-watch",
-                "A running process can be watched on Linux only.",
-                todo=(say("Start the trainer with splatfix monitor COMMAND..."),),
-                exit_code=Exit.UNDETERMINED,
-            )
+            raise SplatfixError.of("certify.cannot-watch")
         if self.ended():
-            raise usage_error(
-                "no-such-process",
-                f"There is no process {pid}.",
-                say("Find its ID with nvidia-smi or ps aux."),
-            )
+            raise SplatfixError.of("certify.no-such-process", pid=pid)
 
     def ended(self) -> bool:
         """Whether the process is gone."""
@@ -319,15 +308,7 @@ def watch(
 def require_tensorboard() -> None:
     """Raise ``tensorboard-missing`` (exit code 3) where TensorBoard's own writer of event files is not beside splatfix."""
     if importlib.util.find_spec("tensorboard") is None:
-        raise SplatfixError(
-            "tensorboard-missing",
-            "--tensorboard needs the package tensorboard, which is not in splatfix's environment.",
-            todo=(
-                run(sys.executable, "-m", "pip", "install", "tensorboard", text="Install it"),
-                say("Or leave the option out: metrics.jsonl holds the same series."),
-            ),
-            exit_code=Exit.UNDETERMINED,
-        )
+        raise SplatfixError.of("certify.tensorboard-missing", executable=sys.executable)
 
 
 def _event_writer(folder: Path) -> Any:

@@ -7,7 +7,7 @@ import sys
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.context import make_context
 from splatfix.context.commands import pip
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.facts import Facts
 
@@ -87,11 +87,7 @@ def require_gpu(renderer: str, device: str, facts: Facts) -> None:
     problem = f"The renderer {renderer} needs a GPU"
     if make_context(facts).visible_gpus and (obstacle := _torch_lacks(facts)):
         problem += f", and {obstacle}"
-    raise usage_error(
-        "renderer-needs-gpu",
-        f"{problem}.",
-        say("Add --device cuda on a machine with a GPU, or use --renderer torch."),
-    )
+    raise SplatfixError.of("certify.renderer-needs-gpu", problem=problem)
 
 
 def device_for(device: str, facts: Facts) -> str:

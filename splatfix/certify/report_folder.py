@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from splatfix.core.errors import SplatfixError, cannot_write, usage_error
+from splatfix.core.errors import SplatfixError, cannot_write
 from splatfix.core.files import make_folder, set_aside
 from splatfix.core.lock import Lock, Locked
 from splatfix.core.step import say
@@ -68,11 +68,7 @@ def make_room(out: Path, scenes: tuple[str, ...]) -> None:
         folder = out / scene
         ours = folder.is_dir() and ((folder / TRAINING_LOG).is_file() or not any(folder.iterdir()))
         if folder.exists() and not ours:
-            raise usage_error(
-                "not-our-folder",
-                f"{folder} exists, and is not the report of an earlier certification.",
-                say("Choose another folder with --out."),
-            )
+            raise SplatfixError.of("certify.not-our-folder", folder=folder)
     earlier: list[str] = []
     if (out / "certificate.json").is_file():  # of whichever suite it was
         earlier = sorted(log.parent.name for log in out.glob(f"*/{TRAINING_LOG}"))

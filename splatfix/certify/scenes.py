@@ -12,10 +12,10 @@ from typing import Any
 from splatfix.certify.model import Skipped
 from splatfix.certify.smoke import list_scenes
 from splatfix.core.data import dataclass, replace
-from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.core.runner import Runner
-from splatfix.core.step import run, say, value_options
+from splatfix.core.step import value_options
 from splatfix.knowledge.published import public_scenes
 
 SCENE_TIMEOUT = 4 * 3600.0
@@ -83,19 +83,13 @@ def sample_suite(
     if name is None:
         name = "standard" if only is not None and only not in SUITES["quick"].scenes else "quick"
     if name not in SUITES:
-        raise usage_error(
-            "unknown-suite", f"There is no suite {name!r}.", say(f"Choose from: {', '.join(SUITES)}")
-        )
+        raise SplatfixError.of("certify.unknown-suite", name=name, suites=SUITES)
     suite = replace(SUITES[name], iterations=iterations, resolution=resolution)
     if only is None:
         return suite
     (sample,) = find_samples((only,))
     if sample.name not in suite.scenes:
-        raise usage_error(
-            "unknown-scene",
-            f"The suite {name} has no scene {only!r}.",
-            say(f"Choose from: {', '.join(suite.scenes)}, or leave --suite out."),
-        )
+        raise SplatfixError.of("certify.not-in-suite", name=name, only=only, scenes=suite.scenes)
     return replace(suite, scenes=(sample.name,))
 
 
@@ -176,11 +170,7 @@ def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:
     chosen = tuple(names) or tuple(known)
     for name in chosen:
         if name not in known:
-            raise usage_error(
-                "unknown-scene",
-                f"There is no sample scene {name!r}.",
-                say(f"Choose from: {', '.join(known)}"),
-            )
+            raise SplatfixError.of("certify.unknown-sample", name=name, known=known)
     return tuple(known[name] for name in chosen)
 
 
@@ -192,13 +182,8 @@ def check_sample(sample: SampleScene, root: Path | None = None) -> tuple[str, ..
     """
     folder = (root or samples_folder()) / sample.name
     if not folder.is_dir():
-        raise SplatfixError(
-            "scene-not-found",
-            f"There is no scene {folder}.",
-            todo=(
-                run("splatfix", "scenes", "export", sample.name, "--out", folder.parent, text="Create it"),
-            ),
-            exit_code=Exit.UNDETERMINED,
+        raise SplatfixError.of(
+            "certify.scene-not-found", folder=folder, sample_name=sample.name, parent=folder.parent
         )
     problems = []
     for name, digest in sample.files.items():
@@ -222,9 +207,7 @@ def export_sample(sample: SampleScene, out: Path) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(samples_folder() / sample.name / name, folder / name)
     except OSError as error:
-        raise cannot_write(
-            f"Cannot write {folder}: {error.strerror or error}.",
-            say("Choose another folder with --out, or free space on that disk."),
-            meaning="The scene was not exported, or only in part.",
+        raise SplatfixError.of(
+            "certify.cannot-write", folder=folder, reason=error.strerror or error
         ) from error
     return folder

@@ -89,12 +89,7 @@ def list_scenes(folder: Path, python: str, runner: Runner | None = None) -> dict
     try:
         document: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise SplatfixError(
-            "environment-not-ready",
-            f"{python} could not list the scenes: {done.why()}",
-            todo=(say("Choose another environment with --python."),),
-            exit_code=Exit.UNDETERMINED,
-        ) from None
+        raise SplatfixError.of("certify.environment-not-ready", python=python, reason=done.why()) from None
     if "error" in document:
         error = document["error"]
         raise SplatfixError(

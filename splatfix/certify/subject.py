@@ -12,7 +12,7 @@ from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.smoke import stage
 from splatfix.core.data import dataclass, replace
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.core.step import Command, say, target_options, value_options
 from splatfix.facts import Facts
@@ -105,12 +105,7 @@ def _suite(request: CertifyRequest, method: Method | None, python: str, device: 
         return _samples(request)
     full = level == FULL
     if full and device == "cpu":
-        raise usage_error(
-            "level-needs-gpu",
-            f"--level {FULL} with --data trains thirteen scenes for {FULL_ITERATIONS} iterations each: a GPU takes hours, "
-            "a CPU months.",
-            say("Use a machine with a GPU, or leave --data out for the sample scenes."),
-        )
+        raise SplatfixError.of("certify.level-needs-gpu", full=FULL, full_iterations=FULL_ITERATIONS)
     length = request.iterations
     if full:
         length = length or FULL_ITERATIONS
@@ -144,11 +139,7 @@ def published_method(request: CertifyRequest) -> Method | None:
             say(f"Give an earlier certificate.json, or one of: {', '.join(methods())}."),
         )
     if method is not None and request.data is None:
-        raise usage_error(
-            "baseline-needs-data",
-            f"--baseline {request.baseline} has figures of the public scenes, and the sample scenes have none.",
-            say("Add --data ROOT, the folder with the public scenes."),
-        )
+        raise SplatfixError.of("certify.baseline-needs-data", baseline=request.baseline)
     return method
 
 
@@ -160,17 +151,13 @@ def _earlier(path: Path, renderer: str, device: str) -> dict[str, Any]:
     """
     document = read_json(path, "an earlier certificate.json")
     if not isinstance(document, dict) or document.get("command") != "certify":
-        raise usage_error("not-a-certificate", f"{path} is not a certificate.json of splatfix certify.")
+        raise SplatfixError.of("certify.not-a-certificate", path=path)
     if not document.get("scenes"):
         level = document.get("level")
         reason = "ended before a scene was trained"
         if level in (1, 2):
             reason = f"is of run level {level}, which trains nothing"
-        raise usage_error(
-            "another-baseline",
-            f"{path} {reason}: there is nothing to compare with.",
-            say("Give the certificate.json of a run that trained, such as one of --level 3."),
-        )
+        raise SplatfixError.of("certify.another-baseline", path=path, reason=reason)
     if (document.get("renderer"), document.get("device")) != (renderer, device):
         raise usage_error(
             "another-baseline",

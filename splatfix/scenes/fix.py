@@ -10,7 +10,7 @@ from pathlib import Path
 
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass, fields, replace
-from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
+from splatfix.core.errors import SplatfixError, cannot_write, usage_error
 from splatfix.core.files import TEMPORARY, make_folder, read_json, write_bytes, write_json, write_text
 from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import read_bytes, read_text
@@ -119,11 +119,7 @@ def _begin(request: FixRequest) -> Mapping[str, object]:
     """
     source, out = request.folder, request.out
     if source == out or source in out.parents or out in source.parents:
-        raise usage_error(
-            "copy-elsewhere",
-            "The copy cannot be the scene's folder, lie in it, or hold it.",
-            say("Give another folder with --out."),
-        )
+        raise SplatfixError.of("scenes.copy-elsewhere")
     options = {
         **{
             field.name: to_json(getattr(request, field.name))
@@ -136,11 +132,7 @@ def _begin(request: FixRequest) -> Mapping[str, object]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         marker = out / MARKER
         if not marker.is_file() or read_json(marker, "the record of a copy").get("made_from") != options:
-            raise usage_error(
-                "copy-exists",
-                f"{request.out} is there already, and was not made from this scene with these options.",
-                say("Give a new folder with --out, or remove that one."),
-            )
+            raise SplatfixError.of("scenes.copy-exists", out=request.out)
         for unfinished in out.rglob(f"{TEMPORARY}*"):
             unfinished.unlink()
         return begun
@@ -241,12 +233,7 @@ def _pycolmap(runner: Runner, script: str, *arguments: object) -> None:
         return
     if "No module named 'pycolmap'" in done.stderr:
         raise needs("pycolmap")
-    raise SplatfixError(
-        "model-not-converted",
-        f"pycolmap could not do it: {done.why()}",
-        todo=(say("Look at the model with splatfix scenes check, or export it again."),),
-        exit_code=Exit.FAILURE,
-    )
+    raise SplatfixError.of("scenes.model-not-converted", reason=done.why())
 
 
 def _split_frames(source: Path, out: Path) -> str:
@@ -276,6 +263,6 @@ def _copy(source: Path, target: Path) -> None:
     content = read_bytes(source, _MOST_FILE)
     if not isinstance(content, bytes):
         reason = content.reason if content else "it is gone"
-        raise SplatfixError("scene-damaged", f"{source} cannot be read: {reason}.")
+        raise SplatfixError.of("scenes.scene-damaged", source=source, reason=reason)
     make_folder(target.parent)
     write_bytes(target, content)

@@ -8,7 +8,7 @@ from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.subject import METRICS, RENDER
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.source_pattern import NamePattern
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run
 from splatfix.facts import Checkout, Reach, as_reached, find_trainers
 from splatfix.knowledge.breakages import source_patterns
 
@@ -51,17 +51,8 @@ def _no_trainer(request: RehearseRequest, checkout: Checkout) -> SplatfixError:
     folder = str(request.checkout)
     own = next((item for item in checkout.sources if item.path == "."), None)
     if own is not None:
-        return usage_error(
-            "no-trainer",
-            f"{folder} is the source of an extension ({own.source.label}), and no trainer is in it.",
-            run("splatfix", "install", folder, text="Build it, or take a drop-in in its place"),
-            run("splatfix", "verify", text="Compare what is installed with references"),
-        )
-    return usage_error(
-        "no-trainer",
-        f"{folder} has no train.py, and no other script that trains.",
-        say("Give the folder of a stack with a trainer, or name its script with --script."),
-    )
+        return SplatfixError.of("certify.extension-alone", folder=folder, label=own.source.label)
+    return SplatfixError.of("certify.no-trainer", folder=folder)
 
 
 def not_called_by(checkout: Checkout, script: str) -> frozenset[str]:

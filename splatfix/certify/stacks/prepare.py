@@ -15,8 +15,7 @@ from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
-from splatfix.core.errors import usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import SplatfixError
 from splatfix.facts import Checkout
 from splatfix.knowledge.breakages import breakage, breakages
 from splatfix.knowledge.schedules import least_iterations
@@ -125,11 +124,7 @@ def choose_scene(request: RehearseRequest, folder: Path, *, rehearsed: bool) -> 
         return ChosenScene(export_sample(sample, folder / "scenes"), resolution=request.resolution or 1)
     scene = request.scene.absolute()
     if not scene.is_dir():
-        raise usage_error(
-            "no-scene",
-            f"There is no folder {request.scene}.",
-            say("Give the folder of a scene with --scene."),
-        )
+        raise SplatfixError.of("certify.no-scene", scene=request.scene)
     images = ""
     if not (scene / "images").is_dir():
         images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")
