@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Fields of TrainConfig that depend on the preset or the scene. The others that are options are taken name for name.
 DECIDED_HERE = ("iterations", "resolution", "background", "strategy", "random_points")
+OPTIONS = Path(__file__).with_name("options.json")
 # Option -> its smallest value.
 MINIMUM = {
     "iterations": 1,
@@ -40,67 +41,18 @@ MINIMUM = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """All options; defaults are the paper's."""
+    """All options, from ``options.json``; defaults are the paper's."""
     p = argparse.ArgumentParser(
         prog="python -m smoke_trainer",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument(
-        "scene",
-        nargs="?",
-        help="folder of a COLMAP, Blender or nerfstudio scene, or the name of a sample; "
-        "omit it with --data to train every scene there",
-    )
-    p.add_argument("--preset", choices=("quick", "standard"), help="iterations and resolution for a sample")
-    p.add_argument("--data", type=Path, metavar="ROOT", help="folder of scenes")
-    p.add_argument("--iterations", type=int, help=f"default: the preset's, or {PAPER_ITERATIONS}")
-    p.add_argument("--out", type=Path, default=Path("smoke-output"), help="output folder")
-    p.add_argument("--renderer", default="torch", help="torch, gsplat or inria (default: torch)")
-    p.add_argument("--ssim", default="kernels", help="kernels or fused-ssim (default: kernels)")
-    p.add_argument("--knn", default="kernels", help="kernels or simple-knn (default: kernels)")
-    p.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
-    p.add_argument("--data-device", default="cpu", help="where decoded images are kept (default: cpu)")
-    p.add_argument(
-        "--resolution",
-        type=int,
-        help="1, 2, 4 or 8: divisor; larger: width in pixels; -1: smallest prepared copies",
-    )
-    p.add_argument("--seed", type=int, default=0, help="random seed")
-    p.add_argument(
-        "--strategy",
-        help="densification: default, mcmc or budget (default: budget for public scenes of --data, else default)",
-    )
-    p.add_argument("--cap", type=int, help="mcmc: largest number of Gaussians")
-    p.add_argument(
-        "--budget",
-        type=float,
-        help="budget: final number of Gaussians; below 100 a multiple of the initial one",
-    )
-    p.add_argument("--background", choices=("black", "white", "random"))
-    p.add_argument("--sh-degree", type=int, choices=range(4), default=3)
-    p.add_argument(
-        "--random-points", type=int, metavar="N", help="for a scene without points (default: 100000)"
-    )
-    p.add_argument("--antialiasing", action="store_true")
-    p.add_argument("--cache-mb", type=int, default=2048, help="size of the image cache")
-    p.add_argument(
-        "--checkpoint-every", type=int, default=0, metavar="N", help="write a checkpoint every N iterations"
-    )
-    p.add_argument(
-        "--stop-after", type=int, default=0, metavar="N", help="end after N iterations of a longer schedule"
-    )
-    p.add_argument("--resume", type=Path, metavar="CHECKPOINT", help="continue from a checkpoint")
-    p.add_argument(
-        "--evaluate-every",
-        type=int,
-        default=0,
-        metavar="N",
-        help="measure held-out quality every N iterations",
-    )
-    p.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files too")
-    p.add_argument("--largest-tensors", action="store_true", help="list the largest tensors in result.json")
-    p.add_argument("--json-progress", action="store_true", help="print one JSON object per line")
+    kinds: Dict[str, Any] = {"int": int, "float": float, "Path": Path}
+    rows: Dict[str, Dict[str, Any]] = json.loads(OPTIONS.read_text(encoding="utf-8"))
+    for name, row in rows.items():
+        if "type" in row:
+            row["type"] = kinds[row["type"]]
+        p.add_argument(name, **row)
     return p
 
 
