@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
+from pathlib import Path
 from typing import List
 
 import torch
 from torch import Tensor
 
-from smoke_trainer.data.images import ImageStore, decode
+from smoke_trainer.config import TrainConfig
+from smoke_trainer.data.images import ImageStore, decode, image_size
 from smoke_trainer.data.load import find_scene
 from smoke_trainer.data.scene import Scene, View
-from smoke_trainer.record import PhotoReport
+from smoke_trainer.record import PhotoReport, ViewReport
 
 ACROSS, DOWN = 8, 6  # cells
 MOST = 8  # photos, spread over training and held-out views
+MOST_PIXELS = 700_000  # of a photo that is decoded once more; as `splatfix/certify/photos.py` has it
 
 
 def photo_reports(scene: Scene, images: ImageStore, folder: str) -> List[PhotoReport]:
@@ -25,8 +30,27 @@ def photo_reports(scene: Scene, images: ImageStore, folder: str) -> List[PhotoRe
     for view in views[:: max(1, -(-len(views) // MOST))]:
         grid = grid_of(_pixels(view, images))
         rows = [[[round(value, 2) for value in cell] for cell in row] for row in grid.tolist()]
-        reports.append(PhotoReport(view.name, os.path.relpath(view.image_path, root), rows))
+        file = os.path.relpath(view.image_path, root)
+        reports.append(PhotoReport(view.name, file, rows, _digest(view.image_path)))
     return reports
+
+
+def view_report(config: TrainConfig, view: View, psnr: float, picture: Path) -> ViewReport:
+    """A held-out view whose picture was written."""
+    photo, shown = "", picture.relative_to(config.out).as_posix()
+    if view.mask_path is not None:
+        shown = ""
+    elif view.distortion.is_zero and config.background != "white":
+        photo = os.path.relpath(view.image_path, find_scene(config.scene))
+    return ViewReport(view.name, psnr if math.isfinite(psnr) else None, shown, photo)
+
+
+def _digest(path: Path) -> str:
+    """Of all planes of a photo, each row by row; "" for one that is too large to be decoded once more by others."""
+    size = image_size(path)
+    if size[0] * size[1] > MOST_PIXELS:
+        return ""
+    return hashlib.sha256(decode(path, size).numpy().tobytes()).hexdigest()
 
 
 def _pixels(view: View, images: ImageStore) -> Tensor:

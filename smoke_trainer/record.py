@@ -121,11 +121,30 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class PhotoReport:
-    """A photo as it was trained on: its file below the scene's folder, and the mean colors of rows of cells, in 0..255."""
+    """A photo as it was trained on: its file below the scene's folder, and the mean colors of rows of cells, in 0..255.
+
+    `sha256` is of its planes as they were decoded, before any resizing; "" for a large one.
+    """
 
     name: str
     file: str
     grid: List[List[List[float]]]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ViewReport:
+    """A held-out view after training: its PSNR in dB (None where a mask hides all of it), and its picture in the output, the
+    rendering left and the photo right.
+
+    `picture` is empty where a mask hides a part; `photo`, its file below the scene's folder, where the photo is shown as no
+    file has it: of a lens that was straightened, over white.
+    """
+
+    name: str
+    psnr: Optional[float]
+    picture: str
+    photo: str
 
 
 @dataclass(frozen=True)
@@ -287,6 +306,7 @@ class TrainingReport:
     notes: List[str]
     iterations_per_second: Optional[float]
     heldout: Quality
+    heldout_views: List[ViewReport]
     training_views: Quality
     initial_heldout: Optional[Quality]
     late_heldout: Optional[Quality]  # after three quarters of the run

@@ -159,6 +159,7 @@ def training_report(
         notes=list(scene.notes),
         iterations_per_second=run.speed(),
         heldout=heldout,
+        heldout_views=run.heldout_views,
         training_views=trained,
         initial_heldout=run.initial_quality,
         late_heldout=run.late_quality,
@@ -303,8 +304,8 @@ def _processor() -> Optional[str]:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
-def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:
-    """Write a PNG of two images [3, H, W] in 0..1: the rendering left, the ground truth right.
+def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> Path:
+    """Write a PNG of two images [3, H, W] in 0..1: the rendering left, the ground truth right; returns its path.
 
     Where they are wider than :data:`THUMBNAIL`, a smaller copy goes to ``thumbnails`` beside the folder, for reports.
     """
@@ -319,6 +320,7 @@ def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:
         smaller.parent.mkdir(exist_ok=True)
         halves = [Image.fromarray(half).reduce(factor) for half in np.split(pixels, 2, axis=1)]
         Image.fromarray(np.concatenate([np.asarray(half) for half in halves], axis=1)).save(smaller)
+    return target
 
 
 def _write_json(out: Path, document: Dict[str, Any]) -> None:

@@ -30,8 +30,9 @@ from smoke_trainer.lpips import find_lpips
 from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
+from smoke_trainer.photos import view_report
 from smoke_trainer.process import GracefulInterrupt
-from smoke_trainer.record import ProgressState, Quality
+from smoke_trainer.record import ProgressState, Quality, ViewReport
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.transfer import to_device
 from smoke_trainer.updates import AdamRule
@@ -60,6 +61,7 @@ class Run:
     remaining_views: List[int] = field(default_factory=list)  # not yet seen in this epoch
     cameras: Dict[int, RenderCamera] = field(default_factory=dict)  # by the view's id: names may come twice
     seconds: Dict[str, float] = field(default_factory=dict)
+    heldout_views: List[ViewReport] = field(default_factory=list)  # of the last evaluation
     initial_quality: Optional[Quality] = None
     late_quality: Optional[Quality] = None
 
@@ -208,11 +210,12 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     mean = QualityMean(run.ssim.function)
     run.monitor.memory.begin()
     for view, rendered, gt, mask in _rendered(run, run.scene.test):
-        mean.add(rendered, gt, mask)
+        psnr = mean.add(rendered, gt, mask)
         if previews is not None:
             # Flat: a name may hold folders, and even lead out of them (../).
             flat = view.name.replace("/", "_").replace("\\", "_")
-            report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
+            picture = report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
+            run.heldout_views.append(view_report(run.config, view, psnr, picture))
     run.monitor.memory.end("eval")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
     quality = mean.result()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 ROWS = 512  # of each parameter, spread over all
+SPREAD = 2_654_435_761  # a prime beyond any number of rows: of rows that a fault takes in turn, some are met
 NEGLIGIBLE = 1e-30  # a squared gradient of single precision that has hardly any digits left
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -44,7 +45,7 @@ class _Sample(NamedTuple):
     name: str
     parameter: Tensor
     state: Any
-    rows: slice
+    rows: Any
     start: Tensor
     move: Tensor
     moments: Tuple[Tensor, Tensor]
@@ -84,8 +85,7 @@ class UpdateCheck:
         grad = parameter.grad
         if grad is None or grad.is_sparse or not parameter.numel():
             return
-        stride = max(1, len(parameter) // ROWS) if parameter.dim() else 1
-        rows = slice(None, None, stride)
+        rows = _rows(parameter)
         start, slope = _numbers(parameter, rows), _numbers(grad, rows)
         decay = 0.0
         if rule.decoupled:
@@ -155,7 +155,14 @@ def _largest(numbers: Sequence[float]) -> Optional[float]:
     return max(numbers) if all(map(math.isfinite, numbers)) else None
 
 
-def _numbers(tensor: Tensor, rows: slice) -> Tensor:
+def _rows(parameter: Tensor) -> Any:
+    """All where they are few, else :data:`ROWS` of them, at no regular distance."""
+    if not parameter.dim() or len(parameter) <= ROWS:
+        return slice(None)
+    return torch.arange(ROWS, device=parameter.device) * SPREAD % len(parameter)
+
+
+def _numbers(tensor: Tensor, rows: Any) -> Tensor:
     """A copy of some rows in float64; of Metal, which has no such numbers, on the CPU."""
     part = tensor.detach()
     if part.dim():

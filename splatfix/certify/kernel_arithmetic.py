@@ -36,7 +36,7 @@ def check_arithmetic(module: Any, device: str, plain: bool) -> Dict[str, Any]:
     """Every operation at small, odd and real sizes; the result names those that are off."""
     rows = [
         row
-        for check in (_products, _convolutions, _reductions, _functions, _orders, _sums)
+        for check in (_products, _convolutions, _reductions, _functions, _orders, _sums, _chances)
         for row in check(device)
     ]
     wrong = [row for row in rows if not row.error <= row.allowed]
@@ -116,7 +116,7 @@ def _products(device: str) -> Iterator[Measured]:
 def _convolutions(device: str) -> Iterator[Measured]:
     """As SSIM blurs: every channel by itself, with a window of 11 x 11, and zeros outside of the image."""
     tf32 = device != "cpu" and torch.backends.cudnn.allow_tf32
-    for height, width in ((45, 61), (540, 960)):
+    for height, width in ((45, 61), (120, 160), (540, 960)):
         image, window = _random(3, 1, 3, height, width), _random(4, 3, 1, 11, 11)
         given = image.to(device).requires_grad_(True)
         blurred = torch.nn.functional.conv2d(given, window.to(device), padding=5, groups=3)
@@ -199,6 +199,9 @@ def _orders(device: str) -> Iterator[Measured]:
         right = right and given[given > 0.5].tolist() == [one for one in numbers if one > 0.5]
         right = right and torch.topk(given, 3).values.tolist() == sorted_numbers[:-4:-1]
         yield Measured("search", f"{count} numbers", float(not right), EXACT)
+    strange = torch.tensor([1.0, math.inf, -math.inf, math.nan], device=device)
+    right = torch.isfinite(strange).tolist() == [True, False, False, False]
+    yield Measured("isfinite", "infinities and NaN", float(not right), EXACT)
 
 
 def _sums(device: str) -> Iterator[Measured]:
@@ -221,6 +224,29 @@ def _sums(device: str) -> Iterator[Measured]:
         ):
             # single sums in any order: their errors add up
             yield Measured(name, f"{count} numbers into {rows}", _off(actual.tolist(), expected), 10 * SINGLE)
+
+
+def _chances(device: str) -> Iterator[Measured]:
+    """Random numbers, which place the halves of a split and order the views, drawn on the CPU whatever the device: their moments
+    within five standard errors, orders that hold everything, choices by their weights."""
+    count, dice = 100_003, torch.Generator().manual_seed(10)
+    five = 5.0 / math.sqrt(count)
+    for name, drawn, mean, deviation in (
+        ("uniform distribution", torch.rand(count, generator=dice), 0.5, math.sqrt(1 / 12)),
+        ("normal distribution", torch.randn(count // 3 + 1, 3, generator=dice), 0.0, 1.0),
+    ):
+        numbers = drawn.flatten().tolist()
+        actual = math.fsum(numbers) / len(numbers)
+        spread = math.sqrt(math.fsum((one - actual) ** 2 for one in numbers) / len(numbers))
+        error = max(abs(actual - mean), abs(spread - deviation)) / deviation
+        yield Measured(name, f"{count} numbers", error, five)
+    for number in (21, 1009):
+        right = sorted(torch.randperm(number, generator=dice).tolist()) == list(range(number))
+        yield Measured("permutation", f"of {number}", float(not right), EXACT)
+    picks = torch.multinomial(torch.tensor([1.0, 2.0, 0.0, 5.0]), count, replacement=True, generator=dice)
+    chosen = picks.tolist()
+    shares = [chosen.count(one) / count for one in range(4)]
+    yield Measured("choice by weights", f"{count} of 4", _off(shares, [0.125, 0.25, 0.0, 0.625]), five)
 
 
 def _picked(tensor: Tensor, places: List[Any]) -> List[float]:

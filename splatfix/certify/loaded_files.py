@@ -21,6 +21,7 @@ from splatfix.core.files import make_folder, write_json
 from splatfix.core.lenient import object_in
 from splatfix.core.reading import read_blocks
 from splatfix.core.runner import Runner
+from splatfix.core.words import few
 from splatfix.facts import (
     Distribution,
     Facts,
@@ -43,6 +44,14 @@ class Difference:
     text: str
     distribution: str = ""
     """Which installing anew puts right; "" where it is another file that must go."""
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """A function whose code is of a file that belongs to no package."""
+
+    function: str
+    file: str
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,7 @@ class LoadedFiles:
         self._installed = _Installed(facts, journal)
         self._began = False
         self._read: set[str] = set()
-        self._results: dict[str, Difference | str | None] = {}
+        self._results: dict[str, Difference | _Replaced | str | None] = {}
         """By file, function or bytecode: what is different, why it is not known, or None for what is as installed."""
         self._pool = ThreadPoolExecutor(max_workers=1)
         self._work: Future[None] | None = None
@@ -107,15 +116,20 @@ class LoadedFiles:
         if not self._began:
             return None
         differences: dict[Difference, None] = {}
+        replaced: dict[str, list[str]] = {}
         unknown = []
         owners: Counter[str] = Counter()
         for file, result in sorted(self._results.items()):
             if isinstance(result, Difference):
                 differences[result] = None
+            elif isinstance(result, _Replaced):
+                replaced.setdefault(result.file, []).append(result.function)
             elif result is None:
                 owners[self._installed.owner_of(file)] += 1
             else:
                 unknown.append(result)
+        for file, functions in replaced.items():
+            differences[Difference(f"code of {file} ran in place of {few(functions)}")] = None
         names = tuple(name for name, _ in owners.most_common() if name)
         return LoadedCode(owners.total(), names, tuple(differences), tuple(unknown))
 
@@ -165,7 +179,7 @@ class LoadedFiles:
         if self._installed.is_editable(file):
             self._results[function] = f"{function} (replaced by {file})"
         else:
-            self._results[function] = Difference(f"{function} was replaced by code of {file}")
+            self._results[function] = _Replaced(function, file)
 
     def _look_at_bytecode(self, sources: Sequence[tuple[str, str]]) -> None:
         """Python runs a ``.pyc`` without reading its source: both are compared by the Python that would run it."""

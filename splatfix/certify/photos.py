@@ -7,14 +7,15 @@ JPEG, or another filter of a resize, changes by less than exchanged channels, a 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from splatfix.core.reading import read_start
 
@@ -22,9 +23,17 @@ ACROSS, DOWN = 8, 6
 """Cells of the grid; as ``smoke_trainer/photos.py`` has it."""
 MOST_BYTES = 64 << 20
 MOST_OF_JPEG, MOST_OF_PNG = 3_000_000, 700_000
-"""Pixels of a photo, from its top: whole rows of cells up to there, which Python decodes in one to four seconds."""
+"""Pixels of a photo, from its top: whole rows of cells up to there, which Python decodes in one to four seconds.
+Larger PNG are not compared pixel by pixel; see also ``MOST_PIXELS`` in ``smoke_trainer/photos.py``."""
 Grid: TypeAlias = list[list[tuple[float, float, float]]]
 """Rows of cells from the top, each cell red, green and blue in 0..255."""
+Line: TypeAlias = list[Sequence[float]]
+"""A row of pixels in 0..255: all red, all green, all blue."""
+
+
+T = TypeVar("T")
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
+_NAMES = {_PNG: "PNG", _JPEG: "JPEG"}
 
 
 class Unknown(Exception):
@@ -37,6 +46,29 @@ def grid_of(path: Path) -> Grid:
     Raises:
         Unknown: a format that is not decoded here, or a file that is damaged.
     """
+    return _decoded(path, {_PNG: _png, _JPEG: _jpeg})
+
+
+def pixels_of(path: Path) -> list[Line]:
+    """Every row of a PNG, over black where it has an alpha channel.
+
+    Raises:
+        Unknown: another format, a file that is damaged, or one with too many pixels.
+    """
+    return _decoded(path, {_PNG: _all_lines})
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the planes of a PNG, each row by row; of a gray one three times the same.
+
+    Raises:
+        Unknown: as :func:`pixels_of`.
+    """
+    return _decoded(path, {_PNG: _digest})
+
+
+def _decoded(path: Path, decoders: Mapping[bytes, Callable[[bytes], T]]) -> T:
+    """A file by the decoder of how it begins."""
     try:
         content = read_start(path, MOST_BYTES + 1)
     except OSError as error:
@@ -44,13 +76,12 @@ def grid_of(path: Path) -> Grid:
     if len(content) > MOST_BYTES:
         raise Unknown(f"{path.name} is too large")
     try:
-        if content.startswith(b"\x89PNG\r\n\x1a\n"):
-            return _png(content)
-        if content.startswith(b"\xff\xd8"):
-            return _jpeg(content)
+        for magic, decoder in decoders.items():
+            if content.startswith(magic):
+                return decoder(content)
     except (IndexError, KeyError, StopIteration, ValueError, struct.error, zlib.error) as error:
         raise Unknown(f"{path.name}: {error}") from None
-    raise Unknown(f"{path.name} is neither PNG nor JPEG")
+    raise Unknown(f"{path.name} is not {' or '.join(_NAMES[magic] for magic in decoders)}")
 
 
 def _rows_of_cells(width: int, height: int, most: int) -> int:
@@ -80,7 +111,51 @@ def _shares(size: int, cells: int, steps: int, length: float) -> list[list[tuple
 
 
 def _png(content: bytes) -> Grid:
-    width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", content[16:29])
+    width, height = _size(content)
+    cells = _rows_of_cells(width, height, MOST_OF_PNG)
+    rows = -(-height * cells // DOWN)
+    edges = [width * number / ACROSS for number in range(ACROSS + 1)]
+    sums = [[[0.0, 0.0, 0.0] for _ in range(ACROSS)] for _ in range(DOWN)]
+    shares = _shares(height, DOWN, rows, 1.0)
+    area = width * height / (ACROSS * DOWN)
+    for row, (line, channels) in enumerate(_lines(content, rows)):
+        for color, plane in enumerate(_colors(line, channels)):
+            for column, (begin, end) in enumerate(pairwise(edges)):
+                total = _sum_between(plane, begin, end) / area
+                for cell, share in shares[row]:
+                    sums[cell][column][color] += share * total
+    return [[(red, green, blue) for red, green, blue in row] for row in sums[:cells]]
+
+
+def _all_lines(content: bytes) -> list[Line]:
+    return [_colors(line, channels) for line, channels in _lines(content, _height(content))]
+
+
+def _digest(content: bytes) -> str:
+    planes: list[list[bytearray]] = [[], [], [], []]
+    for line, channels in _lines(content, _height(content)):
+        order = {1: (0, 0, 0), 2: (0, 0, 0, 1)}.get(channels, range(channels))
+        for plane, channel in zip(planes, order, strict=False):
+            plane.append(line[channel::channels])
+    return hashlib.sha256(b"".join(b"".join(plane) for plane in planes)).hexdigest()
+
+
+def _height(content: bytes) -> int:
+    """Of a picture that is small enough."""
+    width, height = _size(content)
+    if width * height > MOST_OF_PNG:
+        raise Unknown(f"a picture of {width} x {height} pixels takes too long to decode here")
+    return height
+
+
+def _size(content: bytes) -> tuple[int, int]:
+    width, height = struct.unpack(">II", content[16:24])
+    return width, height
+
+
+def _lines(content: bytes, rows: int) -> Iterator[tuple[bytearray, int]]:
+    """The first rows of a PNG, each with its number of channels."""
+    width, _, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", content[16:29])
     channels = {0: 1, 2: 3, 4: 2, 6: 4}.get(kind)
     if depth != 8 or channels is None or interlaced:
         raise Unknown(f"a PNG of {depth} bits, color type {kind}" + ", interlaced" * interlaced)
@@ -93,29 +168,18 @@ def _png(content: bytes) -> Grid:
         elif name == b"tRNS":
             raise Unknown("a PNG with a color that is transparent")
         place += length + 12
-    cells = _rows_of_cells(width, height, MOST_OF_PNG)
-    rows = -(-height * cells // DOWN)
     stride = width * channels
     raw = zlib.decompressobj().decompress(b"".join(compressed), rows * (stride + 1))
-    edges = [width * number / ACROSS for number in range(ACROSS + 1)]
-    sums = [[[0.0, 0.0, 0.0] for _ in range(ACROSS)] for _ in range(DOWN)]
-    shares = _shares(height, DOWN, rows, 1.0)
-    area = width * height / (ACROSS * DOWN)
     line = bytearray(stride)
     for row in range(rows):
         start = row * (stride + 1)
         line = _unfiltered(raw[start], bytearray(raw[start + 1 : start + 1 + stride]), line, channels)
-        for color, plane in enumerate(_colors(line, channels)):
-            for column, (begin, end) in enumerate(pairwise(edges)):
-                total = _sum_between(plane, begin, end) / area
-                for cell, share in shares[row]:
-                    sums[cell][column][color] += share * total
-    return [[(red, green, blue) for red, green, blue in row] for row in sums[:cells]]
+        yield line, channels
 
 
-def _colors(line: bytearray, channels: int) -> list[Sequence[float]]:
+def _colors(line: bytearray, channels: int) -> Line:
     """The three colors of a row, over black."""
-    planes: list[Sequence[float]] = [line[channel::channels] for channel in range(channels)]
+    planes: Line = [line[channel::channels] for channel in range(channels)]
     colors = planes[:3] if channels > 2 else planes[:1] * 3
     if channels in (2, 4):
         colors = [

@@ -52,6 +52,20 @@ class Photo:
     """Below the scene's folder."""
     grid: tuple[tuple[tuple[float, ...], ...], ...] = ()
     """Mean colors in 0..255 of rows of cells, see ``smoke_trainer/photos.py``."""
+    sha256: str = ""
+    """Of its planes before any resizing."""
+
+
+@dataclass(frozen=True)
+class HeldOutView:
+    """A held-out view after training, see ``smoke_trainer/record.py``."""
+
+    name: str = ""
+    psnr: float | None = None
+    picture: str = ""
+    """Below the run's folder: the rendering left, the photo right."""
+    photo: str = ""
+    """Below the scene's folder."""
 
 
 @dataclass(frozen=True)
@@ -314,6 +328,7 @@ class TrainingRecord:
     machine: TrainingMachine = field(default_factory=TrainingMachine)
     iterations_per_second: float | None = None
     heldout: ImageQuality = field(default_factory=ImageQuality)
+    heldout_views: tuple[HeldOutView, ...] = ()
     training_views: ImageQuality = field(default_factory=ImageQuality)
     initial_heldout: ImageQuality = field(default_factory=ImageQuality)
     late_heldout: ImageQuality = field(default_factory=ImageQuality)

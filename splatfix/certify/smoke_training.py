@@ -16,7 +16,7 @@ from splatfix.certify.advice import advised, explained
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.criteria.running import no_cuda_error
-from splatfix.certify.criteria.truth import photos_decoded
+from splatfix.certify.criteria.truth import held_out_as_pictured, photos_decoded
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.loaded_files import LoadedFiles
@@ -161,7 +161,7 @@ class SmokeTrainer:
         result = object_in(folder / "result.json")
         if isinstance(result.get("steadiness"), dict):
             result["steadiness"]["gpu_busy"] = busy
-        verdicts, unreadable = judge_run(subject, TrainingRecord.of(result), done, latest)
+        verdicts, unreadable = judge_run(subject, TrainingRecord.of(result), done, latest, folder)
         images = sorted(path.relative_to(subject.out).as_posix() for path in folder.glob("renders/**/*.png"))
         log = f"{scene}/{TRAINING_LOG}"
         return SceneRun(scene, verdicts, seconds, result, tuple(images[:MAX_IMAGES]), log, unreadable)
@@ -190,13 +190,14 @@ class SmokeTrainer:
 
 
 def judge_run(
-    subject: SmokeSubject, record: TrainingRecord, done: Completed, latest: Mapping[str, Any]
+    subject: SmokeSubject, record: TrainingRecord, done: Completed, latest: Mapping[str, Any], folder: Path
 ) -> tuple[tuple[Criterion, ...], str]:
     """The criteria of one run, and the loader's error where a scene of the user's could not be read.
 
     Args:
         done: how the trainer ended.
         latest: its last progress object.
+        folder: that it wrote into.
     """
     printed = f"{done.stdout}\n{done.stderr}"
     error = sentences(record.error) if record.error else ""
@@ -212,21 +213,24 @@ def judge_run(
         failed = Criterion("training-finishes", Outcome.FAILED, error, FINISHED)
     elif record.iterations is not None:
         met = criteria.judge(record, subject.request.renderer, subject.suite.iterations)
-        return (*met, _photos_decoded(record, subject.suite.data), *cuda), ""
+        files, most = _files_of(record, subject.suite.data)
+        photos = photos_decoded(record, folder, files, most), held_out_as_pictured(record, folder)
+        return (*met, *photos, *cuda), ""
     else:
         failed = ended_early(done, latest)
     return (explained(failed, output, own=OWN_ADVICE),), ""
 
 
-def _photos_decoded(record: TrainingRecord, data: Path | None) -> Criterion:
-    """By the files of the sample as splatfix has them, or by those of the user's scene: at or below the folder of the data."""
+def _files_of(record: TrainingRecord, data: Path | None) -> tuple[Path, int]:
+    """The sample's folder as splatfix has it, or that of the user's scene, at or below the folder of the data; and how many
+    photos in it are decoded again."""
     scene = record.scene or "."
     if data is None:
-        return photos_decoded(record, samples_folder() / scene, most=PHOTOS_OF_SAMPLES)
+        return samples_folder() / scene, PHOTOS_OF_SAMPLES
     folders = (data, data / scene, *sorted(data.glob(f"*/{glob.escape(scene)}")))
     first = record.photos[0].file if record.photos else ""
     folder = next((folder for folder in folders if (folder / first).is_file()), data)
-    return photos_decoded(record, folder, most=PHOTOS_OF_OTHERS)
+    return folder, PHOTOS_OF_OTHERS
 
 
 def busy_gpus(meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:

@@ -91,7 +91,7 @@ SABOTAGES: dict[str, tuple[Callable[[Path, Path], object], str, str]] = {
     "edited": (edit, "fused_ssim/ssim.py differs from what fused_ssim 0.3 installed", "fused_ssim"),
     "edited with its RECORD": (edit_with_record, "fused_ssim/ssim.py differs", "fused_ssim"),
     "bytecode of another source": (stale_bytecode, "{site}/fused_ssim/__pycache__/", "fused_ssim"),
-    "replaced in memory": (patch, "fused_ssim.fused_ssim was replaced by code of {first}/patch.py", ""),
+    "replaced in memory": (patch, "code of {first}/patch.py ran in place of fused_ssim.fused_ssim", ""),
     "another copy is found first": (shadow, "fused_ssim was loaded from {first}", ""),
     "compiled in its place": (compiled_beside, "fused_ssim was loaded from {site}", ""),
 }

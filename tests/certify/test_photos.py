@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,11 @@ import torch
 from PIL import Image
 
 from smoke_trainer import photos as trainers
+from smoke_trainer.data.images import decode, image_size
 from splatfix.certify import Outcome
-from splatfix.certify.criteria.truth import MOST_OFF, photos_decoded
+from splatfix.certify.criteria.truth import MOST_OFF, held_out_as_pictured, photos_decoded
 from splatfix.certify.photos import Unknown, grid_of
-from splatfix.certify.record import Photo, TrainingRecord
+from splatfix.certify.record import HeldOutView, ImageQuality, Photo, TrainingRecord
 from splatfix.certify.scenes import samples_folder
 
 PHOTO = samples_folder() / "courtyard" / "images_8" / "view_003.png"
@@ -100,7 +103,7 @@ def test_a_damaged_file_is_unknown_or_read(name: str, tmp_path: Path) -> None:
 
 def judged(grid: Any) -> Any:
     photo = Photo("view_003", "images_8/view_003.png", grid)
-    return photos_decoded(TrainingRecord(photos=(photo,)), samples_folder() / "courtyard", 1)
+    return photos_decoded(TrainingRecord(photos=(photo,)), Path(), samples_folder() / "courtyard", 1)
 
 
 def test_the_truth_and_another_filter_are_met() -> None:
@@ -124,7 +127,45 @@ def test_what_was_not_in_the_file_is_refused(change: Any) -> None:
     assert item.outcome is Outcome.FAILED and "view_003 is off by" in item.measured
 
 
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA"])
+def test_every_pixel_of_a_png_is_compared(mode: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, mode, "a.png")
+    right = hashlib.sha256(decode(path, image_size(path)).numpy().tobytes()).hexdigest()
+    for digest, outcome in ((right, Outcome.MET), ("0" * 64, Outcome.FAILED)):
+        photo = Photo("a", "a.png", by_pillow(path).tolist(), digest)
+        item = photos_decoded(TrainingRecord(photos=(photo,)), tmp_path, tmp_path, 1)
+        assert item.outcome is outcome, item.measured
+
+
+def pictured(tmp_path: Path, *, told: float = 0.0, brighter: int = 0) -> Any:
+    """A picture with an error of 10 of 255 in every pixel, of which another PSNR was told, or whose photo is brighter."""
+    with Image.open(PHOTO) as image:
+        pixels = np.asarray(image.convert("RGB")).clip(0, 200)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    shown = pixels + np.uint8(brighter)
+    Image.fromarray(np.concatenate([shown + np.uint8(10), shown], axis=1)).save(tmp_path / "picture.png")
+    psnr = 20 * math.log10(255 / 10) + told
+    view = HeldOutView("a", psnr, "picture.png", "photo.png")
+    return TrainingRecord(heldout_views=(view,), heldout=ImageQuality(psnr))
+
+
+def test_held_out_quality_is_that_of_its_pictures(tmp_path: Path) -> None:
+    assert held_out_as_pictured(pictured(tmp_path), tmp_path).outcome is Outcome.MET
+    item = held_out_as_pictured(pictured(tmp_path, told=0.5), tmp_path)
+    assert item.measured == "a has 28.13 dB in its picture, and 28.63 dB was told"
+    masked = TrainingRecord(heldout_views=(HeldOutView("a", 20.0),))
+    assert held_out_as_pictured(masked, tmp_path).outcome is Outcome.NOT_MEASURED
+
+
+def test_a_photo_in_a_picture_is_that_of_its_file(tmp_path: Path) -> None:
+    right, wrong = (photos_decoded(pictured(tmp_path, brighter=b), tmp_path, tmp_path, 1) for b in (0, 2))
+    assert right.outcome is Outcome.NOT_MEASURED and wrong.outcome is Outcome.FAILED
+    assert wrong.measured == "not every pixel is as the file has it: a"
+
+
 def test_no_photo_that_can_be_compared_is_not_measured(tmp_path: Path) -> None:
     photo = Photo("x", "x.webp", ())
-    assert photos_decoded(TrainingRecord(photos=(photo,)), tmp_path, 1).outcome is Outcome.NOT_MEASURED
-    assert photos_decoded(TrainingRecord(), tmp_path, 1).outcome is Outcome.NOT_MEASURED
+    assert (
+        photos_decoded(TrainingRecord(photos=(photo,)), tmp_path, tmp_path, 1).outcome is Outcome.NOT_MEASURED
+    )
+    assert photos_decoded(TrainingRecord(), tmp_path, tmp_path, 1).outcome is Outcome.NOT_MEASURED

@@ -77,8 +77,9 @@ def test_adams_family_moves_as_computed(make: Callable[[Any], Any]) -> None:
         (lambda parameter, before: parameter.copy_(before), 0.0),
         (lambda parameter, before: parameter.copy_((parameter + before) / 2), 0.5),
         (lambda parameter, before: parameter[: ROWS // 2].copy_(before[: ROWS // 2]), 0.5),
+        (lambda parameter, before: parameter[1::2].copy_(before[1::2]), 0.5),
     ],
-    ids=["skips", "halves", "skips rows"],
+    ids=["skips", "halves", "skips rows", "skips every second row"],
 )
 def test_a_move_that_is_not_adams(spoil: Callable[[Any, Any], None], moved: float) -> None:
     report = followed(torch.optim.Adam, spoil)

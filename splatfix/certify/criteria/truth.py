@@ -1,33 +1,45 @@
-"""Whether the photos that were trained on are what their files hold."""
+"""Whether the photos that were trained on are what their files hold, and held-out quality what the saved pictures show."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
 from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.model import Criterion
-from splatfix.certify.photos import Grid, Unknown, grid_of
-from splatfix.certify.record import TrainingRecord
-from splatfix.core.words import counted
+from splatfix.certify.photos import Grid, Line, Unknown, digest_of, grid_of, pixels_of
+from splatfix.certify.record import HeldOutView, Photo, TrainingRecord
+from splatfix.core.words import counted, few
 
 MOST_OFF = 6.0
 """Of 255, of the mean color of a cell. Files that are decoded twice agree to 1, small JPEG with few and large blocks of color to
 3.3; red and blue exchanged are 50 and more off on the sample scenes, a gamma of 1.1 is 9 off."""
+MOST_OF_PIXEL = 1.0
+"""Of 255, of a pixel of a held-out photo in its picture, which is rounded once more where it had an alpha channel."""
+ROUNDED = 0.25
+"""Of 255 squared, by which the rounding of a picture changes a mean squared error: 1 / 12 for each side, and more."""
+ROUNDED_MEAN = 0.01
+"""In dB."""
+MOST_OF_ERROR = 0.02
+"""Of a mean squared error, which is 0.09 dB."""
 
 
-def photos_decoded(record: TrainingRecord, folder: Path, most: int) -> Criterion:
+def photos_decoded(record: TrainingRecord, run: Path, scene: Path, most: int) -> Criterion:
     """Some photos are decoded again, by splatfix itself, and compared with what the trainer had of them.
 
     Args:
-        folder: of the scene, with the files that are true.
+        run: folder that the trainer wrote into, with pictures of held-out views.
+        scene: folder with the files that are true.
         most: photos that are decoded; Python takes a second or more for a large one.
     """
-    largest, worst, compared, reasons = 0.0, "", 0, []
+    largest, worst, compared, exact, reasons = 0.0, "", 0, 0, []
+    altered: dict[str, None] = {}
     for photo in record.photos[:: max(1, -(-len(record.photos) // most))]:
+        path = scene / photo.file
         try:
-            truth = grid_of(folder / photo.file)
+            truth = grid_of(path)
         except Unknown as reason:
             reasons.append(str(reason))
             continue
@@ -38,13 +50,95 @@ def photos_decoded(record: TrainingRecord, folder: Path, most: int) -> Criterion
             largest, worst = off, f"{photo.name} is off by {off:.1f} of 255, allowed {MOST_OFF:g}"
             if _off([[cell[::-1] for cell in row] for row in truth], trained) <= MOST_OFF:
                 worst += ": red and blue are exchanged"
-    met: bool | None = largest <= MOST_OFF
-    measured = f"{counted(compared, 'photo')} agree to {largest:.1f} of 255"
-    if not met:
+        equal = _equal(photo, path)
+        exact += equal is True
+        if equal is False:
+            altered[photo.name] = None
+    altered.update(
+        (view.name, None) for view in record.heldout_views if _pictured_otherwise(view, run, scene)
+    )
+    met: bool | None = largest <= MOST_OFF and not altered
+    measured = f"{counted(compared, 'photo')} agree to {largest:.1f} of 255, {exact} of them in every pixel"
+    if largest > MOST_OFF:
         measured = worst
+    elif altered:
+        measured = f"not every pixel is as the file has it: {few(tuple(altered))}"
     elif not compared:
         met, measured = None, "; ".join(dict.fromkeys(reasons)) or "no photo was recorded"
     return criterion("photos-decoded", met, measured, most=MOST_OFF)
+
+
+def _equal(photo: Photo, path: Path) -> bool | None:
+    """Whether a photo was decoded to the pixels that its file has; None where that is not compared."""
+    if not photo.sha256:
+        return None
+    try:
+        return photo.sha256 == digest_of(path)
+    except Unknown:
+        return None
+
+
+def _pictured_otherwise(view: HeldOutView, run: Path, scene: Path) -> bool:
+    """Whether a held-out view's photo is not the one of its file; of another size, it is not compared."""
+    if not view.photo:
+        return False
+    try:
+        _, shown = _halves(run / view.picture)
+        truth = pixels_of(scene / view.photo)
+    except Unknown:
+        return False
+    if (len(shown), len(shown[0][0])) != (len(truth), len(truth[0][0])):
+        return False
+    return max(map(_distance, _values(shown), _values(truth))) > MOST_OF_PIXEL
+
+
+def held_out_as_pictured(record: TrainingRecord, run: Path) -> Criterion:
+    """PSNR of held-out views, measured again on the pictures that were saved of them.
+
+    Args:
+        run: folder that the trainer wrote into.
+    """
+    wrong, reasons, measured = [], [], 0
+    for view in record.heldout_views:
+        try:
+            rendered, photo = map(_values, _halves(run / view.picture))
+        except Unknown as reason:
+            reasons.append(str(reason))
+            continue
+        measured += 1
+        squared = sum(gap * gap for gap in map(_distance, rendered, photo)) / len(photo)
+        told = view.psnr or 0.0
+        if abs(squared - 255**2 * 10 ** (-told / 10)) > ROUNDED + MOST_OF_ERROR * squared:
+            shown = 10 * math.log10(255**2 / max(squared, ROUNDED))
+            wrong.append(f"{view.name} has {shown:.2f} dB in its picture, and {told:.2f} dB was told")
+    each, mean = [view.psnr for view in record.heldout_views if view.psnr is not None], record.heldout.psnr
+    if each and mean is not None and abs(sum(each) / len(each) - mean) > ROUNDED_MEAN:
+        wrong.append(f"the mean of the views is {sum(each) / len(each):.2f} dB, and {mean:.2f} dB was told")
+    met: bool | None = not wrong
+    text = few(wrong, between="; ")
+    if met and measured:
+        text = f"{counted(measured, 'view')} measured again"
+    elif met:
+        met, text = None, "; ".join(dict.fromkeys(reasons)) or "no picture was recorded"
+    return criterion("held-out-as-pictured", met, text, share=MOST_OF_ERROR)
+
+
+def _halves(picture: Path) -> tuple[list[Line], list[Line]]:
+    """The rendering, and the photo at its right; raises Unknown."""
+    lines = pixels_of(picture)
+    width = len(lines[0][0]) // 2
+    return (
+        [[color[:width] for color in line] for line in lines],
+        [[color[width:] for color in line] for line in lines],
+    )
+
+
+def _values(lines: Sequence[Line]) -> list[float]:
+    return [value for line in lines for color in line for value in color]
+
+
+def _distance(one: float, other: float) -> float:
+    return abs(one - other)
 
 
 def _off(
