@@ -73,7 +73,7 @@ def way_out(
     failed = next((item for item in kernels if item.outcome is Outcome.FAILED), None)
     if failed is not None:
         module = failed.implementation.partition(".")[0]
-        if failed.kind in ("native", "drop-in"):
+        if failed.kind == "native":
             return fill_in(
                 "splatfix", "install", "SOURCE", text=f"Next: install {module} anew from its source"
             )
@@ -82,11 +82,10 @@ def way_out(
                 "Next: reinstall splatfix; torch's arithmetic is right, and its own kernels are not what they were."
             )
         package = module.replace("_", "-")
-        if failed.version:
-            package += f"=={failed.version}"
-        pip = ("python", "-m", "pip", *value_options({"--python": python}), "install")
-        text = f"Next: install {module} anew; where that changes nothing, sitecustomize, a .pth file or PYTHONPATH changes it"
-        return run(*pip, "--force-reinstall", "--no-deps", package, text=text)
+        text = (
+            f"Next: put {package} back; where that changes nothing, sitecustomize or a .pth file changes it"
+        )
+        return run("splatfix", "repair", package, *value_options({"--python": python}), text=text)
     advice = next((item.advice for scene in runs for item in scene.failed if item.advice), "")
     return say(f"Next: {advice}") if advice else None
 
