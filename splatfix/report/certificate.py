@@ -187,16 +187,17 @@ def show_kernels(
     if next_step is not None:
         show_step(console, next_step, indent=2)
     console.print()
-    absent, not_measured = [], []
+    not_run: dict[str, list[str]] = {}
+    not_measured = []
     for check in kernels:
         if check.kind or check.outcome is Outcome.FAILED:
             _show_kernel(console, kernel_view(check))
         else:
-            absent.append(check.implementation)
+            not_run.setdefault(check.detail, []).append(check.implementation)
         if check.native_not_measured:
             not_measured.append(check.implementation)
-    if absent:
-        prose(console, "[dim]Not installed:[/] ", f"[dim]{escape(', '.join(absent))}[/]")
+    for reason, names in not_run.items():
+        prose(console, f"[dim]{escape(reason.capitalize())}:[/] ", f"[dim]{escape(', '.join(names))}[/]")
     if not_measured:
         prose(console, "Not measured: ", escape(", ".join(not_measured)))
     if idle_gpu:
