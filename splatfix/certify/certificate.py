@@ -103,6 +103,8 @@ def _of_suite(
     code = as_installed(measured.loaded, subject.python)
     reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
+    if measured.finished and measured.loaded is not None and not measured.loaded.told:
+        left_open = (*left_open, "the code that ran, of which no process told")
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
     idle = idle_gpu(facts, subject.device)
     if request.level is not None and request.level < run_levels.TRAINS_FROM:

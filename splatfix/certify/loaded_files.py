@@ -65,6 +65,8 @@ class LoadedCode:
     differences: tuple[Difference, ...] = ()
     unknown: tuple[str, ...] = ()
     """Files that nothing tells the installed content of."""
+    told: bool = True
+    """Some process told what it had loaded."""
 
 
 class LoadedFiles:
@@ -131,7 +133,7 @@ class LoadedFiles:
         for file, functions in replaced.items():
             differences[Difference(f"code of {file} ran in place of {few(functions)}")] = None
         names = tuple(name for name, _ in owners.most_common() if name)
-        return LoadedCode(owners.total(), names, tuple(differences), tuple(unknown))
+        return LoadedCode(owners.total(), names, tuple(differences), tuple(unknown), bool(self._read))
 
     def _compare(self) -> None:
         sources: list[tuple[str, str]] = []

@@ -15,6 +15,7 @@ from splatfix.certify import criteria, run_levels
 from splatfix.certify.advice import advised, explained
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria.criterion import criterion
+from splatfix.certify.criteria.resources import clock_agrees
 from splatfix.certify.criteria.running import no_cuda_error
 from splatfix.certify.criteria.truth import held_out_as_pictured, photos_decoded
 from splatfix.certify.inside import loaded
@@ -131,6 +132,7 @@ class SmokeTrainer:
         subject = self._subject
         folder = make_folder(subject.out / scene)
         latest: dict[str, Any] = {}
+        clocks: list[tuple[float, float]] = []
 
         def on_line(line: str) -> None:
             if line.startswith("{"):
@@ -140,6 +142,7 @@ class SmokeTrainer:
                     return  # only looks like JSON; it is in the log
                 if state.get("event") == "progress":
                     latest.update(state)
+                    clocks.append((float(state.get("seconds") or 0.0), time.monotonic()))
                     tell(scene, latest)
 
         shares = []
@@ -161,7 +164,10 @@ class SmokeTrainer:
         result = object_in(folder / "result.json")
         if isinstance(result.get("steadiness"), dict):
             result["steadiness"]["gpu_busy"] = busy
-        verdicts, unreadable = judge_run(subject, TrainingRecord.of(result), done, latest, folder)
+        record = TrainingRecord.of(result)
+        verdicts, unreadable = judge_run(subject, record, done, latest, folder)
+        if record.iterations is not None:
+            verdicts = (*verdicts, clock_agrees(record, clocks))
         images = sorted(path.relative_to(subject.out).as_posix() for path in folder.glob("renders/**/*.png"))
         log = f"{scene}/{TRAINING_LOG}"
         return SceneRun(scene, verdicts, seconds, result, tuple(images[:MAX_IMAGES]), log, unreadable)

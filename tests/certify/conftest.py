@@ -16,6 +16,7 @@ import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
+from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import WHICH
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
@@ -49,6 +50,11 @@ def result(**changes: Any) -> dict[str, Any]:
     return found
 
 
+def tell_nothing_loaded(variables: Mapping[str, str]) -> None:
+    """As a process of the environment does at its end."""
+    Path(variables[loaded.VARIABLE], "loaded-1.json").write_text("{}", encoding="utf-8")
+
+
 class RecordedKernels(ProcessRunner):
     """Answers for the kernel probe: ours agree, and no other is installed. Measures for real what is named, and trains."""
 
@@ -61,6 +67,7 @@ class RecordedKernels(ProcessRunner):
         if words[1:3] == ("-c", WHICH):
             return Completed(words, 0, "\n".join(("splatfix", *self.measured)), "", 0.0)
         if Path(words[1]).name == "kernel_probe.py" and words[3] not in self.measured:
+            tell_nothing_loaded(options["env"])
             met = KernelCheck(words[2], words[3], Outcome.MET, 1e-8, 1e-6, kind="ours")
             return Completed(words, 0, json.dumps(to_json(met)), "", 0.0)
         return super().run(argv, **options)

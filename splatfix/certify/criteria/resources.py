@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from splatfix.certify.criteria.criterion import criterion
@@ -9,7 +10,14 @@ from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.record import TrainingRecord
 
 CODES = frozenset(
-    ("evaluation-memory", "memory-growth", "memory-utilisation", "time-by-phase", "throughput-steady")
+    (
+        "evaluation-memory",
+        "memory-growth",
+        "memory-utilisation",
+        "time-by-phase",
+        "throughput-steady",
+        "clock-agrees",
+    )
 )
 """Those of this file: where only these fail, all was learned that had to be."""
 MAX_EVALUATION = 1.1
@@ -33,6 +41,11 @@ IDLE = 0.1
 ``throughput-steady``, a tenth. Processor time grows with theirs: beside a compiler on two cores it was 1.9 times as much."""
 BUSY_GPU = 0.1
 """Share of a GPU's time that others take: their kernels come between ours, so that each may lose as much."""
+
+LEAST_CLOCKED = 2.0
+"""Seconds between the first line of progress and the last from which on clocks are compared."""
+MOST_APART = 0.2
+"""Of that time. What a trainer does between iterations, but for evaluating, takes it none of its training's seconds."""
 
 _MOST_SLOW = 5
 """Iterations that are named."""
@@ -109,6 +122,22 @@ def time_by_phase(record: TrainingRecord) -> Criterion:
     return criterion(
         "time-by-phase", total > 0 and both and timed >= MIN_TIMED * total, measured, least=MIN_TIMED
     )
+
+
+def clock_agrees(record: TrainingRecord, clocks: Sequence[tuple[float, float]]) -> Criterion:
+    """The seconds of the training are those of splatfix's own clock, by which speeds are compared.
+
+    Args:
+        clocks: the trainer's seconds and splatfix's, at each line of progress.
+    """
+    met, measured = None, "too few lines of progress"
+    if clocks:
+        told, passed = clocks[-1][0] - clocks[0][0], clocks[-1][1] - clocks[0][1]
+        measured = f"{told:.1f} s by the trainer, {passed:.1f} s by splatfix"
+        if passed >= LEAST_CLOCKED:
+            evaluated = record.seconds.get("eval") or 0.0  # in part before and after
+            met = told <= (1 + MOST_APART) * passed and told + evaluated >= (1 - MOST_APART) * passed
+    return criterion("clock-agrees", met, measured, apart=MOST_APART)
 
 
 def throughput_steady(record: TrainingRecord) -> Criterion:
