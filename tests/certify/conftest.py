@@ -52,7 +52,7 @@ def result(**changes: Any) -> dict[str, Any]:
 
 def tell_nothing_loaded(variables: Mapping[str, str]) -> None:
     """As a process of the environment does at its end."""
-    Path(variables[loaded.VARIABLE], "loaded-1.json").write_text("{}", encoding="utf-8")
+    Path(variables[loaded.VARIABLE], "loaded-0.json").write_text("{}", encoding="utf-8")
 
 
 class RecordedKernels(ProcessRunner):

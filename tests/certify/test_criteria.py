@@ -16,6 +16,7 @@ from splatfix.certify.advice import advised
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
+from splatfix.certify.criteria.resources import clock_agrees
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
@@ -157,6 +158,22 @@ def test_load_of_other_programs_refuses_nothing_on_a_gpu() -> None:
     assert steady(0.0, "cuda", gpu_busy=0.03).criteria[0].outcome is Outcome.FAILED
     (judged,) = steady(0.0, "cuda", gpu_busy=0.62).criteria
     assert judged.outcome is Outcome.NOT_MEASURED and "kept the GPU 62% busy" in judged.measured
+
+
+@pytest.mark.parametrize(
+    ("told", "outcome"),
+    [
+        (10.0, Outcome.MET),
+        (8.5, Outcome.MET),  # two seconds went into evaluating
+        (5.0, Outcome.FAILED),
+        (13.0, Outcome.FAILED),
+    ],
+)
+def test_a_clock_of_its_own_is_refused(told: float, outcome: Outcome) -> None:
+    record = TrainingRecord.of(result(seconds__eval=2.0))
+    assert clock_agrees(record, [(1.0, 100.0), (1.0 + told, 110.0)]).outcome is outcome
+    assert clock_agrees(record, [(1.0, 100.0), (1.5, 101.0)]).outcome is Outcome.NOT_MEASURED
+    assert clock_agrees(record, []).outcome is Outcome.NOT_MEASURED
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -24,6 +25,7 @@ from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
 from splatfix.core.data import replace
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts
+from tests.certify import conftest
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 
 SOURCE = "def fused_ssim(first, second):\n    return first - second\n"
@@ -197,3 +199,13 @@ def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path:
     assert made.reasons[0].startswith("code-as-installed: fused_ssim/ssim.py differs")
     step = next_step(made, None)
     assert step is not None and "splatfix repair fused_ssim --python" in step.text
+
+
+def test_a_run_that_tells_nothing_of_what_it_loaded_is_undetermined(
+    known: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conftest, "tell_nothing_loaded", lambda variables: None)
+    whole = dataclasses.replace(SHORT, iterations=None)
+    made = certify(subject(whole, tmp_path / "out"), known, runner=RecordedTrainer())
+    assert made.verdict is Verdict.UNDETERMINED, made.reasons
+    assert "because of the code that ran, of which no process told" in made.summary
