@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.model import Criterion
@@ -13,9 +14,12 @@ from splatfix.certify.photos import Grid, Line, Unknown, digest_of, grid_of, pix
 from splatfix.certify.record import HeldOutView, Photo, TrainingRecord
 from splatfix.core.words import counted, few
 
+T = TypeVar("T")
 MOST_OFF = 6.0
 """Of 255, of the mean color of a cell. Files that are decoded twice agree to 1, small JPEG with few and large blocks of color to
 3.3; red and blue exchanged are 50 and more off on the sample scenes, a gamma of 1.1 is 9 off."""
+MOST_PICTURES = 8
+"""Of held-out views, that are decoded."""
 MOST_OF_PIXEL = 1.0
 """Of 255, of a pixel of a held-out photo in its picture, which is rounded once more where it had an alpha channel."""
 ROUNDED = 0.25
@@ -36,7 +40,7 @@ def photos_decoded(record: TrainingRecord, run: Path, scene: Path, most: int) ->
     """
     largest, worst, compared, exact, reasons = 0.0, "", 0, 0, []
     altered: dict[str, None] = {}
-    for photo in record.photos[:: max(1, -(-len(record.photos) // most))]:
+    for photo in _spread(record.photos, most):
         path = scene / photo.file
         try:
             truth = grid_of(path)
@@ -54,9 +58,8 @@ def photos_decoded(record: TrainingRecord, run: Path, scene: Path, most: int) ->
         exact += equal is True
         if equal is False:
             altered[photo.name] = None
-    altered.update(
-        (view.name, None) for view in record.heldout_views if _pictured_otherwise(view, run, scene)
-    )
+    pictured = _spread(record.heldout_views, MOST_PICTURES)
+    altered.update((view.name, None) for view in pictured if _pictured_otherwise(view, run, scene))
     met: bool | None = largest <= MOST_OFF and not altered
     measured = f"{counted(compared, 'photo')} agree to {largest:.1f} of 255, {exact} of them in every pixel"
     if largest > MOST_OFF:
@@ -99,7 +102,7 @@ def held_out_as_pictured(record: TrainingRecord, run: Path) -> Criterion:
         run: folder that the trainer wrote into.
     """
     wrong, reasons, measured = [], [], 0
-    for view in record.heldout_views:
+    for view in _spread(record.heldout_views, MOST_PICTURES):
         try:
             rendered, photo = map(_values, _halves(run / view.picture))
         except Unknown as reason:
@@ -121,6 +124,11 @@ def held_out_as_pictured(record: TrainingRecord, run: Path) -> Criterion:
     elif met:
         met, text = None, "; ".join(dict.fromkeys(reasons)) or "no picture was recorded"
     return criterion("held-out-as-pictured", met, text, share=MOST_OF_ERROR)
+
+
+def _spread(items: Sequence[T], most: int) -> Sequence[T]:
+    """At most so many of them, from all parts."""
+    return items[:: max(1, -(-len(items) // most))]
 
 
 def _halves(picture: Path) -> tuple[list[Line], list[Line]]:
