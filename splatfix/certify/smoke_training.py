@@ -46,6 +46,12 @@ from splatfix.facts.machine.nvml import NvmlMeter
 Tell = Callable[[str, Mapping[str, Any]], None]
 OWN_ADVICE = ("cuda-oom-runtime",)
 """Classes whose cure is an option of the smoke trainer, which other trainers do not have."""
+OF_STACKS = {
+    "fused_ssim": (("--ssim", "fused-ssim"), ("inria", "gsplat")),
+    "simple_knn._C": (("--knn", "simple-knn"), ("inria",)),
+}
+"""What a stack's trainer calls beside its rasterizer, the smoke trainer's options for it, and the renderers whose trainers do:
+train.py and gaussian_model.py of Inria's, simple_trainer.py of gsplat's examples."""
 PHOTOS_OF_SAMPLES, PHOTOS_OF_OTHERS = 8, 2
 """That are decoded again; large ones take Python a second or more."""
 REPEATED = 30
@@ -191,8 +197,17 @@ class SmokeTrainer:
 
     def _argv(self, scene: str) -> list[str]:
         subject = self._subject
-        scene_arguments = subject.suite.trainer_arguments(scene)
-        return [subject.python, "-m", "smoke_trainer", *scene_arguments, *subject.trainer_arguments]
+        arguments = [*subject.suite.trainer_arguments(scene), *subject.trainer_arguments]
+        return [subject.python, "-m", "smoke_trainer", *arguments, *self._kernels_of_the_stack()]
+
+    def _kernels_of_the_stack(self) -> list[str]:
+        """The environment's own SSIM and kNN, where they were checked and the trainers of this rasterizer call them."""
+        good = {item.implementation for item in self._kernels if item.outcome is Outcome.MET}
+        arguments: list[str] = []
+        for module, (options, renderers) in OF_STACKS.items():
+            if module in good and self._subject.request.renderer in renderers:
+                arguments += options
+        return arguments
 
 
 def judge_run(

@@ -65,7 +65,8 @@ class RecordedKernels(ProcessRunner):
         """See :meth:`splatfix.core.runner.Runner.run`."""
         words = tuple(map(str, argv))
         if words[1:3] == ("-c", WHICH):
-            return Completed(words, 0, "\n".join(("splatfix", *self.measured)), "", 0.0)
+            packages = (name.partition(".")[0] for name in self.measured)
+            return Completed(words, 0, "\n".join(("splatfix", *packages)), "", 0.0)
         if Path(words[1]).name == "kernel_probe.py" and words[3] not in self.measured:
             tell_nothing_loaded(options["env"])
             met = KernelCheck(words[2], words[3], Outcome.MET, 1e-8, 1e-6, kind="ours")

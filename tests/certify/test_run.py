@@ -89,12 +89,15 @@ class TestCertified:
     def test_dropin_rasterizer_is_named(self, tmp_path: Path, known: Facts) -> None:
         """One whole certification: the staged trainer with splatfix's drop-in for Inria's rasterizer, metadata and all."""
         name = "diff_gaussian_rasterization"
-        staged = with_dropins("diff-gaussian-rasterization")
-        certificate = run(tmp_path, known, staged, RecordedKernels(name), renderer="inria")
+        staged = with_dropins("diff-gaussian-rasterization", "fused-ssim", "simple-knn")
+        checked = RecordedKernels(name, "fused_ssim", "simple_knn._C")
+        certificate = run(tmp_path, known, staged, checked, renderer="inria")
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
         (kernel,) = [item for item in certificate.kernels if item.implementation == name]
         assert (kernel.kind, kernel.outcome) == ("drop-in", Outcome.MET)
-        renderer = certificate.scenes[0].result["implementations"]["renderer"]
+        ran = certificate.scenes[0].result["implementations"]
+        assert (ran["ssim"]["name"], ran["knn"]["name"]) == ("fused_ssim", "simple_knn._C")
+        renderer = ran["renderer"]
         assert renderer["kind"] == "inria" and renderer["engine"] == "torch-cpu"
         assert reached(certificate.proof)[RungName.BUILT] is None
         assert f"splatfix's drop-in for {name}" in certificate.summary
