@@ -154,7 +154,8 @@ def test_held_out_quality_is_that_of_its_pictures(tmp_path: Path) -> None:
     item = held_out_as_pictured(pictured(tmp_path, told=0.5), tmp_path)
     assert item.measured == "a has 28.13 dB in its picture, and 28.63 dB was told"
     masked = TrainingRecord(heldout_views=(HeldOutView("a", 20.0),))
-    assert held_out_as_pictured(masked, tmp_path).outcome is Outcome.NOT_MEASURED
+    item = held_out_as_pictured(masked, tmp_path)
+    assert (item.outcome, item.measured) == (Outcome.NOT_MEASURED, "masks hide parts of them")
 
 
 def test_a_photo_in_a_picture_is_that_of_its_file(tmp_path: Path) -> None:

@@ -103,6 +103,9 @@ def held_out_as_pictured(record: TrainingRecord, run: Path) -> Criterion:
     """
     wrong, reasons, measured = [], [], 0
     for view in _spread(record.heldout_views, MOST_PICTURES):
+        if not view.picture:
+            reasons.append("masks hide parts of them")
+            continue
         try:
             rendered, photo = map(_values, _halves(run / view.picture))
         except Unknown as reason:
