@@ -12,13 +12,13 @@ from splatfix.kernels.nvrtc import NoKernels, module
 
 __all__ = ["mean_ssim"]
 
-_TILE, _ROWS, _HALO = 32, 8, 5
+_TILE, _THREADS, _HALO = (32, 16), 256, 5
 _MOST_IMAGES = _MOST_ROWS = 65535  # of one channel, and of their tiles, in a launch: what a grid allows
 
 
 def _grid(images: Tensor) -> Tuple[int, int, int]:
     batch, channels, height, width = images.shape
-    return (width + _TILE - 1) // _TILE, (height + _TILE - 1) // _TILE, batch * channels
+    return -(-width // _TILE[0]), -(-height // _TILE[1]), batch * channels
 
 
 class _MeanOnCuda(torch.autograd.Function):
@@ -33,7 +33,7 @@ class _MeanOnCuda(torch.autograd.Function):
         module("ssim.cu", {}, first).launch(
             "ssim_forward",
             grid,
-            (_TILE, _ROWS),
+            (_THREADS,),
             [first, second, height, width, edge, 1.0 / count, sums, slopes],
         )
         if slopes is not None:
@@ -49,7 +49,7 @@ class _MeanOnCuda(torch.autograd.Function):
         module("ssim.cu", {}, first).launch(
             "ssim_backward",
             _grid(first),
-            (_TILE, _ROWS),
+            (_THREADS,),
             [first, second, slopes, upstream.reshape(1).contiguous(), height, width, gradient],
         )
         return gradient, None, None
@@ -61,9 +61,9 @@ def mean_ssim(img1: Tensor, img2: Tensor, padding: str) -> Tensor:
     Raises:
         NoKernels: the images are higher than a launch.
     """
-    if img1.shape[2] > _MOST_ROWS * _TILE:
+    if img1.shape[2] > _MOST_ROWS * _TILE[1]:
         raise NoKernels(
-            f"images of {img1.shape[2]} rows of pixels, and the CUDA kernels count {_MOST_ROWS * _TILE}"
+            f"images of {img1.shape[2]} rows of pixels, and the CUDA kernels count {_MOST_ROWS * _TILE[1]}"
         )
     images = img1.shape[0] * img1.shape[1]
     if images > _MOST_IMAGES:
