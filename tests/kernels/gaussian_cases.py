@@ -165,7 +165,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "camera inside": lambda: Case(look_at(45, 33), cloud(40, spread=0.01, size=(3.0, 6.0)), slack=20),
     "opacities at their ends": lambda: Case(look_at(40, 30), at_their_ends(cloud(60))),
     "opacities beyond their ends": lambda: Case(
-        look_at(48, 40), joined(one((-0.3, 0, 0), opacity=3.0), one((0.3, 0.1, 0.1), opacity=-0.5))
+        look_at(48, 40),
+        # no balls: their rotations have no gradient, and in single precision the rounding of what cancels out
+        joined(
+            one((-0.3, 0, 0), (0.3, 0.2, 0.1), opacity=3.0),
+            one((0.3, 0.1, 0.1), (0.3, 0.2, 0.1), opacity=-0.5),
+        ),
     ),
     "quaternions of another length": lambda: Case(look_at(25, 25), stretched(cloud(12))),
     "equal depths": lambda: Case(look_at(24, 20), alike(60)),

@@ -26,8 +26,9 @@
 #define BUCKETS (AREA / WARP)
 #define BLOCKS (FEATURES + ABSOLUTE > 9 ? 2 : FEATURES + ABSOLUTE > 6 ? 3 : 4)  // of blend_backward on a multiprocessor: as many as spill no register
 
-__device__ __forceinline__ Pixel pixel_at(In<real> offsets, int x, int y, int width) {
-    Pixel at = {(real)x, (real)y};
+// A pixel of the tile by its number in it, its corner the origin; x and y are its place in the image.
+__device__ __forceinline__ Pixel pixel_at(In<real> offsets, int number, int x, int y, int width) {
+    Pixel at = {(real)(number % TILE), (real)(number / TILE)};
     if (OFFSETS) {
         at.x += offsets[2 * ((long long)y * width + x)];
         at.y += offsets[2 * ((long long)y * width + x) + 1];
@@ -60,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(AREA) blend(
     const int tile = blockIdx.y * gridDim.x + blockIdx.x, begin = ranges[2 * tile], end = ranges[2 * tile + 1];
     const int x = blockIdx.x * TILE + threadIdx.x % TILE, y = blockIdx.y * TILE + threadIdx.x / TILE;
     const bool inside = x < width && y < height;
-    const Pixel at = inside ? pixel_at(offsets, x, y, width) : Pixel{0, 0};
+    const Pixel at = inside ? pixel_at(offsets, threadIdx.x, x, y, width) : Pixel{0, 0};
     Color sum = {};
     real left = 1;
     int last = 0;
@@ -69,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(AREA) blend(
         if (__syncthreads_count(done) == AREA) break;
         if (first + (int)threadIdx.x < end) {
             const int which = gaussians[first + threadIdx.x];
-            near[threadIdx.x] = splats[which];
+            near[threadIdx.x] = in_tile(splats[which]);
             near_color[threadIdx.x] = color_of(features, which, channels, from);
 #if USED
             numbers[threadIdx.x] = which;
@@ -106,6 +107,13 @@ struct Way {
     real ahead;  // sum so far of weight x (feature . upstream gradient), less the final pixel . upstream gradient: what is still ahead, negative
 };
 
+// A pixel of the second phase: what pulls at its features, and one more than the position of the last Gaussian that it took. For colors
+// alone it is read at once.
+struct alignas(FEATURES == 3 ? 16 : 4) Pull {
+    Color gradient;
+    int last;
+};
+
 // Sums for each Gaussian, before those of its features: dL/d of x, y, conic a, b, c (unscaled: power = -(a dx^2 + c dy^2) / 2 - b dx dy),
 // opacity, |dL/dx|, |dL/dy| (0 without ABSOLUTE).
 #define SUMS 8
@@ -128,11 +136,10 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
     SHARED(Splat, near, 2 * WARP);
     SHARED(Color, near_color, 2 * WARP);
     SHARED(Way, ways, BUCKETS * AREA);
-    SHARED(Color, pixel_upstream, AREA);
+    SHARED(Pull, pulls, AREA + 2 * WARP);  // before and behind them what no Gaussian reaches
 #if OFFSETS
     SHARED(Pixel, pixel_place, AREA);
 #endif
-    SHARED(int, pixel_last, AREA);
     if (!PART) { channels = COLORS; from = 0; }
     const int tile = blockIdx.y * gridDim.x + blockIdx.x, begin = ranges[2 * tile], end = ranges[2 * tile + 1];
     const int me = threadIdx.x, x = blockIdx.x * TILE + me % TILE, y = blockIdx.y * TILE + me / TILE;
@@ -150,13 +157,13 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
         gradient.of[COLORS + e] = upstream_extras[e * plane + pixel];
         way.ahead -= gradient.of[COLORS + e] * extras[e * plane + pixel];
     }
-    const Pixel at = inside ? pixel_at(offsets, x, y, width) : Pixel{0, 0};
+    const Pixel at = inside ? pixel_at(offsets, me, x, y, width) : Pixel{0, 0};
     const int last = inside ? lasts[pixel] : 0;
-    pixel_upstream[me] = gradient;
+    pulls[WARP + me] = Pull{gradient, last};
+    if (me < 2 * WARP) pulls[me < WARP ? me : AREA + me] = Pull{};
 #if OFFSETS
     pixel_place[me] = at;
 #endif
-    pixel_last[me] = last;
     for (int first = begin; first < end; first += AREA) {
         // also the barrier between one turn's second phase and the next one's first
         if (!__syncthreads_count(last > first - begin)) break;
@@ -164,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
         Splat mine = {};
         Color color = {};
         if (which >= 0) {
-            mine = splats[which];
+            mine = in_tile(splats[which]);
             color = color_of(features, which, channels, from);
         }
         for (int bucket = 0; bucket < BUCKETS && first + bucket * WARP < end; bucket++) {
@@ -194,43 +201,50 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
         real m0 = 0, mx = 0, my = 0, mxx = 0, mxy = 0, myy = 0, abs_x = 0, abs_y = 0;
         Color by_feature = {};
         Way passing = {0, 0};
+        // lane k works on pixel step - k; before its first pixel and behind its last one it takes none
+        auto work = [&](int step) {
+            const int p = step - lane;
+            const Pull pull = pulls[WARP + p];
+#if OFFSETS
+            const Pixel place = pixel_place[p & (AREA - 1)];
+#else
+            const Pixel place = {(real)(p & (TILE - 1)), (real)(p >> 4)};  // p / TILE, also below 0
+#endif
+            real dx, dy, uncapped, alpha;
+            if (!alpha_at(mine, place, dx, dy, uncapped, alpha) || position >= pull.last) return;
+            const real weight = alpha * passing.left;
+            real own = 0;
+#pragma unroll
+            for (int f = 0; f < FEATURES; f++) {
+                own += color.of[f] * pull.gradient.of[f];
+                by_feature.of[f] += weight * pull.gradient.of[f];
+            }
+            passing.ahead += weight * own;
+            const real by_alpha = passing.left * own + passing.ahead * reciprocal(1 - alpha);
+            const real e = by_alpha * uncapped;  // dL/d(power): the cap passes the gradient straight through
+            passing.left *= 1 - alpha;
+            m0 += e;
+            mx += e * dx;
+            my += e * dy;
+            mxx += e * dx * dx;
+            mxy += e * dx * dy;
+            myy += e * dy * dy;
+            if (ABSOLUTE) {
+                abs_x += fabs(e * (2 * mine.a * dx + mine.b * dy));
+                abs_y += fabs(e * (2 * mine.c * dy + mine.b * dx));
+            }
+        };
         if (first + own_bucket * WARP < end) {  // the same for all lanes of a warp
-            for (int step = 0; step < AREA + WARP - 1; step++) {
+            for (int step = 0; step < AREA; step++) {
                 passing.left = __shfl_up_sync(FULL_WARP, passing.left, 1);
                 passing.ahead = __shfl_up_sync(FULL_WARP, passing.ahead, 1);
-                const int p = step - lane;
-                if (p < 0 || p >= AREA) continue;
-                if (lane == 0) passing = ways[own_bucket * AREA + p];
-                if (position >= pixel_last[p]) continue;
-#if OFFSETS
-                const Pixel place = pixel_place[p];
-#else
-                const Pixel place = pixel_at(offsets, blockIdx.x * TILE + p % TILE, blockIdx.y * TILE + p / TILE, width);
-#endif
-                real dx, dy, uncapped, alpha;
-                if (!alpha_at(mine, place, dx, dy, uncapped, alpha)) continue;
-                const Color g = pixel_upstream[p];
-                const real weight = alpha * passing.left;
-                real own = 0;
-#pragma unroll
-                for (int f = 0; f < FEATURES; f++) {
-                    own += color.of[f] * g.of[f];
-                    by_feature.of[f] += weight * g.of[f];
-                }
-                passing.ahead += weight * own;
-                const real by_alpha = passing.left * own + passing.ahead / (1 - alpha);
-                const real e = by_alpha * uncapped;  // dL/d(power): the cap passes the gradient straight through
-                passing.left *= 1 - alpha;
-                m0 += e;
-                mx += e * dx;
-                my += e * dy;
-                mxx += e * dx * dx;
-                mxy += e * dx * dy;
-                myy += e * dy * dy;
-                if (ABSOLUTE) {
-                    abs_x += fabs(e * (2 * mine.a * dx + mine.b * dy));
-                    abs_y += fabs(e * (2 * mine.c * dy + mine.b * dx));
-                }
+                if (lane == 0) passing = ways[own_bucket * AREA + step];
+                work(step);
+            }
+            for (int step = AREA; step < AREA + WARP; step++) {
+                passing.left = __shfl_up_sync(FULL_WARP, passing.left, 1);
+                passing.ahead = __shfl_up_sync(FULL_WARP, passing.ahead, 1);
+                work(step);
             }
         }
         if (which < 0) continue;

@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(AREA) contribute(
     const int x = blockIdx.x * TILE + threadIdx.x % TILE, y = blockIdx.y * TILE + threadIdx.x / TILE;
     const bool inside = x < width && y < height;
     const real own = inside && weights ? weights[(long long)y * width + x] : (real)0;
-    const Pixel at = {(real)x, (real)y};
+    const Pixel at = {(real)(threadIdx.x % TILE), (real)(threadIdx.x / TILE)};
     real left = 1, largest = 0;
     int strongest = -1;
     bool done = !inside;
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(AREA) contribute(
         if (__syncthreads_count(done) == AREA) break;
         if (first + (int)threadIdx.x < end) {
             const int which = gaussians[first + threadIdx.x];
-            near[threadIdx.x] = splats[which];
+            near[threadIdx.x] = in_tile(splats[which]);
             numbers[threadIdx.x] = which;
         }
         __syncthreads();

@@ -13,7 +13,7 @@
 //
 // Data layout: a Gaussian in the image is one `Splat`, 32 bytes, which is two aligned loads; features are [P, channels + 3]: colors, then
 // depth, its inverse and 1. The conic is kept times -log2(e) / 2 (off the diagonal: -log2(e)), so that alpha
-// is opacity exp2f(a dx^2 + b dx dy + c dy^2).
+// is opacity 2^(a dx^2 + b dx dy + c dy^2).
 //
 // Numerics: everything is `real`, but the determinant of a conic, where a needle would lose all digits, is a double. The cap of alpha,
 // the threshold 1 / 255 and the stop at 1e-4 are decided by the same expression forward and backward, on the same numbers.
@@ -54,12 +54,19 @@ struct Camera {
     __device__ Vector center() const { return {numbers[32], numbers[33], numbers[34]}; }
 };
 
+// A Splat with its tile's corner as the origin, as all that blend hold it: pixels of a tile are small whole numbers then.
+__device__ __forceinline__ Splat in_tile(Splat s) {
+    s.x -= (real)(blockIdx.x * TILE);
+    s.y -= (real)(blockIdx.y * TILE);
+    return s;
+}
+
 // Alpha at a pixel, and before the cap; false where the Gaussian is skipped. d is Gaussian minus pixel.
 __device__ __forceinline__ bool alpha_at(const Splat& s, const Pixel& at, real& dx, real& dy, real& uncapped, real& alpha) {
     dx = s.x - at.x;
     dy = s.y - at.y;
-    const real power = s.a * dx * dx + s.c * dy * dy + s.b * dx * dy;
-    uncapped = s.opacity * exp2(power);
+    const real power = dx * (s.a * dx + s.b * dy) + s.c * dy * dy;
+    uncapped = s.opacity * power_of_two(power);
     alpha = min(uncapped, ALPHA_CAP);
     return power <= 0 && alpha >= ALPHA_MIN;
 }
