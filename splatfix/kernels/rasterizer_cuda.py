@@ -296,13 +296,14 @@ def harmonics_backward(
     sums: Tensor,
     first: int,
     by_means: Optional[Tensor],
-    by_shs: Optional[Tensor],
-) -> None:
-    """Pull the gradients of the colors, columns `first` and on of `sums`, through the harmonics."""
+) -> Tensor:
+    """The gradients of the colors, columns `first` and on of `sums`, pulled through the harmonics; adds to `by_means`."""
     count = means.shape[0]
+    by_shs = torch.empty_like(shs)  # the kernel writes all of it
     numbers = (count, frame.degree, shs.shape[1], sums.shape[1], first)
     arguments = [means, shs, frame.camera, radii, sums, *numbers, by_means, by_shs]
     module("projection.cu", {}, means).launch("harmonics_backward", blocks(count), (_THREADS,), arguments)
+    return by_shs
 
 
 class _RasterizeOnCuda(torch.autograd.Function):
@@ -376,10 +377,8 @@ class _RasterizeOnCuda(torch.autograd.Function):
             arguments = [*given, image, extras, *pulled, lasts, *size, sums]
             kernels = _blending(frame, colors, with_extras, absolute, means)
             kernels.launch("blend_backward", (columns, rows), (_THREADS,), arguments)
-        gradients = zeros_like_each(inputs)
-        by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_covariances = (
-            gradients
-        )
+        gradients = zeros_like_each([*inputs[:3], None, *inputs[4:]])
+        by_means, by_means2D, by_opacities, _, by_colors, by_scales, by_rotations, by_covariances = gradients
         module("projection.cu", {}, means).launch(
             "project_backward",
             blocks(count, 128),
@@ -393,7 +392,7 @@ class _RasterizeOnCuda(torch.autograd.Function):
             ],
         )
         if shs is not None:
-            harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means, by_shs)
+            gradients[3] = harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means)
         if by_means2D is not None:
             by_means2D[:, :2] = sums[:, :2]
             absolute = sums[:, 6:8]

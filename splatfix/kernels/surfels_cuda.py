@@ -121,17 +121,15 @@ class _RasterizeSurfels(torch.autograd.Function):
         pulled = plain((upstream, upstream_maps))
         made = [image, maps, moments, *pulled, lasts, medians, frame.width, frame.height, sums]
         kernels.launch("blend_surfels_backward", frame.tiles, (_THREADS,), [*given, *made])
-        gradients = zeros_like_each(inputs)
-        by_means, by_means2D, by_opacities, by_shs, by_colors, by_scales, by_rotations, by_transforms = (
-            gradients
-        )
+        gradients = zeros_like_each([*inputs[:3], None, *inputs[4:]])
+        by_means, by_means2D, by_opacities, _, by_colors, by_scales, by_rotations, by_transforms = gradients
         statistic = sums.new_zeros(count, 2)
         given = [means, scales, rotations, transforms, frame.camera, pairs.radii, sums, count]
         numbers = [frame.width, frame.height, frame.modifier, channels]
         made = [by_means, by_opacities, by_scales, by_rotations, by_transforms, by_colors, statistic]
         kernels.launch("project_surfels_backward", blocks(count, 128), (128,), [*given, *numbers, *made])
         if shs is not None:
-            harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means, by_shs)
+            gradients[3] = harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means)
         if by_means2D is not None:
             by_means2D[:, :2] = statistic
         return (None, *gradients)

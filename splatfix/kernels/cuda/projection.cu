@@ -258,7 +258,11 @@ extern "C" __global__ void __launch_bounds__(256, 4) harmonics_backward(
     In<Vector> means, In<real> shs, In<real> camera_numbers, In<int> radii, In<real> sums, int count, int degree, int bands, int stride,
     int place, Out<Vector> to_means, Out<real> to_shs) {
     const int i = blockIdx.x * 256 + threadIdx.x;
-    if (i >= count || radii[i] <= 0) return;
+    if (i >= count) return;
+    // all of to_shs is written here: the largest tensor of a backward pass, which nobody needs to fill with zeros before
+    const int used = radii[i] > 0 ? (degree + 1) * (degree + 1) : 0;
+    for (int k = 3 * used; k < 3 * bands; k++) to_shs[(long long)i * bands * 3 + k] = 0;
+    if (!used) return;
     const Camera camera = {camera_numbers};
     const Vector p = means[i];
     real basis[16] = {}, by_basis[16] = {};
@@ -266,7 +270,6 @@ extern "C" __global__ void __launch_bounds__(256, 4) harmonics_backward(
     const real inverse = 1 / sqrt(dot(offset, offset));
     const Vector direction = times(inverse, offset);
     sh_basis(degree, direction, basis);
-    const int used = (degree + 1) * (degree + 1);
     for (int c = 0; c < 3; c++) {
         real value = 0;
 #pragma unroll  // so that both arrays are registers
