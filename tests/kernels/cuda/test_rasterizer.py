@@ -64,6 +64,16 @@ def test_channels(channels: int, emulated: None) -> None:
     compare(look_at(40, 30, bg=rand(channels)), inputs)
 
 
+def test_gradients_of_harmonics_that_nobody_sees_are_zero(
+    emulated: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel writes all of them, so their memory may hold anything before."""
+    monkeypatch.setattr(torch, "empty_like", lambda like: torch.full_like(like, 7))
+    inputs = cloud(40, spread=8.0)
+    result = compare(look_at(40, 30, sh_degree=1), inputs)
+    assert 0 < int((result[1] == 0).sum()) < 40
+
+
 @BOTH
 def test_more_than_a_turn_of_gaussians_on_a_tile(dtype: torch.dtype, emulated: None) -> None:
     """Pixels see 700 of them: three turns of the backward pass."""
