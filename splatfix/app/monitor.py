@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,24 @@ from rich.console import Console
 
 from splatfix.app.result import Result
 from splatfix.certify.monitor import Summary, require_tensorboard, target_of, watch
+from splatfix.certify.phase_costs import costs_of, in_words, observed_environment
+from splatfix.core.data import asdict, replace
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import make_folder, set_aside, write_json
+from splatfix.core.scratch import temporary_folder
 from splatfix.core.words import counted
 from splatfix.report.console import err, escape, paragraph
 
 
 def monitor(
-    arguments: tuple[str, ...], out: Path, *, interval: float, tensorboard: bool, as_json: bool
+    arguments: tuple[str, ...], out: Path, *, interval: float, tensorboard: bool, phases: bool, as_json: bool
 ) -> Result:
     """Watch a running process, or a command started here, until it ends.
 
     The summary goes to standard error: standard output belongs to the command.
+
+    Args:
+        phases: also have the command's Python tell the phases of its training apart.
 
     Raises:
         SplatfixError: a process or command that cannot be watched.
@@ -32,7 +38,17 @@ def monitor(
         raise SplatfixError.of("app.no-interval")
     if tensorboard:  # before anything is started that would have to be ended again
         require_tensorboard()
-    summary = watch(target_of(arguments, quiet=as_json), out, interval=interval, tensorboard=tensorboard)
+    if phases and arguments[0].isdigit():
+        raise SplatfixError.of("app.phases-of-a-command")
+    with temporary_folder() as staged:
+        environment = None
+        if phases:
+            set_aside(make_folder(out), ("phases",))
+            environment = observed_environment(staged, make_folder(out / "phases"))
+        target = target_of(arguments, quiet=as_json, environment=environment)
+        summary = watch(target, out, interval=interval, tensorboard=tensorboard)
+    if phases:
+        summary = _with_phases(summary, out)
 
     def data() -> dict[str, Any]:
         content = {name: value for name, value in asdict(summary).items() if name != "exit_code"}
@@ -43,6 +59,18 @@ def monitor(
             paragraph(err(), escape(line), first=0, then=4)
 
     return Result("monitor", data, text, summary.exit_code or 0)
+
+
+def _with_phases(summary: Summary, out: Path) -> Summary:
+    costs, notes = costs_of(out / "phases"), summary.notes
+    if costs is None:
+        notes = (
+            *notes,
+            "no phases: no backward pass was seen in a Python of the command (-I and -S leave the observer out)",
+        )
+    summary = replace(summary, phases=costs, notes=notes)
+    write_json(out / "summary.json", asdict(summary))
+    return summary
 
 
 def summary_lines(summary: Summary) -> list[str]:
@@ -63,6 +91,7 @@ def summary_lines(summary: Summary) -> list[str]:
     return [
         headline,
         *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
+        *(f"  {name:<16} {value}" for name, value in (in_words(summary.phases) if summary.phases else ())),
         *(f"  note: {note}" for note in summary.notes),
         f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
     ]

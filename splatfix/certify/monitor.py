@@ -10,10 +10,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from splatfix.certify.phase_costs import PhaseCosts
 from splatfix.core.data import asdict, dataclass
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json
@@ -38,10 +39,12 @@ NO_PROC = "host memory and CPU time are not measured: this system has no /proc"
 class StartedCommand:
     """A command on the user's own terminal and without a time limit (so not started by the usual runner)."""
 
-    def __init__(self, argv: tuple[str, ...], stdout: int | None = None) -> None:
+    def __init__(
+        self, argv: tuple[str, ...], stdout: int | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name = without_credentials(" ".join(argv))
         try:
-            self._process = subprocess.Popen(argv, stdout=stdout)
+            self._process = subprocess.Popen(argv, stdout=stdout, env=environment)
         except OSError as error:
             raise SplatfixError.of(
                 "certify.cannot-start", program=argv[0], reason=error.strerror or error
@@ -97,8 +100,18 @@ Target: TypeAlias = StartedCommand | RunningProcess
 """What is watched."""
 
 
-def target_of(arguments: tuple[str, ...], *, quiet: bool = False, system: System | None = None) -> Target:
-    """A process ID or a command; ``quiet`` sends the command's standard output to standard error.
+def target_of(
+    arguments: tuple[str, ...],
+    *,
+    quiet: bool = False,
+    system: System | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Target:
+    """A process ID or a command.
+
+    Args:
+        quiet: send the command's standard output to standard error.
+        environment: the command's variables; None: this process's.
 
     Raises:
         SplatfixError: ``options-after-number``, ``no-such-process``, ``cannot-start`` (exit code 2), ``cannot-watch`` (3).
@@ -111,9 +124,10 @@ def target_of(arguments: tuple[str, ...], *, quiet: bool = False, system: System
                 run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
             )
         return RunningProcess(int(arguments[0]), system or LiveSystem())
+    stdout = None
     if quiet:
-        return StartedCommand(arguments, stdout=sys.stderr.fileno())
-    return StartedCommand(arguments)
+        stdout = sys.stderr.fileno()
+    return StartedCommand(arguments, stdout, environment)
 
 
 @dataclass(frozen=True)
@@ -154,6 +168,8 @@ class Summary:
     cpu_percent_mean: float | None
     notes: tuple[str, ...]
     folder: str
+    phases: PhaseCosts | None = None
+    """None where they were not asked for, or not seen."""
 
 
 class Meter:

@@ -213,6 +213,8 @@ class CudaMemory:
     eval: CudaPeak = field(default_factory=CudaPeak)
     used_share: float | None = None
     """Of all its memory, by all programs."""
+    spill: int | None = None
+    """Bytes that Windows' driver, also under WSL2, moved to host memory, at least; None where no driver does that."""
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,7 @@ def monitor(
     out: Annotated[Path, option("monitor.out", callback=folder_to_write)] = Path("splatfix-monitor"),
     interval: Annotated[float, option("monitor.interval")] = 1.0,
     tensorboard: Annotated[bool, option("monitor.tensorboard")] = False,
+    phases: Annotated[bool, option("monitor.phases")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Record a trainer's VRAM (through NVML), memory and load to metrics.jsonl; exit with the command's own code.
@@ -183,7 +184,7 @@ def monitor(
     Options of splatfix come before the command: splatfix monitor --interval 0.5 python train.py -s scene
     """
     watched = app.monitor.monitor(
-        tuple(target), out, interval=interval, tensorboard=tensorboard, as_json=as_json
+        tuple(target), out, interval=interval, tensorboard=tensorboard, phases=phases, as_json=as_json
     )
     finish(watched, as_json)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,11 +141,55 @@ def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine
 def test_memory_beyond_the_card_is_refused(machine: Machine) -> None:
     """Windows' driver, also under WSL2, gives more than the card has."""
     machine.total = 3 * GIB
-    criterion = resources.memory_utilisation(record_of(machine, run(machine, 40, gpu=True)))
-    assert criterion.outcome is Outcome.FAILED and "host memory" in criterion.measured
+    (criterion,) = resources.memory_spill(record_of(machine, run(machine, 40, gpu=True)))
+    assert criterion.outcome is Outcome.FAILED and "1,024 MiB" in criterion.measured
 
 
 def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much(machine: Machine) -> None:
     """A forward pass of 43.5 % that becomes 88 times faster is 1.75 times in all: without it 1.77."""
     record = TrainingRecord.of({"phases": {"forward": 0.435, "backward": 0.565}, "seconds": {"train": 1.0}})
     assert "2.30 times as fast in all" in resources.time_by_phase(record).measured
+
+
+TRAINER = """
+import torch
+from diff_gaussian_rasterization import rasterize_gaussians
+
+points = torch.nn.Parameter(torch.rand(50, 3))
+kept = []
+for iteration in range(300):
+    optimizer = torch.optim.Adam([{"params": [points], "name": "xyz"}]) if iteration in (0, 100) else optimizer
+    loss = rasterize_gaussians(points).mean()
+    loss.backward()
+    kept.append(torch.ones(1 << 17))
+    if iteration == 200:
+        with torch.no_grad():
+            rasterize_gaussians(points)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+RASTERIZER = "import time\n\ndef rasterize_gaussians(points):\n    time.sleep(0.003)\n    return points * 2\n"
+
+
+def test_monitor_times_the_phases_of_any_command(tmp_path: Path) -> None:
+    """A trainer that keeps 0.5 MiB of each iteration, and takes most of its time to draw."""
+    (tmp_path / "train.py").write_text(TRAINER)
+    (tmp_path / "diff_gaussian_rasterization.py").write_text(RASTERIZER)
+    words = [
+        sys.executable,
+        "-m",
+        "splatfix",
+        "monitor",
+        "--phases",
+        "--json",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    command = [*words, sys.executable, str(tmp_path / "train.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    costs = json.loads(done.stdout)["phases"]
+    assert costs["iterations"] == 300 and "times as fast in all" in costs["bound"]
+    assert {"load", "forward", "backward", "optimizer", "evaluation"} <= costs["seconds"].keys()
+    assert 0.3 < costs["growth_gb"] < 0.8
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["phases"] == costs
+    assert subprocess.run([*words, "1"], capture_output=True, check=False).returncode == 2

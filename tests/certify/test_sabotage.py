@@ -79,7 +79,7 @@ def test_every_criterion_is_sabotaged(tmp_path: Path, known: Facts) -> None:
     certificate = certify(subject(SHORT, tmp_path), known, runner=RecordedKernels())
     codes = {item.code for run in certificate.scenes for item in run.criteria}
     assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
-    assert codes - {"held-out-quality"} == BROKEN.keys() - {"no-cuda-error"}
+    assert codes - {"held-out-quality"} == BROKEN.keys() - {"no-cuda-error", "memory-spill"}, "of a GPU"
 
 
 def test_an_installed_kernel_that_is_not_the_own_one(tmp_path: Path, known: Facts) -> None:

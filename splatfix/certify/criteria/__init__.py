@@ -39,6 +39,7 @@ def judge(record: TrainingRecord, renderer: str, iterations: int | None = None) 
         resources.evaluation_memory(record),
         resources.memory_growth(record),
         resources.memory_utilisation(record),
+        *resources.memory_spill(record),
         resources.time_by_phase(record),
         resources.throughput_steady(record),
         running.implementations_identified(record),

@@ -106,6 +106,7 @@ def _of_resources(record: TrainingRecord) -> Iterator[Criterion]:
         yield resources.evaluation_memory(record)
     if record.memory.cuda is not None:
         yield resources.memory_utilisation(record)
+    yield from resources.memory_spill(record)
 
 
 def end_of(error: TrainerError | None, done: Completed) -> str:

@@ -19,6 +19,21 @@ EVERY_ON_GPU = 10
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
+def _on_windows() -> bool:
+    """Also under WSL2, whose kernel names Microsoft."""
+    if sys.platform == "win32":
+        return True
+    try:
+        with open("/proc/version", encoding="utf-8") as file:
+            return "microsoft" in file.read().lower()
+    except OSError:
+        return False
+
+
+_SPILLS = _on_windows()
+"""Windows' driver moves memory to the host where others refuse."""
+
+
 class Phases:
     """The clock of one process. ``state`` goes into its record."""
 
@@ -125,6 +140,9 @@ class Phases:
             memory["total"] = int(total)
             memory["used_share"] = max(1.0 - free / total, memory.get("used_share", 0.0))
             memory["reserved"] = int(cuda.max_memory_reserved())
+            if _SPILLS:
+                spilled = int(cuda.memory_reserved()) - int(total - free)
+                memory["spill"] = max(0, spilled, memory.get("spill", 0))
 
 
 def _resident_now() -> int:

@@ -52,15 +52,7 @@ def stage_inside(
         out: an existing folder for what it observes.
         written: folders that only this run writes to.
     """
-    package = folder / "splatfix" / "certify"
-    if not package.exists():
-        shutil.copytree(_INSIDE, package / "inside", ignore=shutil.ignore_patterns("__pycache__"))
-        for parent in (package, package.parent):
-            (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
-        shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
-        trainer = make_folder(folder / "smoke_trainer")  # of which the observer needs one file
-        for name in ("__init__.py", "updates.py"):
-            shutil.copyfile(smoke_trainer_folder() / name, trainer / name)
+    stage_observer(folder)
     for name in subject.gaps.standins:
         shutil.copyfile(_INSIDE / "compiled" / f"{name}.py", folder / f"{name}.py")
     settings = {
@@ -72,8 +64,7 @@ def stage_inside(
         "needed": subject.needed if subject.rehearsed else (),
         "written": list(map(str, written)) if subject.rehearsed else (),
     }
-    configuration = out / "inside.json"
-    configuration.write_text(json.dumps(settings), encoding="utf-8")
+    configured = configure(out, settings)
     variables = child_variables(folder)
     if subject.rehearsed and shutil.which("nvidia-smi") is None:
         variables["PATH"] = f"{_without_gpus(folder / 'bin')}{os.pathsep}{variables.get('PATH', os.defpath)}"
@@ -84,9 +75,30 @@ def stage_inside(
     return {
         **variables,
         "PYTHONPATH": os.pathsep.join(filter(None, search_path)),
-        "SPLATFIX_INSIDE": str(configuration),
+        **configured,
         "WANDB_MODE": "disabled",
     }
+
+
+def stage_observer(folder: Path) -> None:
+    """Put the observer into a folder: Python loads it from there before any other code."""
+    package = folder / "splatfix" / "certify"
+    if package.exists():
+        return
+    shutil.copytree(_INSIDE, package / "inside", ignore=shutil.ignore_patterns("__pycache__"))
+    for parent in (package, package.parent):
+        (parent / "__init__.py").write_text('"""Staged by splatfix."""\n', encoding="utf-8")
+    shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
+    trainer = make_folder(folder / "smoke_trainer")  # of which the observer needs one file
+    for name in ("__init__.py", "updates.py"):
+        shutil.copyfile(smoke_trainer_folder() / name, trainer / name)
+
+
+def configure(out: Path, settings: Mapping[str, object]) -> dict[str, str]:
+    """Write what the observer is to do, and return the variable that leads it there."""
+    configuration = out.resolve() / "inside.json"
+    configuration.write_text(json.dumps(settings), encoding="utf-8")
+    return {"SPLATFIX_INSIDE": str(configuration)}
 
 
 def _without_gpus(folder: Path) -> Path:

@@ -100,6 +100,7 @@ def result_of(
             "train": {"allocated": held.get("train") or vram, "reserved": held.get("reserved")},
             "eval": {"allocated": held.get("eval")},
             "used_share": held.get("used_share"),
+            "spill": held.get("spill"),
         }
         result["machine"]["gpu_memory"] = held.get("total")
     elif held.get("eval"):

@@ -1,0 +1,108 @@
+"""What the phases of a trainer cost that ``splatfix monitor --phases`` starts: its Python loads the observer, unedited."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from splatfix.certify.criteria.resources import bound_by
+from splatfix.certify.inside.phases import of_a_run
+from splatfix.certify.stacks.child import configure, stage_observer
+from splatfix.core.data import dataclass
+from splatfix.core.lenient import object_in
+from splatfix.knowledge.dropins import DROPINS
+
+SERIES = "metrics.jsonl"
+LEAST_ITERATIONS = 100
+"""With one number of Gaussians, from which on growth is told."""
+GIB = float(1 << 30)
+
+
+@dataclass(frozen=True)
+class PhaseCosts:
+    """Time and memory of a training by phase, as its own process saw them. Memory in GiB: allocated on the GPU, or resident."""
+
+    iterations: int
+    seconds: Mapping[str, float]
+    """Of load, forward, backward, optimizer, densify, evaluation, and other."""
+    bound: str
+    """Which phase takes most, and how much all would gain if it took no time."""
+    training_gb: float | None
+    evaluation_gb: float | None
+    growth_gb: float | None
+    """In 1,000 iterations, since the number of Gaussians changed last; None: too few."""
+
+
+def observed_environment(staged: Path, out: Path) -> Mapping[str, str]:
+    """Variables with which a command's Python loads the observer.
+
+    Args:
+        staged: a folder for its code.
+        out: an existing folder for what it observes.
+    """
+    stage_observer(staged)
+    modules = {item.module.partition(".")[0] for item in DROPINS} | {"gsplat"}
+    settings = {
+        "out": str(out.resolve()),
+        "checkout": str(Path.cwd()),
+        "cpu": False,
+        "extensions": sorted(modules),
+        "placeholders": (),
+        "needed": (),
+        "written": (),
+    }
+    search_path = os.pathsep.join(filter(None, [str(staged), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": search_path, **configure(out, settings)}
+
+
+def costs_of(out: Path) -> PhaseCosts | None:
+    """What was observed; None where no process of the command trained in a Python that loads the observer."""
+    records = [object_in(path) for path in sorted(out.glob("observed-*.json"))]
+    record: Mapping[str, Any] = max(records, key=lambda item: int(item.get("backward", 0)), default={})
+    passes = int(record.get("backward", 0))
+    state = record.get("phases") or {}
+    seconds = of_a_run(state, passes)
+    if not passes or seconds is None:
+        return None
+    memory = {
+        name: size / GIB for name, size in state["memory"].items() if name in ("train", "eval") and size
+    }
+    return PhaseCosts(
+        iterations=passes,
+        seconds={"load": state.get("load") or 0.0, **seconds},
+        bound=bound_by(seconds),
+        training_gb=memory.get("train"),
+        evaluation_gb=memory.get("eval"),
+        growth_gb=_growth(out / SERIES),
+    )
+
+
+def _growth(path: Path) -> float | None:
+    """GiB in 1,000 iterations of the last stretch with one number of Gaussians: medians of its first and its last fifth."""
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return None
+    last = [row for row in rows if row["gaussians"] == rows[-1]["gaussians"]]
+    if len(last) < LEAST_ITERATIONS:
+        return None
+    fifth = len(last) // 5
+    held = [row.get("vram_allocated_gb", row["rss_gb"]) for row in last]
+    grown = statistics.median(held[-fifth:]) - statistics.median(held[:fifth])
+    return 1000.0 * float(grown) / (len(last) - fifth)
+
+
+def in_words(costs: PhaseCosts) -> Sequence[tuple[str, str]]:
+    """Rows of a summary for people."""
+    listed = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in costs.seconds.items())
+    rows = [("phases", f"{listed} in {costs.iterations} iterations; {costs.bound}")]
+    for name, size in (("training peak", costs.training_gb), ("evaluation peak", costs.evaluation_gb)):
+        if size is not None:
+            rows.append((name, f"{size:.2f} GiB"))
+    if costs.growth_gb is not None:
+        rows.append(("growth", f"{costs.growth_gb:.3f} GiB in 1,000 iterations without new Gaussians"))
+    return rows
