@@ -64,7 +64,7 @@ def foretell(request: VramRequest) -> Result:
         raise SplatfixError.of("app.unknown-stack", name=request.stack, known=tuple(stacks_by_key()))
     if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
         todo = say("Give the Gaussians that you expect with --gaussians.")
-        raise usage_error("no-budget", f"{stack.key} has no option for a budget of Gaussians.", todo)
+        raise usage_error("no-budget", f"{stack.key} has no option that caps the Gaussians.", todo)
     strategy = request.strategy
     if stack.key == "mcmc":
         strategy = "mcmc"
@@ -102,6 +102,7 @@ def foretell(request: VramRequest) -> Result:
         minutes=minutes,
         changes=changes,
         largest=largest_for(need, limit),
+        unit=families()[stack.family].unit if stack.family else "Gaussians",
         calibration=note,
     )
     if request.html is not None:
@@ -127,7 +128,7 @@ def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
 def _need(request: VramRequest) -> Need:
     """The numbers of the training: those that were given before those of the folder."""
     photos, size, points, source_pixels = request.photos, request.size, request.points or 0, 0
-    channels = 3
+    channels, in_view = 3, Need.in_view
     if request.scene is not None:
         scene = read_scene_size(request.scene)
         if isinstance(scene, str):
@@ -138,6 +139,8 @@ def _need(request: VramRequest) -> Need:
         channels = scene.channels
         source_pixels = scene.width * scene.height
         size = size or _trained_size(request.stack, scene)
+        if scene.in_view is not None:
+            in_view = Span(0.8 * scene.in_view, scene.in_view, 1.0)
     if photos is None or size is None:
         raise SplatfixError.of("app.no-scene-given")
     count = float(request.budget or request.gaussians or 0)
@@ -158,6 +161,7 @@ def _need(request: VramRequest) -> Need:
         strategy=request.strategy,
         autograd=request.autograd,
         lpips=lpips,
+        in_view=in_view,
     )
 
 

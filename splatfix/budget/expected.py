@@ -27,10 +27,10 @@ def gaussians_expected(need: Need, cap: int | None = None) -> Expected | None:
     if stack is None or not stack.family:
         return None
     family = families()[stack.family]
-    if cap is None and need.strategy == "mcmc" and stack.own:
+    if cap is None and (family.flat or (need.strategy == "mcmc" and stack.own)):
         cap = family.cap
     if cap is not None:
-        return Expected(cap, cap, (), "the strategy grows to its budget, or stays below", family.source)
+        return Expected(cap, cap, (), "the cap of its strategy", family.source)
     if family.growth:
         if not need.points:
             return None
@@ -38,15 +38,13 @@ def gaussians_expected(need: Need, cap: int | None = None) -> Expected | None:
         if need.strategy == "mcmc":
             low = high = mcmc_count(need.points, SHORT_DENSIFICATIONS) / need.points
         return Expected(
-            low * need.points, high * need.points, (), "in 300 iterations, as on the samples", family.source
+            low * need.points, high * need.points, (), "by 300 iterations on six sample scenes", family.source
         )
     runs = _runs(family.runs, 30_000)
     if not runs or need.strategy == "mcmc":
         return None
     counts = [run.gaussians for run in runs]
-    return Expected(
-        min(counts), max(counts), _names(runs), "of scenes with 125 to 311 photos", runs[0].source
-    )
+    return Expected(min(counts), max(counts), _names(runs), "scenes of 125 to 311 photos", runs[0].source)
 
 
 BASIS = "the stack's parts and published runs of its family on seven scenes of Mip-NeRF 360, as splatfix vram sums them"
@@ -99,9 +97,9 @@ def minutes_expected(need: Need, iterations: int) -> Expected | None:
     if not runs:
         return None
     minutes = [run.seconds / run.iterations * iterations / 60.0 for run in runs]
-    note = f"on the GPU of those runs; median {statistics.median(minutes):.0f}"
+    note = f"on the GPU of those runs, median {statistics.median(minutes):.0f}"
     if not stack.own:
-        note += "; they are of another stack of its family"
+        note += ", for another stack of its family"
     return Expected(min(minutes), max(minutes), _names(runs), note, runs[0].source)
 
 

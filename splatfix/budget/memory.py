@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import mul
 
 from splatfix.budget.model import PHASES, Need, Part, Phase, Span, phase_of
 from splatfix.budget.rates import UNPUBLISHED, rates
@@ -43,7 +44,7 @@ def card_phases(need: Need) -> Mapping[str, Phase | None]:
         low, typical, high = family.flat
         count = need.gaussians
         bytes_of = Span(low * count.low, typical * count.typical, high * count.high)
-        training = phase_of((_part("all of a Gaussian", bytes_of, family.kind, family.source),))
+        training = phase_of((_part("everything", bytes_of, family.kind, family.source),))
         return {"loading": None, "training": training, "evaluation": None}
     return dict(
         zip(PHASES, (maker(need, stack, family) for maker in (_loading, _training, _evaluation)), strict=True)
@@ -85,8 +86,7 @@ def _training(need: Need, stack: StackMemory, family: Family) -> Phase:
     parts = [*_model(need, family, gradients=True), _photos(need, stack, family)]
     count = need.gaussians
     if family.view:
-        a_gaussian, in_view, a_pixel = family.view
-        parts.append(_measured_view(need, family, (a_gaussian, in_view, a_pixel)))
+        parts.append(_measured_view(need, family, family.view))
         return phase_of(_with_overheads(parts, family))
     known = rates(family)
     error = UNPUBLISHED
@@ -153,16 +153,18 @@ def _rest(family: Family) -> float:
     return max(0.0, rates(family).gaussian - 4 * parameters - family.statistics - view)
 
 
-def _measured_view(need: Need, family: Family, view: tuple[float, ...]) -> Part:
-    """A view by the measured bytes of a Gaussian, of a Gaussian in view, and of a pixel."""
-    a_gaussian, in_view, a_pixel = view
-    count, share, maps = need.gaussians, need.in_view, a_pixel * need.pixels
-    bytes_of = Span(
-        count.low * (a_gaussian + in_view * share.low) + maps,
-        count.typical * (a_gaussian + in_view * share.typical) + maps,
-        count.high * (a_gaussian + in_view * share.high) + maps,
-    )
-    return _part("a view", bytes_of, "published", family.source)
+def _measured_view(need: Need, family: Family, moments: Mapping[str, tuple[float, ...]]) -> Part:
+    """The peak of a view, which is that of its highest moment, by measured bytes of what it has."""
+    pairs = family.pairs[need.strategy] * need.pixels
+    alpha = need.pixels * (need.channels > 3)
+
+    def peak(count: float, share: float) -> float:
+        amounts = (need.pixels, alpha, count, share * count, pairs)
+        return max(float(sum(map(mul, bytes_of, amounts))) for bytes_of in moments.values())
+
+    count, share = need.gaussians, need.in_view
+    peaks = Span(peak(count.low, share.low), peak(count.typical, share.typical), peak(count.high, share.high))
+    return _part("a view", peaks, "published", family.source)
 
 
 def _photos(need: Need, stack: StackMemory, family: Family) -> Part:

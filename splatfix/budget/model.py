@@ -48,8 +48,8 @@ class Need:
     """Its evaluation runs without ``torch.no_grad``."""
     lpips: str | None = None
     """The network that its evaluation measures with, where that is not its stack's own."""
-    in_view: Span = Span(0.5, 0.8, 1.0)
-    """Share of the Gaussians that one view shows."""
+    in_view: Span = Span(0.5, 0.9, 1.0)
+    """Share of the Gaussians in the view that shows most of them."""
     calibrated: float = 1.0
     """What short runs measured of the parts that are published, by what those say."""
 
@@ -154,6 +154,8 @@ class Budget:
     minutes: Expected | None
     changes: tuple[SettingChange, ...]
     largest: Largest
+    unit: str
+    """What is counted as ``gaussians``: Gaussians, or triangles."""
     calibration: str
     """What short runs here changed; "" where none were run."""
 

@@ -55,7 +55,7 @@ def vram(
     html: Annotated[Optional[Path], option("vram.html", callback=file_to_write)] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Foretell whether a training fits a card, how many Gaussians and minutes it takes, and what to change."""
+    """Estimate whether a training fits a GPU, how many Gaussians and minutes it takes, and which settings to change."""
     request = app.vram.VramRequest(
         stack=stack,
         gpu=gpu,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from splatfix.core.data import dataclass
+from splatfix.core.data import dataclass, field
+from splatfix.knowledge import stacks
 from splatfix.knowledge.published import methods
 from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import cached, source_of, table
@@ -64,9 +65,13 @@ class Family:
     flat: tuple[float, ...] = ()
     """Low, typical and high bytes a Gaussian in all, where no parts are known."""
     kind: str = "computed"
-    view: tuple[float, ...] = ()
-    """Measured bytes of a training view: a Gaussian, a Gaussian in view, a pixel."""
-    view_evaluation: tuple[float, ...] = ()
+    unit: str = "Gaussians"
+    """What is counted."""
+    view: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Measured bytes of a training view, by moment: a pixel, a pixel with alpha, a Gaussian, one in view, a tile pair."""
+    view_evaluation: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    pairs: Mapping[str, float] = field(default_factory=dict)
+    """Tile pairs a pixel, by strategy."""
     workspace: tuple[float, ...] = ()
     """Bytes that its kernels keep: low, typical and high."""
     process: tuple[float, ...] = ()
@@ -120,9 +125,13 @@ def stacks_by_key() -> Mapping[str, StackMemory]:
 
 
 def stack_memory(name: str) -> StackMemory | None:
-    """The stack of a key or another usual name; None where nothing is known of it."""
+    """The stack of a key or another usual name; None for a stack that nobody here knows."""
     key = name.strip().lower()
-    return stacks_by_key().get(str(table("vram")["names"].get(key, key)))
+    key = str(table("vram")["names"].get(key, key))
+    known = stacks_by_key().get(key)
+    if known is None and stacks.stack(key) is not None:
+        return StackMemory(key, "", source_named("unpublished"))
+    return known
 
 
 def settings_of(stack: StackMemory) -> Sequence[MemorySetting]:

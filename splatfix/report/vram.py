@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from splatfix.budget.model import Budget, Expected, Phase, Verdict
+from splatfix.core.words import verb
 from splatfix.report.console import escape, marked, prose, section, table
 from splatfix.report.marks import ABSENT, Mark, Table
 
@@ -17,6 +18,7 @@ _MARKS: Mapping[Verdict, Mark] = {
     Verdict.EXCEEDS: Mark.BAD,
     Verdict.UNKNOWN: Mark.UNKNOWN,
 }
+CHANGES = ("option", "saves", "peak then", "quality lost", "figure")
 COLOURS = 6
 """Of the style sheet."""
 
@@ -24,7 +26,7 @@ COLOURS = 6
 def gigabytes(number: float | None) -> str:
     """Bytes in GiB, as memory of cards is counted, or in MiB."""
     if number is None:
-        return "not known"
+        return "unknown"
     if number < 2**30 / 10:
         return f"{number / 2**20:.1f} MiB"
     return f"{number / 2**30:.2f} GiB"
@@ -32,28 +34,39 @@ def gigabytes(number: float | None) -> str:
 
 def headline(budget: Budget) -> str:
     """The verdict in one sentence."""
-    card = f"97 % of the {gigabytes(budget.card.memory_bytes)} of {budget.card.name}"
+    card = budget.card.name
+    usable = f"{gigabytes(budget.limit_bytes)} usable (97 % of {gigabytes(budget.card.memory_bytes)})"
     known = {name: phase for name, phase in budget.phases.items() if phase is not None}
     if budget.verdict is Verdict.UNKNOWN:
         return f"Not known whether it fits {card}: {', '.join(_unknown(budget))}."
-    verb, name = "fits", max(known, key=lambda name: known[name].peak_bytes)
+    verdict, compared = "Fits", "of"
+    name = max(known, key=lambda name: known[name].peak_bytes)
     if budget.verdict is Verdict.EXCEEDS:
         # it ends in the first of them, whatever those after it would take
-        verb, name = (
-            "does not fit",
-            next(name for name in known if known[name].peak_bytes > budget.limit_bytes),
-        )
-    sure = "whatever the error"
-    if known[name].low_bytes <= budget.limit_bytes < known[name].high_bytes:
-        sure = "which is nearer to the limit than its error"
-    return f"It {verb} {card}: {name} peaks at {gigabytes(known[name].peak_bytes)}, {sure}."
+        verdict, compared = "Does not fit", "of only"
+        name = next(name for name in known if known[name].peak_bytes > budget.limit_bytes)
+    phase = known[name]
+    doubt = ""
+    if phase.low_bytes <= budget.limit_bytes < phase.high_bytes:
+        doubt = " The limit lies within the error of this estimate."
+        if budget.need.gaussians.low < budget.need.gaussians.high:
+            doubt += " --gaussians narrows it."
+    return f"{verdict} {card}: {name} peaks at {with_error(phase)} {compared} {usable}.{doubt}"
+
+
+def with_error(phase: Phase) -> str:
+    """A peak with its error."""
+    error = f"{gigabytes(phase.low_bytes)} to {gigabytes(phase.high_bytes)}"
+    return f"{gigabytes(phase.peak_bytes)} ({error})"
 
 
 def _unknown(budget: Budget) -> Sequence[str]:
-    missing = [f"{name} has no data" for name, phase in budget.phases.items() if phase is None]
-    if not budget.need.gaussians.high:
-        missing = ["nothing tells how many Gaussians it will have (--gaussians)"]
-    return missing
+    missing = [name for name, phase in budget.phases.items() if phase is None]
+    if len(missing) == len(budget.phases):
+        if budget.largest.gaussians is None:
+            return [f"nobody published the memory of {budget.need.stack}"]
+        return ["the number of Gaussians is missing (--gaussians)"]
+    return [f"nobody published what {' and '.join(missing)} {verb(len(missing), 'takes', 'take')}"]
 
 
 def show(console: Console, budget: Budget) -> None:
@@ -61,7 +74,7 @@ def show(console: Console, budget: Budget) -> None:
     need = budget.need
     marked(console, _MARKS[budget.verdict], escape(headline(budget)), indent=0)
     photos = f"{need.photos} photos of {need.width}x{need.height}"
-    prose(console, "  ", escape(f"{need.stack}: {photos}, {count(need.gaussians.typical)} Gaussians"))
+    prose(console, "  ", escape(f"{need.stack}: {photos}, {count(need.gaussians.typical)} {budget.unit}"))
     if budget.calibration:
         prose(console, "  calibrated: ", escape(budget.calibration))
     longest = max(
@@ -69,26 +82,29 @@ def show(console: Console, budget: Budget) -> None:
     )
     for name, phase in budget.phases.items():
         _show_phase(console, name, phase, longest)
-    hosts = [f"{name} {gigabytes(phase.peak_bytes)}" for name, phase in budget.host.items() if phase]
+    hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
     if hosts:
         section(console, "Host memory")
-        prose(console, "  ", escape("; ".join(hosts)))
-    section(console, "To expect")
-    for label, expected in (("Gaussians", budget.gaussians), ("minutes", budget.minutes)):
-        prose(console, f"  {label}: ", escape(in_words(expected)))
+    for name, peak in hosts:
+        prose(console, f"  {name:<11}", escape(peak))
+    section(console, "Expected")
+    for label, expected in ((budget.unit, budget.gaussians), ("minutes", budget.minutes)):
+        prose(console, f"  {label:<11}", escape(in_words(expected)))
     if budget.changes:
-        section(console, "To change, in order of least quality lost")
-        table(console, ("option", "saves", "then", "quality lost", "figure"), change_rows(budget))
-    section(console, "The largest that fits, all else as it is")
-    prose(console, "  ", escape(largest(budget)))
+        section(console, "Settings to change, least quality lost first")
+        table(console, CHANGES, [(*row[:-1], row[-1].partition(":")[0]) for row in change_rows(budget)])
+        for source in dict.fromkeys(row[-1] for row in change_rows(budget)):
+            prose(console, "  ", f"[dim]{escape(source)}[/]")
+    section(console, "Maximum on this card, everything else unchanged")
+    for name, limit in largest(budget):
+        prose(console, f"  {name:<11}", escape(limit))
 
 
 def _show_phase(console: Console, name: str, phase: Phase | None, longest: int) -> None:
     if phase is None:
         section(console, f"{name.capitalize()}: not known")
         return
-    error = f"{gigabytes(phase.low_bytes)} to {gigabytes(phase.high_bytes)}"
-    section(console, f"{name.capitalize()}: {gigabytes(phase.peak_bytes)} ({error})")
+    section(console, f"{name.capitalize()}: {with_error(phase)}")
     for part in phase.parts:
         bar = "█" * max(1, round(_BAR * part.bytes / longest))
         label = f"{part.name:<28} {gigabytes(part.bytes):>11}  {part.kind:<9}"
@@ -105,12 +121,20 @@ def count(number: float) -> str:
 def in_words(expected: Expected | None) -> str:
     """A range with what it rests on."""
     if expected is None:
-        return "not known: no like run is published"
+        return "not known: no similar run is published"
     figures = f"{expected.low:,.0f} to {expected.high:,.0f}"
     if round(expected.low) == round(expected.high):
         figures = f"{expected.low:,.0f}"
-    runs = ", ".join(expected.runs)
-    return f"{figures} ({'; '.join(filter(None, (expected.note, runs, expected.source)))})"
+    return f"{figures} ({'; '.join(filter(None, (expected.note, _runs(expected.runs), expected.source)))})"
+
+
+def _runs(names: Sequence[str]) -> str:
+    """Published runs, the scenes by method: ``inria-30k of room, stump``."""
+    methods: dict[str, list[str]] = {}
+    for name in names:
+        method, _, scene = name.partition(" ")
+        methods.setdefault(method, []).append(scene)
+    return ", ".join(f"{method} of {', '.join(scenes)}" for method, scenes in methods.items())
 
 
 def change_rows(budget: Budget) -> Sequence[tuple[str, ...]]:
@@ -118,25 +142,46 @@ def change_rows(budget: Budget) -> Sequence[tuple[str, ...]]:
     rows = []
     for row in budget.changes:
         figures = gigabytes(row.saves_bytes), gigabytes(row.peak_bytes)
-        rows.append((row.option, *figures, row.quality, f"{row.kind}: {row.source}"))
+        kind = row.kind
+        if kind == "unknown":
+            kind = "no figure"
+        rows.append((row.option, *figures, row.quality, f"{kind}: {row.source}"))
     return rows
 
 
-def largest(budget: Budget) -> str:
-    """The three limits."""
+def largest(budget: Budget) -> Sequence[tuple[str, str]]:
+    """The three limits, by name."""
     limits = budget.largest
-    if limits.gaussians is None and limits.resolution is None and limits.photos is None:
-        return "not known"
-    size = "photos of any size"
+    size = None
     if limits.resolution is not None:
-        size = f"photos of {limits.resolution[0]}x{limits.resolution[1]}"
-    return f"{_at_most(limits.gaussians, 'Gaussians')}; {size}; {_at_most(limits.photos, 'photos')}"
+        size = "x".join(map(str, limits.resolution))
+    if limits.resolution == (0, 0):
+        size = "none"
+    unlimited = "no limit by this card"
+    if budget.loading is None:  # nothing is known of what photos take
+        unlimited = "not known"
+    elif limits.gaussians == 0:
+        return [
+            (budget.unit, "none: the photos alone do not fit"),
+            ("resolution", size or unlimited),
+            ("photos", _down(limits.photos) or unlimited),
+        ]
+    gaussians = _down(limits.gaussians) or "not known"
+    return [
+        (budget.unit, gaussians),
+        ("resolution", size or unlimited),
+        ("photos", _down(limits.photos) or unlimited),
+    ]
 
 
-def _at_most(number: int | None, noun: str) -> str:
+def _down(number: int | None) -> str:
+    """With three digits that count, never more than the number; "" for None."""
     if number is None:
-        return f"any number of {noun}"
-    return f"{number:,} {noun}"
+        return ""
+    if not number:
+        return "none"
+    unit = 10 ** max(0, len(str(number)) - 3)
+    return f"{number // unit * unit:,}"
 
 
 def bars(phase: Phase, longest: int) -> Sequence[tuple[float, float, int, str]]:
@@ -157,22 +202,19 @@ def page(budget: Budget) -> str:
     phases = {name: phase for name, phase in budget.phases.items() if phase is not None}
     longest = max([budget.limit_bytes, *(phase.peak_bytes for phase in phases.values())])
     headers = ("part", "takes", "at least, at most", "figure")
-    expected = [("Gaussians", in_words(budget.gaussians)), ("minutes", in_words(budget.minutes))]
-    hosts = [(name, gigabytes(phase.peak_bytes)) for name, phase in budget.host.items() if phase]
+    expected = [(budget.unit, in_words(budget.gaussians)), ("minutes", in_words(budget.minutes))]
+    hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
     return budget_page(
         headline=headline(budget),
         mark=_MARKS[budget.verdict].value,
         limit=100.0 * budget.limit_bytes / longest,
         phases=[
-            (name, f"{gigabytes(phase.peak_bytes)}", bars(phase, longest), Table(headers, _part_rows(phase)))
+            (name, with_error(phase), bars(phase, longest), Table(headers, _part_rows(phase)))
             for name, phase in phases.items()
         ],
-        changes=Table(("option", "saves", "then", "quality lost", "figure"), change_rows(budget)),
-        expected=[
-            *expected,
-            ("the largest that fits", largest(budget)),
-            ("calibration", budget.calibration or ABSENT),
-        ],
+        changes=Table(CHANGES, change_rows(budget)),
+        expected=[*expected, ("calibration", budget.calibration or ABSENT)],
+        largest=largest(budget),
         hosts=hosts,
     )
 

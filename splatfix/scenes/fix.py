@@ -85,9 +85,9 @@ def fix_scene(request: FixRequest, progress: Progress, runner: Runner | None = N
     if request.undistort and scene.model is not None:
         masks = scene.masks
         scene = _undistorted(scene, request, runner, progress)
-        changes.append("undistorted")
+        changes.append("photos undistorted")
         if masks:
-            changes.append("masks left out, which would have to be undistorted, too")
+            changes.append("masks left out: they would have to be undistorted, too")
     jobs = jobs_of(scene, request.copies)
     counts = write_photos(
         scene.folder, request.out, jobs, lambda number, total: progress(f"photos: {number} of {total}")
@@ -152,10 +152,14 @@ def _require_room(scene: Scene, request: FixRequest) -> None:
     needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))
     if request.undistort:
         needed += photos
+    if scene.model is not None:
+        needed += sum(
+            path.stat().st_size for path in (scene.folder / scene.model.folder).iterdir() if path.is_file()
+        )
     free = shutil.disk_usage(request.out).free
     if needed - there > free:
         raise cannot_write(
-            f"The copy needs some {needed / 2**20:.0f} MiB, and the disk of {request.out} has {free / 2**20:.0f} MiB.",
+            f"The copy needs about {needed / 2**20:.0f} MiB, and {request.out} has {free / 2**20:.0f} MiB free.",
             say("Give a folder on another disk with --out."),
         )
 
@@ -199,14 +203,14 @@ def _write_model(scene: Scene, request: FixRequest, runner: Runner) -> Iterator[
         for path in sorted(made.iterdir()):
             path.replace(target / path.name)
         made.rmdir()
-        yield f"the model written as {form}"
+        yield f"model converted to {form}"
     else:
         for path in sorted(source.glob(f"*{suffix}")):
             _copy(path, target / path.name)
     if scene.model.folder != "sparse/0" and request.folder == scene.folder:
-        yield f"the model of {scene.model.folder} in sparse/0"
+        yield f"model moved from {scene.model.folder} to sparse/0"
     if scene.ply_points is not None:
-        yield "points3D.ply left out, which the trainer makes again"
+        yield "points3D.ply left out: the trainer writes it again"
 
 
 def _undistorted(scene: Scene, request: FixRequest, runner: Runner, progress: Progress) -> Scene:

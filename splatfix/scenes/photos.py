@@ -31,9 +31,9 @@ class Change(str, Enum):
     """What becomes of a photo."""
 
     COPIED = "copied"
-    TURNED = "turned"
+    TURNED = "rotated upright"
     """As EXIF says: the pixels are stored upright."""
-    UNTAGGED = "untagged"
+    UNTAGGED = "freed of the EXIF orientation, the pixels as they are"
     """The pixels stay, as the reconstruction has them, and EXIF says that they are upright."""
 
 

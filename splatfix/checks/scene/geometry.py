@@ -227,7 +227,7 @@ def _errors(scene: Scene) -> Mapping[str, float]:
         pairs = []
         for column, row, number in image.keypoints:
             if number in positions:
-                point = _projected(camera, pose.seen_from(positions[number])) or (math.inf, math.inf)
+                point = camera.project(pose.seen_from(positions[number])) or (math.inf, math.inf)
                 pairs.append((point, (column, row)))
         if len(pairs) >= _FEWEST_KEYPOINTS:
             factor = median(math.hypot(*point) for point, _ in pairs) / median(
@@ -403,16 +403,5 @@ def _widths(scene: Scene) -> Sequence[float]:
 
 
 def _sees(camera: Camera, point: Vector) -> bool:
-    projected = _projected(camera, point)
-    if projected is None:
-        return False
-    return 0 <= projected[0] <= camera.width and 0 <= projected[1] <= camera.height
-
-
-def _projected(camera: Camera, point: Vector) -> tuple[float, float] | None:
-    """Column and row of a point in the camera's axes; None behind it."""
-    x, y, depth = point
-    focal, center = camera.focal_lengths, camera.center
-    if depth <= 0 or focal is None or center is None:
-        return None
-    return focal[0] * x / depth + center[0], focal[1] * y / depth + center[1]
+    projected = camera.project(point)
+    return projected is not None and camera.shows(projected)

@@ -45,6 +45,19 @@ class Camera:
             return None
         return self.parameters[first], self.parameters[first + 1]
 
+    def project(self, point: Vector) -> tuple[float, float] | None:
+        """Column and row of a point in the camera's axes, without distortion; None behind the camera."""
+        x, y, depth = point
+        focal, center = self.focal_lengths, self.center
+        if depth <= 0 or focal is None or center is None:
+            return None
+        return focal[0] * x / depth + center[0], focal[1] * y / depth + center[1]
+
+    def shows(self, pixel: tuple[float, float], margin: float = 0.0) -> bool:
+        """Whether a column and row lie in its image, or no further from it than a share of its width."""
+        beyond = margin * self.width
+        return -beyond <= pixel[0] <= self.width + beyond and -beyond <= pixel[1] <= self.height + beyond
+
 
 TWO_FOCAL_LENGTHS = {"PINHOLE", "OPENCV", "OPENCV_FISHEYE", "FULL_OPENCV", "FOV", "THIN_PRISM_FISHEYE"}
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from splatfix.core.data import dataclass
-from splatfix.facts.scene.model import Photo, Scene
+from splatfix.facts.scene.model import Camera, Photo, Pose, Scene
 from splatfix.facts.scene.reader import read_scene
 
 RANDOM_POINTS = 100_000
 """That Inria's trainer starts from where a Blender scene has no points (scene/dataset_readers.py)."""
+
+_POINTS, _VIEWS = 400, 60
+"""That are looked at."""
+_MARGIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class SceneSize:
     """4 where the photos have alpha, as far as a header says so."""
     prepared: int = 1
     """By how much the smallest copies beside the photos are reduced: 8 where there is an ``images_8``."""
+    in_view: float | None = None
+    """Share of the points in or near the view that shows most of them; None where there are none."""
 
 
 def read_scene_size(folder: Path) -> SceneSize | str:
@@ -55,4 +61,30 @@ def size_of(scene: Scene) -> SceneSize | None:
     points = RANDOM_POINTS
     if scene.points is not None:
         points = scene.points.count
-    return SceneSize(len(scene.images), width, height, points, 3 + photo.alpha, max(scene.copies, default=1))
+    return SceneSize(
+        len(scene.images),
+        width,
+        height,
+        points,
+        3 + photo.alpha,
+        max(scene.copies, default=1),
+        most_in_view(scene),
+    )
+
+
+def most_in_view(scene: Scene) -> float | None:
+    """Share of the points in or near the view that shows most of them; None where there are no points.
+
+    A Gaussian reaches beyond its center: points up to a part of the image's width beside it count.
+    """
+    if scene.points is None or not scene.points.sample:
+        return None
+    points = scene.points.sample[:: max(1, len(scene.points.sample) // _POINTS)]
+    posed = [(image.camera, image.pose) for image in scene.images if image.camera and image.pose]
+
+    def shown(camera: Camera, pose: Pose) -> int:
+        pixels = (camera.project(pose.seen_from(point)) for point in points)
+        return sum(pixel is not None and camera.shows(pixel, _MARGIN) for pixel in pixels)
+
+    views = posed[:: max(1, len(posed) // _VIEWS)]
+    return max((shown(*view) for view in views), default=0) / len(points) or None
