@@ -223,7 +223,8 @@ def _block(
     last = torch.where(blended, rank, -torch.ones_like(rank)).amax(1)
     middle = torch.where(blended & (ahead > 0.5), rank, -torch.ones_like(rank)).amax(1)
     median = depth.expand_as(weight).gather(1, middle.clamp_min(0)[:, None])[:, 0]
-    start = cells.pairs.start[chunk][:, None] + first
+    # the list of a cell may have ended before
+    start = (cells.pairs.start[chunk][:, None] + first).clamp_max(len(cells.isect) - 1)
     end = after[:, -1]
     state = _State(
         torch.where(end > STOP, end, torch.zeros_like(end)),
