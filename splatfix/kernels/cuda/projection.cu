@@ -1,6 +1,7 @@
 // From Gaussians in the world to ellipses and colors in the image, and back: a thread a Gaussian, which reads and writes nothing but its own.
 // The way back projects again, which is less than reading what the way there could have kept.
 #include "harmonics.h"
+#include "shapes.h"
 #include "tiles.h"
 
 #define MODE_V1 0
@@ -17,20 +18,6 @@ struct Projected {
     real u[3], v[3];            // the three axes of the Gaussian, in the image (scales and rotations)
     real sharp_a, b, sharp_c, a, c, det, share;  // covariance in the image; share of opacity that compensation leaves
 };
-
-struct Axes { real r[3][3]; };
-
-__device__ __forceinline__ Axes axes_of(const Quaternion& q) {
-    return {{{1 - 2 * (q.y * q.y + q.z * q.z), 2 * (q.x * q.y - q.w * q.z), 2 * (q.x * q.z + q.w * q.y)},
-             {2 * (q.x * q.y + q.w * q.z), 1 - 2 * (q.x * q.x + q.z * q.z), 2 * (q.y * q.z - q.w * q.x)},
-             {2 * (q.x * q.z - q.w * q.y), 2 * (q.y * q.z + q.w * q.x), 1 - 2 * (q.x * q.x + q.y * q.y)}}};
-}
-
-struct Symmetric { real xx, xy, xz, yy, yz, zz; };
-
-__device__ __forceinline__ Vector times(const Symmetric& s, const Vector& v) {
-    return {s.xx * v.x + s.xy * v.y + s.xz * v.z, s.xy * v.x + s.yy * v.y + s.yz * v.z, s.xz * v.x + s.yz * v.y + s.zz * v.z};
-}
 
 __device__ __forceinline__ Projected project_one(
     const Camera& camera, const Vector& p, bool from_scales, const Vector& scale, const Quaternion& rotation, const Symmetric& sigma,
@@ -75,26 +62,6 @@ __device__ __forceinline__ Projected project_one(
     if (mode == MODE_ANTIALIASING) it.share = sqrt(max(sharp / it.det, (real)2.5e-5));
     if (mode == MODE_KERNEL_SIZE) it.share = sharp > (real)1e-6 && it.det > (real)1e-6 ? sqrt(sharp / (it.det + (real)1e-6) + (real)1e-6) : (real)0;
     return it;
-}
-
-struct Shape { Vector scale; Quaternion rotation; Symmetric sigma; };
-
-__device__ __forceinline__ Shape shape_of(int i, In<Vector> scales, In<Quaternion> rotations, In<real> covariances) {
-    Shape it = {};
-    if (scales) {
-        it.scale = scales[i];
-        it.rotation = rotations[i];
-    } else {
-        const long long at = (long long)i * 6;
-        it.sigma = {covariances[at], covariances[at + 1], covariances[at + 2], covariances[at + 3], covariances[at + 4], covariances[at + 5]};
-    }
-    return it;
-}
-
-__device__ __forceinline__ bool is_finite(const Shape& it) {
-    const real sum = it.rotation.w + it.rotation.x + it.rotation.y + it.rotation.z + it.sigma.xx + it.sigma.xy + it.sigma.xz + it.sigma.yy
-                     + it.sigma.yz + it.sigma.zz;
-    return is_finite(it.scale) && is_finite(sum);
 }
 
 extern "C" __global__ void __launch_bounds__(256) project(

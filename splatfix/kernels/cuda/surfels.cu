@@ -14,6 +14,7 @@
 // would leave no digit of, and some hundred operations for a surfel are little beside those for its pixels. A pixel computes in `real`,
 // from whole numbers dx and dy: near its center, where p is small, nothing cancels. The distortion's m is taken less that of a depth in the
 // middle of the tile's list, because only differences of m count.
+#include "discs.h"
 #include "harmonics.h"
 
 #ifndef COLORS
@@ -22,12 +23,6 @@
 #define FEATURES (COLORS + 3)
 #define BUCKETS (AREA / WARP)
 
-struct alignas(16) Surfel {
-    real p0[3], px[3], py[3], det;
-    real center_x, center_y;  // pixels from the anchor
-    real anchor_x, anchor_y;  // a pixel
-    real opacity, unused;
-};
 struct alignas(16) Box { int left, right, top, bottom; };  // tiles, half open
 
 constexpr real FAR = (real)100, DEPTH_SCALE = FAR / (FAR - NEAR) * NEAR;  // m = FAR / (FAR - NEAR) - DEPTH_SCALE / depth
@@ -38,30 +33,7 @@ constexpr double LEVEL = 9, LOW_PASS = 0.707106;                           // 3 
 // Projection
 // ---------------------------------------------------------------------------------------------------------------------------------
 
-struct Triple { double x, y, z; };
-__device__ __forceinline__ double dot(const Triple& u, const Triple& v) { return u.x * v.x + u.y * v.y + u.z * v.z; }
-__device__ __forceinline__ Triple times(double s, const Triple& v) { return {s * v.x, s * v.y, s * v.z}; }
-__device__ __forceinline__ Triple plus(const Triple& u, const Triple& v) { return {u.x + v.x, u.y + v.y, u.z + v.z}; }
-__device__ __forceinline__ Triple cross(const Triple& u, const Triple& v) { return {u.y * v.z - u.z * v.y, u.z * v.x - u.x * v.z, u.x * v.y - u.y * v.x}; }
-__device__ __forceinline__ Triple three_of(In<real> array, long long at) { return {array[at], array[at + 1], array[at + 2]}; }
-__device__ __forceinline__ double largest(const Triple& v) { return max(max(fabs(v.x), fabs(v.y)), fabs(v.z)); }
-__device__ __forceinline__ bool is_number(double v) { return v - v == 0; }
 __device__ __forceinline__ int to_tile(double v, int high) { return v > 0 ? (v < high ? (int)v : high) : 0; }
-
-// The box around the ellipse |s|^2 = level: center, squared half sides, and the denominator, below 0 where the ellipse is before the camera.
-struct Bounds { double x, y, squared_x, squared_y, denominator; Triple weights; };
-
-__device__ __forceinline__ Bounds bounds_of(const Triple& u, const Triple& v, const Triple& w, double level) {
-    Bounds it;
-    it.denominator = level * w.x * w.x + level * w.y * w.y - w.z * w.z;
-    it.weights = {level / it.denominator, level / it.denominator, -1 / it.denominator};
-    const Triple& f = it.weights;
-    it.x = f.x * u.x * w.x + f.y * u.y * w.y + f.z * u.z * w.z;
-    it.y = f.x * v.x * w.x + f.y * v.y * w.y + f.z * v.z * w.z;
-    it.squared_x = it.x * it.x - (f.x * u.x * u.x + f.y * u.y * u.y + f.z * u.z * u.z);
-    it.squared_y = it.y * it.y - (f.x * v.x * v.x + f.y * v.y * v.y + f.z * v.z * v.z);
-    return it;
-}
 
 // World to (x w, y w, w) of pixels: the rows of a [4, 3] matrix.
 __device__ __forceinline__ Triple to_pixel(const Camera& camera, int row, int width, int height) {
@@ -81,9 +53,7 @@ __device__ __forceinline__ Triple unmapped(const Camera& camera, const Triple& g
 
 // All between a surfel and its map that the way back needs again. The map's columns are u, v, w: (x w, y w, w) = (u . s, v . s, w . s).
 struct Disc {
-    Triple axes[3];     // of the rotation, in the world
-    double length;      // of the quaternion
-    double w, x, y, z;  // the quaternion, normalized
+    Turn turn;          // in the world
     double sides[2];    // scales times modifier
     Triple u_map, v_map, w_map, seen, normal;
     double facing;
@@ -106,22 +76,17 @@ __device__ __forceinline__ Disc disc_of(
         it.w_map = three_of(transforms, at + 6);
         it.normal = {0, 0, 1};
     } else {
-        const Quaternion q = rotations[i];
         const Pixel scale = scales[i];
-        it.length = sqrt((double)q.w * q.w + (double)q.x * q.x + (double)q.y * q.y + (double)q.z * q.z);
-        const double w = it.w = q.w / it.length, x = it.x = q.x / it.length, y = it.y = q.y / it.length, z = it.z = q.z / it.length;
-        it.axes[0] = {1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)};
-        it.axes[1] = {2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)};
-        it.axes[2] = {2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)};
+        it.turn = turn_of(rotations[i]);
         it.sides[0] = (double)modifier * scale.x;
         it.sides[1] = (double)modifier * scale.y;
-        const Triple first = mapped(camera, times(it.sides[0], it.axes[0]), width, height);
-        const Triple second = mapped(camera, times(it.sides[1], it.axes[1]), width, height);
+        const Triple first = mapped(camera, times(it.sides[0], it.turn.axes[0]), width, height);
+        const Triple second = mapped(camera, times(it.sides[1], it.turn.axes[1]), width, height);
         const Triple third = plus(mapped(camera, center, width, height), to_pixel(camera, 3, width, height));
         it.u_map = {first.x, second.x, third.x};
         it.v_map = {first.y, second.y, third.y};
         it.w_map = {first.z, second.z, third.z};
-        const Triple& n = it.axes[2];
+        const Triple& n = it.turn.axes[2];
         it.normal = {n.x * camera.view(0, 0) + n.y * camera.view(1, 0) + n.z * camera.view(2, 0),
                      n.x * camera.view(0, 1) + n.y * camera.view(1, 1) + n.z * camera.view(2, 1),
                      n.x * camera.view(0, 2) + n.y * camera.view(1, 2) + n.z * camera.view(2, 2)};
@@ -130,27 +95,6 @@ __device__ __forceinline__ Disc disc_of(
     it.turned = !(it.facing > 0);
     if (it.turned) it.normal = times(-1, it.normal);
     return it;
-}
-
-// p at the anchor and its slopes, before they are divided by the largest of them.
-struct Meeting { Triple constant, slope_x, slope_y, at_anchor; double anchor_x, anchor_y, unit; };
-
-__device__ __forceinline__ Meeting meeting_of(const Disc& disc, const Bounds& bounds, int width, int height) {
-    Meeting it;
-    it.constant = cross(disc.u_map, disc.v_map);
-    it.slope_x = cross(disc.v_map, disc.w_map);
-    it.slope_y = cross(disc.w_map, disc.u_map);
-    it.anchor_x = min(max(floor(bounds.x + 0.5), 0.0), (double)(width - 1));
-    it.anchor_y = min(max(floor(bounds.y + 0.5), 0.0), (double)(height - 1));
-    it.at_anchor = plus(it.constant, plus(times(it.anchor_x, it.slope_x), times(it.anchor_y, it.slope_y)));
-    it.unit = 1 / max(max(largest(it.at_anchor), largest(it.slope_x)), max(largest(it.slope_y), 1e-300));
-    return it;
-}
-
-__device__ __forceinline__ void put(real* to, double unit, const Triple& v) {
-    to[0] = (real)(unit * v.x);
-    to[1] = (real)(unit * v.y);
-    to[2] = (real)(unit * v.z);
 }
 
 extern "C" __global__ void __launch_bounds__(128) project_surfels(
@@ -190,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels(
     }
     const bool drawn = seen && opacity >= ALPHA_MIN * (real)(1 - 1e-6) && box.right > box.left && box.bottom > box.top;
 
-    const Meeting meeting = meeting_of(disc, bounds, width, height);
+    const Meeting meeting = meeting_of(disc.u_map, disc.v_map, disc.w_map, bounds.x, bounds.y, width, height);
     Surfel s = {};
     put(s.p0, meeting.unit, meeting.at_anchor);
     put(s.px, meeting.unit, meeting.slope_x);
@@ -484,7 +428,7 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels_backward(
     const Disc disc = disc_of(i, camera, means, scales, rotations, transforms, width, height, modifier);
     const Triple &u = disc.u_map, &v = disc.v_map, &w = disc.w_map;
     const Bounds bounds = bounds_of(u, v, w, LEVEL);
-    const Meeting meeting = meeting_of(disc, bounds, width, height);
+    const Meeting meeting = meeting_of(disc.u_map, disc.v_map, disc.w_map, bounds.x, bounds.y, width, height);
     const long long row = (long long)i * (SUMS + channels);
     to_opacities[i] = sums[row + 15];
     if (to_colors) for (int c = 0; c < channels; c++) to_colors[(long long)i * channels + c] = sums[row + SUMS + c];
@@ -526,18 +470,11 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels_backward(
     to_means[i] = {(real)by_mean.x, (real)by_mean.y, (real)by_mean.z};
     const Triple by_first = unmapped(camera, {by_u.x, by_v.x, by_w.x}, width, height);
     const Triple by_second = unmapped(camera, {by_u.y, by_v.y, by_w.y}, width, height);
-    to_scales[i] = {(real)(modifier * dot(by_first, disc.axes[0])), (real)(modifier * dot(by_second, disc.axes[1]))};
+    to_scales[i] = {(real)(modifier * dot(by_first, disc.turn.axes[0])), (real)(modifier * dot(by_second, disc.turn.axes[1]))};
     const double sign = disc.turned ? -1 : 1, n0 = sign * sums[row + 16], n1 = sign * sums[row + 17], n2 = sign * sums[row + 18];
     const Triple a = times(disc.sides[0], by_first), b = times(disc.sides[1], by_second);  // of the axes
     const Triple c = {n0 * camera.view(0, 0) + n1 * camera.view(0, 1) + n2 * camera.view(0, 2),
                       n0 * camera.view(1, 0) + n1 * camera.view(1, 1) + n2 * camera.view(1, 2),
                       n0 * camera.view(2, 0) + n1 * camera.view(2, 1) + n2 * camera.view(2, 2)};
-    const double qw = disc.w, qx = disc.x, qy = disc.y, qz = disc.z;
-    const double by_qw = 2 * (qz * (a.y - b.x) + qy * (c.x - a.z) + qx * (b.z - c.y));
-    const double by_qx = 2 * (qy * (b.x + a.y) + qz * (c.x + a.z) + qw * (b.z - c.y) - 2 * qx * (b.y + c.z));
-    const double by_qy = 2 * (qx * (b.x + a.y) + qw * (c.x - a.z) + qz * (c.y + b.z) - 2 * qy * (a.x + c.z));
-    const double by_qz = 2 * (qw * (a.y - b.x) + qx * (c.x + a.z) + qy * (c.y + b.z) - 2 * qz * (a.x + b.y));
-    const double along = qw * by_qw + qx * by_qx + qy * by_qy + qz * by_qz;  // lost in the normalization
-    to_rotations[i] = {(real)((by_qw - along * qw) / disc.length), (real)((by_qx - along * qx) / disc.length),
-                       (real)((by_qy - along * qy) / disc.length), (real)((by_qz - along * qz) / disc.length)};
+    to_rotations[i] = turned_back(disc.turn, a, b, c);
 }

@@ -50,7 +50,7 @@ WRONG_SURFELS: dict[str, tuple[str, str, str]] = {
     "the anchor's part": ("surfels.cu", "plus(by_px, times(meeting.anchor_x, by_p0))", "by_px"),
     "the center does not move": ("surfels.cu", "by_x = sums[row + 10],", "by_x = 0 * sums[row + 10],"),
     "normals all one way": ("surfels.cu", "sign = disc.turned ? -1 : 1", "sign = 1"),
-    "the quaternion's length": ("surfels.cu", "const double along =", "const double along = 0 *"),
+    "the quaternion's length": ("discs.h", "const double along =", "const double along = 0 *"),
     "a tile short": ("surfels.cu", "half_x) + 0.01) / TILE + 1, columns", "half_x) + 0.01) / TILE, columns"),
     "only the low-pass's box": ("surfels.cu", "max(bounds.y + low_pass, tight.y + half_y)", "(bounds.y + low_pass)"),
     "a row of tiles as wide as the image": ("binning.cu", "(box.top + k / across)", "(box.top + k / columns)"),

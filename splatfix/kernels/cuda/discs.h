@@ -1,0 +1,82 @@
+// Rotations, and the geometry of a flat disc under a projective map, in double. The map's columns are u, v, w: of a place s = (x, y, 1) on
+// the disc it gives (x w, y w, w) = (u . s, v . s, w . s), x and y in pixels.
+#pragma once
+#include "gaussians.h"
+
+struct Triple { double x, y, z; };
+__device__ __forceinline__ double dot(const Triple& u, const Triple& v) { return u.x * v.x + u.y * v.y + u.z * v.z; }
+__device__ __forceinline__ Triple times(double s, const Triple& v) { return {s * v.x, s * v.y, s * v.z}; }
+__device__ __forceinline__ Triple plus(const Triple& u, const Triple& v) { return {u.x + v.x, u.y + v.y, u.z + v.z}; }
+__device__ __forceinline__ Triple cross(const Triple& u, const Triple& v) { return {u.y * v.z - u.z * v.y, u.z * v.x - u.x * v.z, u.x * v.y - u.y * v.x}; }
+__device__ __forceinline__ Triple three_of(In<real> array, long long at) { return {array[at], array[at + 1], array[at + 2]}; }
+__device__ __forceinline__ double largest(const Triple& v) { return max(max(fabs(v.x), fabs(v.y)), fabs(v.z)); }
+__device__ __forceinline__ bool is_number(double v) { return v - v == 0; }
+
+// The box around the ellipse |s|^2 = level: center, squared half sides, and the denominator, below 0 where the ellipse is before the camera.
+struct Bounds { double x, y, squared_x, squared_y, denominator; Triple weights; };
+
+__device__ __forceinline__ Bounds bounds_of(const Triple& u, const Triple& v, const Triple& w, double level) {
+    Bounds it;
+    it.denominator = level * w.x * w.x + level * w.y * w.y - w.z * w.z;
+    it.weights = {level / it.denominator, level / it.denominator, -1 / it.denominator};
+    const Triple& f = it.weights;
+    it.x = f.x * u.x * w.x + f.y * u.y * w.y + f.z * u.z * w.z;
+    it.y = f.x * v.x * w.x + f.y * v.y * w.y + f.z * v.z * w.z;
+    it.squared_x = it.x * it.x - (f.x * u.x * u.x + f.y * u.y * u.y + f.z * u.z * u.z);
+    it.squared_y = it.y * it.y - (f.x * v.x * v.x + f.y * v.y * v.y + f.z * v.z * v.z);
+    return it;
+}
+
+// As blended: p at the anchor and its slopes, and the map's determinant, all divided by the largest of them.
+struct alignas(16) Surfel {
+    real p0[3], px[3], py[3], det;
+    real center_x, center_y;  // pixels from the anchor
+    real anchor_x, anchor_y;  // a pixel
+    real opacity, depth;
+};
+
+// p at the anchor and its slopes, before they are divided by the largest of them.
+struct Meeting { Triple constant, slope_x, slope_y, at_anchor; double anchor_x, anchor_y, unit; };
+
+__device__ __forceinline__ Meeting meeting_of(const Triple& u, const Triple& v, const Triple& w, double x, double y, int width, int height) {
+    Meeting it;
+    it.constant = cross(u, v);
+    it.slope_x = cross(v, w);
+    it.slope_y = cross(w, u);
+    it.anchor_x = min(max(floor(x + 0.5), 0.0), (double)(width - 1));
+    it.anchor_y = min(max(floor(y + 0.5), 0.0), (double)(height - 1));
+    it.at_anchor = plus(it.constant, plus(times(it.anchor_x, it.slope_x), times(it.anchor_y, it.slope_y)));
+    it.unit = 1 / max(max(largest(it.at_anchor), largest(it.slope_x)), max(largest(it.slope_y), 1e-300));
+    return it;
+}
+
+__device__ __forceinline__ void put(real* to, double unit, const Triple& v) {
+    to[0] = (real)(unit * v.x);
+    to[1] = (real)(unit * v.y);
+    to[2] = (real)(unit * v.z);
+}
+
+// The columns of a rotation, from a quaternion of any length.
+struct Turn { Triple axes[3]; double length, w, x, y, z; };
+
+__device__ __forceinline__ Turn turn_of(const Quaternion& q) {
+    Turn it;
+    it.length = sqrt((double)q.w * q.w + (double)q.x * q.x + (double)q.y * q.y + (double)q.z * q.z);
+    const double w = it.w = q.w / it.length, x = it.x = q.x / it.length, y = it.y = q.y / it.length, z = it.z = q.z / it.length;
+    it.axes[0] = {1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)};
+    it.axes[1] = {2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)};
+    it.axes[2] = {2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)};
+    return it;
+}
+
+// The gradient of the quaternion from those of the axes.
+__device__ __forceinline__ Quaternion turned_back(const Turn& it, const Triple& a, const Triple& b, const Triple& c) {
+    const double qw = it.w, qx = it.x, qy = it.y, qz = it.z;
+    const double by_qw = 2 * (qz * (a.y - b.x) + qy * (c.x - a.z) + qx * (b.z - c.y));
+    const double by_qx = 2 * (qy * (b.x + a.y) + qz * (c.x + a.z) + qw * (b.z - c.y) - 2 * qx * (b.y + c.z));
+    const double by_qy = 2 * (qx * (b.x + a.y) + qw * (c.x - a.z) + qz * (c.y + b.z) - 2 * qy * (a.x + c.z));
+    const double by_qz = 2 * (qw * (a.y - b.x) + qx * (c.x + a.z) + qy * (c.y + b.z) - 2 * qz * (a.x + b.y));
+    const double along = qw * by_qw + qx * by_qx + qy * by_qy + qz * by_qz;  // lost in the normalization
+    return {(real)((by_qw - along * qw) / it.length), (real)((by_qx - along * qx) / it.length), (real)((by_qy - along * qy) / it.length),
+            (real)((by_qz - along * qz) / it.length)};
+}
